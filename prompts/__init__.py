@@ -1,0 +1,1 @@
+"""What we say to models: one Jinja file each, read through ``load``."""

@@ -1,0 +1,100 @@
+"""What a text about two photographs claims, in a form that scene graphs can confirm or refute.
+
+A writer that knows the scene graphs keeps, beside each text, the claims that it made. A text is *true* of a pair when
+every claim holds there; that is how rejected texts are checked to be false, and how a removed object is known to have
+been mentioned.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import TypeAdapter
+
+from schemas.scene import DISTRACTORS, Frozen, SceneChange, SceneGraph, SceneObject
+
+Relation = Literal["left of", "right of", "in front of", "behind"]
+DEPTHS = ("front", "middle", "back")
+
+
+class Selector(Frozen):
+    """Choose objects by the words that a text uses; ``None`` leaves that attribute open."""
+
+    shape: str | None = None
+    colour: str | None = None
+    material: str | None = None
+    size: str | None = None
+    facing: str | None = None
+    pose: str | None = None
+    text: str | None = None
+    column: str | None = None
+    depth: str | None = None
+
+    def matches(self, thing: SceneObject) -> bool:
+        """Say whether the object has every attribute that is named."""
+        return all(value is None or getattr(thing, name) == value for name, value in self)
+
+    def select(self, graph: SceneGraph) -> list[SceneObject]:
+        """Return the objects of the photograph that match."""
+        return [thing for thing in graph.objects if self.matches(thing)]
+
+
+class Claim(Frozen):
+    """Be one checkable statement about the first (side 0) or second (side 1) photograph of a pair.
+
+    Kinds: ``exists`` (at least one match), ``absent`` (none), ``count`` (exactly ``count``), ``relation`` (some match
+    stands in ``relation`` to some match of ``other``), ``light``, ``viewpoint`` and ``place`` (the graph's phrase is
+    ``value``), ``no_change`` (about both sides: nothing but viewpoint and light differs).
+    """
+
+    side: Literal[0, 1]
+    kind: Literal["exists", "absent", "count", "relation", "light", "viewpoint", "place", "no_change"]
+    selector: Selector = Selector()
+    count: int = 0
+    relation: Relation | None = None
+    other: Selector = Selector()
+    value: str = ""
+
+
+CLAIMS: TypeAdapter[tuple[Claim, ...]] = TypeAdapter(tuple[Claim, ...])
+"""Reads and writes the ``claims`` column: ``CLAIMS.validate_json(row.claims)``."""
+
+Graphs = tuple[SceneGraph, SceneGraph]
+
+
+def content_changes(graph: SceneGraph) -> frozenset[SceneChange]:
+    """Return what differs from the world's base photograph, viewpoint and light left out."""
+    return frozenset(change for change in graph.changes if change.type not in DISTRACTORS)
+
+
+def is_no_change(graphs: Graphs) -> bool:
+    """Say whether two photographs show the same scene, apart from viewpoint and light."""
+    first, second = graphs
+    return first.world == second.world and content_changes(first) == content_changes(second)
+
+
+def stands(thing: SceneObject, relation: Relation, other: SceneObject) -> bool:
+    """Say whether two objects of one photograph stand in a relation, as seen by the viewer."""
+    if relation in ("left of", "right of"):
+        gap = (other.box[0] + other.box[2]) - (thing.box[0] + thing.box[2])
+        return gap > 0 if relation == "left of" else gap < 0
+    steps = DEPTHS.index(other.depth) - DEPTHS.index(thing.depth)
+    return steps > 0 if relation == "in front of" else steps < 0
+
+
+def holds(claim: Claim, graphs: Graphs) -> bool:
+    """Say whether the claim is true of the pair of photographs."""
+    graph = graphs[claim.side]
+    if claim.kind == "no_change":
+        return is_no_change(graphs)
+    if claim.kind in ("light", "viewpoint", "place"):
+        return getattr(graph, claim.kind) == claim.value
+    found = claim.selector.select(graph)
+    if claim.kind == "relation":
+        others = claim.other.select(graph)
+        return any(stands(a, claim.relation, b) for a in found for b in others if a.id != b.id and claim.relation)
+    return {"exists": bool(found), "absent": not found, "count": len(found) == claim.count}[claim.kind]
+
+
+def all_hold(claims: Iterable[Claim], graphs: Graphs) -> bool:
+    """Say whether a text with these claims is true of the pair."""
+    return all(holds(claim, graphs) for claim in claims)

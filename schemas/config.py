@@ -1,0 +1,226 @@
+"""What a profile may say: one frozen model per section, one sentence per field, limits in the types.
+
+Every stage's function receives its own section, never the whole profile. A field that cannot change a stage's rows (how
+many workers, how large a shard) is in ``RunConfig``, which no fingerprint includes.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Embedder = Literal["colour-layout", "gradients"]
+Writer = Literal["scene-graph"]
+
+
+class Section(BaseModel):
+    """Be one section of a profile: frozen, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+class ImagesConfig(Section):
+    """Say which images are accepted."""
+
+    max_pixels: Positive = 40_000_000
+    """Images of more pixels are dropped before they are decoded."""
+    max_bytes: Positive = 200_000_000
+    """Files of more bytes are dropped before they are read."""
+    min_side: Positive = 16
+    """Images with a side below this many pixels are dropped."""
+    licence: str = ""
+    """Licence written beside every image of this source."""
+
+
+class ScenesConfig(Section):
+    """Say what is rendered."""
+
+    seed: Count = 0
+    """Seed of all worlds: the same seed gives the same photographs."""
+    worlds: Positive = 40
+    """Number of worlds (each is a place with objects)."""
+    photographs: Annotated[int, Field(ge=2, le=8)] = 3
+    """Photographs of each world, the base included."""
+    width: Annotated[int, Field(ge=64, le=2048)] = 256
+    """Pixels."""
+    height: Annotated[int, Field(ge=64, le=2048)] = 192
+    """Pixels."""
+    samples: Annotated[int, Field(ge=1, le=4096)] = 16
+    """Light paths per pixel: more is smoother and slower."""
+    no_change_share: Share = 0.15
+    """Share of photographs that differ from their base by viewpoint or light only."""
+
+
+class EmbeddingConfig(Section):
+    """Say which vectors are made of each image."""
+
+    embedders: Annotated[tuple[Embedder, ...], Field(min_length=1, max_length=4)] = ("colour-layout", "gradients")
+    """Which embedders, in the order that mining weighs them."""
+
+
+class SearchConfig(Section):
+    """Say how neighbours are searched."""
+
+    k: Annotated[int, Field(ge=1, le=1024)] = 64
+    """Neighbours kept per image and embedder, the image itself not counted."""
+
+
+class MiningConfig(Section):
+    """Say which neighbours become pairs (paper 001, Appendix D.1; defaults are the paper's)."""
+
+    max_below: Share = 0.80
+    """tau_max: a set whose highest similarity is below this is dropped, per embedder."""
+    set_min: Literal["off", "before", "after"] = "off"
+    """Whether the paper's second set test runs, on the raw top-k (before) or the kept candidates (after)."""
+    min_below: Share = 0.78
+    """tau_min: with ``set_min``, a set whose lowest similarity is below this is dropped."""
+    min_similarity: Share = 0.78
+    """Neighbours less similar than this are left out, per embedder."""
+    max_similarity: Share = 0.95
+    """Neighbours more similar than this are left out, per embedder."""
+    clusters: Annotated[int, Field(ge=1, le=16)] = 3
+    """K: pairs per image at the most, one from each cluster of its candidates."""
+    gamma: Annotated[float, Field(gt=0)] = 0.1
+    """Width of the RBF affinity exp(-gamma d^2)."""
+    weights: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (0.4, 0.6)
+    """Weight of each embedder in the concatenated feature."""
+    normalised: bool = True
+    """Whether unit vectors are clustered, or raw ones (the stored norm multiplied back)."""
+    max_pairs_per_image: Count = 0
+    """Cap on the pairs that one image may be in; 0: none."""
+    seed: Count = 0
+    """Seed of k-means inside the spectral clustering."""
+
+    @model_validator(mode="after")
+    def _band_is_not_empty(self) -> "MiningConfig":
+        if self.min_similarity > self.max_similarity:
+            raise ValueError(
+                f"min_similarity {self.min_similarity} is above max_similarity {self.max_similarity}: no pair fits"
+            )
+        return self
+
+
+class CaptionsConfig(Section):
+    """Say how images are described."""
+
+    writer: Writer = "scene-graph"
+    """Who writes: the image's own scene graph."""
+    seed: Count = 0
+    """Seed of the wording."""
+
+
+class DifferencesConfig(Section):
+    """Say how implicit-change descriptions are written."""
+
+    writer: Writer = "scene-graph"
+    """Who writes."""
+    seed: Count = 0
+    """Seed of the wording and of the verbs."""
+    max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
+    """How often a rejected description is asked for again, with another seed."""
+
+
+class ComparisonsConfig(Section):
+    """Say how commonalities and differences (CaD) are written."""
+
+    writer: Writer = "scene-graph"
+    """Who writes."""
+    seed: Count = 0
+    """Seed of the wording."""
+    caption_overlap: Share = 0.9
+    """The retrieval question is left out when the two captions share more than this of their words."""
+
+
+class RejectedTextsConfig(Section):
+    """Say how rejected texts are made."""
+
+    seed: Count = 0
+    """Seed of the choice among edits."""
+    candidates: Annotated[int, Field(ge=1, le=1000)] = 50
+    """How many of the most similar descriptions are tried before retrieval gives up."""
+
+
+class RemovalsConfig(Section):
+    """Say how elements are removed from images."""
+
+    dilate: Count = 5
+    """Pixels by which a mask grows before the hole is filled."""
+    feather: Count = 3
+    """Pixels over which the filling fades into the image."""
+    min_area: Share = 0.005
+    """Masks of a smaller share of the image are dropped."""
+    max_area: Share = 0.5
+    """Masks of a larger share of the image are dropped."""
+    method: Literal["telea", "navier-stokes"] = "telea"
+    """OpenCV's inpainting method."""
+
+
+class PreferencesConfig(Section):
+    """Say how preferences are put together."""
+
+    seed: Count = 0
+    """Seed of the splits and of the wording of prompts."""
+    validation: Share = 0.1
+    """Share of the components (connected pairs) that go to the validation split."""
+    test: Share = 0.1
+    """Share of the components that go to the test split."""
+
+    @model_validator(mode="after")
+    def _train_is_left(self) -> "PreferencesConfig":
+        if self.validation + self.test >= 1:
+            raise ValueError(f"validation {self.validation} + test {self.test} leave nothing to train on")
+        return self
+
+
+class RunConfig(Section):
+    """Say how the work is cut and spread; none of it changes a row."""
+
+    workers: Count = 0
+    """Worker processes; 0: one per core."""
+    rows_per_shard: Positive = 200
+    """Input rows of a shard."""
+    rows_per_shard_of: dict[str, Positive] = {}
+    """Other sizes for named stages ("images: 6")."""
+
+
+class Profile(Section):
+    """Be everything that a build can be told."""
+
+    name: str = "scenes"
+    """What the profile is called."""
+    source: str = "scenes:"
+    """Where the images come from when the command line names no source (``kind:path``)."""
+    images: ImagesConfig = ImagesConfig()
+    """Which images are accepted."""
+    scenes: ScenesConfig = ScenesConfig()
+    """What is rendered."""
+    embedding: EmbeddingConfig = EmbeddingConfig()
+    """Which vectors are made."""
+    search: SearchConfig = SearchConfig()
+    """How neighbours are searched."""
+    mining: MiningConfig = MiningConfig()
+    """Which neighbours become pairs."""
+    captions: CaptionsConfig = CaptionsConfig()
+    """How images are described."""
+    differences: DifferencesConfig = DifferencesConfig()
+    """How differences are described."""
+    comparisons: ComparisonsConfig = ComparisonsConfig()
+    """How commonalities and differences are written."""
+    rejected_texts: RejectedTextsConfig = RejectedTextsConfig()
+    """How rejected texts are made."""
+    removals: RemovalsConfig = RemovalsConfig()
+    """How elements are removed from images."""
+    preferences: PreferencesConfig = PreferencesConfig()
+    """How preferences are put together."""
+    run: RunConfig = RunConfig()
+    """How the work is cut and spread."""
+
+    @model_validator(mode="after")
+    def _a_weight_for_each_embedder(self) -> "Profile":
+        if len(self.mining.weights) != len(self.embedding.embedders):
+            raise ValueError(
+                f"mining.weights has {len(self.mining.weights)} numbers for {len(self.embedding.embedders)} embedders"
+            )
+        return self

@@ -1,0 +1,271 @@
+"""The rows that flow between the stages: frozen, named, complete.
+
+Every row carries three names, all 32 hexadecimal digits:
+
+* ``key``: hash of everything that the row is made from; equal keys are the same row.
+* ``source_key``: the key of the input row that it was made from (what a finished input is recognised by).
+* ``subject``: the image or pair that the row is about, by which other stages look it up.
+
+Beside a stage's rows, its function may yield ``Dropped`` (a rule said no: final) or ``Failed`` (a boundary failed: owed
+again). The Arrow schemas are in ``schemas.arrow``.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+from schemas.scene import SceneGraph
+
+
+def make_key(*parts: str | bytes | float) -> str:
+    """Return the 32-hex-digit BLAKE2b hash of the parts, each with type and length, so that no two lists collide."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part if isinstance(part, bytes) else repr(part).encode() if not isinstance(part, str) else part.encode()
+        digest.update(f"{type(part).__name__}:{len(data)}:".encode())
+        digest.update(data)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """Say that a rule refused an input row, or one candidate of it: final, with its reason."""
+
+    source_key: str
+    reason: str
+    """A short constant phrase ("truncated image"): reasons are counted."""
+    detail: str = ""
+    """What differs from row to row: the number, the file name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """Say that a boundary failed for an input row after its retries: owed again at the next run."""
+
+    source_key: str
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Hold the three names that every row has."""
+
+    key: str
+    source_key: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemRow(Row):
+    """Name one thing that a source lists, before it is read: a file, a rendered world."""
+
+    name: str
+    """What people call it: a relative path (undecodable bytes shown as \\xNN), "world 17"."""
+    locator: str
+    """JSON that the source's reader understands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRow(Row):
+    """Hold one image as its source gave it; ``key`` hashes these bytes. Models see the decoded RGB."""
+
+    image: bytes
+    """The encoded file."""
+    format: str
+    """"jpeg", "png", "webp", "tiff", "bmp" or "gif"."""
+    width: int
+    """Pixels, after the EXIF orientation is applied."""
+    height: int
+    name: str
+    source: str
+    licence: str
+    group: str
+    """Images of one group (a world, a video) go to the same split; empty: none."""
+    captions: tuple[str, ...] = ()
+    """Captions that the source brought."""
+    graph: SceneGraph | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingRow(Row):
+    """Hold one image's vector from one embedder. ``subject`` is the image."""
+
+    embedder: str
+    vector: tuple[float, ...]
+    """Unit length, stored as float16."""
+    norm: float
+    """Length before it was normalised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeighbourRow(Row):
+    """Hold the raw search result of one anchor image: ``subject`` is the anchor, which is not its own neighbour."""
+
+    embedders: tuple[str, ...]
+    neighbours: tuple[tuple[str, ...], ...]
+    """Per embedder, image keys by falling similarity."""
+    similarities: tuple[tuple[float, ...], ...]
+    """Per embedder, inner products of unit vectors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairRow(Row):
+    """Name two images that look alike. ``subject`` is the pair itself (= ``key``)."""
+
+    first: str
+    second: str
+    origin: str
+    """"mined", "edit", "scene", "noun-overlap" or "given"."""
+    anchor: str
+    """The image whose search found the pair; empty where the source gave it."""
+    cluster: int
+    """Cluster of the anchor's candidates that it was chosen from; -1: none."""
+    embedders: tuple[str, ...] = ()
+    similarities: tuple[float, ...] = ()
+    """Cosine per embedder."""
+    similarity: float = 0.0
+    """Cosine of the weighted, concatenated features, by which it was chosen."""
+    human_difference: str = ""
+    instruction: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptionRow(Row):
+    """Hold a detailed description of one image (``subject``)."""
+
+    text: str
+    sentences: tuple[str, ...]
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceRow(Row):
+    """Hold an implicit-change description of one pair (``subject``), after paper 001, section 3.1.2."""
+
+    text: str
+    first_half: str
+    second_half: str
+    verbs: tuple[str, ...]
+    """The two descriptive verbs."""
+    attempts: int
+    finish_reason: str
+    model: str
+    claims: str
+    """JSON list of ``schemas.claims.Claim``: what the text says, checkable against scene graphs; ``[]`` if unknown."""
+    no_change: bool
+    """Whether it says that the two images show the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """Be one message of a conversation."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonRow(Row):
+    """Hold the commonalities and differences (CaD) of one pair (``subject``), after paper 003, section 3.1."""
+
+    text: str
+    commonalities: tuple[str, ...]
+    differences: tuple[str, ...]
+    """One statement per axis, in the order of ``axes``."""
+    axes: tuple[str, ...]
+    conversation: tuple[Turn, ...]
+    """User and assistant in turn; the second question asks which image a caption belongs to, where that is clear."""
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedTextRow(Row):
+    """Hold a text that is wrong for one pair (``subject``), and how it was made."""
+
+    text: str
+    maker: str
+    """"retrieved", "swapped" or "edited"."""
+    note: str
+    """What was done: "colour red -> blue", the pair that it was retrieved from."""
+    score: float
+    """How close it is to the chosen text (TF-IDF cosine, 0 to 1)."""
+    skipped_true: int
+    """Candidates passed over because they were accidentally true of this pair."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovalRow(Row):
+    """Hold an image (``subject``) with one element removed. ``key`` hashes the image and the mask."""
+
+    tag: str
+    """What was removed, in words ("red metal ball")."""
+    object_ids: tuple[str, ...]
+    box: tuple[int, int, int, int]
+    """Pixels x0, y0, x1, y1 of the mask, the last two exclusive."""
+    mask: str
+    """JSON of ``schemas.scene.Mask``: the element's pixels before dilation."""
+    image: bytes
+    """PNG, same size as the original; pixels outside the feathered mask are the original's."""
+    area_share: float
+    """Mask pixels / image pixels."""
+    changed_outside: int
+    """Pixels outside the feathered mask that differ from the original; must be 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRow(Row):
+    """Put one pair (``subject``) into a split; pairs that share an image or a group are in one component."""
+
+    component: str
+    split: str
+    """"train", "validation" or "test"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Negative:
+    """Be one more rejected text of a preference row."""
+
+    text: str
+    maker: str
+    note: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovalScore:
+    """Say how well one removal candidate rejects the chosen text."""
+
+    removal: str
+    """Key of the ``RemovalRow``."""
+    tag: str
+    side: int
+    """0: it replaces the first image, 1: the second."""
+    score: float
+    """Mentions of the chosen text that it removes; higher rejects more."""
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreferenceRow(Row):
+    """Hold one preference about a pair (``subject``): rejected text, rejected images and ranked negatives in one record."""
+
+    prompt: tuple[Turn, ...]
+    images: tuple[bytes, ...]
+    """Encoded images that the prompt shows, in order."""
+    image_keys: tuple[str, ...]
+    chosen: str
+    chosen_model: str
+    rejected: str
+    """Empty: none."""
+    rejected_maker: str
+    rejected_note: str
+    negatives: tuple[Negative, ...]
+    """Further rejected texts, hardest first."""
+    rejected_images: tuple[bytes, ...]
+    """The same images with the key element of the chosen text removed from one of them; empty: none."""
+    removal_scores: tuple[RemovalScore, ...]
+    """Every candidate with its score, the one taken marked."""
+    component: str
+    split: str
+    sources: tuple[str, ...]
+    licences: tuple[str, ...]

@@ -1,0 +1,99 @@
+"""The scene graph of a rendered photograph: what is in it, where, and how it looks.
+
+A *world* is a place with objects, a camera and lights. Its photographs differ by known changes; an object keeps its
+``id`` through all photographs of its world. Everything that is written about a scene is derived from these models.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+ChangeType = Literal[
+    "viewpoint",
+    "illumination",
+    "addition",
+    "disappearance",
+    "removal",
+    "substitution",
+    "size",
+    "colour",
+    "orientation",
+    "pose",
+    "text",
+    "counting",
+]
+"""The twelve change types of OmniDiff (paper 002, section 3); ``text`` is its "OCR text"."""
+
+DISTRACTORS: tuple[ChangeType, ...] = ("viewpoint", "illumination")
+"""Changes of the photograph, not of the scene: a pair that differs by these only is a "no change" pair."""
+
+
+class Frozen(BaseModel):
+    """Be an immutable model that refuses unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Mask(Frozen):
+    """Hold a binary mask as COCO's uncompressed run lengths (column-major, starting with background)."""
+
+    height: int
+    width: int
+    counts: tuple[int, ...]
+
+
+class SceneObject(Frozen):
+    """Describe one object of a photograph with the words that captions use."""
+
+    id: str
+    shape: str
+    """A noun in the singular that a caption can use ("ball", "mug", "sign")."""
+    colour: str
+    material: str
+    """An adjective: "metal", "rubber", "glass"..."""
+    size: Literal["small", "medium", "large"]
+    facing: Literal["left", "right", "front", "back"] | None = None
+    """Where its front points as seen in the photograph; ``None`` for shapes without a front."""
+    pose: str | None = None
+    """State of its parts ("with its lid open"), a phrase that follows the noun; ``None`` for shapes of one piece."""
+    text: str | None = None
+    """What is written on it (signs only)."""
+    column: Literal["left", "centre", "right"]
+    """Third of the photograph that holds the centre of its box."""
+    depth: Literal["front", "middle", "back"]
+    """Third of the place, from the camera, in which it stands."""
+    box: tuple[int, int, int, int]
+    """Pixels x0, y0, x1, y1 of its visible part, the last two exclusive."""
+    visible: float
+    """Visible pixels / pixels of its silhouette inside the frame were it alone (0 to 1)."""
+    mask: Mask
+    """Its visible pixels."""
+
+
+class SceneChange(Frozen):
+    """Say how a photograph differs from its world's base photograph in one respect."""
+
+    type: ChangeType
+    object_id: str | None = None
+    """The object concerned; ``None`` for viewpoint and illumination."""
+    before: str = ""
+    after: str = ""
+
+
+class SceneGraph(Frozen):
+    """Describe one photograph of a world completely."""
+
+    world: str
+    """Names the world; photographs of one world share it."""
+    photograph: int
+    """0 is the base photograph of the world."""
+    place: str
+    """A noun phrase with its article: "a wooden table-top", "a room corner"."""
+    light: str
+    """A noun phrase: "warm light from the left"."""
+    viewpoint: str
+    """A noun phrase: "a high viewpoint from the right"."""
+    objects: tuple[SceneObject, ...]
+    """Every object that is visible in the photograph."""
+    changes: tuple[SceneChange, ...] = ()
+    """What was changed from the base photograph; empty for the base itself."""

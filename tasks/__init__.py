@@ -1,0 +1,1 @@
+"""How each step works: one folder a stage, one file a step."""
