@@ -88,8 +88,6 @@ class MiningConfig(Section):
     """Weight of each embedder in the concatenated feature."""
     normalised: bool = True
     """Whether unit vectors are clustered, or raw ones (the stored norm multiplied back)."""
-    max_pairs_per_image: Count = 0
-    """Cap on the pairs that one image may be in; 0: none."""
     seed: Count = 0
     """Seed of k-means inside the spectral clustering."""
 

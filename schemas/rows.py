@@ -247,7 +247,7 @@ class RemovalScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferenceRow(Row):
-    """Hold one preference about a pair (``subject``): rejected text, rejected images and ranked negatives in one record."""
+    """Hold one preference about a pair (``subject``): chosen text, rejected texts and images, ranked negatives."""
 
     prompt: tuple[Turn, ...]
     images: tuple[bytes, ...]

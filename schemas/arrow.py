@@ -1,0 +1,185 @@
+"""The Arrow schema of each row type, and the way from rows to Arrow and back.
+
+A table's columns are the row's fields in their order, then ``status`` ("ok", "dropped", "failed"), ``reason`` and
+``detail``. Only ``source_key`` is filled in a row that is not ok: its ``key`` and ``subject`` repeat it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from functools import cache
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from schemas.rows import (
+    CaptionRow,
+    ComparisonRow,
+    DifferenceRow,
+    Dropped,
+    EmbeddingRow,
+    Failed,
+    ImageRow,
+    ItemRow,
+    Negative,
+    NeighbourRow,
+    PairRow,
+    PreferenceRow,
+    RejectedTextRow,
+    RemovalRow,
+    RemovalScore,
+    Row,
+    SplitRow,
+    Turn,
+)
+from schemas.scene import SceneGraph
+
+R = TypeVar("R", bound=Row)
+
+STRING, INT, FLOAT, BINARY, BOOL = pa.string(), pa.int32(), pa.float32(), pa.large_binary(), pa.bool_()
+STRINGS, FLOATS = pa.list_(STRING), pa.list_(FLOAT)
+NAMES = [("key", STRING), ("source_key", STRING), ("subject", STRING)]
+STATUS = [("status", STRING), ("reason", STRING), ("detail", STRING)]
+TURNS = pa.list_(pa.struct([("role", STRING), ("text", STRING)]))
+NEGATIVES = pa.list_(pa.struct([("text", STRING), ("maker", STRING), ("note", STRING), ("score", FLOAT)]))
+REMOVAL_SCORES = pa.list_(
+    pa.struct([("removal", STRING), ("tag", STRING), ("side", INT), ("score", FLOAT), ("chosen", BOOL)])
+)
+MODELS: dict[str, type[SceneGraph]] = {"graph": SceneGraph}
+"""Columns that hold a model as JSON text."""
+STRUCTS: dict[str, type[Turn | Negative | RemovalScore]] = {
+    "prompt": Turn,
+    "conversation": Turn,
+    "negatives": Negative,
+    "removal_scores": RemovalScore,
+}
+"""Columns that hold a list of small rows."""
+
+COLUMNS: dict[type[Row], list[tuple[str, pa.DataType]]] = {
+    ItemRow: [("name", STRING), ("locator", STRING)],
+    ImageRow: [
+        ("image", BINARY),
+        ("format", STRING),
+        ("width", INT),
+        ("height", INT),
+        ("name", STRING),
+        ("source", STRING),
+        ("licence", STRING),
+        ("group", STRING),
+        ("captions", STRINGS),
+        ("graph", STRING),
+    ],
+    EmbeddingRow: [("embedder", STRING), ("vector", pa.list_(pa.float16())), ("norm", FLOAT)],
+    NeighbourRow: [("embedders", STRINGS), ("neighbours", pa.list_(STRINGS)), ("similarities", pa.list_(FLOATS))],
+    PairRow: [
+        ("first", STRING),
+        ("second", STRING),
+        ("origin", STRING),
+        ("anchor", STRING),
+        ("cluster", INT),
+        ("embedders", STRINGS),
+        ("similarities", FLOATS),
+        ("similarity", FLOAT),
+        ("human_difference", STRING),
+        ("instruction", STRING),
+    ],
+    CaptionRow: [("text", STRING), ("sentences", STRINGS), ("model", STRING)],
+    DifferenceRow: [
+        ("text", STRING),
+        ("first_half", STRING),
+        ("second_half", STRING),
+        ("verbs", STRINGS),
+        ("attempts", INT),
+        ("finish_reason", STRING),
+        ("model", STRING),
+        ("claims", STRING),
+        ("no_change", BOOL),
+    ],
+    ComparisonRow: [
+        ("text", STRING),
+        ("commonalities", STRINGS),
+        ("differences", STRINGS),
+        ("axes", STRINGS),
+        ("conversation", TURNS),
+        ("model", STRING),
+    ],
+    RejectedTextRow: [("text", STRING), ("maker", STRING), ("note", STRING), ("score", FLOAT), ("skipped_true", INT)],
+    RemovalRow: [
+        ("tag", STRING),
+        ("object_ids", STRINGS),
+        ("box", pa.list_(INT, 4)),
+        ("mask", STRING),
+        ("image", BINARY),
+        ("area_share", FLOAT),
+        ("changed_outside", INT),
+    ],
+    SplitRow: [("component", STRING), ("split", STRING)],
+    PreferenceRow: [
+        ("prompt", TURNS),
+        ("images", pa.list_(BINARY)),
+        ("image_keys", STRINGS),
+        ("chosen", STRING),
+        ("chosen_model", STRING),
+        ("rejected", STRING),
+        ("rejected_maker", STRING),
+        ("rejected_note", STRING),
+        ("negatives", NEGATIVES),
+        ("rejected_images", pa.list_(BINARY)),
+        ("removal_scores", REMOVAL_SCORES),
+        ("component", STRING),
+        ("split", STRING),
+        ("sources", STRINGS),
+        ("licences", STRINGS),
+    ],
+}
+
+
+@cache
+def schema_of(row_type: type[Row]) -> pa.Schema:
+    """Return the schema of the tables that hold rows of this type."""
+    return pa.schema([pa.field(name, kind) for name, kind in [*NAMES, *COLUMNS[row_type], *STATUS]])
+
+
+def to_table(rows: Sequence[Row | Dropped | Failed], row_type: type[Row]) -> pa.Table:
+    """Return the rows, of one type or without a result, as an Arrow table in the same order."""
+    schema = schema_of(row_type)
+    return pa.Table.from_pylist([_record(row) for row in rows], schema=schema)
+
+
+def _record(row: Row | Dropped | Failed) -> dict[str, Any]:
+    if isinstance(row, Dropped | Failed):
+        status = "dropped" if isinstance(row, Dropped) else "failed"
+        names = dict.fromkeys(("key", "source_key", "subject"), row.source_key)
+        return {**names, "status": status, "reason": row.reason, "detail": row.detail}
+    return {**{f.name: _plain(getattr(row, f.name)) for f in fields(row)}, "status": "ok", "reason": "", "detail": ""}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, SceneGraph):
+        return value.model_dump_json()
+    if isinstance(value, tuple) and value and isinstance(value[0], Turn | Negative | RemovalScore):
+        return [{f.name: getattr(item, f.name) for f in fields(item)} for item in value]
+    return value
+
+
+def from_table(table: pa.Table, row_type: type[R]) -> Iterator[R]:
+    """Yield the rows of an Arrow table; a column that was not read is left at its type's empty value."""
+    names = [f.name for f in fields(row_type)]
+    missing = {name: _empty(schema_of(row_type).field(name).type) for name in names if name not in table.column_names}
+    for record in table.select([name for name in names if name in table.column_names]).to_pylist():
+        yield row_type(**missing, **{name: _rich(name, value) for name, value in record.items()})
+
+
+def _rich(name: str, value: Any) -> Any:
+    if value is not None and name in MODELS:
+        return MODELS[name].model_validate_json(value)
+    if isinstance(value, list):
+        if name in STRUCTS:
+            return tuple(STRUCTS[name](**item) for item in value)
+        return tuple(tuple(item) if isinstance(item, list) else item for item in value)
+    return value
+
+
+def _empty(kind: pa.DataType) -> Any:
+    if pa.types.is_large_binary(kind):
+        return b""
+    return () if pa.types.is_list(kind) else None
