@@ -1,0 +1,187 @@
+"""Decode images, by one stated rule, and encode them: the only place that reads pixels from files.
+
+Reads the bytes of JPEG, PNG, WebP, TIFF, BMP and GIF files; needs Pillow. What comes out is always RGB, 8 bits:
+
+* the EXIF orientation is applied (of a PNG only where it stands before the pixels);
+* of several frames or pages the first counts;
+* palettes, CMYK, YCbCr and HSV become RGB as Pillow converts them; colour profiles are ignored;
+* grey becomes three equal channels; 16 bits are scaled (``v / 257``, rounded), not clipped; 32-bit integers and floats
+  have no agreed range, so their own smallest and largest value become 0 and 255;
+* transparency is composited on white.
+
+Files are hostile: only the six formats are tried, sizes are checked before anything is decoded, whatever Pillow raises
+becomes ``RefusedImageError``, and a truncated file is refused, not filled up.
+"""
+
+import io
+import threading
+import warnings
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageFile, UnidentifiedImageError
+
+from schemas.config import ImagesConfig
+from schemas.errors import SourceError
+
+Reason = Literal[
+    "empty file",
+    "not an image",
+    "truncated image",
+    "damaged image",
+    "unsupported pixel format",
+    "too many pixels",
+    "too few pixels",
+]
+RGB = NDArray[np.uint8]
+
+FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF")
+_STARTS = (b"\xff\xd8\xff", b"\x89PNG", b"RIFF", b"II*\0", b"MM\0*", b"BM", b"GIF8")
+_CONVERTIBLE = ("1", "L", "LA", "P", "PA", "RGB", "RGBX", "RGBA", "RGBa", "CMYK", "YCbCr", "HSV")
+_ORIENTATION_TAG = 0x0112
+
+
+class RefusedImageError(SourceError):
+    """Say that bytes are no image that we take: a constant ``reason``, and the particulars in ``detail``."""
+
+    def __init__(self, reason: Reason, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason: Reason = reason
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageInfo:
+    """Hold what the header says: width and height are those after the EXIF orientation is applied."""
+
+    format: str
+    width: int
+    height: int
+
+
+def probe_image(data: bytes, config: ImagesConfig) -> ImageInfo:
+    """Read format and size from the header, decoding nothing; refuse what is too large, too small or no image."""
+    with _quiet(), _refusing(data):
+        image = _open(data)
+        width, height = image.size if _orientation(image) < 5 else image.size[::-1]
+        name = {"MPO": "jpeg"}.get(image.format or "", (image.format or "").lower())
+    if width * height > config.max_pixels:
+        raise RefusedImageError("too many pixels", f"{width} x {height}, the limit is {config.max_pixels}")
+    if min(width, height) < config.min_side:
+        raise RefusedImageError("too few pixels", f"{width} x {height}, the shortest side is {config.min_side}")
+    return ImageInfo(format=name, width=width, height=height)
+
+
+def decode_rgb(data: bytes) -> RGB:
+    """Decode an image to ``(height, width, 3)`` by the rule above; ``RefusedImageError`` when it does not decode."""
+    with _quiet(), _refusing(data):
+        image = _open(data)
+        turn = _orientation(image)
+        image.load()
+        return np.ascontiguousarray(_turned(_rgb(image), turn))
+
+
+def encode_png(pixels: RGB) -> bytes:
+    """Encode an ``(h, w, 3)`` or ``(h, w)`` array as PNG; the same pixels give the same bytes."""
+    sink = io.BytesIO()
+    Image.fromarray(pixels).save(sink, format="PNG", compress_level=6)
+    return sink.getvalue()
+
+
+def _open(data: bytes) -> ImageFile.ImageFile:
+    return Image.open(io.BytesIO(data), formats=FORMATS)
+
+
+def _orientation(image: ImageFile.ImageFile) -> int:
+    """Return 1 to 8; damaged EXIF counts as none, and so does that of a TIFF, which turns itself while it loads."""
+    if image.format == "TIFF":
+        return 1
+    try:
+        # Not image.getexif(): for PNG that decodes the pixels, to look for EXIF behind them.
+        value: Any = Image.Image.getexif(image).get(_ORIENTATION_TAG, 1)
+    except Exception:  # noqa: BLE001 - Pillow's parsers raise anything on hostile EXIF, and the pixels are still good
+        return 1
+    return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def _turned(pixels: RGB, orientation: int) -> RGB:
+    if orientation >= 5:
+        pixels = pixels.transpose(1, 0, 2)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return pixels
+
+
+def _rgb(image: Image.Image) -> RGB:
+    if image.mode.startswith("I;16"):
+        return _three((np.asarray(image).astype(np.uint32) + 128) // 257)
+    if image.mode in ("I", "F"):
+        return _three(_stretched(np.asarray(image, dtype=np.float64)))
+    if image.mode not in _CONVERTIBLE:
+        raise RefusedImageError("unsupported pixel format", image.mode)
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return np.asarray(image.convert("RGB"))
+
+
+def _stretched(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    values = np.nan_to_num(values, posinf=0.0, neginf=0.0)
+    low, high = values.min(), values.max()
+    # Halved, so that the span of the largest floats does not overflow.
+    span = high / 2 - low / 2
+    return np.rint((values / 2 - low / 2) / span * 255) if span > 0 else np.zeros_like(values)
+
+
+def _three(grey: NDArray[Any]) -> RGB:
+    return np.repeat(grey.astype(np.uint8)[:, :, None], 3, axis=2)
+
+
+@contextmanager
+def _refusing(data: bytes) -> Generator[None]:
+    """Turn whatever is raised inside into ``RefusedImageError``."""
+    try:
+        if not data:
+            raise RefusedImageError("empty file")
+        yield
+    except RefusedImageError:
+        raise
+    except UnidentifiedImageError as error:
+        raise RefusedImageError("damaged image" if data.startswith(_STARTS) else "not an image") from error
+    except Exception as error:
+        reason = "truncated image" if "truncated" in str(error).lower() else "damaged image"
+        raise RefusedImageError(reason, f"{type(error).__name__}: {error}") from error
+
+
+_quiet_lock = threading.Lock()
+_quiet_users = 0
+_quiet_stack = ExitStack()
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Lift Pillow's own pixel limit (ours replaces it) and silence its warnings while any thread is inside.
+
+    Both are global to the process, so the first thread in sets them and the last one out restores them.
+    """
+    global _quiet_users
+    with _quiet_lock:
+        _quiet_users += 1
+        if _quiet_users == 1:
+            _quiet_stack.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore")
+            _quiet_stack.callback(setattr, Image, "MAX_IMAGE_PIXELS", Image.MAX_IMAGE_PIXELS)
+            Image.MAX_IMAGE_PIXELS = None
+    try:
+        yield
+    finally:
+        with _quiet_lock:
+            _quiet_users -= 1
+            if _quiet_users == 0:
+                _quiet_stack.close()
