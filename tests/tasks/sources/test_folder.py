@@ -1,0 +1,269 @@
+"""Listing order, odd names, links; and a corpus of bad files, each of which must become a dropped row."""
+
+import errno
+import io
+import os
+import socket
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from schemas.config import ImagesConfig
+from schemas.errors import SourceError
+from schemas.rows import Dropped, Failed, ImageRow, make_key
+from tasks.sources.folder import list_items, read_item, shown_name
+
+CONFIG = ImagesConfig(licence="CC0-1.0")
+
+
+def picture(seed=0, kind="PNG", size=(32, 24)):
+    pixels = np.random.default_rng(seed).integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)
+    sink = io.BytesIO()
+    Image.fromarray(pixels).save(sink, format=kind)
+    return sink.getvalue()
+
+
+def put(root, name, data):
+    path = Path(root) / os.fsdecode(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def names(root, **options):
+    return [item.name for item in list_items(str(root), **options)]
+
+
+def read(root, config=CONFIG):
+    return {item.name: list(read_item(item, root=str(root), config=config)) for item in list_items(str(root))}
+
+
+def test_order_is_that_of_whole_relative_paths(tmp_path):
+    for name in ("a/z.png", "a.png", "a-b.png", "B.PNG", "a/b/c.JPeG", "é.gif", "z.webp", "y.tif", "x.tiff", "w.bmp"):
+        put(tmp_path, name, b"")
+    listed = names(tmp_path)
+    assert listed == sorted(listed, key=str.encode)
+    assert len(listed) == 10
+    assert names(tmp_path, limit=3) == listed[:3] == ["B.PNG", "a-b.png", "a.png"]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sets(st.lists(st.text("aB-.é", min_size=1, max_size=3), min_size=1, max_size=3).map("/".join), max_size=12))
+def test_order_and_completeness_for_any_tree(tmp_path_factory, stems):
+    root = tmp_path_factory.mktemp("tree")
+    wanted = {f"{stem}.png" for stem in stems if not any(part.startswith(".") for part in stem.split("/"))}
+    for name in wanted:
+        put(root, name, b"")
+    if not wanted:
+        with pytest.raises(SourceError, match="no image found"):
+            names(root)
+    else:
+        assert names(root) == sorted(wanted, key=str.encode)
+
+
+def test_other_endings_and_hidden_names_are_ignored(tmp_path):
+    for name in ("a.jpg", "a.txt", "a.jpg.part", ".hidden.jpg", ".cache/b.jpg", "jpg"):
+        put(tmp_path, name, b"")
+    assert names(tmp_path) == ["a.jpg"]
+
+
+def test_odd_names_are_shown_escaped_and_found_again(tmp_path):
+    for name in (b"new\nline.png", b"\xff\xfe.png", "smile 😀.png".encode(), b"back\\slash.png", b"%41 b.png"):
+        put(tmp_path, name, picture())
+    assert names(tmp_path) == ["%41 b.png", r"back\\slash.png", r"new\nline.png", "smile 😀.png", r"\xff\xfe.png"]
+    assert all(isinstance(row, ImageRow) for rows in read(tmp_path).values() for row in rows)
+    for item in list_items(str(tmp_path)):
+        item.locator.encode("utf-8")
+
+
+def test_shown_names_are_distinct():
+    assert shown_name("\udcff") == r"\xff" != shown_name(r"\xff") == r"\\xff"
+
+
+def test_key_follows_path_size_and_time_but_not_the_place_of_the_folder(tmp_path):
+    path = put(tmp_path / "one", "a.png", picture())
+    (before,) = list_items(str(tmp_path / "one"))
+    (tmp_path / "one").rename(tmp_path / "two")
+    (moved,) = list_items(str(tmp_path / "two"))
+    assert moved == before
+    os.utime(tmp_path / "two" / path.name, ns=(1, 1))
+    (touched,) = list_items(str(tmp_path / "two"))
+    assert touched.key != before.key
+
+
+def test_links_are_followed_once_and_never_loop(tmp_path):
+    root = tmp_path / "root"
+    put(root, "d/a.png", picture(1))
+    put(tmp_path, "outside/b.png", picture(2))
+    (root / "d" / "self").symlink_to(root)
+    (root / "e").symlink_to(root / "d")
+    (root / "out").symlink_to(tmp_path / "outside")
+    (root / "file.png").symlink_to(tmp_path / "outside" / "b.png")
+    assert names(root) == ["d/a.png", "file.png", "out/b.png"]
+    rows = read(root)
+    assert rows["file.png"][0].key == rows["out/b.png"][0].key
+    assert rows["file.png"][0].source_key != rows["out/b.png"][0].source_key
+
+
+def test_many_links_to_the_same_folders_are_not_multiplied(tmp_path):
+    for level in range(30):
+        (tmp_path / str(level)).mkdir()
+        for link in "ab":
+            (tmp_path / str(level) / link).symlink_to(tmp_path / str(level + 1))
+    put(tmp_path / "30", "x.png", b"")
+    assert len(names(tmp_path / "0")) == 1
+
+
+def test_folders_nested_deeper_than_python_recurses(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(1200):
+        Path("d").mkdir()
+        os.chdir("d")
+    Path("x.png").write_bytes(picture())
+    listed = names(tmp_path)
+    # Too deep for pytest to clean up.
+    Path("x.png").unlink()
+    for _ in range(1200):
+        os.chdir("..")
+        Path("d").rmdir()
+    assert listed == ["d/" * 1200 + "x.png"]
+
+
+@pytest.mark.parametrize("place", ["missing", "file.png", "empty", "s3://bucket/photos"])
+def test_nothing_to_list_is_a_source_error(tmp_path, place):
+    put(tmp_path, "file.png", picture())
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SourceError, match=place):
+        list(list_items(place if "://" in place else str(tmp_path / place)))
+
+
+def test_a_good_image_becomes_a_row(tmp_path):
+    data = picture(kind="JPEG", size=(40, 30))
+    put(tmp_path, "sub/photo.jpeg", data)
+    (item,) = list_items(str(tmp_path))
+    (row,) = read_item(item, root=str(tmp_path), config=CONFIG)
+    assert row == ImageRow(
+        key=make_key(data),
+        source_key=item.key,
+        subject=make_key(data),
+        image=data,
+        format="jpeg",
+        width=40,
+        height=30,
+        name="sub/photo.jpeg",
+        source="folder",
+        licence="CC0-1.0",
+        group="",
+    )
+
+
+def bomb():
+    """Return a PNG of half a megabyte that decodes to 660 MB."""
+
+    def chunk(name, body):
+        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+    packer = zlib.compressobj(9)
+    rows = b"".join(packer.compress(bytes(1 + 3 * 14832)) for _ in range(20)) + packer.flush()
+    header = struct.pack(">IIBBBBB", 14832, 14832, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def test_the_corpus_of_bad_files(tmp_path):
+    good = picture()
+    put(tmp_path, "a good.png", good)
+    put(tmp_path, "a good copy.png", good)
+    put(tmp_path, "bomb.png", bomb())
+    put(tmp_path, "text.jpg", b"hello")
+    put(tmp_path, "truncated.png", good[:-200])
+    put(tmp_path, "truncated.jpg", picture(kind="JPEG")[:400])
+    put(tmp_path, "wrong ending.gif", picture(kind="JPEG"))
+    put(tmp_path, "zero.jpg", b"")
+    put(tmp_path, "tiny.png", picture(size=(8, 100)))
+    put(tmp_path, "large.bmp", picture(kind="BMP", size=(400, 400)))
+    (tmp_path / "dangling.png").symlink_to(tmp_path / "nowhere.png")
+    (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
+    (tmp_path / "folder.png").mkdir()
+    os.mkfifo(tmp_path / "pipe.png")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket.png"))
+        rows = read(tmp_path, ImagesConfig(max_bytes=400_000))
+    assert all(len(got) == 1 for got in rows.values())
+    reasons = {name: got[0].reason for name, got in rows.items() if isinstance(got[0], Dropped)}
+    assert reasons == {
+        "bomb.png": "too many pixels",
+        "dangling.png": "missing file",
+        "large.bmp": "file too large",
+        "loop.png": "symlink loop",
+        "pipe.png": "not a regular file",
+        "socket.png": "not a regular file",
+        "text.jpg": "not an image",
+        "tiny.png": "too few pixels",
+        "truncated.jpg": "truncated image",
+        "truncated.png": "truncated image",
+        "zero.jpg": "empty file",
+    }
+    assert all(name in got[0].detail for name, got in rows.items() if isinstance(got[0], Dropped))
+    assert rows["a good.png"][0].key == rows["a good copy.png"][0].key
+    assert rows["wrong ending.gif"][0].format == "jpeg"
+
+
+def test_files_that_vanish_or_change_after_listing(tmp_path):
+    path = put(tmp_path, "a.png", picture(1))
+    (item,) = list_items(str(tmp_path))
+    path.write_bytes(picture(2, size=(64, 64)))
+    (row,) = read_item(item, root=str(tmp_path), config=CONFIG)
+    assert (row.source_key, row.reason) == (item.key, "changed since it was listed")
+    path.unlink()
+    os.mkfifo(path)
+    (row,) = read_item(item, root=str(tmp_path), config=CONFIG)
+    assert row.reason == "not a regular file"
+    path.unlink()
+    (row,) = read_item(item, root=str(tmp_path), config=CONFIG)
+    assert row.reason == "missing file"
+
+
+def test_a_repaired_link_is_owed_again(tmp_path):
+    (tmp_path / "link.png").symlink_to(tmp_path / "target")
+    (dangling,) = list_items(str(tmp_path))
+    put(tmp_path, "target", picture())
+    (repaired,) = list_items(str(tmp_path))
+    assert dangling.key != repaired.key
+    assert isinstance(next(read_item(repaired, root=str(tmp_path), config=CONFIG)), ImageRow)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "reason"), [(errno.EACCES, Dropped, "unreadable file"), (errno.EIO, Failed, "I/O error")]
+)
+def test_what_the_system_refuses_to_open(tmp_path, monkeypatch, number, kind, reason):
+    put(tmp_path, "a.png", picture())
+    (item,) = list_items(str(tmp_path))
+
+    def refuse(path, flags):
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(os, "open", refuse)
+    (row,) = read_item(item, root=str(tmp_path), config=CONFIG)
+    assert (type(row), row.reason, row.source_key) == (kind, reason, item.key)
+
+
+def test_a_folder_that_cannot_be_listed_becomes_a_dropped_row(tmp_path, monkeypatch):
+    put(tmp_path, "a.png", picture())
+    put(tmp_path, "closed/b.png", picture())
+    scan = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    rows = read(tmp_path)
+    assert rows["closed/"][0].reason == "unreadable folder"
+    assert isinstance(rows["a.png"][0], ImageRow)
