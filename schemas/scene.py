@@ -28,6 +28,39 @@ DISTRACTORS: tuple[ChangeType, ...] = ("viewpoint", "illumination")
 """Changes of the photograph, not of the scene: a pair that differs by these only is a "no change" pair."""
 
 
+PLURALS: dict[str, str] = {
+    "ball": "balls",
+    "cube": "cubes",
+    "cylinder": "cylinders",
+    "cone": "cones",
+    "pyramid": "pyramids",
+    "ring": "rings",
+    "vase": "vases",
+    "bowl": "bowls",
+    "mug": "mugs",
+    "teapot": "teapots",
+    "box": "boxes",
+    "book": "books",
+    "lamp": "lamps",
+    "chair": "chairs",
+    "robot": "robots",
+    "car": "cars",
+    "duck": "ducks",
+    "sign": "signs",
+}
+"""Every shape of rendered scenes, with its plural."""
+
+PREPOSITIONS: dict[str, str] = {
+    "a wooden table-top": "on",
+    "a room corner": "in",
+    "a toy street": "on",
+    "a kitchen counter": "on",
+    "a picnic blanket": "on",
+    "a photo studio": "in",
+}
+"""Every place of rendered scenes, with the word that puts things there ("on a wooden table-top")."""
+
+
 class Frozen(BaseModel):
     """Be an immutable model that refuses unknown fields."""
 
@@ -71,13 +104,22 @@ class SceneObject(Frozen):
 
 
 class SceneChange(Frozen):
-    """Say how a photograph differs from its world's base photograph in one respect."""
+    """Say how a photograph differs from its world's base photograph in one respect.
+
+    The paper names its types without defining them. Here: an *addition* is a thing that the base lacks; a
+    *disappearance* is of a thing that stood on the ground, a *removal* of one that rested on another thing; a
+    *substitution* puts a thing of another shape in the place, and under the ``id``, of the old one; *counting*
+    changes how many there are of several like things.
+    """
 
     type: ChangeType
     object_id: str | None = None
     """The object concerned; ``None`` for viewpoint and illumination."""
+    object_ids: tuple[str, ...] = ()
+    """All objects concerned where there may be several (counting): added or taken away."""
     before: str = ""
     after: str = ""
+    """The two values ("red", "blue"); for things a noun phrase without article ("small red metal ball", "two ...")."""
 
 
 class SceneGraph(Frozen):
