@@ -1,0 +1,1 @@
+"""Find pairs of images that look alike: vectors, neighbours, pairs."""

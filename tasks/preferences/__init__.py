@@ -1,0 +1,1 @@
+"""Put chosen and rejected sides together, and split them."""

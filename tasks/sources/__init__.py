@@ -1,0 +1,1 @@
+"""Read images from where they are: folders, rendered scenes."""
