@@ -1,0 +1,162 @@
+"""Build the renderer's scene: meshes, materials, lights and the camera, from what a photograph shows.
+
+Reads and writes nothing. Needs Mitsuba, whose variant is set here: import this module only to render.
+"""
+
+from __future__ import annotations  # mi.Mesh exists only once a variant is chosen
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import drjit
+import mitsuba as mi
+import numpy as np
+
+from tasks.sources.scene.camera import TARGET, Camera
+from tasks.sources.scene.mesh import Soup, corner_normals, planar_uv
+from tasks.sources.scene.places import Surface, surfaces_of
+from tasks.sources.scene.shapes import Part
+from tasks.sources.scene.state import Scene, Thing
+from tasks.sources.scene.textures import Picture, hide, linear, sign_board, stain
+from tasks.sources.scene.vocabulary import COLOURS, TINTS, Light
+
+Plugin = dict[str, Any]
+FIXED = {"dark": (0.02, 0.02, 0.024), "pale": (0.82, 0.8, 0.74), "steel": (0.55, 0.56, 0.58), "glow": (0.95, 0.55, 0.12)}
+
+
+@lru_cache(maxsize=1)
+def use_variant(variant: str) -> None:
+    """Choose the renderer's variant; one thread, since the worker processes share the cores."""
+    mi.set_variant(variant)
+    mi.set_log_level(mi.LogLevel.Error)
+    drjit.set_thread_count(1)
+
+
+def _rgb(value: Any) -> Plugin:
+    return {"type": "rgb", "value": [float(v) for v in value]}
+
+
+def _bitmap(picture: Picture, *, bilinear: bool = True) -> Plugin:
+    bitmap = mi.Bitmap(np.ascontiguousarray(picture, dtype=np.float32))
+    kind = "bilinear" if bilinear else "nearest"
+    return {"type": "bitmap", "bitmap": bitmap, "raw": True, "filter_type": kind, "wrap_mode": "repeat"}
+
+
+def _plastic(colour: Plugin, alpha: float) -> Plugin:
+    return {"type": "roughplastic", "diffuse_reflectance": colour, "alpha": alpha, "nonlinear": True}
+
+
+def _body(thing: Thing) -> Plugin:
+    """Return what a thing is made of; every material answers the light in a way of its own."""
+    srgb = COLOURS[thing.colour]
+    plain = _rgb(linear(srgb))
+    if thing.material == "metal":
+        return {"type": "roughconductor", "alpha": 0.16, "specular_reflectance": _rgb(_anodised(srgb)), "material": "none"}
+    if thing.material == "ceramic":
+        return _plastic(plain, 0.06)
+    if thing.material == "wooden":
+        return {"type": "diffuse", "reflectance": _bitmap(stain(srgb))}
+    return _plastic(_bitmap(hide(srgb)) if thing.material == "leather" else plain, 0.28)
+
+
+def _anodised(srgb: tuple[int, int, int]) -> Soup:
+    """Return a metal's colour: lighter than paint, because half of what it reflects is dark room."""
+    return np.clip(linear(srgb) * 1.25 + 0.03, 0, 0.95)
+
+
+def _part_material(thing: Thing, part: Part) -> Plugin:
+    if part.role == "body":
+        return _body(thing)
+    if part.role == "board":
+        picture = sign_board(thing.text or "", COLOURS[thing.colour])
+        return {"type": "diffuse", "reflectance": _bitmap(picture[::-1])}
+    if part.role == "steel":
+        return {"type": "roughconductor", "alpha": 0.2, "specular_reflectance": _rgb(FIXED["steel"]), "material": "none"}
+    return _plastic(_rgb(FIXED[part.role]), 0.15)
+
+
+def _mesh(name: str, soup: Soup, *, uv: Soup, bsdf: Plugin, flat: bool = False) -> mi.Mesh:
+    props = mi.Properties()
+    props["bsdf"] = mi.load_dict({"type": "twosided", "bsdf": bsdf})
+    corners = soup.reshape(-1, 3).astype(np.float32)
+    mesh = mi.Mesh(name, len(corners), len(soup), props=props, has_vertex_normals=not flat, has_vertex_texcoords=True)
+    values = mi.traverse(mesh)
+    values["vertex_positions"] = corners.ravel()
+    values["faces"] = np.arange(len(corners), dtype=np.uint32)
+    if not flat:
+        values["vertex_normals"] = corner_normals(soup).astype(np.float32).ravel()
+    values["vertex_texcoords"] = uv.reshape(-1, 2).astype(np.float32).ravel()
+    values.update()
+    return mesh
+
+
+def _board_uv(thing: Thing, part: Part) -> Soup:
+    """Return the texture coordinates of a board: from its own left bottom corner to its right top one."""
+    left = part.soup.reshape(-1, 3)[..., :2] - (thing.x, thing.y)
+    along = left @ np.array([np.cos(thing.yaw), np.sin(thing.yaw)])
+    height = part.soup.reshape(-1, 3)[..., 2]
+    scaled = [(axis - axis.min()) / (axis.max() - axis.min()) for axis in (along, height)]
+    return np.stack(scaled, axis=-1).reshape(-1, 3, 2)
+
+
+def _thing_meshes(thing: Thing) -> dict[str, mi.Mesh]:
+    meshes = {}
+    for k, part in enumerate(thing.parts()):
+        name = f"{thing.id}.{k}"
+        uv = _board_uv(thing, part) if part.role == "board" else planar_uv(part.soup) / thing.scale
+        meshes[name.replace(".", "_")] = _mesh(name, part.soup, uv=uv, bsdf=_part_material(thing, part))
+    return meshes
+
+
+def _surface_mesh(name: str, surface: Surface) -> mi.Mesh:
+    colour = _rgb(surface.colour) if surface.picture is None else _bitmap(surface.picture)
+    bsdf = _plastic(colour, 0.45 - surface.gloss) if surface.gloss else {"type": "diffuse", "reflectance": colour}
+    return _mesh(name, surface.soup, uv=surface.uv, bsdf=bsdf)
+
+
+@lru_cache(maxsize=8)
+def _place_meshes(place: str, style: int) -> dict[str, mi.Mesh]:
+    return {f"place_{k}": _surface_mesh(f"place.{k}", surface) for k, surface in enumerate(surfaces_of(place, style))}
+
+
+KEYS = {"left": (-5.2, -4.4, 5.6), "right": (5.2, -4.4, 5.6), "above": (0.4, -2.2, 7.6)}
+
+
+def _lights(light: Light) -> dict[str, Plugin]:
+    """Return a large soft key light and a sky that is lighter above."""
+    tint = np.array(TINTS[light.tint])
+    power = 0.42 if light.dim else 1.0
+    lens = mi.ScalarTransform4f().look_at(origin=KEYS[light.direction], target=[0, 0.2, 0], up=[0, 1, 0.1])
+    key = {
+        "type": "rectangle",
+        "to_world": lens @ mi.ScalarTransform4f().scale([1.25, 1.25, 1]),
+        "emitter": {"type": "area", "radiance": _rgb(25.0 * power * tint)},
+    }
+    return {"key": key, "sky": _sky(power * (0.55 + 0.45 * tint))}
+
+
+def _sky(tint: Soup) -> Plugin:
+    rows = np.linspace(1, 0, 16)[:, None, None] ** 0.8
+    picture = np.broadcast_to((0.2 + 0.5 * rows) * tint, (16, 32, 3)).astype(np.float32)
+    turn = mi.ScalarTransform4f().rotate([1, 0, 0], 90)
+    return {"type": "envmap", "bitmap": mi.Bitmap(np.ascontiguousarray(picture)), "to_world": turn}
+
+
+def build_scene(scene: Scene) -> mi.Scene:
+    """Return the renderer's scene; a part's mesh has the id "thing.part"."""
+    meshes = {name: mesh for thing in scene.things for name, mesh in _thing_meshes(thing).items()}
+    parts = {**meshes, **_place_meshes(scene.place, scene.style), **_lights(scene.light)}
+    return mi.load_dict({"type": "scene", **parts}, optimize=False)
+
+
+def build_sensor(camera: Camera, samples: int) -> mi.Sensor:
+    """Return the renderer's camera; the box filter keeps pixels independent of the order of samples."""
+    field = math.degrees(2 * math.atan(camera.width / (2 * camera.focal)))
+    pose = mi.ScalarTransform4f().look_at(origin=list(camera.position), target=list(TARGET), up=[0, 0, 1])
+    film = {"type": "hdrfilm", "width": camera.width, "height": camera.height, "rfilter": {"type": "box"}}
+    film |= {"pixel_format": "rgb", "component_format": "float32"}
+    sampler = {"type": "multijitter", "sample_count": samples}
+    return mi.load_dict(
+        {"type": "perspective", "fov": field, "fov_axis": "x", "to_world": pose, "film": film, "sampler": sampler}
+    )

@@ -1,0 +1,67 @@
+"""Take photographs: the picture itself, and what the renderer's own object index says is where.
+
+Reads and writes nothing. Needs Mitsuba (imports ``build``): import this module only to render.
+"""
+
+from __future__ import annotations  # mi.Scene exists only once a variant is chosen
+
+from dataclasses import dataclass
+
+import mitsuba as mi
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.sources.scene.build import build_scene, build_sensor, use_variant
+from tasks.sources.scene.camera import Camera, Mask
+from tasks.sources.scene.develop import Guide, denoise, tone_map, without_fireflies
+from tasks.sources.scene.state import Scene
+
+BOUNCES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Be a look at a scene without light: the guide, and which pixels show which thing."""
+
+    guide: Guide
+    names: tuple[str, ...]
+    """Ids of the meshes: ``names[k]`` has number k + 1 in the guide."""
+
+    def mask(self, thing: str) -> Mask:
+        """Return the pixels that show a thing."""
+        numbers = [k + 1 for k, name in enumerate(self.names) if name.split(".")[0] == thing]
+        return np.isin(self.guide.shape, numbers)
+
+
+def _render(scene: mi.Scene, sensor: mi.Sensor, *, integrator: mi.Integrator, seed: int, samples: int) -> NDArray[np.float32]:
+    """Render in passes of one sample where a GPU adds samples in no fixed order, else at once."""
+    if mi.variant().startswith("scalar"):
+        return np.array(mi.render(scene, sensor=sensor, integrator=integrator, seed=seed, spp=samples), dtype=np.float32)
+    total = np.zeros(1, np.float32)
+    for k in range(samples):
+        one = mi.render(scene, sensor=sensor, integrator=integrator, seed=seed * 4096 + k, spp=1)
+        total = total + np.array(one, dtype=np.float32)
+    return total / np.float32(samples)
+
+
+def survey(built: mi.Scene, camera: Camera, *, seed: int = 0) -> Survey:
+    """Look once through every pixel."""
+    integrator = mi.load_dict({"type": "aov", "aovs": "a:albedo,n:sh_normal,i:shape_index"})
+    seen = _render(built, build_sensor(camera, 1), integrator=integrator, seed=seed, samples=1)
+    guide = Guide(np.round(seen[..., 6]).astype(np.int32), seen[..., :3], seen[..., 3:6])
+    return Survey(guide, tuple(shape.id() for shape in built.shapes()))
+
+
+def expose(built: mi.Scene, camera: Camera, *, samples: int, seed: int) -> NDArray[np.float32]:
+    """Gather the light of every pixel."""
+    integrator = mi.load_dict({"type": "path", "max_depth": BOUNCES, "rr_depth": 8})
+    return _render(built, build_sensor(camera, samples), integrator=integrator, seed=seed, samples=samples)
+
+
+def photograph(scene: Scene, camera: Camera, *, samples: int, seed: int, variant: str) -> tuple[NDArray[np.uint8], Survey]:
+    """Return the picture and the survey of a scene."""
+    use_variant(variant)
+    built = build_scene(scene)
+    seen = survey(built, camera, seed=seed)
+    light = without_fireflies(expose(built, camera, samples=samples, seed=seed))
+    return tone_map(denoise(light, seen.guide, strength=0.35 / samples**0.5)), seen

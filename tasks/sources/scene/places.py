@@ -1,0 +1,148 @@
+"""The places: ground, walls and backdrops of each, in a few styles, as boxes with a material.
+
+Reads and writes nothing. x is to the right, y away from the camera, z up; things stand on z = 0.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from tasks.sources.scene.mesh import Soup, rounded_box, triangles_of_grid
+from tasks.sources.scene.textures import Picture, Rgb, gingham, house_front, linear, speckled, street, tiles, wood
+
+STYLES = 3
+"""Looks of each place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """Be one piece of a place; ``uv`` maps it onto the picture, which repeats."""
+
+    soup: Soup
+    uv: Soup
+    picture: Picture | None = None
+    colour: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    gloss: float = 0.0
+    """0: matt; above: how strongly it shines."""
+
+
+def _quad(corner: Rgb, along: Rgb, up: Rgb, *, repeat: tuple[float, float] = (1, 1)) -> tuple[Soup, Soup]:
+    c, a, u = (np.asarray(v, dtype=np.float64) for v in (corner, along, up))
+    grid = np.array([[c, c + u], [c + a, c + a + u]])
+    flat = np.array([[(0, 0, 0), (0, repeat[1], 0)], [(repeat[0], 0, 0), (repeat[0], repeat[1], 0)]], dtype=np.float64)
+    return triangles_of_grid(grid), triangles_of_grid(flat)[..., :2]
+
+
+def _plain(soup: Soup, colour: Rgb, *, gloss: float = 0.0) -> Surface:
+    r, g, b = linear(colour)
+    return Surface(soup, soup[..., :2], colour=(float(r), float(g), float(b)), gloss=gloss)
+
+
+def _floor(picture: Picture, *, side: float = 9.0, far: float = 4.0, repeat: float = 3.0, gloss: float = 0.0) -> Surface:
+    soup, uv = _quad((-side / 2 - 1, far - side, 0), (side + 2, 0, 0), (0, side, 0), repeat=(repeat * (side + 2) / side, repeat))
+    return Surface(soup, uv, picture, gloss=gloss)
+
+
+def _wall(colour: Rgb, *, y: float, seed: int, high: float = 4.0) -> Surface:
+    soft = tuple(min(255.0, v * 1.06) for v in colour)
+    soup, uv = _quad((-9, y, 0), (18, 0, 0), (0, 0, high), repeat=(6, 1.5))
+    return Surface(soup, uv, speckled(colour, soft, seed=seed, cells=3, grain=0.05))
+
+
+def _table(style: int) -> list[Surface]:
+    low, high = [((122, 78, 44), (186, 132, 84)), ((150, 112, 72), (214, 176, 128)), ((84, 54, 38), (138, 94, 64))][style]
+    wall = [(190, 204, 204), (204, 190, 176), (176, 190, 178)][style]
+    board = rounded_box((0, -0.3, -0.1), (11, 6.4, 0.2), 0.04)
+    picture = wood(low, high, seed=style, boards=5)
+    top = Surface(board, _seen_from_above(board, 3.4), picture, gloss=0.12)
+    return [top, _wall(wall, y=5.5, seed=style, high=5.0), _plain(_quad((-9, -6, -1.6), (18, 0, 0), (0, 12, 0))[0], (120, 110, 104))]
+
+
+def _seen_from_above(soup: Soup, unit: float) -> Soup:
+    return soup[..., :2] / unit
+
+
+def _corner(style: int) -> list[Surface]:
+    wall = [(214, 200, 176), (182, 200, 206), (206, 186, 180)][style]
+    floor = [
+        wood((150, 104, 66), (200, 152, 104), seed=10, boards=8),
+        tiles((196, 186, 170), (150, 142, 130), seed=11, across=6),
+        wood((120, 92, 70), (168, 136, 106), seed=12, boards=8),
+    ][style]
+    side = (-3.0, 3.0, -3.0)[style]
+    back = _wall(wall, y=2.6, seed=style, high=3.0)
+    soup, uv = _quad((side, 2.6, 0), (0, -4.2, 0), (0, 0, 3.0), repeat=(2, 1.5))
+    soup = soup if side < 0 else soup[:, ::-1]
+    beside = Surface(soup, uv if side < 0 else uv[:, ::-1], back.picture)
+    skirting = [rounded_box((0, 2.57, 0.09), (18, 0.06, 0.18), 0.015), rounded_box((side, 0.5, 0.09), (0.06, 4.2, 0.18), 0.015)]
+    return [_floor(floor, repeat=2.4), back, beside, _plain(np.concatenate(skirting), (240, 236, 228))]
+
+
+def _street(style: int) -> list[Surface]:
+    ground, uv = _quad((-7, -5.2, 0), (14, 0, 0), (0, 9.2, 0), repeat=(1.6, 1))
+    road = Surface(ground, uv, np.ascontiguousarray(street(seed=style)))
+    colours = [(222, 178, 140), (170, 194, 200), (226, 208, 150), (196, 160, 150), (178, 196, 160), (214, 202, 190)]
+    rng = np.random.default_rng(style + 40)
+    houses, x = [], -6.0
+    for k in range(9):
+        wide, high = float(rng.uniform(1.1, 1.7)), float(rng.uniform(1.1, 2.2))
+        houses += _house(colours[(k + style) % 6], (x, wide, high), seed=10 * style + k)
+        x += wide + 0.04
+    return [road, *houses, _wall((186, 204, 216), y=6.5, seed=3, high=6)]
+
+
+def _house(colour: Rgb, place: tuple[float, float, float], *, seed: int) -> list[Surface]:
+    x, wide, high = place
+    block = rounded_box((x + wide / 2, 3.35, high / 2), (wide, 1.2, high), 0.03)
+    front, uv = _quad((x + 0.04, 2.745, 0.03), (wide - 0.08, 0, 0), (0, 0, high - 0.06))
+    roof = rounded_box((x + wide / 2, 3.35, high + 0.05), (wide + 0.05, 1.3, 0.1), 0.03)
+    picture = house_front(colour, seed=seed, floors=round(high / 0.55), windows=round(wide / 0.45))
+    return [_plain(block, colour), Surface(front, uv, picture), _plain(roof, (132, 92, 78))]
+
+
+def _counter(style: int) -> list[Surface]:
+    stone = [((92, 92, 96), (150, 150, 152)), ((176, 168, 156), (214, 206, 196)), ((70, 84, 88), (116, 130, 132))][style]
+    tile = [(206, 216, 212), (150, 176, 184), (224, 212, 190)][style]
+    top = rounded_box((0, -1.2, -0.1), (12, 7.6, 0.2), 0.03)
+    soup, uv = _quad((-9, 2.6, 0), (18, 0, 0), (0, 0, 4.0), repeat=(4.5, 1))
+    wall = Surface(soup, uv, tiles(tile, (240, 238, 232), seed=style, across=8), gloss=0.2)
+    return [Surface(top, _seen_from_above(top, 3.0), speckled(*stone, seed=style, cells=24, grain=0.3), gloss=0.25), wall]
+
+
+def _picnic(style: int) -> list[Surface]:
+    cloth = [(126, 160, 196), (206, 150, 140), (190, 176, 120)][style]
+    grass = speckled((66, 108, 40), (118, 158, 70), seed=style, cells=20, grain=0.35)
+    blanket = rounded_box((0, 0.1, -0.012), (6.0, 4.6, 0.024), 0.011)
+    lawn = _floor(grass, side=16, far=7.0, repeat=6)
+    lawn = Surface(lawn.soup - (0, 0, 0.02), lawn.uv, grass)
+    hedge = _wall((70, 112, 60), y=5.6, seed=style, high=1.2)
+    leaves = Surface(hedge.soup, hedge.uv * 3, speckled((40, 78, 34), (92, 134, 62), seed=style + 5, cells=24, grain=0.5))
+    picture = gingham(cloth, (240, 236, 226), checks=10)
+    return [lawn, Surface(blanket, _seen_from_above(blanket, 2.4), picture), leaves, _wall((190, 212, 226), y=7.0, seed=1, high=6)]
+
+
+def _studio(style: int) -> list[Surface]:
+    colour = [(186, 178, 196), (170, 192, 196), (206, 190, 170)][style]
+    t = np.linspace(0, np.pi / 2, 14)
+    curve = np.stack([3.0 + 1.6 * np.sin(t), 1.6 - 1.6 * np.cos(t)], axis=1)
+    line = np.concatenate([[(-7.0, 0.0)], curve, [(4.6, 6.0)]])
+    grid = np.stack([np.stack([np.full(len(line), x), line[:, 0], line[:, 1]], axis=1) for x in (-8.0, 8.0)])
+    return [_plain(triangles_of_grid(grid), colour)]
+
+
+_BUILDERS: dict[str, Callable[[int], list[Surface]]] = {
+    "a wooden table-top": _table,
+    "a room corner": _corner,
+    "a toy street": _street,
+    "a kitchen counter": _counter,
+    "a picnic blanket": _picnic,
+    "a photo studio": _studio,
+}
+
+
+@lru_cache(maxsize=32)
+def surfaces_of(place: str, style: int) -> tuple[Surface, ...]:
+    """Return what a place consists of."""
+    return tuple(_BUILDERS[place](style))

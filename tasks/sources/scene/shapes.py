@@ -1,0 +1,219 @@
+"""The forms of things: each shape in each pose, as parts with a role, standing on z = 0 with the front towards -y.
+
+Reads and writes nothing. Lengths are those of a medium thing; results are cached and must not be changed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from tasks.sources.scene.mesh import Soup, arc, ball, lathe, moved, rounded_box, triangles_of_grid, tube, turned
+
+Role = Literal["body", "dark", "pale", "steel", "glow", "board"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Be one piece of a thing; ``body`` has the colour and the material of the thing, other roles have their own."""
+
+    role: Role
+    soup: Soup
+
+
+
+
+def _ball(_: str | None) -> list[Part]:
+    return [Part("body", ball((0, 0, 0.34), 0.34))]
+
+
+def _cube(_: str | None) -> list[Part]:
+    return [Part("body", rounded_box((0, 0, 0.29), (0.58, 0.58, 0.58), 0.045))]
+
+
+def _cylinder(_: str | None) -> list[Part]:
+    rim = [*arc((0.25, 0.04), 0.04, (-90, 0), 4), *arc((0.25, 0.6), 0.04, (0, 90), 4)]
+    return [Part("body", lathe([(0, 0), *rim, (0, 0.64)]))]
+
+
+def _cone(_: str | None) -> list[Part]:
+    return [Part("body", lathe([(0, 0), *arc((0.32, 0.03), 0.03, (-90, 45), 5), *arc((0, 0.74), 0.03, (25, 90), 4)]))]
+
+
+def _pyramid(_: str | None) -> list[Part]:
+    return [Part("body", lathe([(0, 0), (0.44, 0), (0.44, 0.05), (0, 0.7)], sides=4, turn=np.pi / 4))]
+
+
+def _ring(_: str | None) -> list[Part]:
+    angles = np.linspace(0, 2 * np.pi, 40, endpoint=False)
+    path = np.stack([0.3 * np.cos(angles), 0.3 * np.sin(angles), np.full(40, 0.11)], axis=1)
+    return [Part("body", tube(path, 0.11, closed=True, sides=18))]
+
+
+def _vase(_: str | None) -> list[Part]:
+    outside = [(0, 0), (0.17, 0), (0.19, 0.02), (0.25, 0.12), (0.29, 0.24), (0.29, 0.34), (0.24, 0.46), (0.15, 0.58)]
+    neck = [(0.11, 0.67), (0.11, 0.74), (0.15, 0.82), (0.165, 0.84), (0.14, 0.82), (0.09, 0.74), (0.09, 0.6), (0, 0.5)]
+    return [Part("body", lathe(outside + neck))]
+
+
+def _bowl(_: str | None) -> list[Part]:
+    outside = [(0, 0), (0.16, 0), (0.17, 0.03), *arc((0, 0.42), 0.38, (-63, -8), 8)]
+    inside = arc((0, 0.42), 0.34, (-8, -90), 9)
+    return [Part("body", lathe(outside + inside))]
+
+
+def _mug(_: str | None) -> list[Part]:
+    wall = [(0, 0), *arc((0.22, 0.03), 0.03, (-90, 0), 4), (0.25, 0.5), (0.235, 0.515), (0.22, 0.5), (0.215, 0.08), (0, 0.06)]
+    t = np.linspace(-np.pi / 2, np.pi / 2, 12)
+    handle = np.stack([0.23 + 0.16 * np.cos(t), np.zeros(12), 0.27 + 0.14 * np.sin(t)], axis=1)
+    return [Part("body", np.concatenate([lathe(wall), tube(handle, 0.035)]))]
+
+
+def _teapot(_: str | None) -> list[Part]:
+    body = lathe([(0, 0), (0.2, 0), *arc((0, 0.27), 0.33, (-48, 62), 12), (0.1, 0.55), (0, 0.57)])
+    knob = ball((0, 0, 0.6), 0.055, steps=10)
+    spout = np.array([(0, -0.26, 0.2), (0, -0.37, 0.26), (0, -0.44, 0.37), (0, -0.5, 0.5)])
+    t = np.linspace(-np.pi / 2.2, np.pi / 2.2, 12)
+    handle = np.stack([np.zeros(12), 0.27 + 0.17 * np.cos(t), 0.3 + 0.15 * np.sin(t)], axis=1)
+    return [Part("body", np.concatenate([body, knob, tube(spout, 0.05), tube(handle, 0.035)]))]
+
+
+def _box(pose: str | None) -> list[Part]:
+    walls = [((0, 0, 0.02), (0.78, 0.58, 0.04))]
+    walls += [((0, y, 0.2), (0.78, 0.04, 0.4)) for y in (-0.27, 0.27)]
+    walls += [((x, 0, 0.2), (0.04, 0.58, 0.4)) for x in (-0.37, 0.37)]
+    lid = rounded_box((0, 0, 0.44), (0.84, 0.64, 0.08), 0.02)
+    if pose == "with its lid open":
+        lid = turned(lid, -105.0, axis=0, about=(0, 0.3, 0.42))
+    inside = rounded_box((0, 0, 0.05), (0.7, 0.5, 0.02), 0.005)
+    return [Part("body", np.concatenate([*(rounded_box(c, s, 0.015) for c, s in walls), lid])), Part("dark", inside)]
+
+
+def _book(pose: str | None) -> list[Part]:
+    if pose == "lying closed":
+        covers = [rounded_box((0, 0, z), (0.56, 0.76, 0.03), 0.012) for z in (0.015, 0.155)]
+        spine = rounded_box((-0.27, 0, 0.085), (0.03, 0.76, 0.17), 0.012)
+        return [Part("body", np.concatenate([*covers, spine])), Part("pale", rounded_box((0.005, 0, 0.085), (0.5, 0.7, 0.11), 0.01))]
+    covers = rounded_box((0, 0, 0.015), (1.16, 0.76, 0.03), 0.012)
+    x = np.linspace(0, 0.54, 9)
+    rise = 0.05 + 0.07 * np.sin(np.pi * np.sqrt(x / 0.54)) * (1 - x / 0.7)
+    pages = [_sheet(np.stack([side * x, rise], axis=1), 0.7) for side in (-1.0, 1.0)]
+    return [Part("body", covers), Part("pale", np.concatenate(pages))]
+
+
+def _sheet(curve: Soup, depth: float) -> Soup:
+    """Return a block of pages: below a curve in x and z, down to the cover."""
+    front = np.stack([curve[:, 0], np.full(len(curve), -depth / 2), curve[:, 1]], axis=1)
+    low = front * (1, 1, 0) + (0, 0, 0.03)
+    back = (0, depth, 0)
+    rows = np.stack([low, front, front + back, low + back])
+    grid = np.concatenate([rows, rows[:1]])
+    soup = triangles_of_grid(grid)
+    edge = triangles_of_grid(np.stack([low[-1:], front[-1:], front[-1:] + back, low[-1:] + back]).repeat(2, 1)[..., :])
+    side = triangles_of_grid(np.stack([np.stack([low[-1], low[-1] + back]), np.stack([front[-1], front[-1] + back])]))
+    soup = np.concatenate([soup, edge, side])
+    return soup if curve[-1, 0] < 0 else soup[:, ::-1]
+
+
+def _lamp(pose: str | None) -> list[Part]:
+    foot = lathe([(0, 0), *arc((0.24, 0.03), 0.03, (-90, 90), 6), (0, 0.07)])
+    elbow, neck = (0.0, 0.2, 0.52), (0.0, -0.08, 0.92)
+    arms = [tube(np.linspace(a, b, 3), 0.026) for a, b in (((0, 0, 0.04), elbow), (elbow, neck))]
+    joints = [ball(place, 0.045, steps=8) for place in (elbow, neck)]
+    cup = lathe([(0, 0.13), (0.06, 0.12), (0.09, 0.06), (0.21, -0.17), (0.195, -0.17), (0.08, 0.04), (0, 0.09)])
+    bulb = ball((0, 0, -0.09), 0.075, steps=10)
+    tilt = -82.0 if pose == "with its head raised" else -12.0
+    head, bulb = (moved(turned(part, tilt, axis=0), (0, -0.12, 0.9)) for part in (cup, bulb))
+    return [Part("body", np.concatenate([foot, head])), Part("steel", np.concatenate([*arms, *joints])), Part("glow", bulb)]
+
+
+def _chair(_: str | None) -> list[Part]:
+    legs = [tube(np.linspace((x * 1.08, y * 1.08, 0), (x, y, 0.42), 3), 0.032) for x in (-0.21, 0.21) for y in (-0.21, 0.21)]
+    posts = [tube(np.linspace((x, 0.22, 0.42), (x, 0.29, 0.92), 3), 0.032) for x in (-0.21, 0.21)]
+    seat = rounded_box((0, 0, 0.44), (0.54, 0.54, 0.07), 0.025)
+    rests = [turned(rounded_box((0, 0.27, z), (0.48, 0.04, 0.12), 0.018), 0, axis=0) for z in (0.64, 0.83)]
+    return [Part("body", np.concatenate([*legs, *posts, seat, *rests]))]
+
+
+def _robot(pose: str | None) -> list[Part]:
+    trunk = rounded_box((0, 0, 0.42), (0.4, 0.28, 0.38), 0.05)
+    head = rounded_box((0, 0, 0.8), (0.3, 0.26, 0.24), 0.05)
+    legs = [rounded_box((x, 0, 0.13), (0.13, 0.18, 0.26), 0.03) for x in (-0.11, 0.11)]
+    sign = 1.0 if pose == "with its arms raised" else -1.0
+    arms = [tube(np.linspace((x * 0.22, 0, 0.54), (x * 0.36, 0, 0.54 + sign * 0.32), 4), 0.05) for x in (-1, 1)]
+    hands = [ball((x * 0.37, 0, 0.54 + sign * 0.34), 0.07, steps=10) for x in (-1, 1)]
+    eyes = [ball((x, -0.125, 0.83), 0.045, steps=8) for x in (-0.075, 0.075)]
+    chest = rounded_box((0, -0.14, 0.45), (0.24, 0.03, 0.18), 0.012)
+    aerial = np.concatenate([tube(np.array([(0, 0, 0.9), (0, 0, 0.97), (0, 0, 1.02)]), 0.015), ball((0, 0, 1.03), 0.035, steps=8)])
+    body = np.concatenate([trunk, head, *legs, *arms, *hands])
+    return [Part("body", body), Part("dark", np.concatenate(eyes)), Part("pale", chest), Part("steel", aerial)]
+
+
+def _car(_: str | None) -> list[Part]:
+    hull = rounded_box((0, 0, 0.23), (0.46, 1.0, 0.22), 0.08)
+    cabin = rounded_box((0, 0.08, 0.41), (0.38, 0.5, 0.22), 0.07)
+    glass = [rounded_box((0, 0.08, 0.425), (0.386, 0.38, 0.11), 0.03), rounded_box((0, 0.08, 0.425), (0.3, 0.506, 0.11), 0.03)]
+    wheels = [turned(lathe([(0, -0.05), (0.11, -0.05), (0.125, -0.03), (0.125, 0.03), (0.11, 0.05), (0, 0.05)]), 90, axis=1) for _ in "abcd"]
+    places = [(x, y, 0.125) for x in (-0.22, 0.22) for y in (-0.3, 0.3)]
+    lights = [ball((x, -0.495, 0.25), 0.05, stretch=(1, 0.5, 1), steps=8) for x in (-0.14, 0.14)]
+    dark = np.concatenate([*(moved(w, p) for w, p in zip(wheels, places, strict=True)), *glass])
+    return [Part("body", np.concatenate([hull, cabin])), Part("dark", dark), Part("glow", np.concatenate(lights))]
+
+
+def _duck(_: str | None) -> list[Part]:
+    body = ball((0, 0.05, 0.24), 0.3, stretch=(0.88, 1.2, 0.8), steps=18)
+    head = ball((0, -0.2, 0.58), 0.19, steps=16)
+    tail = moved(turned(lathe([(0, -0.1), (0.12, -0.1), (0, 0.2)]), -50, axis=0), (0, 0.34, 0.34))
+    wings = [ball((x, 0.08, 0.3), 0.17, stretch=(0.35, 1.1, 0.7), steps=12) for x in (-0.25, 0.25)]
+    beak = ball((0, -0.4, 0.55), 0.1, stretch=(0.85, 1, 0.4), steps=10)
+    eyes = [ball((x, -0.34, 0.65), 0.032, steps=8) for x in (-0.09, 0.09)]
+    return [Part("body", np.concatenate([body, head, tail, *wings])), Part("glow", beak), Part("dark", np.concatenate(eyes))]
+
+
+def _sign(_: str | None) -> list[Part]:
+    post = tube(np.linspace((0, 0.03, 0.02), (0, 0.03, 0.5), 3), 0.04)
+    foot = lathe([(0, 0), *arc((0.22, 0.03), 0.03, (-90, 90), 6), (0, 0.06)])
+    frame = rounded_box((0, 0.0, 0.72), (1.06, 0.06, 0.56), 0.025)
+    board = np.array([[(-0.5, -0.034, 0.47), (0.5, -0.034, 0.47)], [(-0.5, -0.034, 0.97), (0.5, -0.034, 0.97)]])
+    return [Part("body", np.concatenate([frame, foot])), Part("steel", post), Part("board", triangles_of_grid(board)[:, ::-1])]
+
+
+FORMS: dict[str, Callable[[str | None], list[Part]]] = {
+    "ball": _ball,
+    "cube": _cube,
+    "cylinder": _cylinder,
+    "cone": _cone,
+    "pyramid": _pyramid,
+    "ring": _ring,
+    "vase": _vase,
+    "bowl": _bowl,
+    "mug": _mug,
+    "teapot": _teapot,
+    "box": _box,
+    "book": _book,
+    "lamp": _lamp,
+    "chair": _chair,
+    "robot": _robot,
+    "car": _car,
+    "duck": _duck,
+    "sign": _sign,
+}
+
+
+@lru_cache(maxsize=256)
+def form_of(shape: str, pose: str | None) -> tuple[Part, ...]:
+    """Return the parts of a shape in a pose, lowered or lifted to stand on z = 0."""
+    parts = FORMS[shape](pose)
+    floor = min(float(part.soup[..., 2].min()) for part in parts)
+    return tuple(Part(part.role, moved(part.soup, (0, 0, -floor))) for part in parts)
+
+
+@lru_cache(maxsize=256)
+def extent_of(shape: str, pose: str | None) -> tuple[tuple[float, float], tuple[float, float], float]:
+    """Return the centre and the half sides of the footprint (x, y), and the height."""
+    corners = np.concatenate([part.soup.reshape(-1, 3) for part in form_of(shape, pose)])
+    low, high = corners.min(0), corners.max(0)
+    centre, half = (low + high) / 2, (high - low) / 2
+    return (float(centre[0]), float(centre[1])), (float(half[0]), float(half[1])), float(high[2])

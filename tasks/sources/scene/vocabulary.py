@@ -1,0 +1,152 @@
+"""The words of rendered scenes and what they mean in numbers: shapes, colours, materials, sizes, lights, viewpoints.
+
+Reads and writes nothing. Plurals and prepositions, which captions need, are in ``schemas.scene``.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Size = Literal["small", "medium", "large"]
+Facing = Literal["left", "right", "front", "back"]
+
+SIZES: dict[Size, float] = {"small": 0.68, "medium": 1.0, "large": 1.42}
+"""Scale of each size: a step is 1.4, which the eye tells apart at two depths of the same place."""
+
+ALL_SIZES: tuple[Size, ...] = ("small", "medium", "large")
+
+COLOURS: dict[str, tuple[int, int, int]] = {
+    "red": (196, 26, 32),
+    "orange": (242, 118, 14),
+    "yellow": (246, 205, 36),
+    "green": (38, 138, 58),
+    "turquoise": (38, 186, 180),
+    "blue": (30, 72, 190),
+    "purple": (118, 52, 160),
+    "pink": (240, 128, 174),
+    "white": (236, 235, 230),
+    "black": (30, 30, 33),
+}
+"""sRGB of each colour under white light."""
+
+NEAR_COLOURS = frozenset(
+    frozenset(pair)
+    for pair in (
+        ("red", "orange"),
+        ("orange", "yellow"),
+        ("red", "pink"),
+        ("purple", "pink"),
+        ("blue", "purple"),
+        ("green", "turquoise"),
+        ("blue", "turquoise"),
+    )
+)
+"""Colours that a change never exchanges: coloured light brings them close."""
+
+METALLIC_COLOURS = ("red", "orange", "yellow", "green", "turquoise", "blue", "purple", "pink")
+"""Colours of metal: white metal looks grey, and black metal takes the colour of the room."""
+
+ROUND = ("rubber", "metal", "ceramic", "wooden")
+VESSEL = ("ceramic", "metal", "wooden")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Say how things of one shape may look."""
+
+    materials: tuple[str, ...] = ROUND
+    sizes: tuple[Size, ...] = ALL_SIZES
+    poses: tuple[str, ...] = ()
+    """Phrases that follow the noun; none for shapes of one piece."""
+    front: bool = False
+    """Whether it has a side that is its front."""
+    carries: tuple[str | None, ...] = ()
+    """Poses (``None``: of one piece) in which its top is flat and wide enough to carry another thing."""
+    rides: bool = True
+    """Whether it may rest on another thing."""
+    repeats: bool = False
+    """Whether groups of like things are made of it."""
+
+
+LID = ("with its lid closed", "with its lid open")
+SHAPES: dict[str, Kind] = {
+    "ball": Kind(repeats=True),
+    "cube": Kind(carries=(None,), repeats=True),
+    "cylinder": Kind(carries=(None,), repeats=True),
+    "cone": Kind(repeats=True),
+    "pyramid": Kind(repeats=True),
+    "ring": Kind(materials=("rubber", "metal", "wooden"), repeats=True),
+    "vase": Kind(materials=VESSEL),
+    "bowl": Kind(materials=VESSEL),
+    "mug": Kind(materials=VESSEL, repeats=True),
+    "teapot": Kind(materials=("ceramic", "metal"), front=True),
+    "box": Kind(materials=("wooden", "metal", "leather"), poses=LID, carries=LID[:1], rides=False),
+    "book": Kind(
+        materials=("leather",), poses=("lying closed", "lying open"), carries=("lying closed",), rides=False
+    ),
+    "lamp": Kind(
+        materials=("metal", "ceramic"), poses=("with its head raised", "with its head bowed"), front=True, rides=False
+    ),
+    "chair": Kind(materials=("wooden", "metal", "leather"), front=True, rides=False),
+    "robot": Kind(
+        materials=("metal", "rubber", "wooden"), poses=("with its arms lowered", "with its arms raised"), front=True
+    ),
+    "car": Kind(materials=("metal", "wooden", "rubber"), front=True),
+    "duck": Kind(materials=("rubber", "ceramic", "wooden"), front=True, repeats=True),
+    "sign": Kind(materials=("wooden", "metal"), sizes=("medium", "large"), rides=False),
+}
+
+TEXTS = ("STOP", "OPEN", "EXIT", "SALE", "CAFE", "TAXI", "ZOO", "BUS", "PARK", "SHOP", "7", "12", "24", "58", "96")
+"""What signs say: at most four letters, readable 40 pixels wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Be a camera's direction: degrees from the front (right positive) and above the ground."""
+
+    azimuth: float
+    elevation: float
+    phrase: str
+
+
+SIDES = {"left": -13.0, "front": 0.0, "right": 13.0}
+HEIGHTS = {"low": 21.0, "raised": 30.0, "high": 41.0}
+
+
+def view_phrase(side: str, height: str) -> str:
+    """Return the noun phrase of a viewpoint."""
+    return f"a {height} viewpoint from the {side}"
+
+
+Direction = Literal["left", "right", "above"]
+Tint = Literal["warm", "white", "cool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Light:
+    """Be the light of a photograph."""
+
+    direction: Direction
+    tint: Tint
+    dim: bool = False
+
+    @property
+    def phrase(self) -> str:
+        """Return its noun phrase ("dim warm light from the left")."""
+        return f"{'dim' if self.dim else 'bright'} {self.tint} light from {'' if self.direction == 'above' else 'the '}{self.direction}"
+
+
+TINTS: dict[Tint, tuple[float, float, float]] = {
+    "warm": (1.16, 0.98, 0.74),
+    "white": (1.0, 1.0, 1.0),
+    "cool": (0.84, 0.98, 1.2),
+}
+DIRECTIONS: tuple[Direction, ...] = ("left", "right", "above")
+
+PLACES = (
+    "a wooden table-top",
+    "a room corner",
+    "a toy street",
+    "a kitchen counter",
+    "a picnic blanket",
+    "a photo studio",
+)
