@@ -1,1 +1,100 @@
-"""What we say to models: one Jinja file each, read through ``load``."""
+"""What we say to models, and the words in which we say it: one Jinja file each, read through ``load``.
+
+``load(name)`` gives the ``Prompt`` of ``NAME.j2``; ``load_wordings(name)`` reads a file of alternative wordings, one
+``kind | template`` per line. Both carry the SHA-256 of the file, which goes into the fingerprints of the stages that
+use it. The comment that opens each file says whether the text is a paper's or ours.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import cycle
+from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Be one template: its source text and the SHA-256 of that."""
+
+    text: str
+    sha256: str
+
+    def render(self, **values: object) -> str:
+        """Fill the template in; a name that it needs and does not get raises ``jinja2.UndefinedError``."""
+        return _template(self.text).render(values)
+
+
+@dataclass(frozen=True, slots=True)
+class Wordings:
+    """Be a file of alternative wordings by kind, with the SHA-256 of the file."""
+
+    kinds: Mapping[str, tuple[Prompt, ...]]
+    sha256: str
+
+    def say(self, kind: str, rng: Random, **values: object) -> str:
+        """Choose one wording of the kind and fill it in."""
+        return rng.choice(self.kinds[kind]).render(**values)
+
+    def dealt(self, kind: str, rng: Random) -> Iterator[Prompt]:
+        """Deal the wordings of the kind without end, each once before any comes again."""
+        return cycle(rng.sample(self.kinds[kind], len(self.kinds[kind])))
+
+
+@cache
+def load(name: str) -> Prompt:
+    """Read the prompt ``NAME.j2``."""
+    text = _read(f"{name}.j2")
+    return Prompt(text=text, sha256=_sha256(text))
+
+
+@cache
+def load_wordings(name: str) -> Wordings:
+    """Read the alternative wordings of ``NAME.j2``."""
+    text = _read(f"{name}.j2")
+    kinds: dict[str, tuple[Prompt, ...]] = {}
+    for line in re.sub(r"\{#.*?#\}", "", text, flags=re.DOTALL).splitlines():
+        if line.strip():
+            kind, wording = (part.strip() for part in line.split("|", 1))
+            kinds[kind] = (*kinds.get(kind, ()), Prompt(text=wording, sha256=_sha256(wording)))
+    return Wordings(kinds=kinds, sha256=_sha256(text))
+
+
+@cache
+def difference_verbs() -> tuple[str, ...]:
+    """Return the 49 descriptive verbs of paper 001, Appendix D.2; its list has 50 entries, one of them empty."""
+    lines = _read("difference_verbs.txt").splitlines()
+    return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+def _read(filename: str) -> str:
+    return (files(__name__) / filename).read_text(encoding="utf-8")
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _environment() -> "ImmutableSandboxedEnvironment":
+    from jinja2 import StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    return ImmutableSandboxedEnvironment(
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701 - prompts are read by models, not by browsers
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+@cache
+def _template(text: str) -> "Template":
+    return _environment().from_string(text)

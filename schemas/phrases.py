@@ -1,0 +1,89 @@
+"""The words for what a scene graph holds: noun phrases, numbers, places; one way to say each value.
+
+Writers use these so that a phrase and its ``Selector`` mean the same, and so that other steps can find in a text the
+words that stand for a claim.
+"""
+
+import re
+from collections.abc import Sequence
+
+from schemas.claims import Selector
+from schemas.scene import PLURALS, PREPOSITIONS
+
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+SIZES = {"small": "small", "medium": "medium-sized", "large": "large"}
+COLUMNS = {"left": "on the left", "centre": "in the centre", "right": "on the right"}
+DEPTHS = {"front": "in the foreground", "middle": "in the middle ground", "back": "in the background"}
+FACINGS = {"left": "facing left", "right": "facing right", "front": "facing the viewer", "back": "facing away"}
+SURFACE = {"size": SIZES, "column": COLUMNS, "depth": DEPTHS, "facing": FACINGS}
+"""Attributes whose words differ from their values."""
+
+
+def surface(attribute: str, value: str) -> str:
+    """Return the words that stand for one attribute's value."""
+    if attribute == "text":
+        return f"reading '{value}'"
+    return SURFACE.get(attribute, {}).get(value, value)
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a noun, by rule where it is not one of ours."""
+    if noun in PLURALS:
+        return PLURALS[noun]
+    if re.search(r"(s|x|z|ch|sh)$", noun):
+        return f"{noun}es"
+    return f"{noun[:-1]}ies" if re.search(r"[^aeiou]y$", noun) else f"{noun}s"
+
+
+def number(count: int) -> str:
+    """Return a count in words, in digits above twelve."""
+    return NUMBERS[count] if count < len(NUMBERS) else str(count)
+
+
+def with_article(phrase: str) -> str:
+    """Put "a" or "an" before a phrase."""
+    return f"{'an' if re.match(r'[aeio]|u(?!ni|se)', phrase) else 'a'} {phrase}"
+
+
+def bare(phrase: str) -> str:
+    """Take a phrase's own article off."""
+    return re.sub(r"^(an?|the) ", "", phrase)
+
+
+def with_the(phrase: str) -> str:
+    """Put "the" in the place of a phrase's own article."""
+    return f"the {bare(phrase)}"
+
+
+def within(place: str) -> str:
+    """Return where things of a place are: "on a wooden table-top"."""
+    return f"{PREPOSITIONS.get(place, 'in')} {place}"
+
+
+def joined(phrases: Sequence[str], word: str = "and") -> str:
+    """Return "a, b and c"."""
+    return "".join(phrases) if len(phrases) < 2 else f"{', '.join(phrases[:-1])} {word} {phrases[-1]}"
+
+
+def noun(selector: Selector, count: int = 1) -> str:
+    """Return the words before and including the noun: "small red metal ball"."""
+    shape = selector.shape or "object"
+    adjectives = (selector.size and SIZES[selector.size], selector.colour, selector.material)
+    return " ".join([*filter(None, adjectives), shape if count == 1 else plural(shape)])
+
+
+def tail(selector: Selector) -> str:
+    """Return the words after the noun: " on the left facing right", or nothing."""
+    named = [(name, getattr(selector, name)) for name in ("column", "depth", "pose", "facing", "text")]
+    return "".join(f" {surface(name, value)}" for name, value in named if value)
+
+
+def some(selector: Selector, count: int | None = None) -> str:
+    """Return an indefinite phrase: "a small red metal ball on the left"; "no", "one" or "two red balls" for a count."""
+    head = noun(selector, count if count else 1)
+    return f"{with_article(head) if count is None else f'{number(count)} {head}'}{tail(selector)}"
+
+
+def the(selector: Selector) -> str:
+    """Return a definite phrase: "the red metal ball on the left"."""
+    return f"the {noun(selector)}{tail(selector)}"

@@ -1,0 +1,141 @@
+"""Compose an implicit-change description of two photographs from their scene graphs.
+
+Needs ``prompts/difference_template.j2`` (paper 001's) and the phrases of ``prompts/difference_phrases.j2`` (ours).
+"""
+
+from random import Random
+
+from prompts import load, load_wordings
+from schemas.claims import Claim, Graphs, is_no_change
+from schemas.phrases import bare, joined, noun, some, with_the, within
+from tasks.captioning.contrast import Contrast, find_contrasts
+from tasks.captioning.statements import SIDES, Mention, Side, Statement, claims_of, describe
+from tasks.captioning.word_contrasts import MentionPair, everything, picked, shared
+
+MOST_CHANGES = 3
+MOST_THINGS = 3
+PLACE_SHARE = 0.45
+"""How often a half names the place."""
+
+
+def compose_difference(graphs: Graphs, rng: Random) -> Statement | None:
+    """Return a description and its claims, or ``None`` where the graphs give no words for a difference."""
+    halves = _unchanged(graphs, rng) if is_no_change(graphs) else _contrasting(graphs, rng)
+    if halves is None:
+        return None
+    verbs = rng.sample([prompt.text for prompt in load_wordings("difference_phrases").kinds["verb"]], 2)
+    values = {"first_verb": verbs[0], "first": halves[0].text, "second_verb": verbs[1], "second": halves[1].text}
+    return Statement(load("difference_template").render(**values), (*halves[0].claims, *halves[1].claims))
+
+
+def _contrasting(graphs: Graphs, rng: Random) -> tuple[Statement, Statement] | None:
+    """Fill the halves with mentions that tell the photographs apart."""
+    mentions = _changes(graphs, rng) if graphs[0].world == graphs[1].world else _contents(graphs, rng)
+    if not mentions[0] or not mentions[1]:
+        return None
+    named = rng.random() < PLACE_SHARE
+    first, second = (_half(mentions[side], graphs, rng, named=named) for side in SIDES)
+    return first, second
+
+
+def _changes(graphs: Graphs, rng: Random) -> list[list[Mention]]:
+    pairs = picked(find_contrasts(graphs), graphs, rng, limit=MOST_CHANGES)
+    rng.shuffle(pairs)
+    return _by_side(pairs)
+
+
+def _contents(graphs: Graphs, rng: Random) -> list[list[Mention]]:
+    """Describe two unrelated photographs by what each has and the other lacks."""
+    contrasts = find_contrasts(graphs)
+    rng.shuffle(contrasts)
+    own = [_own_things(contrasts, side, rng) for side in SIDES]
+    if all(own):
+        return own
+    # One holds all that the other does: say what is missing; with equal contents, look at sizes, places and numbers.
+    whole = contrasts or [Contrast(thing, None) for thing in graphs[0].objects]
+    return _by_side(picked(whole, graphs, rng, limit=MOST_THINGS))
+
+
+def _own_things(contrasts: list[Contrast], side: Side, rng: Random) -> list[Mention]:
+    found: dict[str, Mention] = {}
+    for contrast in contrasts:
+        thing = (contrast.first, contrast.second)[side]
+        if thing is not None and len(found) < MOST_THINGS:
+            extras = rng.choice((("text",), ("size", "text"), ("column", "text"), ("size", "pose"), ("facing", "text")))
+            selector = describe(thing, *(name for name in extras if getattr(thing, name) is not None))
+            found.setdefault(noun(describe(thing)), Mention(side, selector))
+    return list(found.values())[: rng.choice((2, MOST_THINGS))]
+
+
+def _by_side(pairs: list[MentionPair]) -> list[list[Mention]]:
+    return [[pair[side] for pair in pairs] for side in SIDES]
+
+
+def _half(mentions: list[Mention], graphs: Graphs, rng: Random, *, named: bool) -> Statement:
+    """Word one half: what is there, what is not, and where that is."""
+    side = mentions[0].side
+    present = [mention for mention in mentions if mention.count != 0]
+    missing = [mention for mention in mentions if mention.count == 0]
+    kind = "both" if present and missing else "things" if present else "missing"
+    claims = claims_of(mentions)
+    total = everything(side, graphs[side])
+    if named:
+        kind, claims = f"{kind}_place", (*claims, _place(side, graphs))
+    elif kind == "missing" and total.count and rng.random() < 0.4:
+        kind, claims = "missing_count", (*claims, total.claim)
+    text = load_wordings("difference_phrases").say(
+        kind,
+        rng,
+        place=graphs[side].place,
+        within_place=within(graphs[side].place),
+        everything=total.text,
+        things=joined([mention.text for mention in present]),
+        no_things=joined([mention.text for mention in missing]),
+        any_things=joined([some(mention.selector) for mention in missing], "or"),
+    )
+    return Statement(text, claims)
+
+
+def _place(side: Side, graphs: Graphs) -> Claim:
+    return Claim(side=side, kind="place", value=graphs[side].place)
+
+
+def _unchanged(graphs: Graphs, rng: Random) -> tuple[Statement, Statement]:
+    """Say that nothing has changed: the first half shows the scene, the second says that it is the same."""
+    common = shared(graphs)
+    things = [Mention(0, selector) for selector in rng.sample(common, min(len(common), rng.choice((1, 2, MOST_THINGS))))]
+    first = _shown(things, graphs, rng)
+    kinds = ["unchanged", "unchanged_view", "unchanged_light"]
+    if things and graphs[0].place == graphs[1].place:
+        kinds += ["unchanged_place", "unchanged_things"] * 2
+    return first, _same(rng.choice(kinds), things, graphs, rng=rng)
+
+
+def _shown(things: list[Mention], graphs: Graphs, rng: Random) -> Statement:
+    if things:
+        return _half(things, graphs, rng, named=rng.random() < 2 * PLACE_SHARE)
+    return Statement(graphs[0].place, (_place(0, graphs),))
+
+
+def _same(kind: str, things: list[Mention], graphs: Graphs, *, rng: Random) -> Statement:
+    values = {
+        "place": graphs[1].place,
+        "the_place": with_the(graphs[1].place),
+        "bare_place": bare(graphs[1].place),
+        "things": joined([mention.text for mention in things]),
+        "the_things": joined([f"the {noun(mention.selector)}" for mention in things]),
+        "viewpoint": graphs[1].viewpoint,
+        "light": graphs[1].light,
+    }
+    claims = {
+        "unchanged_place": (_place(1, graphs), *_there(things)),
+        "unchanged_things": _there(things),
+        "unchanged_view": (Claim(side=1, kind="viewpoint", value=graphs[1].viewpoint),),
+        "unchanged_light": (Claim(side=1, kind="light", value=graphs[1].light),),
+    }
+    text = load_wordings("difference_phrases").say(kind, rng, **values)
+    return Statement(text, (Claim(side=0, kind="no_change"), *claims.get(kind, ())))
+
+
+def _there(things: list[Mention]) -> tuple[Claim, ...]:
+    return claims_of(Mention(1, mention.selector) for mention in things)

@@ -1,0 +1,64 @@
+"""Describe the difference of each pair by an implicit-change description.
+
+Reads ``PairRow`` and the images' scene graphs, writes ``DifferenceRow``: composed from the graphs, passed through the
+validator that served models pass, and checked against the graphs. CPU, no network.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from schemas.claims import CLAIMS, Graphs, all_hold
+from schemas.config import DifferencesConfig
+from schemas.rows import CaptionRow, DifferenceRow, Dropped, ImageRow, PairRow
+from tasks.captioning.compose_difference import compose_difference
+from tasks.captioning.pair_graphs import pair_graphs
+from tasks.captioning.statements import Statement, row_random
+from tasks.captioning.validate_differences import Difference, read_difference
+
+
+def describe_differences(
+    rows: Sequence[PairRow],
+    config: DifferencesConfig,
+    *,
+    images: Mapping[str, ImageRow],
+    captions: Mapping[str, CaptionRow],
+) -> Iterator[DifferenceRow | Dropped]:
+    """Yield one description per pair, or ``Dropped`` with the reason of the last of ``max_attempts`` refusals."""
+    del captions  # A served model reads them; the graphs say more.
+    for row in rows:
+        graphs = pair_graphs(row, images)
+        yield graphs if isinstance(graphs, Dropped) else _describe(row, config, graphs=graphs)
+
+
+def _describe(row: PairRow, config: DifferencesConfig, *, graphs: Graphs) -> DifferenceRow | Dropped:
+    refused = Dropped(source_key=row.key, reason="no words for the difference")
+    for attempt in range(1, config.max_attempts + 1):
+        written = compose_difference(graphs, row_random("difference", config.seed, row.key, attempt))
+        if written is None:
+            continue
+        read = read_difference(written.text)
+        if not isinstance(read, Difference):
+            refused = Dropped(source_key=row.key, reason=read.reason, detail=read.detail)
+        elif not all_hold(written.claims, graphs):
+            refused = Dropped(source_key=row.key, reason="not true of the scene graphs", detail=written.text)
+        else:
+            return _row(row, config, written=written, read=read, attempt=attempt)
+    return refused
+
+
+def _row(
+    row: PairRow, config: DifferencesConfig, *, written: Statement, read: Difference, attempt: int
+) -> DifferenceRow:
+    return DifferenceRow(
+        key=row.key,
+        source_key=row.key,
+        subject=row.key,
+        text=written.text,
+        first_half=read.first_half,
+        second_half=read.second_half,
+        verbs=read.verbs,
+        attempts=attempt,
+        finish_reason="stop",
+        model=config.writer,
+        claims=CLAIMS.dump_json(written.claims, exclude_defaults=True).decode(),
+        no_change=any(claim.kind == "no_change" for claim in written.claims),
+    )

@@ -1,0 +1,144 @@
+"""Read an implicit-change description back into its two halves, or refuse it with a reason (paper 001, 3.1.2 and D.2).
+
+A description that a served model writes and one that is written from scene graphs pass through here alike. Needs the
+verbs of ``prompts/difference_verbs.txt``. What the paper leaves open is ours: which inflections count, that a second
+sentence is off the template, and the order of the reasons.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from prompts import difference_verbs
+
+Reason = Literal[
+    "cut off",
+    "off the template",
+    "empty half",
+    "negation or auxiliary only",
+    "verb not in the list",
+    "halves are equal",
+]
+START = re.compile(r"the difference between (?:the )?two images is that (?:the )?first image(?=\s|,)", re.IGNORECASE)
+# Descriptions contain commas and "while": nothing shorter may split.
+MIDDLE = re.compile(r", while the second image(?=\s|$)", re.IGNORECASE)
+FULL_STOP = re.compile(r"\.[\"'”’]?$")
+QUOTES = "\"'“”‘’`"
+SECOND_SENTENCE = re.compile(
+    r"[.!?][\"'”’]?\s+(?:The|This|These|In|It|Both|Another|Additionally|Overall|There|However|Also|An?)\b"
+)
+WORD = re.compile(r"[a-z0-9]+(?:['’-][a-z0-9]+)*", re.IGNORECASE)
+HOLLOW = frozenset(
+    "am is are was were be been being do does did doing done has have had having will would shall should can could may "
+    "might must not no never none nothing neither nor without isn't aren't wasn't weren't doesn't don't didn't hasn't "
+    "haven't hadn't won't can't cannot couldn't it that this the something anything one so same too either".split()
+)
+"""Auxiliary verbs, negations, and the pronouns that stand beside them: nothing that could be seen."""
+IRREGULAR = {
+    "is": ("is", "are", "was", "were", "be", "been", "being"),
+    "has": ("has", "have", "had", "having"),
+    "refers": ("refers", "refer", "referred", "referring"),
+    "takes": ("takes", "take", "took", "taken", "taking"),
+    "shows": ("shows", "show", "showed", "shown", "showing"),
+    "sets": ("sets", "set", "setting"),
+    "focuses": ("focuses", "focus", "focused", "focusing", "focusses", "focussed", "focussing"),
+    "specifies": ("specifies", "specify", "specified", "specifying"),
+    "labels": ("labels", "label", "labeled", "labelled", "labeling", "labelling"),
+    "centers": ("centers", "center", "centered", "centering", "centres", "centre", "centred", "centring"),
+    "symbolizes": ("symbolizes", "symbolize", "symbolized", "symbolizing", "symbolises", "symbolised", "symbolising"),
+}
+ENDS_IN_E = frozenset(
+    "describes illustrates demonstrates introduces places promotes incorporates attributes captures advertises features "
+    "indicates provides states showcases creates".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Be a description in its parts; a half is what follows its verb."""
+
+    first_half: str
+    second_half: str
+    verbs: tuple[str, str]
+    """As they stand in the text, in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedDifference:
+    """Say why a text is no implicit-change description."""
+
+    reason: Reason
+    detail: str = ""
+
+
+def read_difference(text: str, *, finish_reason: str = "stop") -> Difference | RefusedDifference:
+    """Return the halves and verbs of a description, or the first reason to refuse it."""
+    text = _tidied(text)
+    if finish_reason == "length" or not FULL_STOP.search(text):
+        return RefusedDifference("cut off", finish_reason if finish_reason == "length" else text[-40:])
+    start = START.match(text)
+    parts = MIDDLE.split(text[start.end() :]) if start else []
+    if len(parts) != 2:
+        return RefusedDifference("off the template", text[:60] if not start else f"{len(parts)} halves")
+    if SECOND_SENTENCE.search(text):
+        return RefusedDifference("off the template", "more than one sentence")
+    return _read_halves((parts[0].strip(), parts[1].strip().removesuffix(".")))
+
+
+def _read_halves(halves: tuple[str, str]) -> Difference | RefusedDifference:
+    verbs: list[str] = []
+    descriptions: list[str] = []
+    for half in halves:
+        found = _split_half(half)
+        if isinstance(found, RefusedDifference):
+            return found
+        verbs.append(found[0])
+        descriptions.append(found[1])
+    if _bare(descriptions[0]) == _bare(descriptions[1]):
+        return RefusedDifference("halves are equal", descriptions[0])
+    return Difference(descriptions[0], descriptions[1], (verbs[0], verbs[1]))
+
+
+def _split_half(half: str) -> tuple[str, str] | RefusedDifference:
+    words = [word.lower().replace("’", "'") for word in WORD.findall(half)]
+    if not words:
+        return RefusedDifference("empty half")
+    if HOLLOW.issuperset(words):
+        return RefusedDifference("negation or auxiliary only", half)
+    verb = _verbs().match(half)
+    if not verb:
+        return RefusedDifference("verb not in the list", half)
+    description = half[verb.end() :].strip()
+    if not WORD.search(description):
+        return RefusedDifference("empty half", half)
+    if HOLLOW.issuperset(words[len(WORD.findall(verb[0])) :]):
+        return RefusedDifference("negation or auxiliary only", half)
+    return verb[0].lower(), description
+
+
+def _tidied(text: str) -> str:
+    """Put the text on one line and take off the quotation marks that models copy from the instruction."""
+    text = " ".join(text.split())
+    return text[1:-1].strip() if len(text) > 1 and text[0] in QUOTES and text[-1] in QUOTES else text
+
+
+def _bare(text: str) -> str:
+    return " ".join(WORD.findall(text.lower()))
+
+
+def inflections(verb: str) -> tuple[str, ...]:
+    """Return the forms of a verb that is given in the third person singular."""
+    if verb in IRREGULAR:
+        return IRREGULAR[verb]
+    if verb in ENDS_IN_E:
+        stem = verb[:-2]
+        return (verb, f"{stem}e", f"{stem}ed", f"{stem}ing")
+    stem = verb.removesuffix("es") if verb.endswith(("sses", "shes", "ches")) else verb.removesuffix("s")
+    return (verb, stem, f"{stem}ed", f"{stem}ing")
+
+
+@cache
+def _verbs() -> re.Pattern[str]:
+    forms = sorted({form for verb in difference_verbs() for form in inflections(verb)}, key=len, reverse=True)
+    return re.compile(rf"(?:{'|'.join(forms)})(?![\w'’-])", re.IGNORECASE)

@@ -1,0 +1,114 @@
+"""Put contrasts between two photographs into mentions that tell them apart.
+
+A contrast is worded as one mention per photograph (a phrase and its claim). Of the ways to word it, one is taken at
+random among those whose claims would be false with the photographs exchanged; where no description of the one object
+does that (others look alike), numbers do.
+"""
+
+from collections.abc import Iterator
+from random import Random
+
+from schemas.claims import Graphs, Selector, all_hold
+from schemas.phrases import noun
+from schemas.scene import SceneGraph, SceneObject
+from tasks.captioning.contrast import Contrast
+from tasks.captioning.statements import CORE, SIDES, Mention, Side, describe, selects
+
+MentionPair = tuple[Mention, Mention]
+EXTRAS: tuple[tuple[str, ...], ...] = ((), ("size",), ("column",), ("size", "column"), ("depth",), ("column", "depth"))
+"""Attributes beside shape, colour and material that a description may add."""
+
+
+def word_contrast(contrast: Contrast, graphs: Graphs, rng: Random) -> MentionPair | None:
+    """Return a mention for each photograph, or ``None`` where words cannot tell them apart."""
+    ways = list(_ways(contrast, graphs, rng))
+    for strict in (True, False):
+        for way in ways:
+            if _holds(way, graphs) and _tells_apart(way, graphs, strict=strict):
+                return way
+    return None
+
+
+def _ways(contrast: Contrast, graphs: Graphs, rng: Random) -> Iterator[MentionPair]:
+    first, second = contrast.first, contrast.second
+    extras = rng.sample(EXTRAS, len(EXTRAS))
+    if first is not None and second is not None:
+        yield from _changed(first, second, changed=contrast.changed, extras=extras)
+    elif first is not None:
+        yield from _lost(first, 0, graphs=graphs, extras=extras)
+    elif second is not None:
+        yield from _lost(second, 1, graphs=graphs, extras=extras)
+    for thing in (first, second):
+        if thing is not None:
+            yield _numbers(describe(thing), graphs)
+
+
+def _changed(
+    first: SceneObject, second: SceneObject, *, changed: tuple[str, ...], extras: list[tuple[str, ...]]
+) -> Iterator[MentionPair]:
+    """Describe the object on both sides with what changed; places only where they are equal, so that nothing moves."""
+    named = [name for name in changed if name not in CORE]
+    for extra in extras:
+        same = [name for name in extra if name not in named and getattr(first, name) == getattr(second, name)]
+        yield _mention(0, first, [*named, *same]), _mention(1, second, [*named, *same])
+
+
+def _lost(thing: SceneObject, side: Side, *, graphs: Graphs, extras: list[tuple[str, ...]]) -> Iterator[MentionPair]:
+    """Describe the object where it is in some detail, and deny it on the other side as briefly as is true."""
+    other = graphs[1 - side]
+    brief = next((extra for extra in EXTRAS if not describe(thing, *extra).select(other)), None)
+    if brief is None:
+        return
+    absent = Mention(SIDES[1 - side], describe(thing, *brief), 0)
+    marks = [name for name in ("text", "pose", "facing") if getattr(thing, name) is not None]
+    for extra in extras:
+        present = _mention(side, thing, [*extra, *(name for name in brief if name not in extra), *marks])
+        yield (present, absent) if side == 0 else (absent, present)
+
+
+def _numbers(selector: Selector, graphs: Graphs) -> MentionPair:
+    return Mention(0, selector, selects(selector, graphs[0])), Mention(1, selector, selects(selector, graphs[1]))
+
+
+def _mention(side: Side, thing: SceneObject, names: list[str]) -> Mention:
+    return Mention(side, describe(thing, *(name for name in names if getattr(thing, name) is not None)))
+
+
+def _holds(way: MentionPair, graphs: Graphs) -> bool:
+    return all_hold((way[0].claim, way[1].claim), graphs)
+
+
+def _tells_apart(way: MentionPair, graphs: Graphs, *, strict: bool) -> bool:
+    """Say whether the mentions are false with the photographs exchanged: each of them, or one of them."""
+    exchanged = (graphs[1], graphs[0])
+    lies = [not all_hold((mention.claim,), exchanged) for mention in way]
+    return all(lies) if strict else any(lies)
+
+
+def picked(contrasts: list[Contrast], graphs: Graphs, rng: Random, *, limit: int) -> list[MentionPair]:
+    """Word up to ``limit`` contrasts, none twice (three balls of one kind are one number)."""
+    found: list[MentionPair] = []
+    for contrast in contrasts:
+        pair = word_contrast(contrast, graphs, rng)
+        if pair is not None and len(found) < limit and not any(_overlap(pair, other) for other in found):
+            found.append(pair)
+    return found
+
+
+def _overlap(pair: MentionPair, other: MentionPair) -> bool:
+    """Say whether two pairs speak about the same kind of thing on one side, which would read as a contradiction."""
+    return any(
+        all(getattr(a.selector, name) == getattr(b.selector, name) for name in CORE)
+        for a, b in zip(pair, other, strict=True)
+    )
+
+
+def shared(graphs: Graphs) -> list[Selector]:
+    """Return the looks (shape, colour, material) that both photographs have, without repeats."""
+    looks = {noun(look): look for look in map(describe, graphs[0].objects)}
+    return [look for look in looks.values() if look.select(graphs[1])]
+
+
+def everything(side: Side, graph: SceneGraph) -> Mention:
+    """Mention all objects of a photograph by their number."""
+    return Mention(side, Selector(), len(graph.objects))
