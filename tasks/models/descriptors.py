@@ -1,0 +1,120 @@
+"""Describe images by vectors without any weights: where which colours are, and where which edges run.
+
+Reads decoded images, writes raw float32 vectors; needs OpenCV. Both descriptors see the image squeezed to a square, so
+they compare layouts. Both have the image's own mean taken out, so the level and the cast of the light count for little
+and the cosine of two unrelated images lies near 0, not near 1; and both take square roots, so that one strong patch
+does not outweigh the rest.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Pixels = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+
+
+class Embedder(Protocol):
+    """Turn images into vectors of one space."""
+
+    @property
+    def name(self) -> str:
+        """The name that profiles use."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """What changes when the same image would get another vector."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors."""
+        ...
+
+    def embed(self, images: Sequence[Pixels]) -> Floats:
+        """Return ``(n, dimension)`` raw vectors of ``(h, w, 3)`` RGB images."""
+        ...
+
+
+@dataclass(frozen=True)
+class ColourLayout:
+    """Mean CIE Lab colour of each cell of a grid, like MPEG-7's colour layout descriptor before its transform."""
+
+    name: str = "colour-layout"
+    version: str = "1"
+    grid: int = 8
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors."""
+        return 3 * self.grid**2
+
+    def embed(self, images: Sequence[Pixels]) -> Floats:
+        """Return ``(n, 3 grid^2)`` vectors."""
+        return np.array([self._describe(image) for image in images], dtype=np.float32).reshape(-1, self.dimension)
+
+    def _describe(self, image: Pixels) -> Floats:
+        import cv2
+
+        cells = cv2.resize(image, (self.grid, self.grid), interpolation=cv2.INTER_AREA)
+        lab = cv2.cvtColor(cells.astype(np.float32) / 255, cv2.COLOR_RGB2Lab).reshape(-1, 3)
+        centred = lab - lab.mean(axis=0)
+        return (np.sign(centred) * np.sqrt(np.abs(centred))).ravel()
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Histogram of gradient orientations around each point of a grid (HOG), all cells on one scale."""
+
+    name: str = "gradients"
+    version: str = "1"
+    grid: int = 8
+    cell: int = 16
+    """Pixels of a cell, after the image was squeezed to ``grid * cell`` on both sides."""
+    bins: int = 9
+    """Orientations between 0 and 180 degrees."""
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors."""
+        return self.bins * self.grid**2
+
+    def embed(self, images: Sequence[Pixels]) -> Floats:
+        """Return ``(n, bins grid^2)`` vectors."""
+        return np.array([self._describe(image) for image in images], dtype=np.float32).reshape(-1, self.dimension)
+
+    def _describe(self, image: Pixels) -> Floats:
+        import cv2
+
+        # Blurred before cells are averaged, so an edge that crosses into the next cell does not jump.
+        planes = [cv2.GaussianBlur(plane, (0, 0), self.cell / 2) for plane in self._orientations(image)]
+        size = (self.grid, self.grid)
+        roots = np.sqrt(np.stack([cv2.resize(plane, size, interpolation=cv2.INTER_AREA) for plane in planes]))
+        return (roots - roots.mean()).ravel()
+
+    def _orientations(self, image: Pixels) -> Floats:
+        """Return ``(bins, side, side)``: each pixel's gradient, shared between the two nearest orientations."""
+        import cv2
+
+        side = self.grid * self.cell
+        squeezed = cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA)
+        grey = cv2.cvtColor(squeezed, cv2.COLOR_RGB2GRAY).astype(np.float32) / 255
+        across, down = cv2.Sobel(grey, cv2.CV_32F, 1, 0), cv2.Sobel(grey, cv2.CV_32F, 0, 1)
+        length = np.hypot(across, down)
+        place = np.arctan2(down, across) / np.pi % 1 * self.bins
+        lower = place.astype(np.int64)
+        share = (place - lower).astype(np.float32)
+        planes = np.zeros((self.bins, side, side), dtype=np.float32)
+        rows, columns = np.indices((side, side))
+        planes[lower % self.bins, rows, columns] = length * (1 - share)
+        planes[(lower + 1) % self.bins, rows, columns] += length * share
+        return planes
+
+
+def make_embedder(name: str) -> Embedder:
+    """Return the embedder of that name; ``KeyError`` when there is none."""
+    return {embedder.name: embedder for embedder in (ColourLayout(), Gradients())}[name]

@@ -1,0 +1,95 @@
+"""Descriptors of images whose vectors can be derived by hand, and what similarity means on photographs."""
+
+import numpy as np
+import pytest
+
+from tasks.models.descriptors import ColourLayout, Gradients, make_embedder
+
+EMBEDDERS = (ColourLayout(), Gradients())
+
+
+def halves(left, right, side=64):
+    image = np.zeros((side, side, 3), dtype=np.uint8)
+    image[:, : side // 2], image[:, side // 2 :] = left, right
+    return image
+
+
+def rectangles(seed):
+    rng = np.random.default_rng(seed)
+    image = np.full((192, 256, 3), 120, dtype=np.uint8)
+    for _ in range(6):
+        top, left = rng.integers(0, 140), rng.integers(0, 200)
+        image[top : top + rng.integers(20, 80), left : left + rng.integers(20, 80)] = rng.integers(0, 255, 3)
+    return image
+
+
+def cosine(embedder, first, second):
+    a, b = embedder.embed([first, second]).astype(np.float64)
+    return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+
+
+def test_colour_layout_of_black_and_white_halves():
+    # L is 0 and 100, its mean 50; a and b are 0: the signed roots are -sqrt(50) and sqrt(50).
+    vector = ColourLayout().embed([halves(0, 255)])[0].reshape(8, 8, 3)
+    np.testing.assert_allclose(vector[:, :4, 0], -np.sqrt(50), rtol=1e-4)
+    np.testing.assert_allclose(vector[:, 4:, 0], np.sqrt(50), rtol=1e-4)
+    assert np.abs(vector[:, :, 1:]).max() < 0.1
+
+
+def test_colour_layout_of_a_coloured_corner():
+    image = np.full((64, 64, 3), 128, dtype=np.uint8)
+    image[:8, :8] = (255, 0, 0)
+    vector = ColourLayout().embed([image])[0].reshape(8, 8, 3)
+    # Red is L 53.24, a 80.09, b 67.20 and grey 128 is L 53.59: the corner differs from the mean by 63/64 of that.
+    np.testing.assert_allclose(vector[0, 0, 1:], np.sqrt(np.array([80.09, 67.20]) * 63 / 64), rtol=1e-3)
+    np.testing.assert_allclose(vector[5, 5, 1:], -np.sqrt(np.array([80.09, 67.20]) / 64), rtol=1e-2)
+
+
+@pytest.mark.parametrize(("turned", "bin_"), [(False, 0), (True, 4)])
+def test_gradients_of_one_edge(turned, bin_):
+    # An upright edge has a level gradient, 0 degrees: bin 0 alone. A level one has 90, half-way between bins 4 and 5.
+    image = halves(0, 255, side=128)
+    planes = Gradients()._orientations(image.transpose(1, 0, 2) if turned else image)
+    totals = planes.sum(axis=(1, 2))
+    assert totals[bin_] > 0
+    assert set(np.flatnonzero(totals > 1e-3)) == ({0} if not turned else {4, 5})
+    assert totals[4] == pytest.approx(totals[5], abs=1e-2)
+
+
+def test_gradients_keep_all_of_each_pixels_length():
+    image = np.random.default_rng(0).integers(0, 255, (128, 128, 3), dtype=np.uint8)
+    grey = (image @ [0.299, 0.587, 0.114]).round() / 255
+    across = np.zeros_like(grey)
+    down = np.zeros_like(grey)
+    smooth = np.array([1, 2, 1])
+    for row in range(1, 127):
+        for column in range(1, 127):
+            patch = grey[row - 1 : row + 2, column - 1 : column + 2]
+            across[row, column] = smooth @ (patch[:, 2] - patch[:, 0])
+            down[row, column] = (patch[2] - patch[0]) @ smooth
+    got = Gradients()._orientations(image).sum(axis=0)[1:-1, 1:-1]
+    np.testing.assert_allclose(got, np.hypot(across, down)[1:-1, 1:-1], atol=0.05)
+
+
+@pytest.mark.parametrize("embedder", EMBEDDERS, ids=lambda embedder: embedder.name)
+def test_shapes_and_flat_images(embedder):
+    vectors = embedder.embed([np.full((9, 200, 3), 77, dtype=np.uint8), np.full((500, 3, 3), 0, dtype=np.uint8)])
+    assert vectors.shape == (2, embedder.dimension)
+    assert vectors.dtype == np.float32
+    assert np.abs(vectors).max() < 1e-3
+    assert embedder.embed([]).shape == (0, embedder.dimension)
+
+
+@pytest.mark.parametrize("embedder", EMBEDDERS, ids=lambda embedder: embedder.name)
+def test_light_counts_for_little_and_arrangement_for_much(embedder):
+    image, other = rectangles(1), rectangles(2)
+    darker = (image * 0.8).astype(np.uint8)
+    assert cosine(embedder, image, darker) > 0.97
+    assert cosine(embedder, image, image[6:, 6:]) > 0.8
+    assert abs(cosine(embedder, image, other)) < 0.5
+
+
+def test_embedders_are_made_by_name():
+    assert make_embedder("gradients") == Gradients()
+    with pytest.raises(KeyError):
+        make_embedder("clip")
