@@ -53,6 +53,19 @@ class ScenesConfig(Section):
     """Share of photographs that differ from their base by viewpoint or light only."""
 
 
+class SourceConfig(Section):
+    """Say what the sources stage reads; made from a profile, never written in one."""
+
+    kind: str
+    """"folder" or "scenes"."""
+    path: Annotated[str, Field(exclude=True)]
+    """Where it is; not part of what identifies rows: a moved folder holds the same images."""
+    images: ImagesConfig
+    """Which images are accepted."""
+    scenes: Annotated[ScenesConfig, Field(exclude=True)]
+    """What is rendered; the items' own keys say it."""
+
+
 class EmbeddingConfig(Section):
     """Say which vectors are made of each image."""
 
@@ -214,6 +227,12 @@ class Profile(Section):
     """How preferences are put together."""
     run: RunConfig = RunConfig()
     """How the work is cut and spread."""
+
+    @property
+    def sources(self) -> SourceConfig:
+        """Return what the sources stage reads."""
+        kind, _, path = self.source.partition(":")
+        return SourceConfig(kind=kind, path=path, images=self.images, scenes=self.scenes)
 
     @model_validator(mode="after")
     def _a_weight_for_each_embedder(self) -> "Profile":

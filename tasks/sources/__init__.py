@@ -1,1 +1,1 @@
-"""Read images from where they are: folders, rendered scenes."""
+"""Readers of what users bring: each lists items and reads one item."""

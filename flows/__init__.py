@@ -1,0 +1,1 @@
+"""What runs, in which order: the flow, the command line, the profiles. No arithmetic, no tables."""

@@ -1,0 +1,90 @@
+"""Read a profile: a YAML file, and what the command line sets over it.
+
+Reads ``flows/profiles/NAME.yaml`` or any other file; needs nothing else. What is wrong is said with the file, the field
+and what would be allowed.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from schemas.config import Profile
+from schemas.errors import ConfigError
+
+FOLDER = Path(__file__).parent / "profiles"
+
+
+def profile_names() -> list[str]:
+    """Return the names of the profiles that come with Pairwright."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load_profile(name: str, settings: Sequence[str] = ()) -> Profile:
+    """Return a profile by name or file, with ``a.b=value`` settings applied.
+
+    Raises:
+        ConfigError: there is no such profile, or it says something that is not allowed.
+    """
+    path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
+    if not path.is_file():
+        raise ConfigError(f"{name}: no such profile. There are {', '.join(profile_names())}, or give a .yaml file")
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"{path}: cannot be read as YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: must be a mapping of sections, not {type(values).__name__}")
+    for setting in settings:
+        _set(values, setting)
+    return make_profile({"name": path.stem, **values}, where=str(path), settings=settings)
+
+
+def make_profile(values: Mapping[str, Any], *, where: str, settings: Sequence[str] = ()) -> Profile:
+    """Return the profile that a mapping describes; ``where`` names its file in messages."""
+    try:
+        return Profile.model_validate(values)
+    except ValidationError as error:
+        lines = [_explain(detail, where, settings) for detail in error.errors()]
+        raise ConfigError("\n".join(lines)) from error
+
+
+def _set(values: dict[str, Any], setting: str) -> None:
+    field, equals, text = setting.partition("=")
+    if not equals or not field:
+        raise ConfigError(f"--set {setting}: must look like section.field=value")
+    *sections, last = field.strip().split(".")
+    for section in sections:
+        inner = values.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"--set {setting}: {section} is a value, not a section")
+        values = inner
+    try:
+        values[last] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {setting}: the value is no YAML: {error}") from error
+
+
+def _explain(detail: ErrorDetails, where: str, settings: Sequence[str]) -> str:
+    place = ".".join(str(part) for part in detail["loc"]) or "(whole profile)"
+    given = next((f"--set {s}" for s in settings if s.partition("=")[0].strip() == place), where)
+    if detail["type"] == "extra_forbidden":
+        fields = _fields(detail["loc"][:-1])
+        near = difflib.get_close_matches(str(detail["loc"][-1]), fields, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        return f"{given}: {place}: no such field.{hint} Allowed here: {', '.join(fields)}"
+    return f"{given}: {place}: {detail['msg']} (given: {detail['input']!r})"
+
+
+def _fields(path: Sequence[int | str]) -> list[str]:
+    model: type[BaseModel] = Profile
+    for part in path:
+        kind = model.model_fields[str(part)].annotation
+        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+            return []
+        model = kind
+    return sorted(model.model_fields)

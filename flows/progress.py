@@ -1,0 +1,127 @@
+"""Show a build's progress: a bar on a terminal, one plain line per shard elsewhere, a table at the end."""
+
+import logging
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from tasks.store.ledger import Counts
+from tasks.store.pool import Outcome, ShardFailed
+from tasks.store.shard import ShardRef
+from tasks.store.stage import Planned
+
+log = logging.getLogger("pairwright")
+
+
+class LineWatcher:
+    """Write one line per shard and per stage to the log."""
+
+    def waiting(self, planned: Planned) -> None:
+        """Say that another build holds the table."""
+        log.info("%s: another build is working on this table; waiting for it", planned.stage.name)
+
+    def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
+        """Say how much is owed."""
+        rows = sum(shard.stop - shard.start for shard in shards)
+        if rows:
+            log.info("%s: %d rows owed in %d shards", planned.stage.name, rows, len(shards))
+
+    def advance(self, planned: Planned, outcome: Outcome) -> None:
+        """Say what a shard did."""
+        log_outcome(planned, outcome)
+
+    def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
+        """Say how the stage stands."""
+        log.info(
+            "%s: in=%d ok=%d dropped=%d failed=%d pending=%d %.1f s",
+            planned.stage.name,
+            counts.of,
+            counts.ok,
+            counts.dropped,
+            counts.failed,
+            counts.pending,
+            seconds,
+        )
+
+
+class BarWatcher:
+    """Draw one bar per stage that has work, on a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        """Prepare the bars; enter ``progress`` to show them."""
+        columns = (
+            TextColumn("[bold]{task.description:<12}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self.progress = Progress(*columns, console=console)
+        self._task: TaskID | None = None
+        self._seconds = 0.0
+
+    def waiting(self, planned: Planned) -> None:
+        """Say that another build holds the table."""
+        self.progress.console.print(f"{planned.stage.name}: another build is working on this table; waiting for it")
+
+    def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
+        """Start a bar where something is owed."""
+        rows = sum(shard.stop - shard.start for shard in shards)
+        self._task = self.progress.add_task(planned.stage.name, total=rows, rate="") if rows else None
+
+    def advance(self, planned: Planned, outcome: Outcome) -> None:
+        """Move the bar by the shard's rows."""
+        if isinstance(outcome.result, ShardFailed):
+            log_outcome(planned, outcome)
+        if self._task is not None:
+            self.progress.advance(self._task, outcome.shard.stop - outcome.shard.start)
+            task = self.progress.tasks[self._task]
+            self.progress.update(self._task, rate=f"{task.speed or 0:.1f} rows/s")
+
+    def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
+        """Nothing to say: the bar shows it, and the table follows."""
+
+
+def log_outcome(planned: Planned, outcome: Outcome) -> None:
+    """Write one line about a shard: rows, counts, time and rate, or what failed."""
+    rows = outcome.shard.stop - outcome.shard.start
+    if isinstance(outcome.result, ShardFailed):
+        log.error("%s failed: %s", outcome.shard.name, outcome.result.error)
+        return
+    counts = " ".join(f"{name}={count}" for name, count in sorted(outcome.result.counts.items()))
+    rate = rows / max(outcome.seconds, 1e-6)
+    log.info(
+        "%s: %d rows of %s, %s %.1f s %.0f rows/s",
+        outcome.shard.name,
+        rows,
+        planned.stage.reads,
+        counts,
+        outcome.seconds,
+        rate,
+    )
+
+
+def stage_table(counts: Sequence[Counts], seconds: Sequence[float] = ()) -> Table:
+    """Return the table that ends a build: per stage in, ok, dropped, failed, pending, rows, seconds."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("stage")
+    for name in ("in", "ok", "dropped", "failed", "pending", "rows", *(["seconds"] if seconds else [])):
+        table.add_column(name, justify="right")
+    table.add_column("most frequent reason", overflow="fold")
+    for number, count in enumerate(counts):
+        reason = next((f"{text} ({n})" for text, n in count.reasons.items()), "")
+        numbers = [count.of, count.ok, count.dropped, count.failed, count.pending, count.rows]
+        spent = [f"{seconds[number]:.1f}"] if seconds else []
+        table.add_row(count.stage, *(f"{n:,}" for n in numbers), *spent, reason)
+    return table

@@ -1,0 +1,63 @@
+"""The stages of a build, in order. Each is declared at the end of its own file."""
+
+from collections.abc import Sequence
+
+from prompts import load
+from schemas.config import Profile
+from schemas.errors import ConfigError
+from tasks.captioning import compare_pairs, describe_differences, describe_images
+from tasks.mining import embed_images, pair_neighbours, search_neighbours
+from tasks.preferences import build_preferences, split_pairs
+from tasks.rejected import edit_texts, remove_elements, retrieve_texts, swap_texts
+from tasks.sources import read_images
+from tasks.store.stage import Planned, Stage, fingerprint
+
+STAGES: tuple[Stage, ...] = (
+    read_images.STAGE,
+    embed_images.STAGE,
+    search_neighbours.STAGE,
+    pair_neighbours.STAGE,
+    describe_images.STAGE,
+    describe_differences.STAGE,
+    compare_pairs.STAGE,
+    remove_elements.STAGE,
+    swap_texts.STAGE,
+    edit_texts.STAGE,
+    retrieve_texts.STAGE,
+    split_pairs.STAGE,
+    build_preferences.STAGE,
+)
+GROUPS = ("sources", "mining", "captioning", "rejected", "preferences")
+
+
+def stages_until(until: str) -> tuple[Stage, ...]:
+    """Return the stages up to a group ("mining") or a table ("pairs"), both included; all for an empty name.
+
+    Raises:
+        ConfigError: there is no such stage.
+    """
+    if not until:
+        return STAGES
+    last = max((n for n, stage in enumerate(STAGES) if until in (stage.group, stage.name)), default=-1)
+    if last < 0:
+        raise ConfigError(
+            f"{until}: no such stage. There are {', '.join(GROUPS)}; or a table: {', '.join(table_names())}"
+        )
+    return STAGES[: last + 1]
+
+
+def table_names() -> list[str]:
+    """Return the names of all tables, in order."""
+    return [stage.name for stage in STAGES]
+
+
+def plan_stages(profile: Profile, stages: Sequence[Stage]) -> list[Planned]:
+    """Return the stages with their configurations and fingerprints."""
+    planned: list[Planned] = []
+    tables: dict[str, str] = {}
+    for stage in stages:
+        config = getattr(profile, stage.config)
+        prompts = {name: load(name).sha256 for name in stage.prompts}
+        tables[stage.name] = fingerprint(stage, config, prompts=prompts, tables=tables)
+        planned.append(Planned(stage=stage, config=config, fingerprint=tables[stage.name]))
+    return planned

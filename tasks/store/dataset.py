@@ -1,0 +1,216 @@
+"""One build of a dataset: stages planned, their shards cut, their results settled, a snapshot written.
+
+OUT/
+  build.json                   what to resume: source, profile, limit
+  tables/<stage>/<fingerprint>/part-<hash>.parquet
+  snapshots/000001.json        a version: which tables and parts, counts, parent
+  work/, journals/             of running builds; no data is lost with them
+"""
+
+import contextlib
+import json
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+from filelock import FileLock, Timeout
+
+from schemas.arrow import to_table
+from schemas.errors import StoreError
+from schemas.rows import ItemRow, make_key
+from tasks.store.files import TEMPORARY, Folder
+from tasks.store.index import PARTS, encode_index, open_index
+from tasks.store.ledger import Counts, Ledger
+from tasks.store.part import Part, encode_part
+from tasks.store.shard import ShardRef
+from tasks.store.stage import Planned, Uses, table_folder
+from tasks.store.vectors import write_vectors
+
+RECORD = "build.json"
+
+
+def write_record(folder: Folder, record: dict[str, Any]) -> None:
+    """Remember what a build was asked for, so that ``resume`` and ``status`` need only the folder."""
+    folder.write(RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
+
+
+def read_record(folder: Folder) -> dict[str, Any]:
+    """Return what the last build was asked for.
+
+    Raises:
+        StoreError: the folder holds no dataset.
+    """
+    if not folder.exists(RECORD):
+        raise StoreError(f"{folder.url}: holds no dataset (no {RECORD}): build one with `pairwright build --out`")
+    try:
+        return json.loads(folder.read(RECORD))
+    except ValueError as error:
+        raise StoreError(f"{folder.path(RECORD)}: is damaged: {error}. Run `pairwright build` again") from error
+
+
+def write_items(folder: Folder, items: Iterable[ItemRow]) -> str:
+    """Write a source's listing as a part of the items table; return its name. The same listing is the same part."""
+    rows = list(items)
+    name = f"{table_folder('items', '0')}/part-{make_key(*(row.key for row in rows))}.parquet"
+    about = {"stage": "items", "rows": str(len(rows))}
+    folder.write(name, encode_part(to_table(rows, ItemRow), about))
+    return name
+
+
+@dataclass
+class Build:
+    """Hold what is known while a dataset is built or looked at; use as a context manager."""
+
+    folder: Folder
+    planned: Sequence[Planned]
+    items: str
+    """The part that lists the source."""
+    rows_per_shard: int = 200
+    rows_per_shard_of: dict[str, int] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        self._stack = contextlib.ExitStack()
+        self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="pairwright-")))
+        self.ledger = self._stack.enter_context(Ledger(self.folder, self._scratch / "spill"))
+        self.ledger.set_items(Part(self.folder, self.items))
+        self._work = ""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def settle(self, planned: Planned) -> Counts:
+        """Take in what a stage's table holds now and count it; stages before it must be settled."""
+        self.ledger.load(planned)
+        self.ledger.settle(planned.stage)
+        return self.ledger.count(planned)
+
+    @contextlib.contextmanager
+    def locked(self, planned: Planned, on_wait: Any = None) -> Any:
+        """Hold a stage's table: another build of the same table waits here, and then finds the work done.
+
+        The lock dies with its process. On an object store there is none: two builds may then do the same work, and
+        write the same parts.
+        """
+        if not self.folder.is_local:
+            yield
+            return
+        path = Path(self.folder.path(planned.table)) / ".lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        try:
+            lock.acquire(timeout=0.05)
+        except Timeout:
+            if on_wait:
+                on_wait(planned)
+            lock.acquire(poll_interval=0.2)
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def clean(self, planned: Planned) -> None:
+        """Delete what a killed process left half-written in a table; its lock must be held."""
+        for name in self.folder.names(planned.table):
+            if TEMPORARY in name:
+                self.folder.delete(f"{planned.table}/{name}")
+
+    def shards(self, planned: Planned, *, reason: str = "") -> list[ShardRef]:
+        """Cut what a settled stage owes into shards, and write the files that their workers read."""
+        stage = planned.stage
+        size = self.rows_per_shard_of.get(stage.name) or stage.rows_per_shard or self.rows_per_shard
+        owed = self.ledger.owed(stage, size, reason=reason)
+        if not len(owed):
+            return []
+        plan = self._write_plan(planned, owed)
+        indexes = tuple(self._place_use(use) for use in stage.uses)
+        numbers = owed.column("shard").to_pylist()
+        starts = [i for i, number in enumerate(numbers) if i == 0 or number != numbers[i - 1]]
+        reads = self._folder_of(stage.reads)
+        return [
+            ShardRef(
+                folder=self.folder,
+                name=f"{stage.name}-{numbers[start]:05d}",
+                plan=plan,
+                start=start,
+                stop=stop,
+                reads=reads,
+                indexes=indexes,
+                journals=str(self._journals()),
+            )
+            for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=True)
+        ]
+
+    def _folder_of(self, table: str) -> str:
+        if table == "items":
+            return self.items.rpartition("/")[0]
+        return next(planned.table for planned in self.planned if planned.stage.name == table)
+
+    def _journals(self) -> Path:
+        if self.folder.is_local:
+            return Path(self.folder.path("journals"))
+        return Path(tempfile.gettempdir()) / f"pairwright-journals-{make_key(self.folder.url)}"
+
+    def _workspace(self) -> str:
+        """Return this build's own folder for files that workers read, below the dataset's; deleted with the build."""
+        if not self._work:
+            self._work = f"work/{uuid.uuid4().hex}"
+            self._stack.callback(self._drop_workspace)
+            if self.folder.is_local:
+                self._drop_dead_workspaces()
+                Path(self.folder.path(self._work)).mkdir(parents=True)
+                self._stack.enter_context(FileLock(f"{self.folder.path(self._work)}.lock"))
+        return self._work
+
+    def _drop_workspace(self) -> None:
+        for name in [*self.folder.names(self._work)]:
+            self.folder.delete(f"{self._work}/{name}")
+        if self.folder.is_local:
+            shutil.rmtree(self.folder.path(self._work), ignore_errors=True)
+            Path(f"{self.folder.path(self._work)}.lock").unlink(missing_ok=True)
+
+    def _drop_dead_workspaces(self) -> None:
+        """Delete the workspaces of killed builds: those whose lock nobody holds."""
+        for name in self.folder.names("work"):
+            path = Path(self.folder.path(f"work/{name}"))
+            lock = FileLock(path)
+            with contextlib.suppress(Timeout), lock.acquire(blocking=False):
+                shutil.rmtree(path.with_suffix(""), ignore_errors=True)
+                path.unlink(missing_ok=True)
+
+    def _write_plan(self, planned: Planned, owed: pa.Table) -> str:
+        names = "\n".join(self.ledger.part_names(planned.stage.reads)).encode()
+        table = owed.drop_columns(["shard"]).combine_chunks().replace_schema_metadata({PARTS: names})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        name = f"{self._workspace()}/plan-{planned.stage.name}-{uuid.uuid4().hex}.arrow"
+        self.folder.write(name, sink.getvalue())
+        return name
+
+    def write_index(self, table: str) -> str:
+        """Write the index of a settled table's live rows, unless this build already has; return its name."""
+        name = f"{self._workspace()}/index-{table}-{make_key(self.ledger.identity(table))[:12]}.arrow"
+        if not self.folder.exists(name):
+            self.folder.write(name, encode_index(self.ledger.index(table), self.ledger.part_names(table)))
+        return name
+
+    def _place_use(self, use: Uses) -> tuple[str, str, str, str]:
+        """Return where a used table's rows are found: its name, index, folder, and vectors if it has any."""
+        name, folder = self.write_index(use.table), self._folder_of(use.table)
+        if use.kind != "vectors":
+            return use.table, name, folder, ""
+        place = self._scratch / Path(name).stem
+        if self.folder.is_local:  # the dataset's own disk has room for what grows with it
+            place = Path(self.folder.path(name.removesuffix(".arrow")))
+        if not place.exists():
+            write_vectors(place, open_index(self.folder, name, folder))
+        return use.table, name, folder, str(place)

@@ -1,0 +1,116 @@
+"""Find the live rows of a table by what they are about.
+
+An index is an Arrow file, sorted by subject, that names each live row's part and position; workers map it into memory,
+so that it costs no memory per process. 24 bytes and the file's padding per row.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from schemas.arrow import R, from_table, schema_of
+from tasks.store.files import Folder
+from tasks.store.part import Part, read_rows
+
+PARTS = b"parts"
+SCHEMA = pa.schema([("subject", pa.binary(16)), ("part", pa.int32()), ("row", pa.int32())])
+
+
+@dataclass(frozen=True)
+class Index:
+    """Be the index of one table's live rows: ``subjects`` rise; ``names`` are its parts' files."""
+
+    folder: Folder
+    table: str
+    """Folder of the table, below the dataset's."""
+    names: tuple[str, ...]
+    entries: pa.Table
+
+    @cached_property
+    def _subjects(self) -> NDArray[np.uint64]:
+        """Return the subjects as (n, 2) big-endian halves, a view of the mapped file."""
+        if not len(self.entries):
+            return np.empty((0, 2), dtype=">u8")
+        column = self.entries.column("subject").chunk(0)
+        return np.frombuffer(column.buffers()[1], dtype=">u8", count=2 * len(column)).reshape(-1, 2)
+
+    @cached_property
+    def _places(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        return self.entries.column("part").to_numpy(), self.entries.column("row").to_numpy()
+
+    def find(self, subjects: Iterable[str]) -> NDArray[np.int64]:
+        """Return the positions in the index of every row about one of the subjects."""
+        wanted = np.frombuffer(b"".join(bytes.fromhex(s) for s in sorted(set(subjects))), dtype=">u8").reshape(-1, 2)
+        return _positions(self._subjects, wanted)
+
+    def rows(
+        self, positions: Sequence[int] | NDArray[np.int64], row_type: type[R], columns: Sequence[str]
+    ) -> Iterator[R]:
+        """Yield the rows at these positions of the index, part by part, reading each row group once."""
+        parts, rows = self._places
+        chosen = np.asarray(positions, dtype=np.int64)
+        order = chosen[np.lexsort((rows[chosen], parts[chosen]))]
+        for number in np.unique(parts[order]):
+            places = rows[order[parts[order] == number]].tolist()
+            yield from from_table(read_rows(self.part(int(number)), places, columns), row_type)
+
+    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some columns of all live rows, one table per part."""
+        parts, rows = self._places
+        for number in np.unique(parts):
+            yield read_rows(self.part(int(number)), np.sort(rows[parts == number]).tolist(), columns)
+
+    def unique_subjects(self) -> NDArray[np.void]:
+        """Return what the rows are about, each once, as 16 bytes, rising."""
+        subjects = self._subjects
+        first = np.ones(len(subjects), dtype=bool)
+        first[1:] = (subjects[1:] != subjects[:-1]).any(axis=1)
+        return np.ascontiguousarray(subjects[first]).view("V16").reshape(-1)
+
+    def part(self, number: int) -> Part:
+        """Return one of the table's parts."""
+        return Part(self.folder, f"{self.table}/{self.names[number]}")
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+def _positions(numbers: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return where the wanted 128-bit numbers (two columns, high first) stand in the sorted ones."""
+    if not len(numbers) or not len(wanted):
+        return np.empty(0, dtype=np.int64)
+    low = np.searchsorted(numbers[:, 0], wanted[:, 0], side="left")
+    high = np.searchsorted(numbers[:, 0], wanted[:, 0], side="right")
+    found = [
+        np.arange(start, stop)[numbers[start:stop, 1] == half]
+        for start, stop, half in zip(low, high, wanted[:, 1], strict=True)
+        if stop > start
+    ]
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+
+def columns_without(row_type: type[R], without: Iterable[str]) -> list[str]:
+    """Return a row type's columns, some left out; status columns are not needed to make rows."""
+    return [name for name in schema_of(row_type).names if name not in {*without, "status", "reason", "detail"}]
+
+
+def encode_index(entries: pa.Table, names: Sequence[str]) -> pa.Buffer:
+    """Return the bytes of an index file."""
+    sink = pa.BufferOutputStream()
+    schema = SCHEMA.with_metadata({PARTS: "\n".join(names).encode()})
+    with pa.ipc.new_file(sink, schema) as writer:
+        writer.write_table(entries.cast(SCHEMA).replace_schema_metadata(schema.metadata).combine_chunks())
+    return sink.getvalue()
+
+
+@lru_cache(maxsize=64)
+def open_index(folder: Folder, name: str, table: str) -> Index:
+    """Open an index file, mapped into memory where the dataset is on a local disk."""
+    source = pa.memory_map(folder.path(name)) if folder.is_local else pa.BufferReader(folder.read(name))
+    entries = pa.ipc.open_file(source).read_all()
+    names = (entries.schema.metadata or {})[PARTS].decode()
+    return Index(folder, table, tuple(names.split("\n")) if names else (), entries)

@@ -1,0 +1,234 @@
+"""Decide what is owed: the input's live keys minus the source keys that the output has finished.
+
+The ledger reads the key columns of every part into DuckDB, which joins within a memory limit and spills to disk. For
+each stage, in order, it makes two tables: ``input_S`` (the rows that the stage is to be given now, under the names by
+which their results are recognised) and ``live_S`` (the ok rows that count: made from a present input, one per key).
+
+Every stage's input is partitioned into ok, dropped, failed and pending. Rows whose source is no longer in the input
+are stale: they stay in their parts but are in no live table.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+import pyarrow as pa
+
+from schemas.errors import StoreError, ValidationError
+from tasks.store.files import TEMPORARY, Folder
+from tasks.store.part import Part, read_columns
+from tasks.store.stage import Planned, Stage
+
+MEMORY_LIMIT = "1GB"
+COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor")
+BATCH_PARTS = 64
+DUPLICATE = "duplicate of another row"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Count one stage's input rows by what became of them: ``of = ok + dropped + failed + pending``."""
+
+    stage: str
+    fingerprint: str
+    of: int
+    ok: int
+    dropped: int
+    failed: int
+    pending: int
+    rows: int
+    """ok rows written (one input may give several)."""
+    reasons: dict[str, int]
+    """Why inputs were dropped or failed."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the form that ``pairwright status --json`` prints."""
+        names = ("stage", "fingerprint", "ok", "dropped", "failed", "pending", "rows", "reasons")
+        return {"in": self.of, **{name: getattr(self, name) for name in names}}
+
+
+class Ledger:
+    """Hold the keys of a dataset's tables; use as a context manager."""
+
+    def __init__(self, folder: Folder, scratch: Path) -> None:
+        """Open an empty ledger that may spill into ``scratch``."""
+        self.folder = folder
+        self._database = duckdb.connect(
+            config={"memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch), "preserve_insertion_order": True}
+        )
+        self._loaded: dict[str, dict[str, int]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._database.close()
+
+    def _run(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._database.execute(query, values).fetchall()
+
+    def set_items(self, part: Part) -> None:
+        """Make a listing the present input of the sources stage."""
+        self._load("items", part.name.rpartition("/")[0], only=[part.name.rpartition("/")[2]])
+        self._run("CREATE OR REPLACE TEMP TABLE live_items AS SELECT row AS seq, * FROM rows_items ORDER BY row")
+
+    def load(self, planned: Planned) -> None:
+        """Read the keys of the parts that came since the last call."""
+        self._load(planned.stage.name, planned.table)
+
+    def _load(self, name: str, table: str, *, only: Sequence[str] = ()) -> None:
+        known = self._loaded.get(name)
+        if known is None:
+            texts = ", ".join(f'"{column}" VARCHAR' for column in COLUMNS)
+            self._run(f"CREATE OR REPLACE TEMP TABLE rows_{name} (part INTEGER, row INTEGER, {texts})")
+            self._run(f"CREATE OR REPLACE TEMP TABLE parts_{name} (part INTEGER, name VARCHAR)")
+            known = self._loaded[name] = {}
+        names = only or [n for n in self.folder.names(table) if n.endswith(".parquet") and TEMPORARY not in n]
+        new = [n for n in names if n not in known]
+        for start in range(0, len(new), BATCH_PARTS):
+            batch = {n: len(known) + i for i, n in enumerate(new[start : start + BATCH_PARTS])}
+            tables = [_keys(Part(self.folder, f"{table}/{n}"), number) for n, number in batch.items()]
+            keys = pa.concat_tables(tables)
+            self._database.register("keys", keys)
+            self._run(f"INSERT INTO rows_{name} BY NAME SELECT * FROM keys")
+            self._database.unregister("keys")
+            self._database.executemany(f"INSERT INTO parts_{name} VALUES (?, ?)", [(i, n) for n, i in batch.items()])
+            known.update(batch)
+
+    def settle(self, stage: Stage) -> None:
+        """Work out the stage's present input and its live rows, from live tables of the stages before."""
+        self._make_input(stage)
+        name = stage.name
+        self._run(f"""
+            CREATE OR REPLACE TEMP TABLE live_{name} AS
+            SELECT row_number() OVER (ORDER BY p.name, w.row) - 1 AS seq, w.* FROM (
+                SELECT r.* FROM rows_{name} r
+                WHERE r.status = 'ok' AND r.source_key IN (SELECT source_key FROM input_{name})
+                QUALIFY row_number() OVER (
+                    PARTITION BY r.key ORDER BY r.{stage.tie}, r.source_key, r.part, r.row) = 1
+            ) w JOIN parts_{name} p USING (part) ORDER BY seq""")
+        self._run(f"""
+            CREATE OR REPLACE TEMP TABLE outcome_{name} AS
+            SELECT i.seq, i.source_key, i.key, i.part, i.row,
+                CASE WHEN w.source_key IS NOT NULL THEN 'ok' WHEN b.best >= 2 THEN 'dropped'
+                    WHEN b.best = 1 THEN 'failed' ELSE 'pending' END AS outcome,
+                CASE WHEN b.best = 3 THEN '{DUPLICATE}' WHEN b.best = 2 THEN b.dropped ELSE b.failed END AS reason
+            FROM input_{name} i
+            LEFT JOIN (SELECT DISTINCT source_key FROM live_{name}) w USING (source_key)
+            LEFT JOIN (SELECT source_key,
+                    max(CASE status WHEN 'ok' THEN 3 WHEN 'dropped' THEN 2 ELSE 1 END) AS best,
+                    min(reason) FILTER (status = 'dropped') AS dropped, min(reason) FILTER (status = 'failed') AS failed
+                FROM rows_{name} GROUP BY source_key) b USING (source_key)""")
+
+    def _make_input(self, stage: Stage) -> None:
+        """Give each input row the name by which its results are recognised.
+
+        That is its key; with ``whole``, hashed with all of the input; with uses that count, with the keys of the rows
+        used, so that a row is owed again when they change.
+        """
+        parts, joins = ["l.key"], ""
+        for number, use in enumerate(use for use in stage.uses if use.counts):
+            about = "l.subject" if use.on == "subject" else "l.key"
+            joins += f" LEFT JOIN ({_used(use.table, stage.reads, use.on)}) u{number} ON u{number}.about = {about}"
+            parts.append(f"coalesce(u{number}.keys, '')")
+        if stage.whole:
+            parts.append(f"'{self._collection(stage)}'")
+        name = parts[0] if len(parts) == 1 else f"md5({' || chr(31) || '.join(parts)})"
+        chosen = f"WHERE l.key IN (SELECT unnest([first, second]) FROM live_{stage.only_in})" if stage.only_in else ""
+        self._run(f"""
+            CREATE OR REPLACE TEMP TABLE input_{stage.name} AS
+            SELECT row_number() OVER (ORDER BY l.seq) - 1 AS seq, l.key, {name} AS source_key, l.part, l.row
+            FROM live_{stage.reads} l {joins} {chosen} ORDER BY seq""")
+
+    def _collection(self, stage: Stage) -> str:
+        """Return what identifies the whole input, and every table handed over whole."""
+        tables = [stage.reads, *(use.table for use in stage.uses if use.kind in ("all", "vectors"))]
+        return " ".join(self._identity(table) for table in tables)
+
+    def _identity(self, table: str) -> str:
+        """Return a hash of a live table's keys that does not depend on their order."""
+        query = (
+            f"SELECT count(*), coalesce(bit_xor(md5_number(key)), 0), bit_xor(md5_number(key || '+')) FROM live_{table}"
+        )
+        return ":".join(str(value) for value in self._run(query)[0])
+
+    def count(self, planned: Planned) -> Counts:
+        """Count a settled stage.
+
+        Raises:
+            ValidationError: the counts do not add up, each being counted on its own.
+        """
+        name = planned.stage.name
+        by_outcome = dict(self._run(f"SELECT outcome, count(*) FROM outcome_{name} GROUP BY ALL"))
+        reasons = self._run(
+            f"SELECT reason, count(*) FROM outcome_{name} WHERE outcome IN ('dropped', 'failed') GROUP BY ALL "
+            "ORDER BY 2 DESC, 1"
+        )
+        total, rows = self._run(f"SELECT (SELECT count(*) FROM input_{name}), count(*) FROM live_{name}")[0]
+        numbers = {outcome: int(by_outcome.get(outcome, 0)) for outcome in ("ok", "dropped", "failed", "pending")}
+        if sum(numbers.values()) != total:
+            raise ValidationError(f"stage {name} does not add up: {total} input rows, but {numbers}")
+        return Counts(
+            stage=name, fingerprint=planned.fingerprint, of=total, rows=rows, reasons=dict(reasons), **numbers
+        )
+
+    def owed(self, stage: Stage, rows_per_shard: int, *, reason: str = "") -> pa.Table:
+        """Return the input rows that a settled stage still owes, in the input's own order.
+
+        Columns: ``key``, ``source_key``, ``part``, ``row`` (where the input row is) and ``shard`` (its number when the
+        whole input is cut into slices of ``rows_per_shard``). With ``reason``, only rows that failed for it.
+        """
+        which = "outcome IN ('pending', 'failed')" if not reason else "outcome = 'failed' AND reason = ?"
+        return self._database.execute(
+            f"SELECT key, source_key, part, row, (seq // {int(rows_per_shard)})::INTEGER AS shard "
+            f"FROM outcome_{stage.name} WHERE {which} ORDER BY seq",
+            [reason] if reason else [],
+        ).to_arrow_table()
+
+    def index(self, table: str) -> pa.Table:
+        """Return where each live row of a table is: ``subject`` (16 bytes, rising), ``part``, ``row``."""
+        return self._database.execute(
+            f"SELECT unhex(subject) AS subject, part, row FROM live_{table} ORDER BY subject, key"
+        ).to_arrow_table()
+
+    def identity(self, table: str) -> str:
+        """Return what a live table holds, as a short text that changes with it."""
+        return self._identity(table)
+
+    def part_names(self, table: str) -> list[str]:
+        """Return the files of a table's parts, by the number that ``part`` columns use."""
+        return [name for _, name in self._run(f"SELECT part, name FROM parts_{table} ORDER BY part")]
+
+    def live_parts(self, table: str) -> Iterator[tuple[str, int]]:
+        """Yield each part that holds live rows, by name, with their number."""
+        yield from self._run(
+            f"SELECT p.name, count(*) FROM live_{table} JOIN parts_{table} p USING (part) GROUP BY ALL ORDER BY 1"
+        )
+
+
+def _used(table: str, main: str, on: str) -> str:
+    """Return the query that lists, per input row, the keys of the rows used with it."""
+    keys = "string_agg(u.key, ' ' ORDER BY u.key) AS keys"
+    if on == "subject":
+        return f"SELECT u.subject AS about, {keys} FROM live_{table} u GROUP BY ALL"
+    return (
+        f"SELECT m.key AS about, {keys} FROM (SELECT key, unnest([first, second]) AS image FROM live_{main}) m "
+        f"JOIN live_{table} u ON u.subject = m.image GROUP BY ALL"
+    )
+
+
+def _keys(part: Part, number: int) -> pa.Table:
+    """Return a part's key columns; its own statement of how many rows it has must hold."""
+    table, about = read_columns(part, COLUMNS)
+    if about.get("rows") != str(len(table)):
+        raise StoreError(f"{part.path}: states {about.get('rows')} rows but has {len(table)}: delete it and resume")
+    missing = [name for name in COLUMNS if name not in table.column_names]
+    for name in missing:
+        table = table.append_column(name, pa.nulls(len(table), pa.string()))
+    table = table.select(COLUMNS).append_column("part", pa.array([number] * len(table), pa.int32()))
+    return table.append_column("row", pa.array(range(len(table)), pa.int32()))

@@ -1,0 +1,198 @@
+"""Run one shard: read what it owes, call the stage's function, write one part.
+
+A shard is a slice of a plan file; nothing else is passed between processes. The part's name is the hash of the inputs
+that it covers, so a shard that is done twice writes the same file.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from schemas.arrow import from_table, to_table
+from schemas.rows import Row, make_key
+from tasks.store.files import Folder
+from tasks.store.index import PARTS, columns_without, open_index
+from tasks.store.journal import Journal
+from tasks.store.part import Part, count_statuses, encode_part, read_rows
+from tasks.store.stage import Planned, Uses
+from tasks.store.vectors import open_vectors
+
+NOTHING = "gave nothing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardRef:
+    """Say where a shard's work is described; a few hundred bytes, whatever the rows are."""
+
+    folder: Folder
+    name: str
+    """"captions-00012": the stage and the number of the slice."""
+    plan: str
+    """The plan file, below the dataset's folder."""
+    start: int
+    """First row of the plan that belongs to the shard."""
+    stop: int
+    reads: str
+    """Folder of the input table."""
+    indexes: tuple[tuple[str, str, str, str], ...]
+    """Per used table its name, index file, folder, and folder of its vectors."""
+    journals: str
+    """Local folder for journals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardDone:
+    """Say what a shard wrote."""
+
+    name: str
+    part: str
+    counts: dict[str, int]
+    """Rows by status."""
+
+
+def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
+    """Do a shard's work and write its part; all its rows or none are in the table afterwards.
+
+    Raises:
+        StoreError: a file could not be read or written.
+        PairwrightError: a boundary of the stage (a model, a server) is down.
+    """
+    plan = read_plan(shard)
+    sources: dict[str, str] = dict(
+        zip(plan.column("key").to_pylist(), plan.column("source_key").to_pylist(), strict=True)
+    )
+    name = f"{planned.table}/part-{make_key(*sources.values())}.parquet"
+    inputs = list(_input_rows(planned, shard, plan))
+    with Journal(Path(shard.journals) / f"{Path(name).stem}.journal", planned.stage.writes) as journal:
+        table = _results(planned, shard, inputs, journal)
+        table = _rename_sources(_in_order(table, list(sources)), sources)
+        counts = count_statuses(table)
+        shard.folder.write(name, encode_part(table, _about(planned, table, counts)))
+        journal.delete()
+    return ShardDone(name=shard.name, part=name, counts=counts)
+
+
+def read_plan(shard: ShardRef) -> pa.Table:
+    """Return the shard's slice of its plan."""
+    source = pa.memory_map(shard.folder.path(shard.plan)) if shard.folder.is_local else shard.folder.read(shard.plan)
+    return pa.ipc.open_file(source).read_all().slice(shard.start, shard.stop - shard.start)
+
+
+def _input_rows(planned: Planned, shard: ShardRef, plan: pa.Table) -> Iterator[Row]:
+    """Yield the input rows in the plan's order; each row group is read once."""
+    names = plan.schema.metadata[PARTS].decode().split("\n")
+    columns = columns_without(planned.stage.row, planned.stage.without)
+    found: dict[str, Row] = {}
+    places = sorted(zip(plan.column("part").to_pylist(), plan.column("row").to_pylist(), strict=True))
+    for number, group in groupby(places, key=lambda place: place[0]):
+        part = Part(shard.folder, f"{shard.reads}/{names[number]}")
+        table = read_rows(part, [row for _, row in group], columns)
+        found |= {row.key: row for row in from_table(table, planned.stage.row)}
+    for key in plan.column("key").to_pylist():
+        yield found[key]
+
+
+def _results(planned: Planned, shard: ShardRef, inputs: Sequence[Row], journal: Journal) -> pa.Table:
+    """Return the stage's results for the inputs, those of a killed run taken from its journal."""
+    stage = planned.stage
+    before = journal.read()
+    finished = set(before.column("source_key").to_pylist())
+    owed = [row for row in inputs if row.key not in finished]
+    uses = dict(_open_uses(planned, shard, owed))
+    results = stage.function(owed, planned.config, **uses) if owed else iter(())
+    if not stage.journal:
+        return pa.concat_tables([before, to_table(list(results), stage.writes)])
+    journal.restart(before)
+    tables = [before]
+    for result in results:
+        journal.append([result])
+        tables.append(to_table([result], stage.writes))
+    return pa.concat_tables(tables)
+
+
+def _in_order(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Order results as their inputs were, and leave each input with ok rows, or one failed, or one dropped row."""
+    by_source: dict[str, list[int]] = {key: [] for key in keys}
+    sources, statuses = table.column("source_key").to_pylist(), table.column("status").to_pylist()
+    for position, source in enumerate(sources):
+        by_source[source].append(position)
+    chosen: list[int] = []
+    silent: list[str] = []
+    for key, positions in by_source.items():
+        best = next((s for s in ("failed", "ok", "dropped") if any(statuses[p] == s for p in positions)), "")
+        kept = [p for p in positions if statuses[p] == best]
+        if not kept:
+            silent.append(key)
+            kept = [len(table) + len(silent) - 1]
+        chosen += kept if best == "ok" else kept[:1]
+    extra = [
+        {**dict.fromkeys(("key", "source_key", "subject"), s), "status": "dropped", "reason": NOTHING} for s in silent
+    ]
+    filler = pa.Table.from_pylist([{"detail": "", **record} for record in extra], schema=table.schema)
+    return pa.concat_tables([table, filler]).take(chosen)
+
+
+def _rename_sources(table: pa.Table, sources: Mapping[str, str]) -> pa.Table:
+    """Put the names by which the ledger knows the inputs in place of their keys."""
+    names = [sources[key] for key in table.column("source_key").to_pylist()]
+    column = table.schema.get_field_index("source_key")
+    return table.set_column(column, "source_key", pa.array(names, pa.string())).combine_chunks()
+
+
+def _about(planned: Planned, table: pa.Table, counts: Mapping[str, int]) -> dict[str, str]:
+    """Return what the part says of itself: nothing that changes from run to run."""
+    numbers = {name: str(counts.get(name, 0)) for name in ("ok", "dropped", "failed")}
+    return {
+        "stage": planned.stage.name,
+        "version": str(planned.stage.version),
+        "fingerprint": planned.fingerprint,
+        "rows": str(len(table)),
+        **numbers,
+    }
+
+
+def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterator[tuple[str, Any]]:
+    """Yield each used table, as the stage asked for it, holding the rows that this shard needs."""
+    opened: dict[str, Sequence[Row]] = {"": rows}
+    places = {name: (file, folder, vectors) for name, file, folder, vectors in shard.indexes}
+    for use in planned.stage.uses:
+        file, folder, vectors = places[use.table]
+        if use.kind == "vectors":
+            yield use.argument, open_vectors(Path(vectors))
+        elif use.kind == "all":
+            opened[use.argument] = _all_rows(shard.folder, file, folder, use)
+            yield use.argument, opened[use.argument]
+        else:
+            found = _rows_about(shard.folder, file, folder, use=use, wanted=list(_wanted(use, opened[use.of])))
+            opened[use.argument] = list(found.values())
+            yield use.argument, found
+
+
+def _wanted(use: Uses, rows: Sequence[Any]) -> Iterator[str]:
+    for row in rows:
+        yield from (row.first, row.second) if use.on == "images" else (row.subject,)
+
+
+def _rows_about(folder: Folder, file: str, table: str, *, use: Uses, wanted: Sequence[str]) -> dict[str, Any]:
+    index = open_index(folder, file, table)
+    columns = columns_without(use.row, use.without)
+    rows = sorted(index.rows(index.find(wanted), use.row, columns), key=lambda row: row.key)
+    if use.kind == "one":
+        return {row.subject: row for row in reversed(rows)}
+    grouped: dict[str, tuple[Row, ...]] = dict.fromkeys(wanted, ())
+    for row in rows:
+        grouped[row.subject] += (row,)
+    return grouped
+
+
+@lru_cache(maxsize=1)
+def _all_rows(folder: Folder, file: str, table: str, use: Uses) -> list[Row]:
+    """Read a whole table once per process, in the order of its keys."""
+    index = open_index(folder, file, table)
+    rows = index.rows(range(len(index)), use.row, columns_without(use.row, use.without))
+    return sorted(rows, key=lambda row: row.key)

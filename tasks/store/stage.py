@@ -1,0 +1,117 @@
+"""What a stage is: one pure function of rows, and which tables it reads, uses and writes.
+
+A stage file ends with its ``STAGE``; fingerprints, what is owed, shards, look-ups and counts all follow from it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from schemas.config import Section
+from schemas.rows import Dropped, Failed, Row, make_key
+
+Results = Iterator[Row | Dropped | Failed]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uses:
+    """Hand another table to the stage's function, as the keyword argument ``name``."""
+
+    table: str
+    row: type[Row]
+    """What it holds."""
+    kind: Literal["one", "many", "all", "vectors"] = "one"
+    """``one``: mapping from subject to row. ``many``: to a tuple of rows. ``all``: every row. ``vectors``: mapping from
+    embedder to ``Vectors``."""
+    on: Literal["subject", "images"] = "subject"
+    """Which rows a shard needs: about the same subject, or about the two images of the pair."""
+    of: str = ""
+    """The argument (named before) whose rows give the subject or the images; empty: the stage's own input rows."""
+    without: tuple[str, ...] = ()
+    """Columns that the function does not look at, and that are not read (image bytes, above all)."""
+    counts: bool = False
+    """Whether a row is owed again when one of these changes. Off where the input's key says everything already."""
+    name: str = ""
+    """The argument's name; empty: the table's."""
+
+    @property
+    def argument(self) -> str:
+        """Return the name of the keyword argument."""
+        return self.name or self.table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Declare one stage; its table has its name."""
+
+    name: str
+    version: int
+    """Raise it when the function's results change for the same configuration."""
+    group: Literal["sources", "mining", "captioning", "rejected", "preferences"]
+    reads: str
+    """The table that gives its input rows; "items" is the source's listing."""
+    row: type[Row]
+    """What it reads."""
+    writes: type[Row]
+    function: Callable[..., Results]
+    """``function(rows, config, **uses)``; every result carries the ``key`` of its input row as ``source_key``."""
+    config: str
+    """The section of the profile that it receives."""
+    uses: tuple[Uses, ...] = ()
+    prompts: tuple[str, ...] = ()
+    """Prompt files whose words end up in the rows."""
+    only_in: str = ""
+    """A table of pairs: only images that are in one of them are read."""
+    whole: bool = False
+    """Whether each row depends on the whole input: any change of it then owes every row again."""
+    tie: Literal["source_key", "anchor"] = "source_key"
+    """Which of several ok rows with one key counts: the smallest of this column."""
+    without: tuple[str, ...] = ()
+    """Columns of the input that the function does not look at."""
+    journal: bool = False
+    """Whether finished rows of a shard are kept as they come; for rows that take longer than a disk flush."""
+    rows_per_shard: int = 0
+    """Input rows of a shard where the profile names none for this stage; 0: the profile's general number."""
+
+
+def fingerprint(
+    stage: Stage,
+    config: Section,
+    *,
+    prompts: Mapping[str, str],
+    tables: Mapping[str, str],
+    models: tuple[str, ...] = (),
+) -> str:
+    """Return the hash of everything that decides a stage's rows, apart from the input rows themselves.
+
+    Args:
+        stage: what is run.
+        config: its section of the profile; fields marked ``exclude`` do not count.
+        prompts: prompt file name to SHA-256.
+        tables: the fingerprints of the tables made so far; those that the stage reads or uses count.
+        models: model ids with their revisions.
+    """
+    read = sorted({stage.reads, *(use.table for use in stage.uses), *filter(None, [stage.only_in])} - {"items"})
+    parts = [stage.name, str(stage.version), config.model_dump_json()]
+    parts += [f"prompt {name} {prompts[name]}" for name in sorted(stage.prompts)]
+    parts += [f"table {name} {tables[name]}" for name in read]
+    return make_key(*parts, *models)[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """Be a stage with its configuration and fingerprint: ready to run on a dataset."""
+
+    stage: Stage
+    config: Any
+    fingerprint: str
+
+    @property
+    def table(self) -> str:
+        """Return the folder of its table, below the dataset's."""
+        return table_folder(self.stage.name, self.fingerprint)
+
+
+def table_folder(name: str, mark: str) -> str:
+    """Return where a table's parts are, below the dataset's folder."""
+    return f"tables/{name}/{mark}"

@@ -1,0 +1,104 @@
+"""The vectors of all live images as one matrix per embedder, mapped into memory by the stages that search them.
+
+State per image: 2 bytes per dimension (float16), 4 for the norm and 32 for the key, on disk and shared by all workers.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from schemas.errors import StoreError
+from tasks.store.index import Index
+
+KEY_TYPE = "S32"
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Hold one embedder's unit vectors, in rising order of the image keys."""
+
+    keys: NDArray[np.bytes_]
+    """(N,) image keys as 32 ASCII bytes."""
+    matrix: NDArray[np.float16]
+    """(N, d) unit vectors."""
+    norms: NDArray[np.float32]
+    """(N,) lengths before they were normalised."""
+
+    def rows_of(self, keys: Iterable[str]) -> NDArray[np.int64]:
+        """Return the row of each image, in the order asked for.
+
+        Raises:
+            KeyError: an image has no vector.
+        """
+        wanted = np.array([key.encode() for key in keys], dtype=KEY_TYPE)
+        rows = np.searchsorted(self.keys, wanted)
+        inside = np.minimum(rows, max(len(self.keys) - 1, 0))
+        if len(wanted) and (not len(self.keys) or not np.array_equal(self.keys[inside], wanted)):
+            raise KeyError("an image that has no vector was asked for")
+        return rows
+
+
+def write_vectors(folder: Path, index: Index) -> None:
+    """Write one matrix per embedder from the live rows of an embeddings table, part by part.
+
+    Raises:
+        StoreError: an image lacks the vector of an embedder that others have.
+    """
+    folder.mkdir(parents=True)
+    keys = np.array([bytes(key).hex().encode() for key in index.unique_subjects()], dtype=KEY_TYPE)
+    filled: dict[str, int] = {}
+    open_files: dict[str, tuple[NDArray[np.float16], NDArray[np.float32]]] = {}
+    for table in index.tables(["subject", "embedder", "vector", "norm"]):
+        subjects = np.array([key.encode() for key in table.column("subject").to_pylist()], dtype=KEY_TYPE)
+        names = np.array(table.column("embedder").to_pylist())
+        vectors = _as_matrix(table.column("vector"))
+        norms = table.column("norm").to_numpy()
+        for name in sorted(set(names.tolist())):
+            if name not in open_files:
+                open_files[name] = _create(folder, name, shape=(len(keys), vectors[names == name][0].shape[0]))
+            places = np.searchsorted(keys, subjects[names == name])
+            matrix, lengths = open_files[name]
+            matrix[places], lengths[places] = np.stack(vectors[names == name].tolist()), norms[names == name]
+            filled[name] = filled.get(name, 0) + len(places)
+    for name, count in filled.items():
+        if count != len(keys):
+            raise StoreError(
+                f"{index.table}: {len(keys) - count} images have no {name} vector: run `pairwright resume`"
+            )
+        np.save(folder / f"{name}.keys.npy", keys)
+
+
+def _as_matrix(column: pa.ChunkedArray) -> NDArray[np.object_]:
+    """Return a column of vectors, whose lengths differ from embedder to embedder, as an array of vectors."""
+    result = np.empty(len(column), dtype=object)
+    place = 0
+    for chunk in column.chunks:
+        flat, ends = chunk.values.to_numpy(zero_copy_only=False), chunk.offsets.to_numpy()
+        for start, stop in pairwise(ends):
+            result[place] = flat[start:stop]
+            place += 1
+    return result
+
+
+def _create(folder: Path, name: str, *, shape: tuple[int, int]) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
+    matrix = np.lib.format.open_memmap(folder / f"{name}.matrix.npy", "w+", dtype=np.float16, shape=shape)
+    norms = np.lib.format.open_memmap(folder / f"{name}.norms.npy", "w+", dtype=np.float32, shape=shape[:1])
+    return matrix, norms
+
+
+def open_vectors(folder: Path) -> dict[str, Vectors]:
+    """Map every embedder's matrix in the folder into memory."""
+    names = sorted(path.name.removesuffix(".matrix.npy") for path in folder.glob("*.matrix.npy"))
+    return {
+        name: Vectors(*(_map(folder / f"{name}.{what}.npy") for what in ("keys", "matrix", "norms"))) for name in names
+    }
+
+
+def _map(path: Path) -> NDArray[Any]:
+    return np.load(path, mmap_mode=None if path.stat().st_size <= 4096 else "r")
