@@ -100,9 +100,10 @@ def status(dataset: Dataset, as_json: AsJson = False) -> None:
 
 def _run(request: Any) -> None:
     """Run a build with a progress bar or log lines, print its table, and end with the right exit code."""
+    from rich.console import Console
+
     from flows.build_dataset import build_dataset
     from flows.progress import BarWatcher, LineWatcher
-    from rich.console import Console
     from tasks.store.pool import Workers
 
     console = Console(stderr=True)
@@ -135,8 +136,9 @@ def _conclude(report: Any, url: str) -> None:
 
 
 def _print_table(counts: Any, seconds: Any = ()) -> None:
-    from flows.progress import stage_table
     from rich.console import Console
+
+    from flows.progress import stage_table
 
     wide = None if sys.stdout.isatty() else 160
     Console(width=wide).print(stage_table(counts, seconds))

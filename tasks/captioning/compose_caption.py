@@ -4,26 +4,21 @@ Needs the wordings of ``prompts/caption_sentences.j2``. Claims are about side 0.
 """
 
 from collections.abc import Iterator
-from itertools import groupby, permutations
+from itertools import groupby
 from random import Random
 from typing import Literal, get_args
 
 from prompts import Prompt, load_wordings
-from schemas.claims import Claim, Relation, Selector, stands
-from schemas.phrases import COLUMNS, DEPTHS, joined, surface, the
+from schemas.claims import Claim, Selector
+from schemas.phrases import COLUMNS, DEPTHS, joined, surface
 from schemas.scene import SceneGraph, SceneObject
-from tasks.captioning.refer import only, referable
+from tasks.captioning.refer import find_relation
 from tasks.captioning.statements import CORE, Mention, Statement, capital, claims_of, describe, selects
 
 WORDS = (40, 90)
 PER_SENTENCE = 3
 Axis = Literal["column", "depth"]
-SPOKEN: dict[Relation, str] = {
-    "left of": "to the left of",
-    "right of": "to the right of",
-    "in front of": "in front of",
-    "behind": "behind",
-}
+MOST_RELATIONS = 3
 
 
 def compose_caption(graph: SceneGraph, rng: Random) -> tuple[Statement, ...]:
@@ -114,9 +109,22 @@ def _details(thing: SceneObject, rng: Random) -> list[str]:
 
 def _fillers(graph: SceneGraph, rng: Random) -> list[Statement]:
     """Return sentences that lengthen a caption: relations between things, and numbers."""
-    fillers = [*relations(graph, rng, side=0, limit=3), *_tallies(graph, rng)]
+    fillers = [*_relations(graph, rng), *_tallies(graph, rng)]
     rng.shuffle(fillers)
     return fillers
+
+
+def _relations(graph: SceneGraph, rng: Random) -> list[Statement]:
+    """Say how things stand to each other; nothing is mentioned in two of the sentences."""
+    used: set[Selector] = set()
+    found: list[Statement] = []
+    for thing in rng.sample(graph.objects, len(graph.objects)):
+        related = find_relation(thing, graph, rng)
+        if related and len(found) < MOST_RELATIONS and not used & {related.thing, related.other}:
+            used |= {related.thing, related.other}
+            text = _say("relation", rng, **related.words)
+            found.append(Statement(text, related.claims(0)))
+    return found
 
 
 def _tallies(graph: SceneGraph, rng: Random) -> list[Statement]:
@@ -128,41 +136,3 @@ def _tallies(graph: SceneGraph, rng: Random) -> list[Statement]:
     mentions = [Mention(0, selector, selects(selector, graph)) for selector in selectors]
     text = _say("tally", rng, things=joined([mention.text for mention in mentions]))
     return [Statement(text, claims_of(mentions))]
-
-
-def related(graph: SceneGraph) -> list[tuple[Selector, Relation, Selector]]:
-    """Return which of the things that a definite phrase can name stand clearly in which relation."""
-    return [
-        (a, relation, b)
-        for (thing, a), (other, b) in permutations(referable(graph), 2)
-        for relation in SPOKEN
-        if stands(thing, relation, other) and _clearly(thing, relation, other)
-    ]
-
-
-def _clearly(thing: SceneObject, relation: Relation, other: SceneObject) -> bool:
-    """Say whether two things are far enough apart for "left" and "right": a tenth of the picture."""
-    if relation in ("in front of", "behind"):
-        return True
-    gap = abs(other.box[0] + other.box[2] - thing.box[0] - thing.box[2]) / 2
-    return gap >= thing.mask.width / 10
-
-
-def relations(graph: SceneGraph, rng: Random, *, side: Literal[0, 1], limit: int) -> list[Statement]:
-    """Return sentences about where things stand to each other, each thing the subject once."""
-    found = related(graph)
-    rng.shuffle(found)
-    subjects: dict[Selector, tuple[Relation, Selector]] = {}
-    for a, relation, b in found:
-        if len(subjects) < limit and a not in subjects and b not in subjects:
-            subjects[a] = (relation, b)
-    return [relation_statement(side, a, b, relation=relation, rng=rng) for a, (relation, b) in subjects.items()]
-
-
-def relation_statement(
-    side: Literal[0, 1], thing: Selector, other: Selector, *, relation: Relation, rng: Random
-) -> Statement:
-    """Say that one thing stands in a relation to another; both phrases fit one object only."""
-    text = _say("relation", rng, thing=the(thing), other=the(other), relation=SPOKEN[relation])
-    claim = Claim(side=side, kind="relation", selector=thing, relation=relation, other=other)
-    return Statement(text, (only(side, thing), only(side, other), claim))

@@ -1,6 +1,11 @@
 """Refer to objects so that a reader finds them: the shortest phrase that only one object of the photograph fits."""
 
-from schemas.claims import Claim, Selector
+from dataclasses import dataclass
+from random import Random
+from typing import get_args
+
+from schemas.claims import Claim, Relation, Selector, stands
+from schemas.phrases import the
 from schemas.scene import SceneGraph, SceneObject
 from tasks.captioning.statements import Side, describe, selects
 
@@ -19,6 +24,33 @@ ADDITIONS: tuple[tuple[str, ...], ...] = (
     ("column", "pose"),
 )
 """What is added to colour, material and shape, shortest first, until a phrase fits one object only."""
+SPOKEN: dict[Relation, str] = {
+    "left of": "to the left of",
+    "right of": "to the right of",
+    "in front of": "in front of",
+    "behind": "behind",
+}
+CLEAR_GAP = 0.1
+"""Things are left or right of each other when their middles are this share of the picture's width apart (ours)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """Be two things that a definite phrase can name, and how they stand to each other."""
+
+    thing: Selector
+    relation: Relation
+    other: Selector
+
+    @property
+    def words(self) -> dict[str, str]:
+        """Return what a sentence needs."""
+        return {"thing": the(self.thing), "relation": SPOKEN[self.relation], "other": the(self.other)}
+
+    def claims(self, side: Side) -> tuple[Claim, ...]:
+        """Return what the sentence claims: each phrase fits one object, and they stand like this."""
+        related = Claim(side=side, kind="relation", selector=self.thing, relation=self.relation, other=self.other)
+        return _only(side, self.thing), _only(side, self.other), related
 
 
 def referring(thing: SceneObject, graph: SceneGraph) -> Selector | None:
@@ -31,12 +63,24 @@ def referring(thing: SceneObject, graph: SceneGraph) -> Selector | None:
     return None
 
 
-def only(side: Side, selector: Selector) -> Claim:
-    """Return the claim that a definite phrase makes: exactly one object fits it."""
+def find_relation(thing: SceneObject, graph: SceneGraph, rng: Random) -> Related | None:
+    """Relate the object to another one that it clearly stands beside, before or behind."""
+    named = referring(thing, graph)
+    if named is None:
+        return None
+    for other in rng.sample(graph.objects, len(graph.objects)):
+        relations = [relation for relation in get_args(Relation) if _clear(thing, relation, other)]
+        if other.id != thing.id and relations and (partner := referring(other, graph)):
+            return Related(named, rng.choice(relations), partner)
+    return None
+
+
+def _clear(thing: SceneObject, relation: Relation, other: SceneObject) -> bool:
+    if relation in ("left of", "right of"):
+        gap = abs(other.box[0] + other.box[2] - thing.box[0] - thing.box[2]) / 2
+        return gap >= CLEAR_GAP * thing.mask.width and stands(thing, relation, other)
+    return stands(thing, relation, other)
+
+
+def _only(side: Side, selector: Selector) -> Claim:
     return Claim(side=side, kind="count", selector=selector, count=1)
-
-
-def referable(graph: SceneGraph) -> list[tuple[SceneObject, Selector]]:
-    """Return the objects that a definite phrase can name, each with its selector."""
-    found = ((thing, referring(thing, graph)) for thing in graph.objects)
-    return [(thing, selector) for thing, selector in found if selector is not None]

@@ -184,15 +184,15 @@ class Ledger:
         whole input is cut into slices of ``rows_per_shard``). With ``reason``, only rows that failed for it.
         """
         which = "outcome IN ('pending', 'failed')" if not reason else "outcome = 'failed' AND reason = ?"
-        return self._database.execute(
+        return self._database.sql(
             f"SELECT key, source_key, part, row, (seq // {int(rows_per_shard)})::INTEGER AS shard "
             f"FROM outcome_{stage.name} WHERE {which} ORDER BY seq",
-            [reason] if reason else [],
+            params=[reason] if reason else None,
         ).to_arrow_table()
 
     def index(self, table: str) -> pa.Table:
         """Return where each live row of a table is: ``subject`` (16 bytes, rising), ``part``, ``row``."""
-        return self._database.execute(
+        return self._database.sql(
             f"SELECT unhex(subject) AS subject, part, row FROM live_{table} ORDER BY subject, key"
         ).to_arrow_table()
 

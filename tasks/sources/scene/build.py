@@ -43,8 +43,9 @@ def _bitmap(picture: Picture, *, bilinear: bool = True) -> Plugin:
     return {"type": "bitmap", "bitmap": bitmap, "raw": True, "filter_type": kind, "wrap_mode": "repeat"}
 
 
-def _plastic(colour: Plugin, alpha: float) -> Plugin:
-    return {"type": "roughplastic", "diffuse_reflectance": colour, "alpha": alpha, "nonlinear": True}
+def _plastic(colour: Plugin, roughness: float) -> Plugin:
+    """Return a coated paint; ``roughplastic`` looks the same but takes 25 ms to set up each time."""
+    return {"type": "principled", "base_color": colour, "roughness": roughness, "specular": 0.5}
 
 
 def _body(thing: Thing) -> Plugin:
@@ -52,12 +53,12 @@ def _body(thing: Thing) -> Plugin:
     srgb = COLOURS[thing.colour]
     plain = _rgb(linear(srgb))
     if thing.material == "metal":
-        return {"type": "roughconductor", "alpha": 0.16, "specular_reflectance": _rgb(_anodised(srgb)), "material": "none"}
+        return {"type": "roughconductor", "alpha": 0.22, "specular_reflectance": _rgb(_anodised(srgb)), "material": "none"}
     if thing.material == "ceramic":
-        return _plastic(plain, 0.06)
+        return _plastic(plain, 0.18)
     if thing.material == "wooden":
         return {"type": "diffuse", "reflectance": _bitmap(stain(srgb))}
-    return _plastic(_bitmap(hide(srgb)) if thing.material == "leather" else plain, 0.28)
+    return _plastic(_bitmap(hide(srgb)) if thing.material == "leather" else plain, 0.58)
 
 
 def _anodised(srgb: tuple[int, int, int]) -> Soup:
@@ -73,7 +74,7 @@ def _part_material(thing: Thing, part: Part) -> Plugin:
         return {"type": "diffuse", "reflectance": _bitmap(picture[::-1])}
     if part.role == "steel":
         return {"type": "roughconductor", "alpha": 0.2, "specular_reflectance": _rgb(FIXED["steel"]), "material": "none"}
-    return _plastic(_rgb(FIXED[part.role]), 0.15)
+    return _plastic(_rgb(FIXED[part.role]), 0.4)
 
 
 def _mesh(name: str, soup: Soup, *, uv: Soup, bsdf: Plugin, flat: bool = False) -> mi.Mesh:
@@ -111,7 +112,7 @@ def _thing_meshes(thing: Thing) -> dict[str, mi.Mesh]:
 
 def _surface_mesh(name: str, surface: Surface) -> mi.Mesh:
     colour = _rgb(surface.colour) if surface.picture is None else _bitmap(surface.picture)
-    bsdf = _plastic(colour, 0.45 - surface.gloss) if surface.gloss else {"type": "diffuse", "reflectance": colour}
+    bsdf = _plastic(colour, 0.7 - surface.gloss) if surface.gloss else {"type": "diffuse", "reflectance": colour}
     return _mesh(name, surface.soup, uv=surface.uv, bsdf=bsdf)
 
 
@@ -124,23 +125,17 @@ KEYS = {"left": (-5.2, -4.4, 5.6), "right": (5.2, -4.4, 5.6), "above": (0.4, -2.
 
 
 def _lights(light: Light) -> dict[str, Plugin]:
-    """Return a large soft key light and a sky that is lighter above."""
+    """Return a large soft key light and an even sky (a gradient costs a fifth more time)."""
     tint = np.array(TINTS[light.tint])
     power = 0.42 if light.dim else 1.0
     lens = mi.ScalarTransform4f().look_at(origin=KEYS[light.direction], target=[0, 0.2, 0], up=[0, 1, 0.1])
     key = {
         "type": "rectangle",
-        "to_world": lens @ mi.ScalarTransform4f().scale([1.25, 1.25, 1]),
-        "emitter": {"type": "area", "radiance": _rgb(25.0 * power * tint)},
+        "to_world": lens @ mi.ScalarTransform4f().scale([1.0, 1.0, 1]),
+        "emitter": {"type": "area", "radiance": _rgb(68.0 * power * tint)},
     }
-    return {"key": key, "sky": _sky(power * (0.55 + 0.45 * tint))}
-
-
-def _sky(tint: Soup) -> Plugin:
-    rows = np.linspace(1, 0, 16)[:, None, None] ** 0.8
-    picture = np.broadcast_to((0.2 + 0.5 * rows) * tint, (16, 32, 3)).astype(np.float32)
-    turn = mi.ScalarTransform4f().rotate([1, 0, 0], 90)
-    return {"type": "envmap", "bitmap": mi.Bitmap(np.ascontiguousarray(picture)), "to_world": turn}
+    sky = {"type": "constant", "radiance": _rgb(0.42 * power * (0.5 + 0.5 * tint))}
+    return {"key": key, "sky": sky}
 
 
 def build_scene(scene: Scene) -> mi.Scene:

@@ -22,11 +22,11 @@ class Guide:
 
 
 def _shifted(plane: NDArray, rows: int, columns: int) -> NDArray:
-    """Return the plane moved, its edge repeated."""
+    """Return the plane seen from some pixels away, its edge repeated."""
     high, wide = plane.shape[:2]
     y = np.clip(np.arange(high) + rows, 0, high - 1)
     x = np.clip(np.arange(wide) + columns, 0, wide - 1)
-    return plane[y][:, x]
+    return plane.take(y, axis=0).take(x, axis=1)
 
 
 def without_fireflies(light: Plane) -> Plane:
@@ -38,27 +38,42 @@ def without_fireflies(light: Plane) -> Plane:
 
 
 def denoise(light: Plane, guide: Guide, *, strength: float) -> Plane:
-    """Average each pixel with those near it that show the same mesh, turned the same way, in the same paint."""
-    for step in (1, 2):
-        light = _smooth(light, guide, step=step, sigma=strength / step)
+    """Average each pixel with those near it that show the same surface; edges stay as the samples blended them."""
+    edge = _edges(guide)
+    for reach, step in ((2, 1), (1, 3)):
+        smooth = _smooth(light, guide, inner=~edge, taps=_taps(reach, step), sigma=strength)
+        light = np.where(edge[..., None], light, smooth)
     return light
 
 
-def _smooth(light: Plane, guide: Guide, *, step: int, sigma: float) -> Plane:
+def _edges(guide: Guide) -> NDArray[np.bool_]:
+    """Return the pixels beside which the surface, its direction or its paint changes: they show two things at once."""
+    found = np.zeros(guide.shape.shape, bool)
+    for rows, columns in ((0, 1), (1, 0), (0, -1), (-1, 0)):
+        found |= _shifted(guide.shape, rows, columns) != guide.shape
+        found |= np.abs(_shifted(guide.albedo, rows, columns) - guide.albedo).sum(axis=-1) > 0.2
+        found |= np.abs(_shifted(guide.normal, rows, columns) - guide.normal).sum(axis=-1) > 0.6
+    return found
+
+
+def _taps(reach: int, step: int) -> list[tuple[int, int]]:
+    offsets = range(-reach, reach + 1)
+    return [(dy * step, dx * step) for dy in offsets for dx in offsets if dy or dx]
+
+
+def _smooth(light: Plane, guide: Guide, *, inner: NDArray[np.bool_], taps: list[tuple[int, int]], sigma: float) -> Plane:
     tone = np.sqrt(np.maximum(light, 0)).mean(axis=-1)
+    features = np.concatenate([guide.albedo * np.float32(5), guide.normal * np.float32(4)], axis=-1)
+    features = np.concatenate([features, (tone / np.float32(sigma))[..., None]], axis=-1)
+    packed = np.concatenate([features, inner[..., None], light], axis=-1)
     total, weights = light.copy(), np.ones(light.shape[:2], np.float32)
-    for dy in range(-2, 3):
-        for dx in range(-2, 3):
-            if dy == dx == 0:
-                continue
-            y, x = dy * step, dx * step
-            paint = np.abs(_shifted(guide.albedo, y, x) - guide.albedo).sum(axis=-1)
-            turn = np.einsum("hwc,hwc->hw", _shifted(guide.normal, y, x), guide.normal)
-            step_in_tone = (_shifted(tone, y, x) - tone) / np.float32(sigma)
-            weight = np.exp(-(step_in_tone**2) - paint * np.float32(14) - (1 - turn) * np.float32(18))
-            weight *= (_shifted(guide.shape, y, x) == guide.shape) * np.float32(0.75 ** (dy * dy + dx * dx))
-            total += weight[..., None] * _shifted(light, y, x)
-            weights += weight
+    for dy, dx in taps:
+        other = _shifted(packed, dy, dx)
+        away = other[..., :7] - features
+        weight = np.exp(-np.einsum("hwc,hwc->hw", away, away)) * other[..., 7]
+        weight *= _shifted(guide.shape, dy, dx) == guide.shape
+        total += weight[..., None] * other[..., 8:]
+        weights += weight
     return total / weights[..., None]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from tasks.sources.scene.mesh import Soup, rounded_box, triangles_of_grid
 from tasks.sources.scene.textures import Picture, Rgb, gingham, house_front, linear, speckled, street, tiles, wood
 
+HOUSES = ((222, 178, 140), (170, 194, 200), (226, 208, 150), (196, 160, 150), (178, 196, 160), (214, 202, 190))
 STYLES = 3
 """Looks of each place."""
 
@@ -83,23 +84,25 @@ def _corner(style: int) -> list[Surface]:
 def _street(style: int) -> list[Surface]:
     ground, uv = _quad((-7, -5.2, 0), (14, 0, 0), (0, 9.2, 0), repeat=(1.6, 1))
     road = Surface(ground, uv, np.ascontiguousarray(street(seed=style)))
-    colours = [(222, 178, 140), (170, 194, 200), (226, 208, 150), (196, 160, 150), (178, 196, 160), (214, 202, 190)]
+    return [road, *_houses(style), _wall((186, 204, 216), y=6.5, seed=3, high=6)]
+
+
+def _houses(style: int) -> list[Surface]:
+    """Return a row of houses as three meshes: the renderer's object index takes time per mesh."""
     rng = np.random.default_rng(style + 40)
-    houses, x = [], -6.0
-    for k in range(9):
-        wide, high = float(rng.uniform(1.1, 1.7)), float(rng.uniform(1.1, 2.2))
-        houses += _house(colours[(k + style) % 6], (x, wide, high), seed=10 * style + k)
-        x += wide + 0.04
-    return [road, *houses, _wall((186, 204, 216), y=6.5, seed=3, high=6)]
-
-
-def _house(colour: Rgb, place: tuple[float, float, float], *, seed: int) -> list[Surface]:
-    x, wide, high = place
-    block = rounded_box((x + wide / 2, 3.35, high / 2), (wide, 1.2, high), 0.03)
-    front, uv = _quad((x + 0.04, 2.745, 0.03), (wide - 0.08, 0, 0), (0, 0, high - 0.06))
-    roof = rounded_box((x + wide / 2, 3.35, high + 0.05), (wide + 0.05, 1.3, 0.1), 0.03)
-    picture = house_front(colour, seed=seed, floors=round(high / 0.55), windows=round(wide / 0.45))
-    return [_plain(block, colour), Surface(front, uv, picture), _plain(roof, (132, 92, 78))]
+    widths, heights = rng.uniform(1.1, 1.7, 9), rng.uniform(1.1, 2.2, 9)
+    starts = np.cumsum(widths + 0.04) - widths - 6.0
+    row = list(zip(starts + widths / 2, widths, heights, strict=True))
+    blocks = [rounded_box((x, 3.35, high / 2), (wide, 1.2, high), 0.03) for x, wide, high in row]
+    roofs = [rounded_box((x, 3.35, high + 0.05), (wide + 0.05, 1.3, 0.1), 0.03) for x, wide, high in row]
+    fronts = [_quad((x - wide / 2 + 0.04, 2.745, 0.03), (wide - 0.08, 0, 0), (0, 0, high - 0.06)) for x, wide, high in row]
+    uv = [(front[1] * (0.998, 1) + (k + 0.001, 0)) / (9, 1) for k, front in enumerate(fronts)]
+    pictures = [
+        house_front(HOUSES[(k + style) % 6], seed=10 * style + k, floors=round(high / 0.55))
+        for k, (_, _, high) in enumerate(row)
+    ]
+    faces = Surface(np.concatenate([front[0] for front in fronts]), np.concatenate(uv), np.concatenate(pictures, axis=1))
+    return [_plain(np.concatenate(blocks), (206, 194, 180)), _plain(np.concatenate(roofs), (132, 92, 78)), faces]
 
 
 def _counter(style: int) -> list[Surface]:

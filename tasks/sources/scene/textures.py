@@ -94,19 +94,19 @@ def street(*, seed: int) -> Picture:
     return road
 
 
-def house_front(wall: Rgb, *, seed: int, floors: int, windows: int) -> Picture:
-    """Return a wall with rows of windows."""
+def house_front(wall: Rgb, *, seed: int, floors: int) -> Picture:
+    """Return a wall with rows of three windows, 192 by 288 pixels whatever the number of floors."""
     rng = np.random.default_rng(seed)
-    picture = Image.new("RGB", (64 * windows, 72 * floors), tuple(int(v) for v in wall))
+    picture = Image.new("RGB", (192, 288), tuple(int(v) for v in wall))
     draw = ImageDraw.Draw(picture)
+    high = 288 / floors
     for floor in range(floors):
-        for k in range(windows):
-            x, y = 64 * k + 17, 72 * floor + 16
-            draw.rectangle((x - 3, y - 3, x + 33, y + 41), fill=(240, 236, 226))
-            pane = (255, 226, 150) if rng.random() < 0.25 else (92, 118, 140)
-            draw.rectangle((x, y, x + 30, y + 38), fill=pane)
-            draw.line((x + 15, y, x + 15, y + 38), fill=(240, 236, 226), width=3)
-            draw.line((x, y + 17, x + 30, y + 17), fill=(240, 236, 226), width=3)
+        for k in range(3):
+            box = (64 * k + 17, (floor + 0.22) * high, 64 * k + 47, (floor + 0.76) * high)
+            draw.rectangle((box[0] - 3, box[1] - 3, box[2] + 3, box[3] + 3), fill=(240, 236, 226))
+            draw.rectangle(box, fill=(255, 226, 150) if rng.random() < 0.25 else (92, 118, 140))
+            draw.line((box[0] + 15, box[1], box[0] + 15, box[3]), fill=(240, 236, 226), width=3)
+            draw.line((box[0], box[1] + high / 4, box[2], box[1] + high / 4), fill=(240, 236, 226), width=3)
     return linear(np.asarray(picture)).astype(np.float32)
 
 

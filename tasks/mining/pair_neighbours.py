@@ -1,0 +1,159 @@
+"""Pair images that look alike but differ in something visible (paper 001, Appendix D.1, steps 3 to 8).
+
+Reads ``NeighbourRow``, one per anchor image, and the matrices of all images' vectors; writes ``PairRow``. CPU only.
+
+Per anchor, in this order: the set filter on each space's raw neighbours, the anchor left out; the image filter; the
+candidates are those left in every space; they are clustered, the anchor again left out; of each cluster the candidate
+most similar to the anchor becomes a pair. An anchor that gives no pair leaves one ``Dropped`` with the counts. The same
+pair found from its other image has the same key; the reader keeps one of the two.
+
+Memory: the features of all candidates of the rows given, in float32.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.config import MiningConfig
+from schemas.rows import Dropped, NeighbourRow, PairRow, make_key
+from tasks.mining.cluster import spectral_labels_of_sets
+from tasks.store.vectors import Vectors
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Hold one anchor's candidates in the order of their keys."""
+
+    row: NeighbourRow
+    keys: tuple[str, ...]
+    similarities: NDArray[np.float64]
+    """(candidates, embedders) cosines with the anchor."""
+
+
+def pair_neighbours(
+    rows: Sequence[NeighbourRow], config: MiningConfig, *, vectors: Mapping[str, Vectors]
+) -> Iterator[PairRow | Dropped]:
+    """Yield the pairs of each anchor, or one ``Dropped`` that says why there is none."""
+    kept = [_candidates(row, config) for row in rows]
+    sets = [found for found in kept if isinstance(found, Candidates)]
+    labels = iter(_cluster(sets, config, vectors))
+    for found in kept:
+        if isinstance(found, Dropped):
+            yield found
+        else:
+            yield from _pairs(found, next(labels), config=config, vectors=vectors)
+
+
+def _candidates(row: NeighbourRow, config: MiningConfig) -> Candidates | Dropped:
+    """Apply the filters of steps 3 to 5."""
+    spaces = [dict(zip(keys, values, strict=True)) for keys, values in zip(row.neighbours, row.similarities, strict=True)]
+    if (reason := _refuse_set(row, spaces, config)) is not None:
+        return reason
+    bands = [_band(space, config) for space in spaces]
+    for name, band in zip(row.embedders, bands, strict=True):
+        if config.set_min == "after" and band and min(band.values()) < config.min_below:
+            return _dropped(row, f"set below tau_min: {name}", f"lowest kept {min(band.values()):.4f}")
+    keys = tuple(sorted(set.intersection(*(set(band) for band in bands))))
+    if not keys:
+        return _dropped(row, "no candidate in every band", _counts(row, spaces, config))
+    return Candidates(row, keys, np.array([[band[key] for band in bands] for key in keys]))
+
+
+def _refuse_set(row: NeighbourRow, spaces: Sequence[Mapping[str, float]], config: MiningConfig) -> Dropped | None:
+    """Apply the set filter of each space in turn."""
+    for name, space in zip(row.embedders, spaces, strict=True):
+        if not space:
+            return _dropped(row, "no neighbours", name)
+        if max(space.values()) < config.max_below:
+            return _dropped(row, f"set below tau_max: {name}", f"highest {max(space.values()):.4f}")
+        if config.set_min == "before" and min(space.values()) < config.min_below:
+            return _dropped(row, f"set below tau_min: {name}", f"lowest {min(space.values()):.4f}")
+    return None
+
+
+def _band(space: Mapping[str, float], config: MiningConfig) -> dict[str, float]:
+    return {key: value for key, value in space.items() if config.min_similarity <= value <= config.max_similarity}
+
+
+def _counts(row: NeighbourRow, spaces: Sequence[Mapping[str, float]], config: MiningConfig) -> str:
+    """Say per space how many neighbours were refused on either side of the band."""
+    parts: list[str] = []
+    for name, space in zip(row.embedders, spaces, strict=True):
+        low = sum(value < config.min_similarity for value in space.values())
+        high = sum(value > config.max_similarity for value in space.values())
+        parts.append(f"{name}: {len(space)} neighbours, {low} too far, {high} too near")
+    return "; ".join(parts)
+
+
+def _cluster(
+    sets: Sequence[Candidates], config: MiningConfig, vectors: Mapping[str, Vectors]
+) -> list[NDArray[np.int64]]:
+    """Return a label per candidate: all sets in one call, and where there are fewer than K, each its own cluster."""
+    images = sorted({key for found in sets if len(found.keys) >= config.clusters for key in found.keys})
+    place = {key: number for number, key in enumerate(images)}
+    large = [found for found in sets if len(found.keys) >= config.clusters]
+    members = [np.array([place[key] for key in found.keys], dtype=np.int64) for found in large]
+    features = _features(images, sets[0].row.embedders, config=config, vectors=vectors) if large else np.empty((0, 1))
+    labels = iter(spectral_labels_of_sets(features, members, config.clusters, config.gamma, config.seed) if large else [])
+    return [next(labels) if len(found.keys) >= config.clusters else np.arange(len(found.keys)) for found in sets]
+
+
+def _features(
+    images: Sequence[str], embedders: Sequence[str], *, config: MiningConfig, vectors: Mapping[str, Vectors]
+) -> NDArray[np.float32]:
+    """Return ``(images, dimensions of all spaces)``: the weighted vectors side by side."""
+    columns: list[NDArray[np.float32]] = []
+    for name, weight in zip(embedders, config.weights, strict=True):
+        space = vectors[name]
+        rows = space.rows_of(images)
+        scale = weight * (np.ones(len(rows)) if config.normalised else space.norms[rows])
+        columns.append(space.matrix[rows].astype(np.float32) * scale[:, None].astype(np.float32))
+    return np.concatenate(columns, axis=1)
+
+
+def _pairs(
+    found: Candidates, labels: NDArray[np.int64], *, config: MiningConfig, vectors: Mapping[str, Vectors]
+) -> Iterator[PairRow]:
+    """Yield each cluster's candidate most similar to the anchor; of equals the one of lower key."""
+    row = found.row
+    similarity = _concatenated(found, config, vectors)
+    for cluster in np.unique(labels).tolist():
+        inside = np.flatnonzero(labels == cluster)
+        best = int(inside[np.argmax(similarity[inside])])
+        first, second = sorted((row.subject, found.keys[best]))
+        key = make_key("pair", first, second)
+        yield PairRow(
+            key=key,
+            source_key=row.key,
+            subject=key,
+            first=first,
+            second=second,
+            origin="mined",
+            anchor=row.subject,
+            cluster=cluster,
+            embedders=row.embedders,
+            similarities=tuple(found.similarities[best].tolist()),
+            similarity=float(np.float32(similarity[best])),
+        )
+
+
+def _concatenated(found: Candidates, config: MiningConfig, vectors: Mapping[str, Vectors]) -> NDArray[np.float64]:
+    """Return the cosine of each candidate's concatenated feature with the anchor's.
+
+    It follows from the cosines of the spaces, since their weighted vectors stand side by side:
+    ``sum w^2 |a| |b| cos / sqrt(sum w^2 |a|^2  sum w^2 |b|^2)``.
+    """
+    weights = np.array(config.weights, dtype=np.float64) ** 2
+    if config.normalised:
+        return found.similarities @ weights / weights.sum()
+    spaces = [vectors[name] for name in found.row.embedders]
+    anchor = np.array([space.norms[space.rows_of([found.row.subject])[0]] for space in spaces], dtype=np.float64)
+    others = np.array([space.norms[space.rows_of(found.keys)] for space in spaces], dtype=np.float64).T
+    length = np.sqrt((weights * anchor**2).sum() * (weights * others**2).sum(axis=1))
+    return (weights * anchor * others * found.similarities).sum(axis=1) / np.maximum(length, np.finfo(np.float64).tiny)
+
+
+def _dropped(row: NeighbourRow, reason: str, detail: str) -> Dropped:
+    return Dropped(source_key=row.key, reason=reason, detail=detail)
