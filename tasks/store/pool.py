@@ -1,7 +1,7 @@
 """Run shards in worker processes of this machine.
 
-A worker that dies (out of memory, say) breaks the pool: a new one is made, and the shards that were running are done
-again one at a time, so that the one at fault is known. Workers end with the build, also when it is killed.
+A worker that dies (out of memory, say) breaks the pool: a new one is made, and each shard that was running is done
+again in a process of its own, so that the one at fault is known. Workers end with the build, also when it is killed.
 """
 
 import logging
@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from types import TracebackType
@@ -22,7 +22,7 @@ from tasks.store.shard import ShardDone, ShardRef, run_shard
 from tasks.store.stage import Planned
 
 log = logging.getLogger(__name__)
-ATTEMPTS = 2
+DIED = "the worker process died: out of memory? Try a smaller run.rows_per_shard, or fewer run.workers"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 Run = Callable[[Planned, ShardRef], ShardDone]
 
@@ -49,11 +49,11 @@ class Workers:
 
     def __init__(self, count: int, run: Run = run_shard) -> None:
         """Start no process yet; ``count`` 0 means one per core."""
-        self.count = (
-            count or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else count or os.cpu_count()
-        )
+        self.count = count or _cores()
         self._run = run
         self._pool: ProcessPoolExecutor | None = None
+        self._changing = threading.Lock()
+        self._quarantine = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -71,51 +71,53 @@ class Workers:
         if self.count == 1:
             yield from (_attempt(self._run, planned, shard) for shard in shards)
             return
-        broken: list[ShardRef] = []
-        yield from self._together(planned, shards, broken)
-        for shard in broken:
-            yield from self._alone(planned, shard)
-
-    def _together(self, planned: Planned, shards: Sequence[ShardRef], broken: list[ShardRef]) -> Iterator[Outcome]:
-        waiting = list(reversed(shards))
-        running: dict[Future[Outcome], ShardRef] = {}
-        while waiting or running:
-            while waiting and len(running) < 2 * (self.count or 1):
-                shard = waiting.pop()
-                try:
-                    running[self._executor().submit(_attempt, self._run, planned, shard)] = shard
-                except BrokenProcessPool:
-                    waiting.append(shard)
-                    break
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                shard = running.pop(future)
-                if isinstance(future.exception(), BrokenProcessPool):
-                    broken.append(shard)
-                    self._pool = None
-                else:
-                    yield future.result()
-
-    def _alone(self, planned: Planned, shard: ShardRef) -> Iterator[Outcome]:
-        for attempt in range(ATTEMPTS):
+        with ThreadPoolExecutor(self.count) as threads:
             try:
-                yield self._executor().submit(_attempt, self._run, planned, shard).result()
-            except BrokenProcessPool:
-                self._pool = None
-                log.warning("%s: a worker process died (attempt %d of %d)", shard.name, attempt + 1, ATTEMPTS)
-            else:
-                return
-        error = "the worker process died: out of memory? Try a smaller run.rows_per_shard, or fewer run.workers"
-        yield Outcome(shard=shard, result=ShardFailed(name=shard.name, error=error), seconds=0.0)
+                for future in as_completed([threads.submit(self.run_one, planned, shard) for shard in shards]):
+                    yield future.result()
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                if self._pool:
+                    _kill(self._pool)
+                raise
 
-    def _executor(self) -> ProcessPoolExecutor:
-        if self._pool is None:
-            for name in THREADS:
-                os.environ.setdefault(name, "1")  # one thread per worker: the shards are the parallelism
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(
-                self.count, mp_context=context, initializer=_begin, initargs=(os.getpid(),)
-            )
-        return self._pool
+    def run_one(self, planned: Planned, shard: ShardRef) -> Outcome:
+        """Run one shard in a worker process and wait for it; may be called from many threads."""
+        if self.count == 1:
+            return _attempt(self._run, planned, shard)
+        pool = self._shared_pool()
+        try:
+            return pool.submit(_attempt, self._run, planned, shard).result()
+        except (BrokenProcessPool, CancelledError):
+            self._discard(pool)
+        log.warning("%s: a worker process died; trying it again by itself", shard.name)
+        with self._quarantine, _new_pool(1) as alone:
+            try:
+                return alone.submit(_attempt, self._run, planned, shard).result()
+            except BrokenProcessPool:
+                return Outcome(shard=shard, result=ShardFailed(name=shard.name, error=DIED), seconds=0.0)
+
+    def _shared_pool(self) -> ProcessPoolExecutor:
+        with self._changing:
+            if self._pool is None:
+                self._pool = _new_pool(self.count)
+            return self._pool
+
+    def _discard(self, pool: ProcessPoolExecutor) -> None:
+        with self._changing:
+            if self._pool is pool:
+                self._pool = None
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _new_pool(count: int) -> ProcessPoolExecutor:
+    for name in THREADS:
+        os.environ.setdefault(name, "1")  # one thread per worker: the shards are the parallelism
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(os.getpid(),))
 
 
 def _attempt(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
