@@ -109,6 +109,8 @@ def run_stage(
         watcher.advance(planned, outcome)
         if isinstance(outcome.result, ShardFailed):
             failures.append(outcome.result)
+    if shards and not failures:
+        build.drop_journals(planned)
     return failures
 
 

@@ -144,7 +144,7 @@ class Build:
                 stop=stop,
                 reads=reads,
                 indexes=indexes,
-                journals=str(self._journals()),
+                journals=str(self._journals(planned)),
             )
             for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=True)
         ]
@@ -154,10 +154,15 @@ class Build:
             return self.items.rpartition("/")[0]
         return next(planned.table for planned in self.planned if planned.stage.name == table)
 
-    def _journals(self) -> Path:
+    def drop_journals(self, planned: Planned) -> None:
+        """Forget the journals of a stage whose shards are all done; its lock must be held."""
+        shutil.rmtree(self._journals(planned), ignore_errors=True)
+
+    def _journals(self, planned: Planned) -> Path:
+        name = f"{planned.stage.name}-{planned.fingerprint}"
         if self.folder.is_local:
-            return Path(self.folder.path("journals"))
-        return Path(tempfile.gettempdir()) / f"pairwright-journals-{make_key(self.folder.url)}"
+            return Path(self.folder.path(f"journals/{name}"))
+        return Path(tempfile.gettempdir()) / f"pairwright-journals-{make_key(self.folder.url)}" / name
 
     def _workspace(self) -> str:
         """Return this build's own folder for files that workers read, below the dataset's; deleted with the build."""

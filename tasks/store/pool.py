@@ -54,6 +54,7 @@ class Workers:
         self._pool: ProcessPoolExecutor | None = None
         self._changing = threading.Lock()
         self._quarantine = threading.Lock()
+        self._stopped = False
 
     def __enter__(self) -> Self:
         return self
@@ -61,8 +62,8 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pool and error is not None:
-            _kill(self._pool)
+        if error is not None:
+            self._stop()
         elif self._pool:
             self._pool.shutdown()
 
@@ -77,8 +78,7 @@ class Workers:
                     yield future.result()
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
-                if self._pool:
-                    _kill(self._pool)
+                self._stop()
                 raise
 
     def run_one(self, planned: Planned, shard: ShardRef) -> Outcome:
@@ -90,6 +90,8 @@ class Workers:
             return pool.submit(_attempt, self._run, planned, shard).result()
         except (BrokenProcessPool, CancelledError):
             self._discard(pool)
+        if self._stopped:
+            return Outcome(shard=shard, result=ShardFailed(name=shard.name, error="stopped"), seconds=0.0)
         log.warning("%s: a worker process died; trying it again by itself", shard.name)
         with self._quarantine, _new_pool(1) as alone:
             try:
@@ -102,6 +104,12 @@ class Workers:
             if self._pool is None:
                 self._pool = _new_pool(self.count)
             return self._pool
+
+    def _stop(self) -> None:
+        """Kill the workers: their shards are owed, and a half-written part has no final name."""
+        self._stopped = True
+        if self._pool:
+            _kill(self._pool)
 
     def _discard(self, pool: ProcessPoolExecutor) -> None:
         with self._changing:
@@ -146,7 +154,6 @@ def _end_with(parent: int) -> None:
 
 
 def _kill(pool: ProcessPoolExecutor) -> None:
-    """Stop the workers at once: their shards are owed, and a half-written part has no final name."""
     processes = list((pool._processes or {}).values())  # pyright: ignore[reportPrivateUsage]  (3.14 makes this public)
     pool.shutdown(wait=False, cancel_futures=True)
     for process in processes:
