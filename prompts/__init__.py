@@ -89,7 +89,7 @@ def _environment() -> "ImmutableSandboxedEnvironment":
 
     return ImmutableSandboxedEnvironment(
         undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 - prompts are read by models, not by browsers
+        autoescape=False,  # models read prompts, browsers do not
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -140,6 +140,8 @@ class ComparisonsConfig(Section):
     """Who writes."""
     seed: Count = 0
     """Seed of the wording."""
+    max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
+    """How often a rejected comparison is asked for again, with another seed."""
     caption_overlap: Share = 0.9
     """The retrieval question is left out when the two captions share more than this of their words."""
 

@@ -116,14 +116,13 @@ def _fillers(graph: SceneGraph, rng: Random) -> list[Statement]:
 
 def _relations(graph: SceneGraph, rng: Random) -> list[Statement]:
     """Say how things stand to each other; nothing is mentioned in two of the sentences."""
-    used: set[Selector] = set()
+    used: list[Selector] = []
     found: list[Statement] = []
     for thing in rng.sample(graph.objects, len(graph.objects)):
-        related = find_relation(thing, graph, rng)
-        if related and len(found) < MOST_RELATIONS and not used & {related.thing, related.other}:
-            used |= {related.thing, related.other}
-            text = _say("relation", rng, **related.words)
-            found.append(Statement(text, related.claims(0)))
+        related = find_relation(thing, graph, rng) if len(found) < MOST_RELATIONS else None
+        if related and related.thing not in used and related.other not in used:
+            used += [related.thing, related.other]
+            found.append(Statement(_say("relation", rng, **related.words), related.claims(0)))
     return found
 
 

@@ -103,7 +103,9 @@ def _place(side: Side, graphs: Graphs) -> Claim:
 def _unchanged(graphs: Graphs, rng: Random) -> tuple[Statement, Statement]:
     """Say that nothing has changed: the first half shows the scene, the second says that it is the same."""
     common = shared(graphs)
-    things = [Mention(0, selector) for selector in rng.sample(common, min(len(common), rng.choice((1, 2, MOST_THINGS))))]
+    things = [
+        Mention(0, selector) for selector in rng.sample(common, min(len(common), rng.choice((1, 2, MOST_THINGS))))
+    ]
     first = _shown(things, graphs, rng)
     kinds = ["unchanged", "unchanged_view", "unchanged_light"]
     if things and graphs[0].place == graphs[1].place:

@@ -1,8 +1,8 @@
 """Find what differs between two photographs, object by object.
 
-In photographs of one world, objects are compared by their ids, and only where the scene itself was changed: what another
-viewpoint turns or hides is no difference. Photographs of different worlds are compared by what each has and the other
-lacks.
+In photographs of one world, objects are compared by their ids, and only where the scene itself was changed: what
+another viewpoint turns or hides is no difference. Photographs of different worlds are compared by what each has and
+the other lacks.
 """
 
 from dataclasses import dataclass

@@ -17,12 +17,16 @@ HEADING = r"(?:^|\n|(?<=[.!?])\s)[ \t#*_]*(?:{})(?:\(s\))?[ \t*_]*(?::[*_]*|(?=\
 COMMON = re.compile(HEADING.format("commonalit(?:y|ies)|similarit(?:y|ies)"), re.IGNORECASE)
 DIFFERENT = re.compile(HEADING.format("differences?"), re.IGNORECASE)
 END = re.compile(r"[.!?][\"'”’)*_]*$")
-NUMBERED = re.compile(r"(?:^|\s)[*_]*\(?(\d{1,2})[.)][*_]*\s")
+NUMBER = r"[*_]*\(?(\d{1,2})[.)][*_]*\s"
+NUMBERED_LINE = re.compile(rf"^[ \t]*{NUMBER}", re.MULTILINE)
+NUMBERED_INLINE = re.compile(rf"(?:^|(?<=[.!?:;\"'”])\s){NUMBER}")
 BULLET = re.compile(r"^[ \t]*[-*•–][ \t]+", re.MULTILINE)
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'“])")
 LABEL = re.compile(r"[*_]*([^:.!?]{2,80}?)[*_]*:[*_]*\s+(.+)", re.DOTALL)
 MOST_LABEL_WORDS = 12
-RELATIVE = re.compile(r"(?:relative|spatial)\s+(?:positions?|positioning|locations?|relations?(?:hips?)?)|positions? between")
+RELATIVE = re.compile(
+    r"(?:relative|spatial)\s+(?:positions?|positioning|locations?|relations?(?:hips?)?)|positions? between"
+)
 WORDS: dict[Axis, re.Pattern[str]] = {
     "object types": re.compile(r"\b(?:types?|kinds?|categor(?:y|ies))\b"),
     "attributes": re.compile(r"\b(?:attributes?|colou?rs?|appearances?|characteristics?)\b"),
@@ -77,15 +81,16 @@ def read_axes(label: str) -> tuple[Axis, ...]:
     """Return the axes that a label names, in the paper's order."""
     words = label.lower().replace("(s)", "s")
     plain = RELATIVE.sub(" ", words)
-    found = [axis for axis, pattern in WORDS.items() if pattern.search(plain)]
-    return (*found, "relative positions") if plain != words else tuple(found)
+    found: list[Axis] = [axis for axis, pattern in WORDS.items() if pattern.search(plain)]
+    return tuple(found) if plain == words else (*found, "relative positions")
 
 
 def _labelled(item: str) -> Item:
     match = LABEL.match(item)
-    if match and len(match[1].split()) <= MOST_LABEL_WORDS and (axes := read_axes(match[1])):
-        return Item(axes, match[2].strip())
-    return Item((), item)
+    if not match or len(match[1].split()) > MOST_LABEL_WORDS or re.search(r"\bimage", match[1], re.IGNORECASE):
+        return Item((), item)
+    axes = read_axes(match[1])
+    return Item(axes, match[2].strip() if axes else item)
 
 
 def _items(block: str) -> tuple[str, ...]:
@@ -104,9 +109,16 @@ def _items(block: str) -> tuple[str, ...]:
 
 
 def _numbers(block: str) -> list[re.Match[str]]:
-    """Find the numbers 1, 2, 3... in this order, so that other numbers in the text split nothing."""
+    """Find the numbers of the items: at the starts of lines, or else (all on one line) after the ends of sentences."""
+    # "…but not in Image 1. Only…" is why a number within a line counts only where there are no lines.
+    lines = _in_order(NUMBERED_LINE, block)
+    return lines if len(lines) > 1 else _in_order(NUMBERED_INLINE, block)
+
+
+def _in_order(pattern: re.Pattern[str], block: str) -> list[re.Match[str]]:
+    """Keep the matches that count 1, 2, 3..., so that other numbers in the text split nothing."""
     found: list[re.Match[str]] = []
-    for match in NUMBERED.finditer(block):
+    for match in pattern.finditer(block):
         if int(match[1]) == len(found) + 1:
             found.append(match)
     return found

@@ -29,12 +29,17 @@ SECOND_SENTENCE = re.compile(
     r"[.!?][\"'”’]?\s+(?:The|This|These|In|It|Both|Another|Additionally|Overall|There|However|Also|An?)\b"
 )
 WORD = re.compile(r"[a-z0-9]+(?:['’-][a-z0-9]+)*", re.IGNORECASE)
-HOLLOW = frozenset(
+AUXILIARIES = (
     "am is are was were be been being do does did doing done has have had having will would shall should can could may "
-    "might must not no never none nothing neither nor without isn't aren't wasn't weren't doesn't don't didn't hasn't "
-    "haven't hadn't won't can't cannot couldn't it that this the something anything one so same too either".split()
+    "might must"
 )
-"""Auxiliary verbs, negations, and the pronouns that stand beside them: nothing that could be seen."""
+NEGATIONS = (
+    "not no never none nothing neither nor without isn't aren't wasn't weren't doesn't don't didn't hasn't haven't "
+    "hadn't won't can't cannot couldn't"
+)
+EMPTY_WORDS = "it that this the something anything one so same too either"
+HOLLOW = frozenset(f"{AUXILIARIES} {NEGATIONS} {EMPTY_WORDS}".split())
+"""Auxiliary verbs, negations, and the words that stand beside them: nothing that could be seen."""
 IRREGULAR = {
     "is": ("is", "are", "was", "were", "be", "been", "being"),
     "has": ("has", "have", "had", "having"),
@@ -48,9 +53,9 @@ IRREGULAR = {
     "centers": ("centers", "center", "centered", "centering", "centres", "centre", "centred", "centring"),
     "symbolizes": ("symbolizes", "symbolize", "symbolized", "symbolizing", "symbolises", "symbolised", "symbolising"),
 }
-ENDS_IN_E = frozenset(
-    "describes illustrates demonstrates introduces places promotes incorporates attributes captures advertises features "
-    "indicates provides states showcases creates".split()
+STEMS_IN_E = re.compile(
+    "(?:describ|illustrat|demonstrat|introduc|plac|promot|incorporat|attribut|captur|advertis|featur|indicat|provid"
+    "|stat|showcas|creat)es"
 )
 
 
@@ -131,7 +136,7 @@ def inflections(verb: str) -> tuple[str, ...]:
     """Return the forms of a verb that is given in the third person singular."""
     if verb in IRREGULAR:
         return IRREGULAR[verb]
-    if verb in ENDS_IN_E:
+    if STEMS_IN_E.fullmatch(verb):
         stem = verb[:-2]
         return (verb, f"{stem}e", f"{stem}ed", f"{stem}ing")
     stem = verb.removesuffix("es") if verb.endswith(("sses", "shes", "ches")) else verb.removesuffix("s")

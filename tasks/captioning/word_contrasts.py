@@ -5,10 +5,10 @@ random among those whose claims would be false with the photographs exchanged; w
 does that (others look alike), numbers do.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from random import Random
 
-from schemas.claims import Graphs, Selector, all_hold
+from schemas.claims import Claim, Graphs, Selector, all_hold
 from schemas.phrases import noun
 from schemas.scene import SceneGraph, SceneObject
 from tasks.captioning.contrast import Contrast
@@ -79,10 +79,13 @@ def _holds(way: MentionPair, graphs: Graphs) -> bool:
 
 
 def _tells_apart(way: MentionPair, graphs: Graphs, *, strict: bool) -> bool:
-    """Say whether the mentions are false with the photographs exchanged: each of them, or one of them."""
-    exchanged = (graphs[1], graphs[0])
-    lies = [not all_hold((mention.claim,), exchanged) for mention in way]
+    lies = [tells_apart((mention.claim,), graphs) for mention in way]
     return all(lies) if strict else any(lies)
+
+
+def tells_apart(claims: Iterable[Claim], graphs: Graphs) -> bool:
+    """Say whether the claims would be false with the photographs exchanged."""
+    return not all_hold(claims, (graphs[1], graphs[0]))
 
 
 def picked(contrasts: list[Contrast], graphs: Graphs, rng: Random, *, limit: int) -> list[MentionPair]:

@@ -1,0 +1,44 @@
+"""What the writers of a comparison's parts look at: both graphs, their contrasts, and a source of variety."""
+
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+from prompts import load_wordings
+from schemas.claims import Claim, Graphs
+from schemas.scene import SceneObject
+from tasks.captioning.contrast import Contrast
+from tasks.captioning.statements import SIDES, Side, capital
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Hold what the writers of the axes look at."""
+
+    graphs: Graphs
+    contrasts: list[Contrast]
+    rng: Random
+
+    @property
+    def one_world(self) -> bool:
+        """Say whether both are photographs of one world."""
+        return self.graphs[0].world == self.graphs[1].world
+
+    def say(self, kind: str, **values: object) -> str:
+        """Choose a wording."""
+        return capital(load_wordings("comparison_sentences").say(kind, self.rng, **values))
+
+    def lost(self) -> list[tuple[Side, SceneObject]]:
+        """Return the objects that one photograph lacks, with the side that has them."""
+        found: list[tuple[Side, SceneObject]] = []
+        for contrast in self.contrasts:
+            if contrast.first is not None and contrast.second is None:
+                found.append((0, contrast.first))
+            if contrast.second is not None and contrast.first is None:
+                found.append((1, contrast.second))
+        return found
+
+    def phrases(self, kind: Literal["light", "viewpoint", "place"]) -> tuple[Claim, Claim]:
+        """Claim for both photographs what their graphs say of the light, the viewpoint or the place."""
+        first, second = (Claim(side=side, kind=kind, value=getattr(self.graphs[side], kind)) for side in SIDES)
+        return first, second
