@@ -6,10 +6,10 @@ configured, as one task run per shard (``flows.prefect_build``).
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from flows.load_profile import make_profile
+from flows.load_profile import load_profile, make_profile
 from flows.stages import plan_stages, stages_until
 from schemas.config import Profile
 from schemas.errors import SourceError
@@ -69,6 +69,27 @@ class Report:
     def is_complete(self) -> bool:
         """Say whether nothing is owed any more."""
         return not self.failures and not any(count.failed or count.pending for count in self.counts)
+
+
+def make_request(
+    out: str, source: str | None, *, profile: str, settings: Sequence[str], limit: int | None, until: str
+) -> Request:
+    """Return what a user asked for, everything checked that can be checked without reading the source.
+
+    Raises:
+        ConfigError: the profile, a setting or the stage is wrong.
+        SourceError: there is no such source.
+    """
+    stages_until(until)
+    chosen = with_source(load_profile(profile, settings), source)
+    return Request(folder=Folder(out), profile=chosen, limit=limit, until=until)
+
+
+def resume_request(dataset: str, *, stage: str, reason: str) -> Request:
+    """Return what the dataset's last build was asked for, perhaps only for failed rows of one stage."""
+    stages_until(stage)
+    request, _ = request_of(Folder(dataset))
+    return replace(request, only_stage=stage, only_reason=reason)
 
 
 def build_dataset(request: Request, *, run_shards: RunShards, watcher: Watcher) -> Report:

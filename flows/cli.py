@@ -46,14 +46,11 @@ def build(
     until: Until = "",
 ) -> None:
     """Build a dataset, or do what an earlier build of it still owes."""
-    from flows.build_dataset import Request, with_source
-    from flows.load_profile import load_profile
-    from flows.stages import stages_until
-    from tasks.store.files import Folder
+    from flows.build_dataset import make_request
 
-    stages_until(until)
-    chosen = with_source(load_profile(profile, settings or []), source)
-    _run(Request(folder=Folder(str(out)), profile=chosen, limit=limit, until=until))
+    words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
+    request = make_request(str(out), source, **words)
+    _run(request, "build_flow", {"out": str(out), "source": source, **words})
 
 
 @app.command(epilog="Example: `pairwright resume dataset --stage captioning --reason timeout`")
@@ -63,15 +60,10 @@ def resume(
     reason: Annotated[str, typer.Option("--reason", help="Retry only rows that failed for this reason.")] = "",
 ) -> None:
     """Finish what a dataset still owes: a build that was killed, rows that failed."""
-    from dataclasses import replace
+    from flows.build_dataset import resume_request
 
-    from flows.build_dataset import request_of
-    from flows.stages import stages_until
-    from tasks.store.files import Folder
-
-    stages_until(stage)
-    request, _ = request_of(Folder(dataset))
-    _run(replace(request, only_stage=stage, only_reason=reason))
+    request = resume_request(dataset, stage=stage, reason=reason)
+    _run(request, "resume_flow", {"dataset": dataset, "stage": stage, "reason": reason})
 
 
 @app.command(epilog="Example: `pairwright status dataset --json`")
@@ -98,8 +90,11 @@ def status(dataset: Dataset, as_json: AsJson = False) -> None:
         print(f"Rows are owed. Finish them with: pairwright resume {dataset}")
 
 
-def _run(request: Any) -> None:
-    """Run a build with a progress bar or log lines, print its table, and end with the right exit code."""
+def _run(request: Any, flow: str, words: dict[str, Any]) -> None:
+    """Run a build here, or as a flow run where a Prefect server is configured; show its progress and its table."""
+    if os.environ.get("PREFECT_API_URL"):
+        _run_with_prefect(request, flow, words)
+        return
     from rich.console import Console
 
     from flows.build_dataset import build_dataset
@@ -107,32 +102,38 @@ def _run(request: Any) -> None:
     from tasks.store.pool import Workers
 
     console = Console(stderr=True)
-    if os.environ.get("PREFECT_API_URL"):
-        from flows.prefect_build import build_with_prefect
-
-        report = build_with_prefect(request, watcher=LineWatcher())
-    else:
-        with Workers(request.profile.run.workers) as workers:
-            if console.is_terminal:
-                watcher = BarWatcher(console)
-                with watcher.progress:
-                    report = build_dataset(request, run_shards=workers.run, watcher=watcher)
-            else:
-                report = build_dataset(request, run_shards=workers.run, watcher=LineWatcher())
-    _print_table(report.counts, report.seconds)
-    _conclude(report, request.folder.url)
-
-
-def _conclude(report: Any, url: str) -> None:
-    if report.is_complete:
-        version = f" as version {report.snapshot.number}" if report.snapshot else ""
-        print(f"Done: {url}{version}. Look at it with: pairwright report {url}")
-        return
+    with Workers(request.profile.run.workers) as workers:
+        if console.is_terminal:
+            watcher = BarWatcher(console)
+            with watcher.progress:
+                report = build_dataset(request, run_shards=workers.run, watcher=watcher)
+        else:
+            report = build_dataset(request, run_shards=workers.run, watcher=LineWatcher())
     for failure in report.failures:
         print(f"shard {failure.name} failed: {failure.error}", file=sys.stderr)
-    owed = sum(count.failed + count.pending for count in report.counts)
-    print(f"{owed:,} rows are still owed. Finish them with: pairwright resume {url}", file=sys.stderr)
-    raise typer.Exit(OWED)
+    _conclude(report.counts, report.seconds, request.folder)
+
+
+def _run_with_prefect(request: Any, flow: str, words: dict[str, Any]) -> None:
+    from flows import prefect_build
+    from flows.build_dataset import look_at
+
+    getattr(prefect_build, flow)(**words, return_state=True)
+    _conclude(look_at(request.folder), (), request.folder)
+
+
+def _conclude(counts: Any, seconds: Any, folder: Any) -> None:
+    """Print the table and what to do next; exit with 1 where rows are owed."""
+    from tasks.store.snapshot import latest_snapshot
+
+    _print_table(counts, seconds)
+    owed = sum(count.failed + count.pending for count in counts)
+    if owed:
+        print(f"{owed:,} rows are still owed. Finish them with: pairwright resume {folder.url}", file=sys.stderr)
+        raise typer.Exit(OWED)
+    snapshot = latest_snapshot(folder)
+    version = f" as version {snapshot.number}" if snapshot else ""
+    print(f"Done: {folder.url}{version}. Look at it with: pairwright report {folder.url}")
 
 
 def _print_table(counts: Any, seconds: Any = ()) -> None:

@@ -1,0 +1,102 @@
+"""Build a dataset under Prefect: one flow run per build, one task run per shard, a table artifact at the end.
+
+Runs the same stages (``flows.stages``) and the same shard function as a build without a server, in the same worker
+processes; Prefect shows them and decides when they start, never what is done. Tasks get references, not rows or images.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from prefect import flow, tags, task
+from prefect.artifacts import create_table_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.futures import as_completed
+from prefect.states import Completed, Failed, State
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from flows.build_dataset import Report, Request, make_request, resume_request
+from flows.build_dataset import build_dataset as run_build
+from flows.progress import LineWatcher
+from schemas.errors import PairwrightError
+from tasks.store.pool import Outcome, ShardFailed, Workers
+from tasks.store.shard import ShardRef
+from tasks.store.stage import Planned
+
+RUNNER: Any = ThreadPoolTaskRunner(max_workers=32)  # threads that wait; the worker processes set the pace
+Runs = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
+
+
+@flow(name="build-dataset", flow_run_name="build-{out}", task_runner=RUNNER, persist_result=False)
+def build_flow(
+    out: str,
+    source: str | None = None,
+    profile: str = "scenes",
+    settings: list[str] | None = None,
+    limit: int | None = None,
+    until: str = "",
+) -> State[None]:
+    """Build a dataset, or do what an earlier build of it still owes.
+
+    Args:
+        out: Folder or URL of the dataset.
+        source: A folder of images, or kind:path; none: the profile's own.
+        profile: A profile's name, or a .yaml file.
+        settings: Fields to set over the profile ("mining.min_similarity=0.8").
+        limit: Only the first so many images of the source.
+        until: Stop after this stage.
+    """
+    return _run(make_request(out, source, profile=profile, settings=settings or [], limit=limit, until=until))
+
+
+@flow(name="resume-dataset", flow_run_name="resume-{dataset}", task_runner=RUNNER, persist_result=False)
+def resume_flow(dataset: str, stage: str = "", reason: str = "") -> State[None]:
+    """Finish what a dataset still owes.
+
+    Args:
+        dataset: Folder or URL of the dataset.
+        stage: Retry this stage only.
+        reason: Retry only rows that failed for this reason.
+    """
+    return _run(resume_request(dataset, stage=stage, reason=reason))
+
+
+def _run(request: Request) -> State[None]:
+    name = request.folder.url.rstrip("/").rpartition("/")[2]
+    with Workers(request.profile.run.workers) as workers, tags(name, request.profile.name):
+        report = run_build(request, run_shards=as_task_runs(workers), watcher=LineWatcher())
+    publish_table(name, report)
+    if report.is_complete:
+        return Completed(message="all done")
+    return Failed(message=f"rows are still owed; finish them with: pairwright resume {request.folder.url}")
+
+
+def as_task_runs(workers: Workers) -> Runs:
+    """Return a way to run shards as Prefect task runs, each in one of the worker processes."""
+
+    @task(name="shard", task_run_name="{shard.name}", cache_policy=NO_CACHE, persist_result=False)
+    def run_shard_task(planned: Planned, shard: ShardRef, outcomes: list[Outcome]) -> None:
+        outcomes.append(workers.run_one(planned, shard))
+        if isinstance(outcomes[0].result, ShardFailed):
+            raise PairwrightError(outcomes[0].result.error)
+
+    def run(planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
+        outcomes: dict[str, list[Outcome]] = {shard.name: [] for shard in shards}
+        with tags(planned.stage.name, planned.stage.group):
+            futures = {run_shard_task.submit(planned, shard, outcomes[shard.name]): shard for shard in shards}
+        for future in as_completed(list(futures)):
+            shard = futures[future]
+            error = "the task run ended without a result (cancelled?)"
+            lost = Outcome(shard=shard, result=ShardFailed(name=shard.name, error=error), seconds=0.0)
+            yield next(iter(outcomes[shard.name]), lost)
+
+    return run
+
+
+def publish_table(name: str, report: Report) -> None:
+    """Show the stage table in Prefect's UI, under a key of the dataset's name."""
+    key = "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-") or "dataset"
+    rows: list[dict[str, Any]] = []
+    for count, spent in zip(report.counts, report.seconds, strict=True):
+        reasons = "; ".join(f"{text} ({n})" for text, n in count.reasons.items())
+        rows.append({**count.as_json(), "seconds": round(spent, 1), "reasons": reasons})
+    create_table_artifact(key=f"build-{key}", table=rows, description=f"What became of the rows of {name}.")
