@@ -16,6 +16,7 @@ from tasks.captioning.compose_comparison import compose_comparison
 from tasks.captioning.pair_graphs import pair_graphs
 from tasks.captioning.statements import SIDES, row_random
 from tasks.captioning.validate_comparisons import Comparison, read_comparison
+from tasks.store.stage import Stage, Uses
 
 WORD = re.compile(r"\w+")
 
@@ -90,3 +91,26 @@ def overlap(first: str, second: str) -> float:
     """Return the share of the larger caption's different words that the other has too."""
     words = [set(WORD.findall(text.lower())) for text in (first, second)]
     return len(words[0] & words[1]) / max(len(words[0]), len(words[1]), 1)
+
+
+STAGE = Stage(
+    name="comparisons",
+    version=1,
+    group="captioning",
+    reads="pairs",
+    row=PairRow,
+    writes=ComparisonRow,
+    function=compare_pairs,
+    config="comparisons",
+    prompts=(
+        "comparison_sentences",
+        "comparison_layout",
+        "comparison_layout_list",
+        "compare_images",
+        "retrieve_image",
+    ),
+    uses=(
+        Uses(table="images", row=ImageRow, on="images", without=("image",)),
+        Uses(table="captions", row=CaptionRow, on="images", counts=True),
+    ),
+)

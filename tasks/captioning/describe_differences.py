@@ -13,6 +13,7 @@ from tasks.captioning.compose_difference import compose_difference
 from tasks.captioning.pair_graphs import pair_graphs
 from tasks.captioning.statements import Statement, row_random
 from tasks.captioning.validate_differences import Difference, read_difference
+from tasks.store.stage import Stage, Uses
 
 
 def describe_differences(
@@ -62,3 +63,20 @@ def _row(
         claims=CLAIMS.dump_json(written.claims, exclude_defaults=True).decode(),
         no_change=any(claim.kind == "no_change" for claim in written.claims),
     )
+
+
+STAGE = Stage(
+    name="differences",
+    version=1,
+    group="captioning",
+    reads="pairs",
+    row=PairRow,
+    writes=DifferenceRow,
+    function=describe_differences,
+    config="differences",
+    prompts=("difference_template", "difference_phrases"),
+    uses=(
+        Uses(table="images", row=ImageRow, on="images", without=("image",)),
+        Uses(table="captions", row=CaptionRow, on="images", counts=True),
+    ),
+)

@@ -11,6 +11,7 @@ from schemas.config import CaptionsConfig
 from schemas.rows import CaptionRow, Dropped, ImageRow
 from tasks.captioning.compose_caption import compose_caption
 from tasks.captioning.statements import row_random
+from tasks.store.stage import Stage
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9\"'“])")
 
@@ -36,3 +37,18 @@ def _caption(row: ImageRow, sentences: Sequence[str], *, model: str) -> CaptionR
         sentences=tuple(sentences),
         model=model,
     )
+
+
+STAGE = Stage(
+    name="captions",
+    version=1,
+    group="captioning",
+    reads="images",
+    row=ImageRow,
+    writes=CaptionRow,
+    function=describe_images,
+    config="captions",
+    prompts=("caption_sentences",),
+    only_in="pairs",
+    without=("image",),
+)

@@ -14,6 +14,7 @@ from schemas.config import EmbeddingConfig
 from schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
 from tasks.models.descriptors import Embedder, make_embedder
 from tasks.store.images import RefusedImageError, decode_rgb
+from tasks.store.stage import Stage
 
 BATCH = 32
 """Images decoded at a time."""
@@ -52,3 +53,16 @@ def _row(image: ImageRow, embedder: Embedder, vector: NDArray[np.float32]) -> Em
         vector=tuple(unit.tolist()),
         norm=float(np.float32(norm)),
     )
+
+
+STAGE = Stage(
+    name="embeddings",
+    version=1,
+    group="mining",
+    reads="images",
+    row=ImageRow,
+    writes=EmbeddingRow,
+    function=embed_images,
+    config="embedding",
+    without=("graph",),
+)

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.config import MiningConfig
-from schemas.rows import Dropped, NeighbourRow, PairRow, make_key
-from tasks.mining.cluster import spectral_labels_of_sets
+from schemas.rows import Dropped, EmbeddingRow, NeighbourRow, PairRow, make_key
+from tasks.mining.cluster import ragged_labels
+from tasks.store.stage import Stage, Uses
 from tasks.store.vectors import Vectors
 
 
@@ -48,7 +49,9 @@ def pair_neighbours(
 
 def _candidates(row: NeighbourRow, config: MiningConfig) -> Candidates | Dropped:
     """Apply the filters of steps 3 to 5."""
-    spaces = [dict(zip(keys, values, strict=True)) for keys, values in zip(row.neighbours, row.similarities, strict=True)]
+    spaces = [
+        dict(zip(keys, values, strict=True)) for keys, values in zip(row.neighbours, row.similarities, strict=True)
+    ]
     if (reason := _refuse_set(row, spaces, config)) is not None:
         return reason
     bands = [_band(space, config) for space in spaces]
@@ -89,15 +92,19 @@ def _counts(row: NeighbourRow, spaces: Sequence[Mapping[str, float]], config: Mi
 
 def _cluster(
     sets: Sequence[Candidates], config: MiningConfig, vectors: Mapping[str, Vectors]
-) -> list[NDArray[np.int64]]:
-    """Return a label per candidate: all sets in one call, and where there are fewer than K, each its own cluster."""
-    images = sorted({key for found in sets if len(found.keys) >= config.clusters for key in found.keys})
+) -> list[NDArray[np.int32]]:
+    """Return a label per candidate of each set, all sets in one call; the kernel also takes sets smaller than K."""
+    if not sets:
+        return []
+    images = sorted({key for found in sets for key in found.keys})
     place = {key: number for number, key in enumerate(images)}
-    large = [found for found in sets if len(found.keys) >= config.clusters]
-    members = [np.array([place[key] for key in found.keys], dtype=np.int64) for found in large]
-    features = _features(images, sets[0].row.embedders, config=config, vectors=vectors) if large else np.empty((0, 1))
-    labels = iter(spectral_labels_of_sets(features, members, config.clusters, config.gamma, config.seed) if large else [])
-    return [next(labels) if len(found.keys) >= config.clusters else np.arange(len(found.keys)) for found in sets]
+    features = _features(images, sets[0].row.embedders, config=config, vectors=vectors)
+    indices = np.array([place[key] for found in sets for key in found.keys], dtype=np.int64)
+    ends = np.cumsum([len(found.keys) for found in sets])
+    labels = ragged_labels(
+        features, indices, offsets=np.append(0, ends), n_clusters=config.clusters, gamma=config.gamma, seed=config.seed
+    )
+    return np.split(labels, ends[:-1])
 
 
 def _features(
@@ -114,7 +121,7 @@ def _features(
 
 
 def _pairs(
-    found: Candidates, labels: NDArray[np.int64], *, config: MiningConfig, vectors: Mapping[str, Vectors]
+    found: Candidates, labels: NDArray[np.int32], *, config: MiningConfig, vectors: Mapping[str, Vectors]
 ) -> Iterator[PairRow]:
     """Yield each cluster's candidate most similar to the anchor; of equals the one of lower key."""
     row = found.row
@@ -147,7 +154,8 @@ def _concatenated(found: Candidates, config: MiningConfig, vectors: Mapping[str,
     """
     weights = np.array(config.weights, dtype=np.float64) ** 2
     if config.normalised:
-        return found.similarities @ weights / weights.sum()
+        # Not a matrix product: its rounding may depend on the row's place.
+        return (found.similarities * weights).sum(axis=1) / weights.sum()
     spaces = [vectors[name] for name in found.row.embedders]
     anchor = np.array([space.norms[space.rows_of([found.row.subject])[0]] for space in spaces], dtype=np.float64)
     others = np.array([space.norms[space.rows_of(found.keys)] for space in spaces], dtype=np.float64).T
@@ -157,3 +165,18 @@ def _concatenated(found: Candidates, config: MiningConfig, vectors: Mapping[str,
 
 def _dropped(row: NeighbourRow, reason: str, detail: str) -> Dropped:
     return Dropped(source_key=row.key, reason=reason, detail=detail)
+
+
+STAGE = Stage(
+    name="pairs",
+    version=1,
+    group="mining",
+    reads="neighbours",
+    row=NeighbourRow,
+    writes=PairRow,
+    function=pair_neighbours,
+    config="mining",
+    tie="anchor",
+    uses=(Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors"),),
+    rows_per_shard=1000,
+)

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from schemas.config import SearchConfig
-from schemas.rows import Dropped, NeighbourRow, Row, make_key
+from schemas.rows import Dropped, EmbeddingRow, ImageRow, NeighbourRow, Row, make_key
 from tasks.models.search import top_k
+from tasks.store.stage import Stage, Uses
 from tasks.store.vectors import Vectors
 
 
@@ -57,3 +58,19 @@ def _search(rows: Sequence[Row], config: SearchConfig, space: Vectors) -> list[F
         (tuple(key.decode() for key in space.keys[found].tolist()), tuple(scores.tolist()))
         for found, scores in zip(near, products, strict=True)
     ]
+
+
+STAGE = Stage(
+    name="neighbours",
+    version=1,
+    group="mining",
+    reads="images",
+    row=ImageRow,
+    writes=NeighbourRow,
+    function=search_neighbours,
+    config="search",
+    whole=True,
+    without=("image", "graph"),
+    uses=(Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors"),),
+    rows_per_shard=1000,
+)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from schemas.arrow import R, from_table, schema_of
 from tasks.store.files import Folder
-from tasks.store.part import Part, read_rows
+from tasks.store.part import ROWS_PER_GROUP, Part, read_rows
 
 PARTS = b"parts"
 SCHEMA = pa.schema([("subject", pa.binary(16)), ("part", pa.int32()), ("row", pa.int32())])
@@ -63,6 +63,15 @@ class Index:
         parts, rows = self._places
         for number in np.unique(parts):
             yield read_rows(self.part(int(number)), np.sort(rows[parts == number]).tolist(), columns)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some columns of all live rows in the order of the parts, one table per row group."""
+        parts, rows = self._places
+        order = np.lexsort((rows, parts))
+        groups = np.stack([parts[order], rows[order] // ROWS_PER_GROUP], axis=1)
+        starts = np.flatnonzero(np.any(np.diff(groups, axis=0, prepend=-1), axis=1))
+        for places in np.split(order, starts[1:]) if len(order) else []:
+            yield read_rows(self.part(int(parts[places[0]])), rows[places].tolist(), columns)
 
     def unique_subjects(self) -> NDArray[np.void]:
         """Return what the rows are about, each once, as 16 bytes, rising."""

@@ -5,16 +5,18 @@ source is gone); readers leave those out by the same rule as a build.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+import pyarrow as pa
 
 from schemas.arrow import R
 from schemas.errors import StoreError
 from tasks.store.dataset import Build
 from tasks.store.files import Folder
-from tasks.store.index import columns_without, open_index
+from tasks.store.index import Index, columns_without, open_index
 from tasks.store.ledger import Counts
 from tasks.store.stage import Planned
 
@@ -72,9 +74,27 @@ def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, reco
 
 def read_live(build: Build, planned: Planned, row_type: type[R], *, without: Sequence[str] = ()) -> Iterator[R]:
     """Yield the live rows of a settled stage in the order of their subjects, a few hundred in memory at a time."""
-    name = build.write_index(planned.stage.name)
-    index = open_index(build.folder, name, planned.table)
+    index = live_index(build, planned)
     columns = columns_without(row_type, without)
     for start in range(0, len(index), 256):
         rows = index.rows(range(start, min(start + 256, len(index))), row_type, columns)
         yield from sorted(rows, key=lambda row: (row.subject, row.key))
+
+
+def find_live(
+    build: Build, planned: Planned, row_type: type[R], *, subjects: Iterable[str], without: Sequence[str] = ()
+) -> list[R]:
+    """Return the live rows of a settled stage that are about the subjects, ordered by subject and key."""
+    index = live_index(build, planned)
+    rows = index.rows(index.find(subjects), row_type, columns_without(row_type, without))
+    return sorted(rows, key=lambda row: (row.subject, row.key))
+
+
+def stream_live(build: Build, planned: Planned, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield some columns of a settled stage's live rows as its parts hold them, each byte read once."""
+    return live_index(build, planned).batches(columns)
+
+
+def live_index(build: Build, planned: Planned) -> Index:
+    """Open the index of a settled stage's live rows."""
+    return open_index(build.folder, build.write_index(planned.stage.name), planned.table)

@@ -17,6 +17,7 @@ from schemas.errors import StoreError
 from tasks.store.index import Index
 
 KEY_TYPE = "S32"
+ORDER = "embedders.txt"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def write_vectors(folder: Path, index: Index) -> None:
         names = np.array(table.column("embedder").to_pylist())
         vectors = _as_matrix(table.column("vector"))
         norms = table.column("norm").to_numpy()
-        for name in sorted(set(names.tolist())):
+        for name in dict.fromkeys(names.tolist()):  # in the order in which each image's vectors were made
             if name not in open_files:
                 open_files[name] = _create(folder, name, shape=(len(keys), vectors[names == name][0].shape[0]))
             places = np.searchsorted(keys, subjects[names == name])
@@ -72,6 +73,7 @@ def write_vectors(folder: Path, index: Index) -> None:
                 f"{index.table}: {len(keys) - count} images have no {name} vector: run `pairwright resume`"
             )
         np.save(folder / f"{name}.keys.npy", keys)
+    (folder / ORDER).write_text("\n".join(filled))
 
 
 def _as_matrix(column: pa.ChunkedArray) -> NDArray[np.object_]:
@@ -93,8 +95,8 @@ def _create(folder: Path, name: str, *, shape: tuple[int, int]) -> tuple[NDArray
 
 
 def open_vectors(folder: Path) -> dict[str, Vectors]:
-    """Map every embedder's matrix in the folder into memory."""
-    names = sorted(path.name.removesuffix(".matrix.npy") for path in folder.glob("*.matrix.npy"))
+    """Map every embedder's matrix in the folder into memory, in the order of the embedding stage's configuration."""
+    names = (folder / ORDER).read_text().splitlines()
     return {
         name: Vectors(*(_map(folder / f"{name}.{what}.npy") for what in ("keys", "matrix", "norms"))) for name in names
     }
