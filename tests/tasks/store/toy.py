@@ -60,7 +60,9 @@ def _image(row: ItemRow) -> ImageRow:
     )  # fmt: skip
 
 
-def rank_words(rows: Sequence[ImageRow], config: ToyConfig, *, everything: Sequence[ImageRow]) -> Iterator[NeighbourRow]:
+def rank_words(
+    rows: Sequence[ImageRow], config: ToyConfig, *, everything: Sequence[ImageRow]
+) -> Iterator[NeighbourRow]:
     """Yield the next word in alphabetical order as the only neighbour (the last has none)."""
     names = sorted((row.name.partition("/")[0], row.key) for row in everything)
     for row in rows:
@@ -120,7 +122,12 @@ def plan_toy(config: ToyConfig, stages: Sequence[Stage] = STAGES) -> list[Planne
 
 
 def build_toy(
-    root: Path | str, words: Sequence[str], config: ToyConfig | None = None, *, rows_per_shard: int = 10, workers: int = 1
+    root: Path | str,
+    words: Sequence[str],
+    config: ToyConfig | None = None,
+    *,
+    rows_per_shard: int = 10,
+    workers: int = 1,
 ) -> tuple[list[Counts], list[Outcome]]:
     """Build the toy dataset; return the counts per stage and what every shard did."""
     folder = Folder(str(root))

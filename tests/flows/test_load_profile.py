@@ -1,0 +1,93 @@
+"""Tests of profiles: what is wrong is said with file, field and what would be allowed."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows.load_profile import load_profile, profile_names
+from schemas.errors import ConfigError
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_shipped_profiles_are_right(name: str) -> None:
+    assert load_profile(name).name == name
+
+
+def test_settings_win_over_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.yaml", "mining: {min_similarity: 0.5, max_similarity: 0.9}\n")
+    profile = load_profile(path, ["mining.min_similarity=0.6", "embedding.embedders=[gradients]", "mining.weights=[1]"])
+    assert profile.name == "mine"
+    assert (profile.mining.min_similarity, profile.mining.max_similarity) == (0.6, 0.9)
+    assert profile.embedding.embedders == ("gradients",)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("mining: {min_similarty: 0.5}", ["mining.min_similarty", "no such field", "Did you mean min_similarity?"]),
+        ("minning: {}", ["minning", "no such field", "mining"]),
+        ("mining: {gamma: -1}", ["mining.gamma", "greater than 0", "-1"]),
+        ("mining: {min_similarity: 2}", ["mining.min_similarity", "less than or equal to 1"]),
+        ("mining: {min_similarity: .nan}", ["mining.min_similarity", "finite"]),
+        ("mining: {min_similarity: 0.9, max_similarity: 0.8}", ["mining", "no pair fits"]),
+        ("mining: {set_min: sometimes}", ["mining.set_min", "'off', 'before' or 'after'"]),
+        ("embedding: {embedders: [clip]}", ["embedding.embedders.0", "'colour-layout' or 'gradients'"]),
+        ("mining: {weights: [1.0]}", ["mining.weights has 1 numbers for 2 embedders"]),
+        ("preferences: {test: 0.5, validation: 0.5}", ["preferences", "leave nothing to train on"]),
+        ("run: {workers: many}", ["run.workers", "valid integer"]),
+        ("- a list", ["must be a mapping"]),
+        ("mining: [", ["cannot be read as YAML"]),
+    ],
+)
+def test_a_wrong_profile_names_file_and_field(tmp_path: Path, text: str, words: list[str]) -> None:
+    path = write(tmp_path / "wrong.yaml", text)
+    with pytest.raises(ConfigError) as caught:
+        load_profile(path)
+    message = str(caught.value)
+    assert "wrong.yaml" in message
+    assert not [word for word in words if word not in message], message
+
+
+def test_a_missing_profile_names_those_that_are_there() -> None:
+    with pytest.raises(ConfigError, match=r"nowhere: no such profile.*scenes"):
+        load_profile("nowhere")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [["mining"], ["=1"], ["source.deep=1"], ["mining.gamma=["], ["mining.gamma=0.1", "mining.gamma.deep=1"]],
+    ids=lambda settings: settings[-1],
+)
+def test_a_wrong_setting_is_quoted(settings: list[str]) -> None:
+    with pytest.raises(ConfigError, match="--set " + re.escape(settings[-1])):
+        load_profile("scenes", settings)
+
+
+def test_a_setting_out_of_range_names_the_setting() -> None:
+    with pytest.raises(ConfigError, match=r"--set mining.gamma=-1: mining.gamma: .*greater than 0"):
+        load_profile("scenes", ["mining.gamma=-1"])
+
+
+def test_every_field_says_what_it_is() -> None:
+    from schemas.config import Profile
+
+    def undocumented(model: type) -> list[str]:
+        return [f"{model.__name__}.{name}" for name, field in model.model_fields.items() if not field.description]
+
+    sections = [
+        field.annotation for field in Profile.model_fields.values() if hasattr(field.annotation, "model_fields")
+    ]
+    assert not [name for model in [Profile, *sections] for name in undocumented(model)]
+
+
+def test_shipped_profiles_say_nothing_by_default_that_yaml_misreads() -> None:
+    for name in profile_names():
+        values = yaml.safe_load((Path("flows/profiles") / f"{name}.yaml").read_text())
+        assert isinstance(values, dict)

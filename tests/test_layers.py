@@ -1,0 +1,87 @@
+"""Hold the architecture: imports run one way, importing the command line is cheap, ``docker/`` holds no Python."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LAYERS = ["schemas", "prompts", "tasks.models tasks.serving tasks.store", "tasks", "flows"]
+SHARED = ("tasks.models", "tasks.serving", "tasks.store")
+HEAVY = (
+    "torch",
+    "faiss",
+    "mitsuba",
+    "numba",
+    "cv2",
+    "sklearn",
+    "scipy",
+    "duckdb",
+    "pyarrow",
+    "prefect",
+    "transformers",
+)
+
+
+def modules() -> list[Path]:
+    return sorted(path for top in ("schemas", "prompts", "tasks", "flows") for path in (ROOT / top).rglob("*.py"))
+
+
+def package_of(name: str) -> str:
+    """Return "schemas", "prompts", "flows", "tasks.store", "tasks.mining", ... for a dotted module name."""
+    parts = name.split(".")
+    return ".".join(parts[:2]) if parts[0] == "tasks" and len(parts) > 1 else parts[0]
+
+
+def imports_of(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in found if name.split(".")[0] in ("schemas", "prompts", "tasks", "flows")}
+
+
+def may_import(package: str) -> set[str]:
+    below = {"schemas": set[str](), "prompts": {"schemas"}}
+    if package in below:
+        return {package} | below[package]
+    if package in SHARED:
+        return {package, "schemas", "prompts"} | ({"tasks.store"} if package != "tasks.store" else set())
+    if package.startswith("tasks"):
+        return {package, "schemas", "prompts", *SHARED}
+    return {"flows", "schemas", "prompts"} | {package_of(".".join(p.relative_to(ROOT).parts)) for p in modules()}
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_run_one_way(path: Path) -> None:
+    package = package_of(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    wrong = sorted(name for name in imports_of(path) if package_of(name) not in may_import(package))
+    assert not wrong, f"{package} may not import {wrong}"
+
+
+def test_command_line_loads_no_heavy_library() -> None:
+    code = f"import sys, flows.cli; print([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_docker_folder_holds_no_python() -> None:
+    assert not list((ROOT / "docker").rglob("*.py"))
+
+
+def test_no_machine_paths_or_index_addresses_are_committed() -> None:
+    names = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.splitlines()
+    if not names:
+        pytest.skip("not a git checkout")
+    words = ("--index-url", "--extra-index-url", "--find-links", "/ro" + "ot/", "/opt" + "/pypi")
+    for name in names:
+        path = ROOT / name
+        if path.suffix in (".toml", ".txt", ".yaml", ".md", "") and path.is_file():
+            text = path.read_text(errors="replace")
+            assert not [word for word in words if word in text], name
