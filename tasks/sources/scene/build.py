@@ -22,7 +22,12 @@ from tasks.sources.scene.textures import Picture, hide, linear, sign_board, stai
 from tasks.sources.scene.vocabulary import COLOURS, TINTS, Light
 
 Plugin = dict[str, Any]
-FIXED = {"dark": (0.02, 0.02, 0.024), "pale": (0.82, 0.8, 0.74), "steel": (0.55, 0.56, 0.58), "glow": (0.95, 0.55, 0.12)}
+FIXED = {
+    "dark": (0.02, 0.02, 0.024),
+    "pale": (0.82, 0.8, 0.74),
+    "steel": (0.55, 0.56, 0.58),
+    "glow": (0.95, 0.55, 0.12),
+}
 
 
 @lru_cache(maxsize=1)
@@ -53,7 +58,8 @@ def _body(thing: Thing) -> Plugin:
     srgb = COLOURS[thing.colour]
     plain = _rgb(linear(srgb))
     if thing.material == "metal":
-        return {"type": "roughconductor", "alpha": 0.22, "specular_reflectance": _rgb(_anodised(srgb)), "material": "none"}
+        colour = _rgb(_anodised(srgb))
+        return {"type": "principled", "base_color": colour, "metallic": 0.78, "roughness": 0.34, "specular": 0.5}
     if thing.material == "ceramic":
         return _plastic(plain, 0.18)
     if thing.material == "wooden":
@@ -73,20 +79,25 @@ def _part_material(thing: Thing, part: Part) -> Plugin:
         picture = sign_board(thing.text or "", COLOURS[thing.colour])
         return {"type": "diffuse", "reflectance": _bitmap(picture[::-1])}
     if part.role == "steel":
-        return {"type": "roughconductor", "alpha": 0.2, "specular_reflectance": _rgb(FIXED["steel"]), "material": "none"}
+        return {
+            "type": "roughconductor",
+            "alpha": 0.2,
+            "specular_reflectance": _rgb(FIXED["steel"]),
+            "material": "none",
+        }
     return _plastic(_rgb(FIXED[part.role]), 0.4)
 
 
-def _mesh(name: str, soup: Soup, *, uv: Soup, bsdf: Plugin, flat: bool = False) -> mi.Mesh:
+def _mesh(name: str, part: Part, *, uv: Soup, bsdf: Plugin) -> mi.Mesh:
     props = mi.Properties()
     props["bsdf"] = mi.load_dict({"type": "twosided", "bsdf": bsdf})
-    corners = soup.reshape(-1, 3).astype(np.float32)
-    mesh = mi.Mesh(name, len(corners), len(soup), props=props, has_vertex_normals=not flat, has_vertex_texcoords=True)
+    normals = corner_normals(part.soup) if part.normals is None else part.normals
+    corners = part.soup.reshape(-1, 3).astype(np.float32)
+    mesh = mi.Mesh(name, len(corners), len(part.soup), props=props, has_vertex_normals=True, has_vertex_texcoords=True)
     values = mi.traverse(mesh)
     values["vertex_positions"] = corners.ravel()
     values["faces"] = np.arange(len(corners), dtype=np.uint32)
-    if not flat:
-        values["vertex_normals"] = corner_normals(soup).astype(np.float32).ravel()
+    values["vertex_normals"] = normals.astype(np.float32).ravel()
     values["vertex_texcoords"] = uv.reshape(-1, 2).astype(np.float32).ravel()
     values.update()
     return mesh
@@ -104,24 +115,24 @@ def _board_uv(thing: Thing, part: Part) -> Soup:
 def _thing_meshes(thing: Thing) -> dict[str, mi.Mesh]:
     meshes = {}
     for k, part in enumerate(thing.parts()):
-        name = f"{thing.id}.{k}"
+        name = f"{thing.id}_{k}"
         uv = _board_uv(thing, part) if part.role == "board" else planar_uv(part.soup) / thing.scale
-        meshes[name.replace(".", "_")] = _mesh(name, part.soup, uv=uv, bsdf=_part_material(thing, part))
+        meshes[name] = _mesh(name, part, uv=uv, bsdf=_part_material(thing, part))
     return meshes
 
 
 def _surface_mesh(name: str, surface: Surface) -> mi.Mesh:
     colour = _rgb(surface.colour) if surface.picture is None else _bitmap(surface.picture)
     bsdf = _plastic(colour, 0.7 - surface.gloss) if surface.gloss else {"type": "diffuse", "reflectance": colour}
-    return _mesh(name, surface.soup, uv=surface.uv, bsdf=bsdf)
+    return _mesh(name, Part("body", surface.soup), uv=surface.uv, bsdf=bsdf)
 
 
 @lru_cache(maxsize=8)
 def _place_meshes(place: str, style: int) -> dict[str, mi.Mesh]:
-    return {f"place_{k}": _surface_mesh(f"place.{k}", surface) for k, surface in enumerate(surfaces_of(place, style))}
+    return {f"place_{k}": _surface_mesh(f"place_{k}", surface) for k, surface in enumerate(surfaces_of(place, style))}
 
 
-KEYS = {"left": (-5.2, -4.4, 5.6), "right": (5.2, -4.4, 5.6), "above": (0.4, -2.2, 7.6)}
+KEYS = {"left": (-4.8, -1.2, 5.8), "right": (4.8, -1.2, 5.8), "above": (0.5, -0.8, 7.4)}
 
 
 def _lights(light: Light) -> dict[str, Plugin]:
@@ -139,7 +150,7 @@ def _lights(light: Light) -> dict[str, Plugin]:
 
 
 def build_scene(scene: Scene) -> mi.Scene:
-    """Return the renderer's scene; a part's mesh has the id "thing.part"."""
+    """Return the renderer's scene; a part's mesh has the id "thing_part"."""
     meshes = {name: mesh for thing in scene.things for name, mesh in _thing_meshes(thing).items()}
     parts = {**meshes, **_place_meshes(scene.place, scene.style), **_lights(scene.light)}
     return mi.load_dict({"type": "scene", **parts}, optimize=False)

@@ -18,7 +18,7 @@ DISTANCE = 8.0
 HALF_FIELD = np.radians(18.5)
 """Half of the horizontal field of view at 4:3; wider photographs keep the vertical field, narrower the horizontal."""
 
-NEAR, FAR = -2.1, 2.1
+NEAR, FAR = -1.8, 1.8
 """The place along the view, from its middle, in which depth is told in thirds."""
 
 SURE_DEGREES = 38.0

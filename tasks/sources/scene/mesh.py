@@ -14,7 +14,9 @@ Soup = NDArray[np.float64]
 def triangles_of_grid(points: Soup) -> Soup:
     """Return two triangles per cell of a grid of points ``(rows, columns, 3)``, without those of no area."""
     a, b, c, d = points[:-1, :-1], points[1:, :-1], points[1:, 1:], points[:-1, 1:]
-    soup = np.concatenate([np.stack([a, b, c], axis=-2).reshape(-1, 3, 3), np.stack([a, c, d], axis=-2).reshape(-1, 3, 3)])
+    soup = np.concatenate(
+        [np.stack([a, b, c], axis=-2).reshape(-1, 3, 3), np.stack([a, c, d], axis=-2).reshape(-1, 3, 3)]
+    )
     areas = np.linalg.norm(np.cross(soup[:, 1] - soup[:, 0], soup[:, 2] - soup[:, 0]), axis=1)
     return soup[areas > 1e-10]
 
@@ -23,11 +25,17 @@ def lathe(profile: Sequence[tuple[float, float]], *, sides: int = 40, turn: floa
     """Turn a profile of (radius, height), listed from the bottom up, around the z axis."""
     radius, height = np.array(profile, dtype=np.float64).T
     angles = np.linspace(0.0, 2 * np.pi, sides + 1) + turn
-    rows = [radius[:, None] * np.cos(angles), radius[:, None] * np.sin(angles), np.repeat(height[:, None], sides + 1, 1)]
+    rows = [
+        radius[:, None] * np.cos(angles),
+        radius[:, None] * np.sin(angles),
+        np.repeat(height[:, None], sides + 1, 1),
+    ]
     return triangles_of_grid(np.stack(rows, axis=-1))[:, ::-1]
 
 
-def arc(centre: tuple[float, float], radius: float, degrees: tuple[float, float], steps: int = 8) -> list[tuple[float, float]]:
+def arc(
+    centre: tuple[float, float], radius: float, degrees: tuple[float, float], steps: int = 8
+) -> list[tuple[float, float]]:
     """Return the points of an arc of a profile; 0 degrees point outwards, 90 up."""
     angles = np.radians(np.linspace(*degrees, steps))
     return [(max(0.0, centre[0] + radius * float(np.cos(t))), centre[1] + radius * float(np.sin(t))) for t in angles]

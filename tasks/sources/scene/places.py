@@ -41,8 +41,12 @@ def _plain(soup: Soup, colour: Rgb, *, gloss: float = 0.0) -> Surface:
     return Surface(soup, soup[..., :2], colour=(float(r), float(g), float(b)), gloss=gloss)
 
 
-def _floor(picture: Picture, *, side: float = 9.0, far: float = 4.0, repeat: float = 3.0, gloss: float = 0.0) -> Surface:
-    soup, uv = _quad((-side / 2 - 1, far - side, 0), (side + 2, 0, 0), (0, side, 0), repeat=(repeat * (side + 2) / side, repeat))
+def _floor(
+    picture: Picture, *, side: float = 9.0, far: float = 4.0, repeat: float = 3.0, gloss: float = 0.0
+) -> Surface:
+    soup, uv = _quad(
+        (-side / 2 - 1, far - side, 0), (side + 2, 0, 0), (0, side, 0), repeat=(repeat * (side + 2) / side, repeat)
+    )
     return Surface(soup, uv, picture, gloss=gloss)
 
 
@@ -53,12 +57,18 @@ def _wall(colour: Rgb, *, y: float, seed: int, high: float = 4.0) -> Surface:
 
 
 def _table(style: int) -> list[Surface]:
-    low, high = [((122, 78, 44), (186, 132, 84)), ((150, 112, 72), (214, 176, 128)), ((84, 54, 38), (138, 94, 64))][style]
+    low, high = [((122, 78, 44), (186, 132, 84)), ((150, 112, 72), (214, 176, 128)), ((84, 54, 38), (138, 94, 64))][
+        style
+    ]
     wall = [(190, 204, 204), (204, 190, 176), (176, 190, 178)][style]
     board = rounded_box((0, -0.3, -0.1), (11, 6.4, 0.2), 0.04)
     picture = wood(low, high, seed=style, boards=5)
     top = Surface(board, _seen_from_above(board, 3.4), picture, gloss=0.12)
-    return [top, _wall(wall, y=5.5, seed=style, high=5.0), _plain(_quad((-9, -6, -1.6), (18, 0, 0), (0, 12, 0))[0], (120, 110, 104))]
+    return [
+        top,
+        _wall(wall, y=5.5, seed=style, high=5.0),
+        _plain(_quad((-9, -6, -1.6), (18, 0, 0), (0, 12, 0))[0], (120, 110, 104)),
+    ]
 
 
 def _seen_from_above(soup: Soup, unit: float) -> Soup:
@@ -72,12 +82,15 @@ def _corner(style: int) -> list[Surface]:
         tiles((196, 186, 170), (150, 142, 130), seed=11, across=6),
         wood((120, 92, 70), (168, 136, 106), seed=12, boards=8),
     ][style]
-    side = (-3.0, 3.0, -3.0)[style]
-    back = _wall(wall, y=2.6, seed=style, high=3.0)
-    soup, uv = _quad((side, 2.6, 0), (0, -4.2, 0), (0, 0, 3.0), repeat=(2, 1.5))
+    side = (-3.3, 3.3, -3.3)[style]
+    back = _wall(wall, y=2.6, seed=style, high=2.2)
+    soup, uv = _quad((side, 2.6, 0), (0, -4.2, 0), (0, 0, 2.2), repeat=(2, 0.8))
     soup = soup if side < 0 else soup[:, ::-1]
     beside = Surface(soup, uv if side < 0 else uv[:, ::-1], back.picture)
-    skirting = [rounded_box((0, 2.57, 0.09), (18, 0.06, 0.18), 0.015), rounded_box((side, 0.5, 0.09), (0.06, 4.2, 0.18), 0.015)]
+    skirting = [
+        rounded_box((0, 2.57, 0.09), (18, 0.06, 0.18), 0.015),
+        rounded_box((side, 0.5, 0.09), (0.06, 4.2, 0.18), 0.015),
+    ]
     return [_floor(floor, repeat=2.4), back, beside, _plain(np.concatenate(skirting), (240, 236, 228))]
 
 
@@ -95,23 +108,33 @@ def _houses(style: int) -> list[Surface]:
     row = list(zip(starts + widths / 2, widths, heights, strict=True))
     blocks = [rounded_box((x, 3.35, high / 2), (wide, 1.2, high), 0.03) for x, wide, high in row]
     roofs = [rounded_box((x, 3.35, high + 0.05), (wide + 0.05, 1.3, 0.1), 0.03) for x, wide, high in row]
-    fronts = [_quad((x - wide / 2 + 0.04, 2.745, 0.03), (wide - 0.08, 0, 0), (0, 0, high - 0.06)) for x, wide, high in row]
+    fronts = [
+        _quad((x - wide / 2 + 0.04, 2.745, 0.03), (wide - 0.08, 0, 0), (0, 0, high - 0.06)) for x, wide, high in row
+    ]
     uv = [(front[1] * (0.998, 1) + (k + 0.001, 0)) / (9, 1) for k, front in enumerate(fronts)]
     pictures = [
         house_front(HOUSES[(k + style) % 6], seed=10 * style + k, floors=round(high / 0.55))
         for k, (_, _, high) in enumerate(row)
     ]
-    faces = Surface(np.concatenate([front[0] for front in fronts]), np.concatenate(uv), np.concatenate(pictures, axis=1))
+    faces = Surface(
+        np.concatenate([front[0] for front in fronts]), np.concatenate(uv), np.concatenate(pictures, axis=1)
+    )
     return [_plain(np.concatenate(blocks), (206, 194, 180)), _plain(np.concatenate(roofs), (132, 92, 78)), faces]
 
 
 def _counter(style: int) -> list[Surface]:
-    stone = [((92, 92, 96), (150, 150, 152)), ((176, 168, 156), (214, 206, 196)), ((70, 84, 88), (116, 130, 132))][style]
+    stone = [((92, 92, 96), (150, 150, 152)), ((176, 168, 156), (214, 206, 196)), ((70, 84, 88), (116, 130, 132))][
+        style
+    ]
     tile = [(206, 216, 212), (150, 176, 184), (224, 212, 190)][style]
+    joint = tuple(0.5 * v + 118 for v in tile)
     top = rounded_box((0, -1.2, -0.1), (12, 7.6, 0.2), 0.03)
     soup, uv = _quad((-9, 2.6, 0), (18, 0, 0), (0, 0, 4.0), repeat=(4.5, 1))
-    wall = Surface(soup, uv, tiles(tile, (240, 238, 232), seed=style, across=8), gloss=0.2)
-    return [Surface(top, _seen_from_above(top, 3.0), speckled(*stone, seed=style, cells=24, grain=0.3), gloss=0.25), wall]
+    wall = Surface(soup, uv, tiles(tile, joint, seed=style, across=8))
+    return [
+        Surface(top, _seen_from_above(top, 3.0), speckled(*stone, seed=style, cells=24, grain=0.3), gloss=0.1),
+        wall,
+    ]
 
 
 def _picnic(style: int) -> list[Surface]:
@@ -121,9 +144,16 @@ def _picnic(style: int) -> list[Surface]:
     lawn = _floor(grass, side=16, far=7.0, repeat=6)
     lawn = Surface(lawn.soup - (0, 0, 0.02), lawn.uv, grass)
     hedge = _wall((70, 112, 60), y=5.6, seed=style, high=1.2)
-    leaves = Surface(hedge.soup, hedge.uv * 3, speckled((40, 78, 34), (92, 134, 62), seed=style + 5, cells=24, grain=0.5))
+    leaves = Surface(
+        hedge.soup, hedge.uv * 3, speckled((40, 78, 34), (92, 134, 62), seed=style + 5, cells=24, grain=0.5)
+    )
     picture = gingham(cloth, (240, 236, 226), checks=10)
-    return [lawn, Surface(blanket, _seen_from_above(blanket, 2.4), picture), leaves, _wall((190, 212, 226), y=7.0, seed=1, high=6)]
+    return [
+        lawn,
+        Surface(blanket, _seen_from_above(blanket, 2.4), picture),
+        leaves,
+        _wall((190, 212, 226), y=7.0, seed=1, high=6),
+    ]
 
 
 def _studio(style: int) -> list[Surface]:

@@ -10,7 +10,18 @@ from typing import Literal
 
 import numpy as np
 
-from tasks.sources.scene.mesh import Soup, arc, ball, lathe, moved, rounded_box, triangles_of_grid, tube, turned
+from tasks.sources.scene.mesh import (
+    Soup,
+    arc,
+    ball,
+    corner_normals,
+    lathe,
+    moved,
+    rounded_box,
+    triangles_of_grid,
+    tube,
+    turned,
+)
 
 Role = Literal["body", "dark", "pale", "steel", "glow", "board"]
 
@@ -21,8 +32,8 @@ class Part:
 
     role: Role
     soup: Soup
-
-
+    normals: Soup | None = None
+    """Of each corner; filled in by ``form_of``."""
 
 
 def _ball(_: str | None) -> list[Part]:
@@ -65,7 +76,15 @@ def _bowl(_: str | None) -> list[Part]:
 
 
 def _mug(_: str | None) -> list[Part]:
-    wall = [(0, 0), *arc((0.22, 0.03), 0.03, (-90, 0), 4), (0.25, 0.5), (0.235, 0.515), (0.22, 0.5), (0.215, 0.08), (0, 0.06)]
+    wall = [
+        (0, 0),
+        *arc((0.22, 0.03), 0.03, (-90, 0), 4),
+        (0.25, 0.5),
+        (0.235, 0.515),
+        (0.22, 0.5),
+        (0.215, 0.08),
+        (0, 0.06),
+    ]
     t = np.linspace(-np.pi / 2, np.pi / 2, 12)
     handle = np.stack([0.23 + 0.16 * np.cos(t), np.zeros(12), 0.27 + 0.14 * np.sin(t)], axis=1)
     return [Part("body", np.concatenate([lathe(wall), tube(handle, 0.035)]))]
@@ -95,7 +114,10 @@ def _book(pose: str | None) -> list[Part]:
     if pose == "lying closed":
         covers = [rounded_box((0, 0, z), (0.56, 0.76, 0.03), 0.012) for z in (0.015, 0.155)]
         spine = rounded_box((-0.27, 0, 0.085), (0.03, 0.76, 0.17), 0.012)
-        return [Part("body", np.concatenate([*covers, spine])), Part("pale", rounded_box((0.005, 0, 0.085), (0.5, 0.7, 0.11), 0.01))]
+        return [
+            Part("body", np.concatenate([*covers, spine])),
+            Part("pale", rounded_box((0.005, 0, 0.085), (0.5, 0.7, 0.11), 0.01)),
+        ]
     covers = rounded_box((0, 0, 0.015), (1.16, 0.76, 0.03), 0.012)
     x = np.linspace(0, 0.54, 9)
     rise = 0.05 + 0.07 * np.sin(np.pi * np.sqrt(x / 0.54)) * (1 - x / 0.7)
@@ -126,11 +148,17 @@ def _lamp(pose: str | None) -> list[Part]:
     bulb = ball((0, 0, -0.09), 0.075, steps=10)
     tilt = -82.0 if pose == "with its head raised" else -12.0
     head, bulb = (moved(turned(part, tilt, axis=0), (0, -0.12, 0.9)) for part in (cup, bulb))
-    return [Part("body", np.concatenate([foot, head])), Part("steel", np.concatenate([*arms, *joints])), Part("glow", bulb)]
+    return [
+        Part("body", np.concatenate([foot, head])),
+        Part("steel", np.concatenate([*arms, *joints])),
+        Part("glow", bulb),
+    ]
 
 
 def _chair(_: str | None) -> list[Part]:
-    legs = [tube(np.linspace((x * 1.08, y * 1.08, 0), (x, y, 0.42), 3), 0.032) for x in (-0.21, 0.21) for y in (-0.21, 0.21)]
+    legs = [
+        tube(np.linspace((x * 1.08, y * 1.08, 0), (x, y, 0.42), 3), 0.032) for x in (-0.21, 0.21) for y in (-0.21, 0.21)
+    ]
     posts = [tube(np.linspace((x, 0.22, 0.42), (x, 0.29, 0.92), 3), 0.032) for x in (-0.21, 0.21)]
     seat = rounded_box((0, 0, 0.44), (0.54, 0.54, 0.07), 0.025)
     rests = [turned(rounded_box((0, 0.27, z), (0.48, 0.04, 0.12), 0.018), 0, axis=0) for z in (0.64, 0.83)]
@@ -146,7 +174,9 @@ def _robot(pose: str | None) -> list[Part]:
     hands = [ball((x * 0.37, 0, 0.54 + sign * 0.34), 0.07, steps=10) for x in (-1, 1)]
     eyes = [ball((x, -0.125, 0.83), 0.045, steps=8) for x in (-0.075, 0.075)]
     chest = rounded_box((0, -0.14, 0.45), (0.24, 0.03, 0.18), 0.012)
-    aerial = np.concatenate([tube(np.array([(0, 0, 0.9), (0, 0, 0.97), (0, 0, 1.02)]), 0.015), ball((0, 0, 1.03), 0.035, steps=8)])
+    aerial = np.concatenate(
+        [tube(np.array([(0, 0, 0.9), (0, 0, 0.97), (0, 0, 1.02)]), 0.015), ball((0, 0, 1.03), 0.035, steps=8)]
+    )
     body = np.concatenate([trunk, head, *legs, *arms, *hands])
     return [Part("body", body), Part("dark", np.concatenate(eyes)), Part("pale", chest), Part("steel", aerial)]
 
@@ -154,8 +184,14 @@ def _robot(pose: str | None) -> list[Part]:
 def _car(_: str | None) -> list[Part]:
     hull = rounded_box((0, 0, 0.23), (0.46, 1.0, 0.22), 0.08)
     cabin = rounded_box((0, 0.08, 0.41), (0.38, 0.5, 0.22), 0.07)
-    glass = [rounded_box((0, 0.08, 0.425), (0.386, 0.38, 0.11), 0.03), rounded_box((0, 0.08, 0.425), (0.3, 0.506, 0.11), 0.03)]
-    wheels = [turned(lathe([(0, -0.05), (0.11, -0.05), (0.125, -0.03), (0.125, 0.03), (0.11, 0.05), (0, 0.05)]), 90, axis=1) for _ in "abcd"]
+    glass = [
+        rounded_box((0, 0.08, 0.425), (0.386, 0.38, 0.11), 0.03),
+        rounded_box((0, 0.08, 0.425), (0.3, 0.506, 0.11), 0.03),
+    ]
+    wheels = [
+        turned(lathe([(0, -0.05), (0.11, -0.05), (0.125, -0.03), (0.125, 0.03), (0.11, 0.05), (0, 0.05)]), 90, axis=1)
+        for _ in "abcd"
+    ]
     places = [(x, y, 0.125) for x in (-0.22, 0.22) for y in (-0.3, 0.3)]
     lights = [ball((x, -0.495, 0.25), 0.05, stretch=(1, 0.5, 1), steps=8) for x in (-0.14, 0.14)]
     dark = np.concatenate([*(moved(w, p) for w, p in zip(wheels, places, strict=True)), *glass])
@@ -169,7 +205,11 @@ def _duck(_: str | None) -> list[Part]:
     wings = [ball((x, 0.08, 0.3), 0.17, stretch=(0.35, 1.1, 0.7), steps=12) for x in (-0.25, 0.25)]
     beak = ball((0, -0.4, 0.55), 0.1, stretch=(0.85, 1, 0.4), steps=10)
     eyes = [ball((x, -0.34, 0.65), 0.032, steps=8) for x in (-0.09, 0.09)]
-    return [Part("body", np.concatenate([body, head, tail, *wings])), Part("glow", beak), Part("dark", np.concatenate(eyes))]
+    return [
+        Part("body", np.concatenate([body, head, tail, *wings])),
+        Part("glow", beak),
+        Part("dark", np.concatenate(eyes)),
+    ]
 
 
 def _sign(_: str | None) -> list[Part]:
@@ -177,7 +217,11 @@ def _sign(_: str | None) -> list[Part]:
     foot = lathe([(0, 0), *arc((0.22, 0.03), 0.03, (-90, 90), 6), (0, 0.06)])
     frame = rounded_box((0, 0.0, 0.72), (1.06, 0.06, 0.56), 0.025)
     board = np.array([[(-0.5, -0.034, 0.47), (0.5, -0.034, 0.47)], [(-0.5, -0.034, 0.97), (0.5, -0.034, 0.97)]])
-    return [Part("body", np.concatenate([frame, foot])), Part("steel", post), Part("board", triangles_of_grid(board)[:, ::-1])]
+    return [
+        Part("body", np.concatenate([frame, foot])),
+        Part("steel", post),
+        Part("board", triangles_of_grid(board)[:, ::-1]),
+    ]
 
 
 FORMS: dict[str, Callable[[str | None], list[Part]]] = {
@@ -207,7 +251,7 @@ def form_of(shape: str, pose: str | None) -> tuple[Part, ...]:
     """Return the parts of a shape in a pose, lowered or lifted to stand on z = 0."""
     parts = FORMS[shape](pose)
     floor = min(float(part.soup[..., 2].min()) for part in parts)
-    return tuple(Part(part.role, moved(part.soup, (0, 0, -floor))) for part in parts)
+    return tuple(Part(part.role, moved(part.soup, (0, 0, -floor)), corner_normals(part.soup)) for part in parts)
 
 
 @lru_cache(maxsize=256)

@@ -65,7 +65,12 @@ class Thing:
         turn = np.eye(3)
         turn[:2, :2] = self._turn()
         at = np.array([self.x, self.y, self.z])
-        return [Part(part.role, part.soup * self.scale @ turn.T + at) for part in form_of(self.shape, self.pose)]
+        return [
+            Part(
+                part.role, part.soup * self.scale @ turn.T + at, None if part.normals is None else part.normals @ turn.T
+            )
+            for part in form_of(self.shape, self.pose)
+        ]
 
     def can_carry(self) -> bool:
         """Say whether another thing may rest on it."""

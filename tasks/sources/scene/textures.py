@@ -129,7 +129,9 @@ def sign_board(text: str, board: tuple[int, int, int]) -> Picture:
 
 
 def _text_box(draw: ImageDraw.ImageDraw, text: str, points: int) -> tuple[float, float, float, float]:
-    left, top, right, bottom = draw.textbbox((0, 0), text, font=ImageFont.load_default(points), stroke_width=points // 18)
+    left, top, right, bottom = draw.textbbox(
+        (0, 0), text, font=ImageFont.load_default(points), stroke_width=points // 18
+    )
     return left, top, right - left, bottom - top
 
 

@@ -80,9 +80,7 @@ SHAPES: dict[str, Kind] = {
     "mug": Kind(materials=VESSEL, repeats=True),
     "teapot": Kind(materials=("ceramic", "metal"), front=True),
     "box": Kind(materials=("wooden", "metal", "leather"), poses=LID, carries=LID[:1], rides=False),
-    "book": Kind(
-        materials=("leather",), poses=("lying closed", "lying open"), carries=("lying closed",), rides=False
-    ),
+    "book": Kind(materials=("leather",), poses=("lying closed", "lying open"), carries=("lying closed",), rides=False),
     "lamp": Kind(
         materials=("metal", "ceramic"), poses=("with its head raised", "with its head bowed"), front=True, rides=False
     ),

@@ -1,0 +1,252 @@
+"""Change a scene: the twelve types of change of OmniDiff (paper 002), each by one function.
+
+Reads and writes nothing. A function returns the changed draft, or ``None`` where the scene offers nothing to change so.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from schemas.phrases import number, plural
+from schemas.scene import ChangeType, SceneChange
+from tasks.sources.scene.arrange import DRAWS, fits, put_on_carrier, put_on_ground, turn_to
+from tasks.sources.scene.camera import Camera
+from tasks.sources.scene.plan import MOST, add_like, colours_of, draw_light, draw_look, draw_view, is_distinct
+from tasks.sources.scene.state import Scene, Thing
+from tasks.sources.scene.vocabulary import HEIGHTS, NEAR_COLOURS, SHAPES, SIDES, TEXTS, Facing, view_phrase
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Be a scene under change: what was changed already, and what must not be touched again."""
+
+    scene: Scene
+    camera: Camera
+    """The base photograph's, coarse: changes are planned as seen from there."""
+    next_id: int
+    """Number of the next new thing; no two photographs of a world share new numbers."""
+    changes: tuple[SceneChange, ...] = ()
+    touched: frozenset[str] = frozenset()
+
+    def after(self, scene: Scene, change: SceneChange) -> "Draft":
+        """Return the draft after one more change."""
+        ids = {change.object_id, *change.object_ids} - {None}
+        fresh = self.next_id + len(scene.things)
+        changes, touched = (*self.changes, change), self.touched | {name for name in ids if name}
+        return replace(self, scene=scene, changes=changes, touched=touched, next_id=fresh)
+
+    def carrying(self) -> set[str | None]:
+        """Return the ids of things on which others rest."""
+        return {thing.support for thing in self.scene.things}
+
+    def single(self) -> list[Thing]:
+        """Return the things that are no part of a group and were not touched."""
+        return [thing for thing in self.scene.things if not thing.group and thing.id not in self.touched]
+
+    def loose(self) -> list[Thing]:
+        """Return the single things on which nothing rests: they may go, grow or turn."""
+        return [thing for thing in self.single() if thing.id not in self.carrying()]
+
+
+Rng = np.random.Generator
+Change = Callable[[Rng, Draft], Draft | None]
+
+
+def _shuffled(rng: Rng, things: Iterable[Thing]) -> list[Thing]:
+    kept = list(things)
+    return [kept[int(k)] for k in rng.permutation(len(kept))]
+
+
+def _first_fit(draft: Draft, kind: ChangeType, options: Iterable[tuple[Thing, str, str]]) -> Draft | None:
+    """Return the draft with the first alteration (thing, before, after) that fits and keeps words distinct."""
+    for thing, before, after in options:
+        scene = draft.scene.having(thing)
+        if is_distinct(thing, scene) and fits(scene, thing, draft.camera):
+            return draft.after(scene, SceneChange(type=kind, object_id=thing.id, before=before, after=after))
+    return None
+
+
+def change_viewpoint(rng: Rng, draft: Draft) -> Draft | None:
+    """Move the camera one step: to the next side, or to the next height."""
+    view, views = draft.scene.view, []
+    sides, heights = list(SIDES), list(HEIGHTS)
+    now = next((s, h) for s in sides for h in heights if view_phrase(s, h) == view.phrase)
+    for side in sides:
+        for height in heights:
+            if abs(sides.index(side) - sides.index(now[0])) + abs(heights.index(height) - heights.index(now[1])) == 1:
+                views.append(draw_view(rng, side, height))
+    new = views[int(rng.integers(len(views)))]
+    change = SceneChange(type="viewpoint", before=view.phrase, after=new.phrase)
+    return draft.after(replace(draft.scene, view=new), change)
+
+
+def change_illumination(rng: Rng, draft: Draft) -> Draft | None:
+    """Change where the light comes from, its brightness, or its tint from warm to cool or back."""
+    old = draft.scene.light
+    for _ in range(DRAWS):
+        new = draw_light(rng)
+        tints = {old.tint, new.tint} == {"warm", "cool"}
+        if new.direction != old.direction or new.dim != old.dim or tints:
+            change = SceneChange(type="illumination", before=old.phrase, after=new.phrase)
+            return draft.after(replace(draft.scene, light=new), change)
+    return None
+
+
+def add_thing(rng: Rng, draft: Draft) -> Draft | None:
+    """Put a new thing on the ground, or on another thing."""
+    if len(draft.scene.things) >= MOST:
+        return None
+    rides = rng.random() < 0.35
+    shapes = [shape for shape, kind in SHAPES.items() if kind.rides or not rides]
+    thing = draw_look(rng, f"object-{draft.next_id}", draft.scene, shapes=shapes)
+    if thing is None:
+        return None
+    thing = replace(thing, size="small") if rides else thing
+    scene = put_on_carrier(rng, thing, draft.scene, camera=draft.camera) if rides else None
+    scene = scene or put_on_ground(rng, thing, draft.scene, camera=draft.camera)
+    return draft.after(scene, SceneChange(type="addition", object_id=thing.id, after=thing.phrase)) if scene else None
+
+
+def _take(rng: Rng, draft: Draft, kind: ChangeType, *, resting: bool) -> Draft | None:
+    things = [thing for thing in draft.loose() if (thing.support is not None) == resting]
+    if not things or len(draft.scene.things) <= 3:
+        return None
+    thing = things[int(rng.integers(len(things)))]
+    change = SceneChange(type=kind, object_id=thing.id, before=thing.phrase)
+    return draft.after(draft.scene.without(thing.id), change)
+
+
+def let_disappear(rng: Rng, draft: Draft) -> Draft | None:
+    """Leave out a thing that stands on the ground."""
+    return _take(rng, draft, "disappearance", resting=False)
+
+
+def remove_thing(rng: Rng, draft: Draft) -> Draft | None:
+    """Take a thing off the one that it rests on."""
+    return _take(rng, draft, "removal", resting=True)
+
+
+def substitute_thing(rng: Rng, draft: Draft) -> Draft | None:
+    """Put a thing of another shape in the place of one."""
+    return _first_fit(draft, "substitution", _substitutes(rng, draft))
+
+
+def _substitutes(rng: Rng, draft: Draft) -> Iterable[tuple[Thing, str, str]]:
+    for old in _shuffled(rng, draft.loose()):
+        shapes = [s for s, kind in SHAPES.items() if s != old.shape and (kind.rides or old.support is None)]
+        for _ in range(4):
+            look = draw_look(rng, old.id, draft.scene, shapes=shapes)
+            if look is None:
+                continue
+            size = old.size if old.size in SHAPES[look.shape].sizes else look.size
+            new = replace(look, size=size, x=old.x, y=old.y, z=old.z, support=old.support)
+            yield turn_to(rng, new, draft.camera), old.phrase, new.phrase
+
+
+def change_size(rng: Rng, draft: Draft) -> Draft | None:
+    """Let a thing grow or shrink."""
+    options = (
+        (replace(thing, size=size), thing.size, size)
+        for thing in _shuffled(rng, draft.loose())
+        for size in SHAPES[thing.shape].sizes[:: 1 if rng.random() < 0.5 else -1]
+        if size != thing.size
+    )
+    return _first_fit(draft, "size", options)
+
+
+def change_colour(rng: Rng, draft: Draft) -> Draft | None:
+    """Paint a thing in a colour that is far from its own."""
+    options = (
+        (replace(thing, colour=colour), thing.colour, colour)
+        for thing in _shuffled(rng, draft.single())
+        for colour in (colours_of(thing.material)[int(k)] for k in rng.permutation(len(colours_of(thing.material))))
+        if colour != thing.colour and frozenset((colour, thing.colour)) not in NEAR_COLOURS
+    )
+    return _first_fit(draft, "colour", options)
+
+
+def change_orientation(rng: Rng, draft: Draft) -> Draft | None:
+    """Turn a thing that has a front to face another way; signs stay, for they must be read."""
+    return _first_fit(draft, "orientation", _turns(rng, draft))
+
+
+def _turns(rng: Rng, draft: Draft) -> Iterable[tuple[Thing, str, str]]:
+    ways: tuple[Facing, ...] = ("left", "right", "front", "back")
+    for thing in _shuffled(rng, draft.loose()):
+        if SHAPES[thing.shape].front and thing.shape != "sign":
+            old = draft.camera.facing(thing)[0]
+            for way in (ways[int(k)] for k in rng.permutation(4)):
+                if way != old:
+                    yield turn_to(rng, thing, draft.camera, facing=way), old, way
+
+
+def change_pose(rng: Rng, draft: Draft) -> Draft | None:
+    """Put the parts of a thing into another pose."""
+    options = (
+        (replace(thing, pose=pose), str(thing.pose), pose)
+        for thing in _shuffled(rng, draft.loose())
+        for pose in SHAPES[thing.shape].poses
+        if pose != thing.pose
+    )
+    return _first_fit(draft, "pose", options)
+
+
+def change_text(rng: Rng, draft: Draft) -> Draft | None:
+    """Write something else on a sign."""
+    signs = [thing for thing in draft.single() if thing.text]
+    options = (
+        (replace(thing, text=TEXTS[int(k)]), str(thing.text), TEXTS[int(k)])
+        for thing in _shuffled(rng, signs)
+        for k in rng.permutation(len(TEXTS))
+        if TEXTS[int(k)] != thing.text
+    )
+    return _first_fit(draft, "text", options)
+
+
+def change_count(rng: Rng, draft: Draft) -> Draft | None:
+    """Take one or two things from a group of like things, or add one or two."""
+    group = [thing for thing in draft.scene.things if thing.group and thing.id not in draft.touched]
+    if len(group) < 2:
+        return None
+    step = int(rng.integers(1, 3))
+    if rng.random() < 0.55 and len(group) > step:
+        gone = tuple(thing.id for thing in _shuffled(rng, group)[:step])
+        return _counted(draft, draft.scene.without(*gone), group, ids=gone)
+    scene, new = draft.scene, []
+    for k in range(step):
+        name = f"object-{draft.next_id + k}"
+        more = add_like(rng, group[0], scene, camera=draft.camera, name=name) if len(scene.things) < MOST else None
+        scene, new = (more, [*new, name]) if more else (scene, new)
+    return _counted(draft, scene, group, ids=tuple(new)) if new else None
+
+
+def _counted(draft: Draft, scene: Scene, group: list[Thing], *, ids: tuple[str, ...]) -> Draft:
+    after = sum(thing.group == group[0].group for thing in scene.things)
+    before, now = (f"{number(n)} {_many(group[0], n)}" for n in (len(group), after))
+    ids = tuple(sorted(ids))
+    change = SceneChange(type="counting", object_id=ids[0], object_ids=ids, before=before, after=now)
+    done = draft.after(scene, change)
+    return replace(done, touched=done.touched | {thing.id for thing in (*group, *scene.things) if thing.group})
+
+
+def _many(thing: Thing, count: int) -> str:
+    words = thing.phrase.split(" ")
+    return " ".join([*words[:-1], words[-1] if count == 1 else plural(words[-1])])
+
+
+CONTENT: dict[ChangeType, Change] = {
+    "addition": add_thing,
+    "disappearance": let_disappear,
+    "removal": remove_thing,
+    "substitution": substitute_thing,
+    "size": change_size,
+    "colour": change_colour,
+    "orientation": change_orientation,
+    "pose": change_pose,
+    "text": change_text,
+    "counting": change_count,
+}
+"""Changes of the scene."""
+DISTRACTING: dict[ChangeType, Change] = {"viewpoint": change_viewpoint, "illumination": change_illumination}
+"""Changes of the photograph only."""

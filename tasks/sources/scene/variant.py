@@ -1,0 +1,38 @@
+"""Choose the renderer's variant: the GPU's where there is one and it works, else the CPU's.
+
+Reads the device folder. A machine without a GPU pays nothing; with one, a child process tries it once, since a broken
+driver can take the whole process down.
+"""
+
+import logging
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+CPU, GPU = "scalar_rgb", "cuda_ad_rgb"
+DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
+PROBE = f"""
+import mitsuba
+mitsuba.set_variant({GPU!r})
+scene = mitsuba.load_dict(mitsuba.cornell_box())
+assert float(mitsuba.render(scene, spp=1).numpy().mean()) > 0
+"""
+
+
+@lru_cache(maxsize=1)
+def choose_variant(devices: tuple[Path, ...] = DEVICES, *, timeout_s: float = 120) -> str:
+    """Return the name of the variant that renders here."""
+    if not any(device.exists() for device in devices):
+        return CPU
+    try:
+        done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, timeout=timeout_s, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        log.warning("scenes are rendered on the CPU: the GPU did not answer (%s)", error)
+        return CPU
+    if done.returncode == 0:
+        return GPU
+    log.warning("scenes are rendered on the CPU: the GPU variant ends with %d", done.returncode)
+    return CPU

@@ -1,0 +1,60 @@
+"""Vary a world: draw which changes a photograph has, and check the plan of the result.
+
+Reads and writes nothing. All randomness comes from the generator that is passed in.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from schemas.scene import ChangeType
+from tasks.sources.scene.arrange import all_visible, facings_clear
+from tasks.sources.scene.camera import Camera
+from tasks.sources.scene.changes import CONTENT, DISTRACTING, Change, Draft
+from tasks.sources.scene.state import Scene
+from tasks.sources.scene.vocabulary import SHAPES
+
+NUMBERS = (0.6, 0.27, 0.13)
+"""Shares of photographs with one, two and three changes."""
+DISTRACTED = 0.3
+"""Share of photographs with changes of content that are also taken from elsewhere or in another light."""
+RARE: tuple[ChangeType, ...] = ("removal", "text", "counting", "pose")
+"""Types that not every world offers, so that they are asked for more often where it does."""
+
+
+def vary(rng: np.random.Generator, draft: Draft, *, plain: bool) -> Draft | None:
+    """Return the draft with one to three changes, none of content where it is to be plain; ``None`` if they fail."""
+    wanted = 1 + int(rng.choice(3, p=NUMBERS))
+    done: Draft | None = draft
+    if plain:
+        done = _apply(rng, draft, DISTRACTING, count=1 + int(rng.random() < 0.3))
+    else:
+        distracted = wanted < 3 and rng.random() < DISTRACTED
+        done = _apply(rng, draft, CONTENT, count=wanted)
+        done = _apply(rng, done, DISTRACTING, count=1) if done and distracted else done
+    return done if done and _holds(done) else None
+
+
+def _apply(rng: np.random.Generator, draft: Draft, kinds: dict[ChangeType, Change], *, count: int) -> Draft | None:
+    """Return the draft with this many changes of different types, tried in a random order."""
+    weights = np.array([2.0 if kind in RARE else 1.0 for kind in kinds])
+    order = rng.choice(len(kinds), size=len(kinds), replace=False, p=weights / weights.sum())
+    for change in (list(kinds.values())[int(k)] for k in order):
+        if count == 0:
+            break
+        changed = change(rng, draft)
+        draft, count = (changed, count - 1) if changed else (draft, count)
+    return draft if count == 0 else None
+
+
+def _holds(draft: Draft) -> bool:
+    """Say whether all is visible from the new view, and faces the same way as from the old one."""
+    camera = replace(draft.camera, view=draft.scene.view)
+    if not (facings_clear(draft.scene, camera) and all_visible(draft.scene, camera)):
+        return False
+    return all(_same_facing(draft.scene, name, draft.camera, camera) for name in (t.id for t in draft.scene.things))
+
+
+def _same_facing(scene: Scene, name: str, old: Camera, new: Camera) -> bool:
+    thing = scene.thing(name)
+    return not SHAPES[thing.shape].front or old.facing(thing)[0] == new.facing(thing)[0]

@@ -1,0 +1,80 @@
+"""Render photographs of made-up worlds, whose every object and change is known.
+
+Lists one ``ItemRow`` per world and reads one into an ``ImageRow`` per photograph, with its scene graph. Needs Mitsuba,
+which is loaded only when a world is read; no network and no file.
+
+An item's key hashes all that decides its pixels: the settings, the world's number, the renderer's release and variant,
+and ``SCENES_VERSION``, which is raised whenever this code would draw or render anything differently.
+"""
+
+import io
+import json
+from collections.abc import Iterator
+from importlib.metadata import version
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from schemas.config import ScenesConfig
+from schemas.rows import Dropped, ImageRow, ItemRow, make_key
+from tasks.sources.scene.variant import choose_variant
+
+SCENES_VERSION = 1
+LICENCE = "CC0-1.0"
+
+
+def list_items(config: ScenesConfig, *, limit: int | None) -> Iterator[ItemRow]:
+    """Yield the worlds; the last has fewer photographs where a limit on their number asks for it."""
+    left = config.worlds * config.photographs if limit is None else limit
+    for index in range(config.worlds):
+        photographs = min(config.photographs, left)
+        if photographs <= 0:
+            return
+        yield _item(config, index, photographs)
+        left -= photographs
+
+
+def read_item(item: ItemRow, *, config: ScenesConfig) -> Iterator[ImageRow | Dropped]:
+    """Yield the photographs of one world, or why there is none."""
+    from tasks.sources.scene.world import photograph_world, world_name  # loads Mitsuba
+
+    where = json.loads(item.locator)
+    settings = config.model_copy(update={"photographs": where["photographs"]})
+    group = world_name(where["world"])
+    for number, taken in enumerate(photograph_world(settings, where["world"], variant=where["variant"])):
+        name = f"{group}/photograph-{number}.png"
+        if taken is None:
+            yield Dropped(source_key=item.key, reason="no arrangement found", detail=name)
+            continue
+        image = _encode_png(taken.picture)
+        height, width = taken.picture.shape[:2]
+        key = make_key(image)
+        yield ImageRow(
+            key=key,
+            source_key=item.key,
+            subject=key,
+            image=image,
+            format="png",
+            width=width,
+            height=height,
+            name=name,
+            source="scenes",
+            licence=LICENCE,
+            group=group,
+            graph=taken.graph,
+        )
+
+
+def _item(config: ScenesConfig, index: int, photographs: int) -> ItemRow:
+    variant = choose_variant()
+    settings = (config.seed, config.width, config.height, config.samples, config.no_change_share)
+    key = make_key("scene", SCENES_VERSION, version("mitsuba"), variant, *settings, index, photographs)
+    locator = json.dumps({"world": index, "photographs": photographs, "variant": variant}, sort_keys=True)
+    return ItemRow(key=key, source_key=key, subject=key, name=f"world-{index:05d}", locator=locator)
+
+
+def _encode_png(picture: NDArray[np.uint8]) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, format="PNG", compress_level=6)
+    return file.getvalue()
