@@ -1,7 +1,7 @@
 """Choose the removed element that rejects a chosen text the most (paper 004, section 3.1, with graphs for a scorer).
 
-Reads the text's claims, the two scene graphs and the removal candidates of both images, writes a ``RemovalScore`` for
-each. A candidate's score is the share of the text's claims that are true of the pair, and no longer true once the
+Reads a difference text's claims, the scene graphs and the removal candidates of both images, writes a ``RemovalScore``
+for each. A candidate's score is the share of the text's claims that are true of the pair, and no longer true once the
 candidate's objects are taken out of its image's graph.
 """
 
@@ -10,18 +10,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from schemas.claims import CLAIMS, Graphs, holds
-from schemas.rows import RemovalRow, RemovalScore
+from schemas.rows import DifferenceRow, ImageRow, RemovalRow, RemovalScore
 from schemas.scene import SceneChange, SceneGraph
 
 
 def score_removals(
-    claims: str, *, graphs: Graphs, removals: tuple[Sequence[RemovalRow], Sequence[RemovalRow]]
+    difference: DifferenceRow,
+    images: tuple[ImageRow, ImageRow],
+    removals: tuple[Sequence[RemovalRow], Sequence[RemovalRow]],
 ) -> tuple[RemovalScore, ...]:
     """Score the candidates of the first and of the second image; the best is marked, none where none removes a claim.
 
-    Of equals, the one of smaller area is chosen, then the one of lower key.
+    Of equals, the one of smaller area is chosen, then the one of lower key. Images without graphs have no scores.
     """
-    true = [claim for claim in CLAIMS.validate_json(claims) if holds(claim, graphs)]
+    first, second = images[0].graph, images[1].graph
+    if first is None or second is None:
+        return ()
+    graphs = (first, second)
+    true = [claim for claim in CLAIMS.validate_json(difference.claims) if holds(claim, graphs)]
     scored: list[tuple[float, int, RemovalRow]] = []
     for side in (0, 1):
         for removal in removals[side]:

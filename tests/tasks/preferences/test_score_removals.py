@@ -3,7 +3,7 @@
 import pytest
 
 from schemas.claims import CLAIMS, Claim, Selector
-from schemas.rows import RemovalRow
+from schemas.rows import DifferenceRow, ImageRow, RemovalRow
 from schemas.scene import Mask, SceneChange, SceneGraph, SceneObject
 from tasks.preferences.score_removals import score_removals
 
@@ -53,8 +53,20 @@ RED_BALL = Selector(shape="ball", colour="red")
 CUBE = Selector(shape="cube")
 
 
+def difference(text):
+    words = {"text": "", "first_half": "", "second_half": "", "verbs": (), "finish_reason": "stop", "model": ""}
+    return DifferenceRow(key="", source_key="", subject="", attempts=1, claims=text, no_change=False, **words)
+
+
+def images(graphs):
+    words = {"format": "png", "name": "", "source": "", "licence": "", "group": ""}
+    return tuple(
+        ImageRow(key="", source_key="", subject="", image=b"", width=1, height=1, graph=one, **words) for one in graphs
+    )
+
+
 def scores(text, first=(), second=(), graphs=(FIRST, SECOND)):
-    made = score_removals(text, graphs=graphs, removals=(first, second))
+    made = score_removals(difference(text), images(graphs), (first, second))
     return {(score.side, score.removal): score.score for score in made}, [s.removal for s in made if s.chosen]
 
 
@@ -116,6 +128,10 @@ def test_ties_go_to_the_smaller_area_then_to_the_lower_key(candidates, expected)
 
 
 def test_nothing_to_choose_from():
-    assert score_removals("[]", graphs=(FIRST, SECOND), removals=((), ())) == ()
-    (score,) = score_removals("[]", graphs=(FIRST, SECOND), removals=((removal("x", "a"),), ()))
+    assert score_removals(difference("[]"), images((FIRST, SECOND)), ((), ())) == ()
+    (score,) = score_removals(difference("[]"), images((FIRST, SECOND)), ((removal("x", "a"),), ()))
     assert (score.score, score.chosen) == (0, False)
+
+
+def test_images_without_graphs_have_no_scores():
+    assert score_removals(difference("[]"), images((FIRST, None)), ((removal("x", "a"),), ())) == ()
