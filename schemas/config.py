@@ -153,6 +153,8 @@ class RejectedTextsConfig(Section):
     """Seed of the choice among edits."""
     candidates: Annotated[int, Field(ge=1, le=1000)] = 50
     """How many of the most similar descriptions are tried before retrieval gives up."""
+    searched: Positive = 100_000
+    """How many descriptions are searched at the most (a fair sample of them), so that the cost stays in proportion."""
 
 
 class RemovalsConfig(Section):

@@ -1,0 +1,189 @@
+"""Make rejected texts by one small edit: an attribute, a number, a place or an object becomes another plausible one.
+
+Reads ``DifferenceRow`` and, to check, the scene graphs of its pair; writes ``RejectedTextRow`` by the maker "edited".
+Edits are made where a claim's own phrase stands once in its half, so that text and claims change alike. CPU, no
+network.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from prompts import load
+from schemas.claims import Claim
+from schemas.config import RejectedTextsConfig
+from schemas.phrases import noun, number, tail, with_article, within
+from schemas.rows import DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow, make_key
+from schemas.scene import PLURALS, PREPOSITIONS
+from tasks.rejected.check_texts import Truth, likeness, read_claims, rejected_row, truth_of
+from tasks.store.stage import Stage, Uses
+
+WORDS: dict[str, tuple[str, ...]] = {
+    "colour": ("red", "orange", "yellow", "green", "turquoise", "blue", "purple", "pink", "white", "black"),
+    "material": ("metal", "rubber", "wooden", "ceramic"),
+    "size": ("small", "medium", "large"),
+    "shape": tuple(PLURALS),
+    "column": ("left", "centre", "right"),
+    "depth": ("front", "middle", "back"),
+    "facing": ("left", "right", "front", "back"),
+    "text": ("STOP", "OPEN", "EXIT", "SALE", "CAFE", "TAXI", "ZOO", "BUS", "PARK", "SHOP"),
+}
+"""What each attribute may become: the words that rendered scenes use, so that no word gives an edit away."""
+OPPOSITES = (
+    ("lid open", "lid closed"),
+    ("lying open", "lying closed"),
+    ("arms raised", "arms lowered"),
+    ("head raised", "head bowed"),
+)
+SIGNS = ("text", "pose", "facing")
+"""Attributes that only some shapes have: an object that is described by one keeps its shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Be one change of a description: in words, and as claims."""
+
+    kind: str
+    side: int
+    phrase: str
+    becomes: str
+    claims: tuple[Claim, ...]
+    note: str
+
+
+def edit_texts(
+    rows: Sequence[DifferenceRow],
+    config: RejectedTextsConfig,
+    *,
+    pairs: Mapping[str, PairRow],
+    images: Mapping[str, ImageRow],
+) -> Iterator[RejectedTextRow | Dropped]:
+    """Yield one edited text per description, or ``Dropped`` where no edit makes it false."""
+    for row in rows:
+        yield _edit(row, Random(make_key("edited", config.seed, row.key)), truth_of(row, pairs, images))
+
+
+def _edit(row: DifferenceRow, rng: Random, truth: Truth) -> RejectedTextRow | Dropped:
+    claims = read_claims(row)
+    if not claims:
+        return Dropped(source_key=row.key, reason="no claims to edit")
+    skipped = 0
+    for edit in _dealt([edit for claim in dict.fromkeys(claims) for edit in _edits(claim, claims)], rng):
+        text = _rewritten(row, edit)
+        true = truth.of(edit.claims) if text else None
+        if text and not true:
+            note = edit.note + (", unchecked" if true is None else "")
+            score = likeness(row.text, text)
+            return rejected_row(row, text, maker="edited", note=note, score=score, skipped_true=skipped)
+        skipped += bool(true)
+    return Dropped(source_key=row.key, reason="no edit makes it false", detail=f"{skipped} left it true")
+
+
+def _dealt(edits: list[Edit], rng: Random) -> list[Edit]:
+    """Order the edits at random, kind by kind, so that what has many alternatives (shapes) is not most of them."""
+    rng.shuffle(edits)
+    turns: dict[str, int] = {}
+    order: list[tuple[int, float, Edit]] = []
+    for edit in edits:
+        turns[edit.kind] = turns.get(edit.kind, 0) + 1
+        order.append((turns[edit.kind], rng.random(), edit))
+    return [edit for _, _, edit in sorted(order, key=lambda entry: entry[:2])]
+
+
+def _rewritten(row: DifferenceRow, edit: Edit) -> str | None:
+    """Return the text with the edit; ``None`` where its phrase does not stand once in its half, or the new one does."""
+    halves = [row.first_half, row.second_half]
+    pattern = re.compile(rf"(?<![\w-])(?P<article>an? )?{re.escape(edit.phrase)}(?![\w-])")
+    if len(pattern.findall(halves[edit.side])) != 1 or edit.becomes in halves[edit.side]:
+        return None
+    halves[edit.side] = pattern.sub(
+        lambda match: with_article(edit.becomes) if match["article"] else edit.becomes, halves[edit.side]
+    )
+    values = {"first_verb": row.verbs[0], "first": halves[0], "second_verb": row.verbs[1], "second": halves[1]}
+    text = load("difference_template").render(**values)
+    return None if halves[0] == halves[1] else text
+
+
+def _edits(claim: Claim, claims: tuple[Claim, ...]) -> Iterator[Edit]:
+    """Yield every edit of what one claim says."""
+    if claim.kind == "place":
+        yield from _place_edits(claim, claims)
+    if claim.kind == "count":
+        yield from _count_edits(claim, claims)
+    if claim.kind in ("exists", "absent", "count"):
+        yield from _attribute_edits(claim, claims)
+
+
+def _place_edits(claim: Claim, claims: tuple[Claim, ...]) -> Iterator[Edit]:
+    for place in PREPOSITIONS:
+        if place != claim.value:
+            changed = _changed(claims, claim, claim.model_copy(update={"value": place}))
+            for words in (within, str):
+                yield Edit(
+                    "place", claim.side, words(claim.value), words(place), changed, f"place {claim.value} -> {place}"
+                )
+
+
+def _count_edits(claim: Claim, claims: tuple[Claim, ...]) -> Iterator[Edit]:
+    phrase = _counted(claim)
+    for count in (claim.count - 1, claim.count + 1):
+        if count > 0:
+            new = claim.model_copy(update={"count": count})
+            note = f"count {number(claim.count)} -> {number(count)}"
+            yield Edit("count", claim.side, phrase, _counted(new), _changed(claims, claim, new), note)
+
+
+def _counted(claim: Claim) -> str:
+    return f"{number(claim.count)} {noun(claim.selector, claim.count)}{tail(claim.selector)}"
+
+
+def _attribute_edits(claim: Claim, claims: tuple[Claim, ...]) -> Iterator[Edit]:
+    count = claim.count if claim.kind == "count" else 1
+    phrase = noun(claim.selector, count) + tail(claim.selector)
+    for name, value in vars(claim.selector).items():
+        if value is None or (name == "shape" and any(getattr(claim.selector, sign) for sign in SIGNS)):
+            continue
+        for other in _others(name, value):
+            selector = claim.selector.model_copy(update={name: other})
+            changed = _with_selector(claims, claim, selector)
+            note = f"{name} {value} -> {other}"
+            yield Edit(name, claim.side, phrase, noun(selector, count) + tail(selector), changed, note)
+
+
+def _others(name: str, value: str) -> list[str]:
+    if name == "pose":
+        turned = [value.replace(a, b) for pair in OPPOSITES for a, b in (pair, pair[::-1])]
+        return [pose for pose in dict.fromkeys(turned) if pose != value]
+    return [word for word in WORDS[name] if word != value]
+
+
+def _changed(claims: tuple[Claim, ...], old: Claim, new: Claim) -> tuple[Claim, ...]:
+    return tuple(new if claim == old else claim for claim in claims)
+
+
+def _with_selector(claims: tuple[Claim, ...], old: Claim, selector: object) -> tuple[Claim, ...]:
+    """Change what all claims of this side say about the phrase's object."""
+    return tuple(
+        claim.model_copy(update={"selector": selector})
+        if claim.side == old.side and claim.selector == old.selector and claim.kind != "no_change"
+        else claim
+        for claim in claims
+    )
+
+
+STAGE = Stage(
+    name="edited",
+    version=1,
+    group="rejected",
+    reads="differences",
+    row=DifferenceRow,
+    writes=RejectedTextRow,
+    function=edit_texts,
+    config="rejected_texts",
+    prompts=("difference_template",),
+    uses=(
+        Uses(table="pairs", row=PairRow),
+        Uses(table="images", row=ImageRow, on="images", of="pairs", without=("image",)),
+    ),
+)

@@ -1,0 +1,138 @@
+"""Make rejected texts by retrieval: the most similar description of another pair that is not true of this one.
+
+Reads ``DifferenceRow`` (a shard's, and the whole collection's) and, to check, the pair's scene graphs; writes
+``RejectedTextRow`` by the maker "retrieved". Similarity is the cosine of TF-IDF vectors of the two halves, without the
+template that all descriptions share. CPU, no network.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from schemas.config import RejectedTextsConfig
+from schemas.rows import DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow
+from tasks.rejected.check_texts import WORD, Truth, read_claims, rejected_row, truth_of
+from tasks.store.stage import Stage, Uses
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+FUNCTION_WORDS = ["a", "an", "and", "at", "in", "of", "on", "or", "the", "to", "with"]
+MOST_SCORES = 8_000_000
+"""Scores held at once: queries are answered in batches of this many divided by the size of the collection."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextIndex:
+    """Hold the different descriptions of a collection, in the order of their keys, and their vectors."""
+
+    rows: tuple[DifferenceRow, ...]
+    vectorizer: "TfidfVectorizer"
+    vectors: "csr_matrix"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Be one description and how similar it is."""
+
+    row: DifferenceRow
+    score: float
+
+
+def index_texts(everything: Sequence[DifferenceRow], config: RejectedTextsConfig) -> TextIndex | None:
+    """Index a collection: equal texts once, at most ``searched`` of them; ``None`` if it holds no words."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    # Keys are hashes, so the first of them are a fair sample that does not depend on the order of the collection.
+    by_text = {row.text: row for row in sorted(everything, key=lambda row: row.key, reverse=True)}
+    rows = tuple(sorted(by_text.values(), key=lambda row: row.key)[: config.searched])
+    vectorizer = TfidfVectorizer(token_pattern=WORD.pattern, stop_words=FUNCTION_WORDS, dtype=np.float64)
+    try:
+        vectors = vectorizer.fit_transform(_content(row) for row in rows)
+    except ValueError:  # scikit-learn's word for an empty vocabulary
+        return None
+    return TextIndex(rows, vectorizer, vectors)
+
+
+def retrieve_texts(
+    rows: Sequence[DifferenceRow],
+    config: RejectedTextsConfig,
+    *,
+    everything: Sequence[DifferenceRow],
+    pairs: Mapping[str, PairRow],
+    images: Mapping[str, ImageRow],
+    index: TextIndex | None = None,
+) -> Iterator[RejectedTextRow | Dropped]:
+    """Yield one text per description; ``index`` saves indexing ``everything`` anew for every shard."""
+    index = index or index_texts(everything, config)
+    if index is None:
+        yield from (Dropped(source_key=row.key, reason="no other description") for row in rows)
+        return
+    for row, candidates in _similar(rows, index, limit=config.candidates):
+        yield _retrieve(row, candidates, truth_of(row, pairs, images))
+
+
+def _retrieve(row: DifferenceRow, candidates: list[Candidate], truth: Truth) -> RejectedTextRow | Dropped:
+    """Take the first candidate that is not true, counting the accidentally true ones before it."""
+    for skipped, candidate in enumerate(candidates):
+        true = truth.of(read_claims(candidate.row))
+        if not true:
+            note = f"of pair {candidate.row.subject}" + (", unchecked" if true is None else "")
+            return rejected_row(
+                row, candidate.row.text, maker="retrieved", note=note, score=candidate.score, skipped_true=skipped
+            )
+    reason = "all similar descriptions are true" if candidates else "no other description"
+    return Dropped(source_key=row.key, reason=reason, detail=f"{len(candidates)} tried")
+
+
+def _similar(
+    rows: Sequence[DifferenceRow], index: TextIndex, *, limit: int
+) -> Iterator[tuple[DifferenceRow, list[Candidate]]]:
+    batch = max(1, MOST_SCORES // len(index.rows))
+    for start in range(0, len(rows), batch):
+        some = rows[start : start + batch]
+        scores = index.vectorizer.transform([_content(row) for row in some]) @ index.vectors.T
+        for at, row in enumerate(some):
+            found = scores.indices[scores.indptr[at] : scores.indptr[at + 1]]
+            values = scores.data[scores.indptr[at] : scores.indptr[at + 1]]
+            yield row, _best(row, index, found=found, values=values, limit=limit)
+
+
+def _best(
+    row: DifferenceRow, index: TextIndex, *, found: np.ndarray, values: np.ndarray, limit: int
+) -> list[Candidate]:
+    """Return the most similar other descriptions; equal scores by key, as rounding would decide them otherwise."""
+    values = values.round(9)
+    spare = limit + 2  # The description itself and, under another text, its own pair.
+    if len(values) > spare:
+        enough = values >= np.partition(values, -spare)[-spare]
+        found, values = found[enough], values[enough]
+    ranked = (Candidate(index.rows[found[i]], float(values[i])) for i in np.lexsort((found, -values)))
+    others = [a for a in ranked if a.row.subject != row.subject and a.row.text != row.text]
+    return others[:limit]
+
+
+def _content(row: DifferenceRow) -> str:
+    return f"{row.first_half} {row.second_half}"
+
+
+STAGE = Stage(
+    name="retrieved",
+    version=1,
+    group="rejected",
+    reads="differences",
+    row=DifferenceRow,
+    writes=RejectedTextRow,
+    function=retrieve_texts,
+    config="rejected_texts",
+    whole=True,
+    rows_per_shard=5000,
+    uses=(
+        Uses(table="differences", row=DifferenceRow, kind="all", name="everything"),
+        Uses(table="pairs", row=PairRow),
+        Uses(table="images", row=ImageRow, on="images", of="pairs", without=("image",)),
+    ),
+)
