@@ -1,9 +1,9 @@
 """Remove one element at a time from images, for preferences that reject an image (paper 004, section 3.1).
 
 Reads ``ImageRow`` with scene graphs, writes one ``RemovalRow`` per candidate: each visible object, and each group of
-like objects ("three yellow balls"). A candidate's mask is dilated, the hole filled from around it, and the filling
-faded in over the feather; every other pixel stays as it was, and so do the visible pixels of the other objects. Shadows
-stay: the masks do not hold them. CPU only.
+like objects ("three yellow balls"). A candidate's mask is dilated, the hole filled from the place around it, and the
+filling faded in over the feather; every other pixel stays as it was, and so do the visible pixels of the other objects.
+Shadows stay: the masks do not hold them. CPU only.
 """
 
 from collections import defaultdict
@@ -21,6 +21,7 @@ from schemas.scene import SceneGraph, SceneObject
 from tasks.models.inpainting import Inpainter, OpenCVInpainter
 from tasks.store.images import RefusedImageError, decode_rgb, encode_png
 from tasks.store.masks import decode_mask, encode_mask
+from tasks.store.stage import Stage
 
 SAME_MASK = 0.9
 """Candidates whose masks overlap by more than this share of their union are one candidate, the first."""
@@ -120,8 +121,7 @@ def _removal(
 ) -> RemovalRow:
     weight = _feathered(element.mask, config) * ~element.others
     hole = weight > 0
-    # The filling must not copy the colours of what is removed, so the whole hole is filled, feather included.
-    filled = inpainter.fill(pixels, hole)
+    filled = inpainter.fill(pixels, hole | _rims(element.others))
     blended = np.rint(pixels + weight[:, :, None] * (filled.astype(np.float32) - pixels)).astype(np.uint8)
     mask = encode_mask(element.mask).model_dump_json()
     lines, columns = np.flatnonzero(element.mask.any(axis=1)), np.flatnonzero(element.mask.any(axis=0))
@@ -139,9 +139,34 @@ def _removal(
     )
 
 
+def _rims(others: Mask) -> Mask:
+    """Return the other objects with the pixels at their edges, which mix colours.
+
+    They are filled too, and then kept: the hole takes its colours from the place behind, not from its neighbours, and
+    not from what is removed, whose own edges lie under the dilation and the feather.
+    """
+    import cv2
+
+    return cv2.dilate(others.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(bool)
+
+
 def _feathered(mask: Mask, config: RemovalsConfig) -> NDArray[np.float32]:
     """Return 1 in the dilated mask, falling to 0 over the feather around it."""
     import cv2
 
     distance = cv2.distanceTransform((~mask).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
     return np.clip((config.dilate + config.feather + 1 - distance) / (config.feather + 1), 0, 1).astype(np.float32)
+
+
+STAGE = Stage(
+    name="removals",
+    version=1,
+    group="rejected",
+    reads="images",
+    row=ImageRow,
+    writes=RemovalRow,
+    function=remove_elements,
+    config="removals",
+    only_in="pairs",
+    rows_per_shard=64,
+)

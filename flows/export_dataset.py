@@ -1,0 +1,54 @@
+"""Export a dataset: settle its stages as they are now, and hand its preferences to the exporter."""
+
+from pathlib import Path
+
+from flows.build_dataset import open_build, request_of
+from flows.stages import plan_stages, stages_until
+from schemas.errors import ConfigError
+from tasks.export.export_hf import check_target, export_hf
+from tasks.export.write_card import About, Tally
+from tasks.store.files import Folder
+from tasks.store.snapshot import describe_version
+
+TABLE = "preferences"
+FORMATS = ("hf",)
+
+
+def export_dataset(folder: Folder, target: str, *, form: str) -> Tally:
+    """Write the dataset's preferences to a new folder.
+
+    Raises:
+        ConfigError: the form is unknown, the target is taken, or there are no preferences yet.
+        StoreError: a file cannot be read or written.
+    """
+    if form not in FORMATS:
+        raise ConfigError(f"--format {form}: no such format. There is: {', '.join(FORMATS)}")
+    if "://" in target:
+        raise ConfigError(f"--to {target}: exports are written to a local folder; copy it from there")
+    check_target(Path(target))
+    request, items = request_of(folder)
+    planned = plan_stages(request.profile, stages_until(request.until))
+    with open_build(request, planned, items) as build:
+        counts = [build.settle(stage) for stage in planned]
+        last = next((stage for stage in planned if stage.stage.name == TABLE), None)
+        if last is None or not counts[planned.index(last)].rows:
+            raise ConfigError(_nothing(folder, request.until))
+        about = About(
+            name=Path(target).resolve().name,
+            version=describe_version(build, planned),
+            counts=counts,
+            profile=request.profile,
+        )
+        return export_hf(build, last, about=about, target=Path(target))
+
+
+def _nothing(folder: Folder, until: str) -> str:
+    if until:
+        return (
+            f"{folder.url}: was built until {until} and has no preferences to export. "
+            f"Build the rest with: pairwright build --out {folder.url}"
+        )
+    return (
+        f"{folder.url}: has no preferences to export. See why with: pairwright status {folder.url} "
+        f"(rows still owed are finished by: pairwright resume {folder.url})"
+    )
