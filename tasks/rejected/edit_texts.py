@@ -13,7 +13,7 @@ from random import Random
 from prompts import load
 from schemas.claims import Claim
 from schemas.config import RejectedTextsConfig
-from schemas.phrases import noun, number, tail, with_article, within
+from schemas.phrases import noun, number, some, tail, with_article, within
 from schemas.rows import DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow, make_key
 from schemas.scene import PLURALS, PREPOSITIONS
 from tasks.rejected.check_texts import Truth, likeness, read_claims, rejected_row, truth_of
@@ -36,20 +36,37 @@ OPPOSITES = (
     ("arms raised", "arms lowered"),
     ("head raised", "head bowed"),
 )
+MENTIONING = ("exists", "absent", "count")
 SIGNS = ("text", "pose", "facing")
 """Attributes that only some shapes have: an object that is described by one keeps its shape."""
 
 
+MOST_ALTERNATIVES = 3
+"""How many other words are tried for one attribute of one claim."""
+
+
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Be one change of a description: in words, and as claims."""
+    """Be one change of a description: a phrase that becomes another, and a claim that becomes another."""
 
     kind: str
-    side: int
     phrase: str
     becomes: str
-    claims: tuple[Claim, ...]
+    old: Claim
+    new: Claim
     note: str
+
+    def applied(self, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
+        """Return what the text claims after the edit: all that it says of the phrase's object changes alike."""
+        if self.old.selector == self.new.selector:
+            return tuple(self.new if claim == self.old else claim for claim in claims)
+        return tuple(
+            claim.model_copy(update={"selector": self.new.selector}) if self._concerns(claim) else claim
+            for claim in claims
+        )
+
+    def _concerns(self, claim: Claim) -> bool:
+        return claim.side == self.old.side and claim.selector == self.old.selector and claim.kind in MENTIONING
 
 
 def edit_texts(
@@ -69,9 +86,9 @@ def _edit(row: DifferenceRow, rng: Random, truth: Truth) -> RejectedTextRow | Dr
     if not claims:
         return Dropped(source_key=row.key, reason="no claims to edit")
     skipped = 0
-    for edit in _dealt([edit for claim in dict.fromkeys(claims) for edit in _edits(claim, claims)], rng):
+    for edit in _dealt([edit for claim in dict.fromkeys(claims) for edit in _edits(claim, rng)], rng):
         text = _rewritten(row, edit)
-        true = truth.of(edit.claims) if text else None
+        true = truth.of(edit.applied(claims)) if text else None
         if text and not true:
             note = edit.note + (", unchecked" if true is None else "")
             score = likeness(row.text, text)
@@ -95,60 +112,52 @@ def _rewritten(row: DifferenceRow, edit: Edit) -> str | None:
     """Return the text with the edit; ``None`` where its phrase does not stand once in its half, or the new one does."""
     halves = [row.first_half, row.second_half]
     pattern = re.compile(rf"(?<![\w-])(?P<article>an? )?{re.escape(edit.phrase)}(?![\w-])")
-    if len(pattern.findall(halves[edit.side])) != 1 or edit.becomes in halves[edit.side]:
+    if len(pattern.findall(halves[edit.old.side])) != 1 or edit.becomes in halves[edit.old.side]:
         return None
-    halves[edit.side] = pattern.sub(
-        lambda match: with_article(edit.becomes) if match["article"] else edit.becomes, halves[edit.side]
+    halves[edit.old.side] = pattern.sub(
+        lambda match: with_article(edit.becomes) if match["article"] else edit.becomes, halves[edit.old.side]
     )
     values = {"first_verb": row.verbs[0], "first": halves[0], "second_verb": row.verbs[1], "second": halves[1]}
     text = load("difference_template").render(**values)
     return None if halves[0] == halves[1] else text
 
 
-def _edits(claim: Claim, claims: tuple[Claim, ...]) -> Iterator[Edit]:
-    """Yield every edit of what one claim says."""
+def _edits(claim: Claim, rng: Random) -> Iterator[Edit]:
+    """Yield edits of what one claim says."""
     if claim.kind == "place":
-        yield from _place_edits(claim, claims)
+        yield from _place_edits(claim, rng)
     if claim.kind == "count":
-        yield from _count_edits(claim, claims)
-    if claim.kind in ("exists", "absent", "count"):
-        yield from _attribute_edits(claim, claims)
+        yield from _count_edits(claim)
+    if claim.kind in MENTIONING:
+        yield from _attribute_edits(claim, rng)
 
 
-def _place_edits(claim: Claim, claims: tuple[Claim, ...]) -> Iterator[Edit]:
-    for place in PREPOSITIONS:
-        if place != claim.value:
-            changed = _changed(claims, claim, claim.model_copy(update={"value": place}))
-            for words in (within, str):
-                yield Edit(
-                    "place", claim.side, words(claim.value), words(place), changed, f"place {claim.value} -> {place}"
-                )
+def _place_edits(claim: Claim, rng: Random) -> Iterator[Edit]:
+    for place in _some([place for place in PREPOSITIONS if place != claim.value], rng):
+        new = claim.model_copy(update={"value": place})
+        for words in (within, str):
+            yield Edit("place", words(claim.value), words(place), claim, new, f"place {claim.value} -> {place}")
 
 
-def _count_edits(claim: Claim, claims: tuple[Claim, ...]) -> Iterator[Edit]:
-    phrase = _counted(claim)
+def _count_edits(claim: Claim) -> Iterator[Edit]:
     for count in (claim.count - 1, claim.count + 1):
         if count > 0:
             new = claim.model_copy(update={"count": count})
             note = f"count {number(claim.count)} -> {number(count)}"
-            yield Edit("count", claim.side, phrase, _counted(new), _changed(claims, claim, new), note)
+            yield Edit("count", some(claim.selector, claim.count), some(claim.selector, count), claim, new, note)
 
 
-def _counted(claim: Claim) -> str:
-    return f"{number(claim.count)} {noun(claim.selector, claim.count)}{tail(claim.selector)}"
-
-
-def _attribute_edits(claim: Claim, claims: tuple[Claim, ...]) -> Iterator[Edit]:
+def _attribute_edits(claim: Claim, rng: Random) -> Iterator[Edit]:
     count = claim.count if claim.kind == "count" else 1
     phrase = noun(claim.selector, count) + tail(claim.selector)
     for name, value in vars(claim.selector).items():
         if value is None or (name == "shape" and any(getattr(claim.selector, sign) for sign in SIGNS)):
             continue
-        for other in _others(name, value):
+        for other in _some(_others(name, value), rng):
             selector = claim.selector.model_copy(update={name: other})
-            changed = _with_selector(claims, claim, selector)
-            note = f"{name} {value} -> {other}"
-            yield Edit(name, claim.side, phrase, noun(selector, count) + tail(selector), changed, note)
+            becomes = noun(selector, count) + tail(selector)
+            new = claim.model_copy(update={"selector": selector})
+            yield Edit(name, phrase, becomes, claim, new, f"{name} {value} -> {other}")
 
 
 def _others(name: str, value: str) -> list[str]:
@@ -158,18 +167,8 @@ def _others(name: str, value: str) -> list[str]:
     return [word for word in WORDS[name] if word != value]
 
 
-def _changed(claims: tuple[Claim, ...], old: Claim, new: Claim) -> tuple[Claim, ...]:
-    return tuple(new if claim == old else claim for claim in claims)
-
-
-def _with_selector(claims: tuple[Claim, ...], old: Claim, selector: object) -> tuple[Claim, ...]:
-    """Change what all claims of this side say about the phrase's object."""
-    return tuple(
-        claim.model_copy(update={"selector": selector})
-        if claim.side == old.side and claim.selector == old.selector and claim.kind != "no_change"
-        else claim
-        for claim in claims
-    )
+def _some(words: list[str], rng: Random) -> list[str]:
+    return rng.sample(words, min(len(words), MOST_ALTERNATIVES))
 
 
 STAGE = Stage(
