@@ -135,34 +135,34 @@ def run_stage(
     return failures
 
 
-def take_listing(request: Request) -> str:
-    """List the source, remember what is built, and return the part that holds the listing."""
+def take_listing(request: Request) -> tuple[str, ...]:
+    """List the source, remember what is built, and return the parts that hold the listing."""
     items = write_items(request.folder, list_items(request.profile.sources, limit=request.limit))
     write_record(request.folder, record_of(request, items))
     return items
 
 
-def record_of(request: Request, items: str) -> dict[str, Any]:
+def record_of(request: Request, items: Sequence[str]) -> dict[str, Any]:
     """Return what ``resume`` and ``status`` have to know."""
     return {
-        "items": items,
+        "items": list(items),
         "profile": request.profile.model_dump(mode="json"),
         "limit": request.limit,
         "until": request.until,
     }
 
 
-def open_build(request: Request, planned: Sequence[Planned], items: str) -> Build:
+def open_build(request: Request, planned: Sequence[Planned], items: Sequence[str]) -> Build:
     """Open the dataset's ledger and workspace."""
     run = request.profile.run
     return Build(request.folder, planned, items, run.rows_per_shard, dict(run.rows_per_shard_of))
 
 
-def request_of(folder: Folder) -> tuple[Request, str]:
+def request_of(folder: Folder) -> tuple[Request, tuple[str, ...]]:
     """Return what the dataset's last build was asked for, and the listing that it saw."""
     record = read_record(folder)
     profile = make_profile(record["profile"], where=folder.path("build.json"))
-    return Request(folder=folder, profile=profile, limit=record["limit"], until=record["until"]), record["items"]
+    return Request(folder=folder, profile=profile, limit=record["limit"], until=record["until"]), tuple(record["items"])
 
 
 def look_at(folder: Folder) -> list[Counts]:

@@ -46,7 +46,7 @@ def _nothing(folder: Folder, until: str) -> str:
     if until:
         return (
             f"{folder.url}: was built until {until} and has no preferences to export. "
-            f"Build the rest with: pairwright build --out {folder.url}"
+            "Build the rest with the same `pairwright build` command without --until"
         )
     return (
         f"{folder.url}: has no preferences to export. See why with: pairwright status {folder.url} "

@@ -7,19 +7,26 @@ does not depend on what else is in the collection.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+import pyarrow as pa
+
+from schemas.arrow import schema_of
 from schemas.config import PreferencesConfig
 from schemas.rows import ImageRow, PairRow, SplitRow, make_key
 from tasks.store.stage import Stage, Uses
 
 
 def split_pairs(
-    rows: Sequence[PairRow],
-    config: PreferencesConfig,
-    *,
-    everything: Sequence[PairRow],
-    images: Mapping[str, ImageRow],
+    rows: Sequence[PairRow], config: PreferencesConfig, *, everything: pa.Table, images: pa.Table
 ) -> Iterator[SplitRow]:
-    """Yield one split for each pair of the shard, decided from all pairs."""
+    """Yield one split for each pair of the shard, decided from all pairs.
+
+    Args:
+        rows: the pairs of the shard.
+        config: seed and shares.
+        everything: ``first`` and ``second`` of every pair of the collection.
+        images: ``subject`` and ``group`` of every image.
+    """
     components = find_components(everything, images)
     for pair in rows:
         component = components[pair.first]
@@ -28,24 +35,27 @@ def split_pairs(
         yield SplitRow(key=key, source_key=pair.key, subject=pair.key, component=component, split=split)
 
 
-def find_components(pairs: Sequence[PairRow], images: Mapping[str, ImageRow]) -> dict[str, str]:
+def find_components(pairs: pa.Table, images: pa.Table) -> Mapping[str, str]:
     """Return, for every image of a pair, the smallest image key that it is connected to."""
-    parents: dict[str, str] = {}
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
 
-    def root(name: str) -> str:
-        parents.setdefault(name, name)
-        while parents[name] != name:
-            parents[name] = parents[parents[name]]
-            name = parents[name]
-        return name
+    first, second = (pairs.column(name).to_numpy().astype(str) for name in ("first", "second"))
+    keys = np.unique(np.concatenate([first, second]))
+    subjects, groups = (images.column(name).to_numpy().astype(str) for name in ("subject", "group"))
+    grouped = (groups != "") & np.isin(subjects, keys)
+    names = np.unique(groups[grouped])
+    size = len(keys) + len(names)
+    left = np.concatenate([np.searchsorted(keys, first), np.searchsorted(keys, subjects[grouped])])
+    right = np.concatenate([np.searchsorted(keys, second), len(keys) + np.searchsorted(names, groups[grouped])])
+    links = coo_matrix((np.ones(len(left), np.int8), (left, right)), shape=(size, size))
+    _, labels = connected_components(links, directed=False)
+    _, smallest = np.unique(labels[: len(keys)], return_index=True)  # keys rise: the first of a label is its smallest
+    return dict(zip(keys.tolist(), keys[smallest][_ranks(labels[: len(keys)])].tolist(), strict=True))
 
-    for pair in pairs:
-        names = [pair.first, pair.second]
-        names += [f"~{images[name].group}" for name in names if name in images and images[name].group]
-        roots = sorted({root(name) for name in names})
-        for other in roots[1:]:
-            parents[other] = roots[0]
-    return {name: root(name) for name in parents if not name.startswith("~")}
+
+def _ranks(labels: np.ndarray) -> np.ndarray:
+    return np.unique(labels, return_inverse=True)[1]
 
 
 def draw_split(component: str, config: PreferencesConfig) -> str:
@@ -55,6 +65,9 @@ def draw_split(component: str, config: PreferencesConfig) -> str:
         return "test"
     return "validation" if draw < config.test + config.validation else "train"
 
+
+PAIR_REST = tuple(name for name in schema_of(PairRow).names if name not in ("first", "second"))
+IMAGE_REST = tuple(name for name in schema_of(ImageRow).names if name not in ("subject", "group"))
 
 STAGE = Stage(
     name="splits",
@@ -67,8 +80,8 @@ STAGE = Stage(
     config="preferences",
     whole=True,
     uses=(
-        Uses(table="pairs", row=PairRow, kind="all", name="everything"),
-        Uses(table="images", row=ImageRow, on="images", of="everything", without=("image", "graph")),
+        Uses(table="pairs", row=PairRow, kind="table", without=PAIR_REST, name="everything"),
+        Uses(table="images", row=ImageRow, kind="table", without=IMAGE_REST),
     ),
     rows_per_shard=100_000,
 )

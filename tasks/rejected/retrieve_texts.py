@@ -131,7 +131,7 @@ STAGE = Stage(
     whole=True,
     rows_per_shard=5000,
     uses=(
-        Uses(table="differences", row=DifferenceRow, kind="all", name="everything"),
+        Uses(table="differences", row=DifferenceRow, kind="all", most="searched", name="everything"),
         Uses(table="pairs", row=PairRow),
         Uses(table="images", row=ImageRow, on="images", of="pairs", without=("image",)),
     ),

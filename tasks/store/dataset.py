@@ -12,27 +12,29 @@ import json
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import pyarrow as pa
 from filelock import FileLock, Timeout
 
 from schemas.arrow import to_table
 from schemas.errors import StoreError
 from schemas.rows import ItemRow, make_key
 from tasks.store.files import TEMPORARY, Folder
-from tasks.store.index import PARTS, encode_index, open_index
+from tasks.store.index import open_index, write_index
 from tasks.store.ledger import Counts, Ledger
-from tasks.store.part import Part, encode_part
-from tasks.store.shard import ShardRef
+from tasks.store.part import encode_part
+from tasks.store.shard import ShardRef, write_plan
 from tasks.store.stage import Planned, Uses, table_folder
 from tasks.store.vectors import write_vectors
 
 RECORD = "build.json"
+ITEMS = table_folder("items", "listed")
+ITEMS_PER_PART = 20_000
 
 
 def write_record(folder: Folder, record: dict[str, Any]) -> None:
@@ -54,13 +56,17 @@ def read_record(folder: Folder) -> dict[str, Any]:
         raise StoreError(f"{folder.path(RECORD)}: is damaged: {error}. Run `pairwright build` again") from error
 
 
-def write_items(folder: Folder, items: Iterable[ItemRow]) -> str:
-    """Write a source's listing as a part of the items table; return its name. The same listing is the same part."""
-    rows = list(items)
-    name = f"{table_folder('items', '0')}/part-{make_key(*(row.key for row in rows))}.parquet"
-    about = {"stage": "items", "rows": str(len(rows))}
-    folder.write(name, encode_part(to_table(rows, ItemRow), about))
-    return name
+def write_items(folder: Folder, items: Iterable[ItemRow]) -> tuple[str, ...]:
+    """Write a source's listing as parts of the items table; return their names. The same listing is the same parts."""
+    rest = iter(items)
+    names: list[str] = []
+    while rows := list(islice(rest, ITEMS_PER_PART)):
+        name = f"{ITEMS}/part-{make_key(*(row.key for row in rows))}.parquet"
+        names.append(name)
+        if not folder.exists(name):
+            about = {"stage": "items", "rows": str(len(rows))}
+            folder.write(name, encode_part(to_table(rows, ItemRow), about))
+    return tuple(names)
 
 
 @dataclass
@@ -69,8 +75,8 @@ class Build:
 
     folder: Folder
     planned: Sequence[Planned]
-    items: str
-    """The part that lists the source."""
+    items: Sequence[str]
+    """The parts that list the source, in its order."""
     rows_per_shard: int = 200
     rows_per_shard_of: dict[str, int] = field(default_factory=dict)
 
@@ -78,7 +84,7 @@ class Build:
         self._stack = contextlib.ExitStack()
         self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="pairwright-")))
         self.ledger = self._stack.enter_context(Ledger(self.folder, self._scratch / "spill"))
-        self.ledger.set_items(Part(self.folder, self.items))
+        self.ledger.set_items(ITEMS, [name.rpartition("/")[2] for name in self.items])
         self._work = ""
         return self
 
@@ -94,7 +100,7 @@ class Build:
         return self.ledger.count(planned)
 
     @contextlib.contextmanager
-    def locked(self, planned: Planned, on_wait: Any = None) -> Any:
+    def locked(self, planned: Planned, on_wait: Callable[[Planned], None] | None = None) -> Generator[None]:
         """Hold a stage's table: another build of the same table waits here, and then finds the work done.
 
         The lock dies with its process. On an object store there is none: two builds may then do the same work, and
@@ -127,31 +133,42 @@ class Build:
         """Cut what a settled stage owes into shards, and write the files that their workers read."""
         stage = planned.stage
         size = self.rows_per_shard_of.get(stage.name) or stage.rows_per_shard or self.rows_per_shard
-        owed = self.ledger.owed(stage, size, reason=reason)
-        if not len(owed):
+        plan = f"{self._workspace()}/plan-{stage.name}-{uuid.uuid4().hex}.arrow"
+        names = self.ledger.part_names(stage.reads)
+        with self._new_file(plan) as path:
+            slices = write_plan(path, self.ledger.owed(stage, size, reason=reason), names)
+        if not slices:
             return []
-        plan = self._write_plan(planned, owed)
         indexes = tuple(self._place_use(use) for use in stage.uses)
-        numbers = owed.column("shard").to_pylist()
-        starts = [i for i, number in enumerate(numbers) if i == 0 or number != numbers[i - 1]]
-        reads = self._folder_of(stage.reads)
+        reads, journals = self._folder_of(stage.reads), str(self._journals(planned))
         return [
             ShardRef(
                 folder=self.folder,
-                name=f"{stage.name}-{numbers[start]:05d}",
+                name=f"{stage.name}-{number:05d}",
                 plan=plan,
                 start=start,
                 stop=stop,
                 reads=reads,
                 indexes=indexes,
-                journals=str(self._journals(planned)),
+                journals=journals,
             )
-            for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=True)
+            for number, start, stop in slices
         ]
+
+    @contextlib.contextmanager
+    def _new_file(self, name: str) -> Generator[Path]:
+        """Give a local path to write a work file to; it is under its name afterwards. Work files need no flush."""
+        if self.folder.is_local:
+            yield Path(self.folder.path(name))
+            return
+        path = self._scratch / uuid.uuid4().hex
+        yield path
+        self.folder.write(name, path.read_bytes())
+        path.unlink()
 
     def _folder_of(self, table: str) -> str:
         if table == "items":
-            return self.items.rpartition("/")[0]
+            return ITEMS
         return next(planned.table for planned in self.planned if planned.stage.name == table)
 
     def drop_journals(self, planned: Planned) -> None:
@@ -191,21 +208,13 @@ class Build:
                 shutil.rmtree(path.with_suffix(""), ignore_errors=True)
                 path.unlink(missing_ok=True)
 
-    def _write_plan(self, planned: Planned, owed: pa.Table) -> str:
-        names = "\n".join(self.ledger.part_names(planned.stage.reads)).encode()
-        table = owed.drop_columns(["shard"]).combine_chunks().replace_schema_metadata({PARTS: names})
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-        name = f"{self._workspace()}/plan-{planned.stage.name}-{uuid.uuid4().hex}.arrow"
-        self.folder.write(name, sink.getvalue())
-        return name
-
     def write_index(self, table: str) -> str:
         """Write the index of a settled table's live rows, unless this build already has; return its name."""
         name = f"{self._workspace()}/index-{table}-{make_key(self.ledger.identity(table))[:12]}.arrow"
         if not self.folder.exists(name):
-            self.folder.write(name, encode_index(self.ledger.index(table), self.ledger.part_names(table)))
+            names = self.ledger.part_names(table)
+            with self._new_file(name) as path:
+                write_index(path, self.ledger.index(table), names)
         return name
 
     def _place_use(self, use: Uses) -> tuple[str, str, str, str]:

@@ -24,7 +24,7 @@ from tasks.store.stage import Planned, Stage
 
 MEMORY_LIMIT = "1GB"
 COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor")
-BATCH_PARTS = 64
+BATCH_ROWS = 20_000
 DUPLICATE = "duplicate of another row"
 
 
@@ -72,10 +72,12 @@ class Ledger:
     def _run(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._database.execute(query, values).fetchall()
 
-    def set_items(self, part: Part) -> None:
-        """Make a listing the present input of the sources stage."""
-        self._load("items", part.name.rpartition("/")[0], only=[part.name.rpartition("/")[2]])
-        self._run("CREATE OR REPLACE TEMP TABLE live_items AS SELECT row AS seq, * FROM rows_items ORDER BY row")
+    def set_items(self, table: str, names: Sequence[str]) -> None:
+        """Make the parts of a listing, in this order, the present input of the sources stage."""
+        self._load("items", table, only=names)
+        self._run("""
+            CREATE OR REPLACE TEMP TABLE live_items AS
+            SELECT row_number() OVER (ORDER BY part, row) - 1 AS seq, * FROM rows_items ORDER BY part, row""")
 
     def load(self, planned: Planned) -> None:
         """Read the keys of the parts that came since the last call."""
@@ -90,15 +92,19 @@ class Ledger:
             known = self._loaded[name] = {}
         names = only or [n for n in self.folder.names(table) if n.endswith(".parquet") and TEMPORARY not in n]
         new = [n for n in names if n not in known]
-        for start in range(0, len(new), BATCH_PARTS):
-            batch = {n: len(known) + i for i, n in enumerate(new[start : start + BATCH_PARTS])}
-            tables = [_keys(Part(self.folder, f"{table}/{n}"), number) for n, number in batch.items()]
-            keys = pa.concat_tables(tables)
-            self._database.register("keys", keys)
-            self._run(f"INSERT INTO rows_{name} BY NAME SELECT * FROM keys")
-            self._database.unregister("keys")
-            self._database.executemany(f"INSERT INTO parts_{name} VALUES (?, ?)", [(i, n) for n, i in batch.items()])
-            known.update(batch)
+        batch: list[pa.Table] = []
+        for number, part in enumerate(new, start=len(known)):
+            batch.append(_keys(Part(self.folder, f"{table}/{part}"), number))
+            self._run(f"INSERT INTO parts_{name} VALUES (?, ?)", number, part)
+            known[part] = number
+            if sum(map(len, batch)) >= BATCH_ROWS or part == new[-1]:
+                self._insert(name, pa.concat_tables(batch))
+                batch = []
+
+    def _insert(self, name: str, keys: pa.Table) -> None:
+        self._database.register("keys", keys)
+        self._run(f"INSERT INTO rows_{name} BY NAME SELECT * FROM keys")
+        self._database.unregister("keys")
 
     def settle(self, stage: Stage) -> None:
         """Work out the stage's present input and its live rows, from live tables of the stages before."""
@@ -147,7 +153,7 @@ class Ledger:
 
     def _collection(self, stage: Stage) -> str:
         """Return what identifies the whole input, and every table handed over whole."""
-        tables = [stage.reads, *(use.table for use in stage.uses if use.kind in ("all", "vectors"))]
+        tables = [stage.reads, *(use.table for use in stage.uses if use.kind in ("all", "table", "vectors"))]
         return " ".join(self._identity(table) for table in tables)
 
     def _identity(self, table: str) -> str:
@@ -177,7 +183,7 @@ class Ledger:
             stage=name, fingerprint=planned.fingerprint, of=total, rows=rows, reasons=dict(reasons), **numbers
         )
 
-    def owed(self, stage: Stage, rows_per_shard: int, *, reason: str = "") -> pa.Table:
+    def owed(self, stage: Stage, rows_per_shard: int, *, reason: str = "") -> pa.RecordBatchReader:
         """Return the input rows that a settled stage still owes, in the input's own order.
 
         Columns: ``key``, ``source_key``, ``part``, ``row`` (where the input row is) and ``shard`` (its number when the
@@ -188,13 +194,13 @@ class Ledger:
             f"SELECT key, source_key, part, row, (seq // {int(rows_per_shard)})::INTEGER AS shard "
             f"FROM outcome_{stage.name} WHERE {which} ORDER BY seq",
             params=[reason] if reason else None,
-        ).to_arrow_table()
+        ).to_arrow_reader(BATCH_ROWS)
 
-    def index(self, table: str) -> pa.Table:
+    def index(self, table: str) -> pa.RecordBatchReader:
         """Return where each live row of a table is: ``subject`` (16 bytes, rising), ``part``, ``row``."""
         return self._database.sql(
             f"SELECT unhex(subject) AS subject, part, row FROM live_{table} ORDER BY subject, key"
-        ).to_arrow_table()
+        ).to_arrow_reader(BATCH_ROWS)
 
     def identity(self, table: str) -> str:
         """Return what a live table holds, as a short text that changes with it."""

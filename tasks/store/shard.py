@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.arrow import from_table, to_table
+from schemas.arrow import from_table, schema_of, to_table
 from schemas.rows import Row, make_key
 from tasks.store.files import Folder
 from tasks.store.index import PARTS, columns_without, open_index
@@ -75,6 +75,25 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
         shard.folder.write(name, encode_part(table, _about(planned, table, counts)))
         journal.delete()
     return ShardDone(name=shard.name, part=name, counts=counts)
+
+
+def write_plan(path: Path, owed: pa.RecordBatchReader, names: Sequence[str]) -> list[tuple[int, int, int]]:
+    """Write a plan file; return the number, first and last row (exclusive) of each shard that owes something."""
+    fields = [field for field in owed.schema if field.name != "shard"]
+    schema = pa.schema(fields, metadata={PARTS: "\n".join(names).encode()})
+    slices: list[tuple[int, int, int]] = []
+    row = 0
+    with pa.ipc.new_file(str(path), schema) as writer:
+        for batch in owed:
+            writer.write_batch(batch.select(schema.names).replace_schema_metadata(schema.metadata))
+            for number, group in groupby(batch.column("shard").to_pylist()):
+                count = sum(1 for _ in group)
+                if slices and slices[-1][0] == number:
+                    slices[-1] = (number, slices[-1][1], row + count)
+                else:
+                    slices.append((number, row, row + count))
+                row += count
+    return slices
 
 
 def read_plan(shard: ShardRef) -> pa.Table:
@@ -165,8 +184,11 @@ def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterat
         if use.kind == "vectors":
             yield use.argument, open_vectors(Path(vectors))
         elif use.kind == "all":
-            opened[use.argument] = _all_rows(shard.folder, file, folder, use)
+            most = getattr(planned.config, use.most) if use.most else None
+            opened[use.argument] = _all_rows(shard.folder, file, folder, use=use, most=most)
             yield use.argument, opened[use.argument]
+        elif use.kind == "table":
+            yield use.argument, _whole_table(shard.folder, file, folder, use)
         else:
             found = _rows_about(shard.folder, file, folder, use=use, wanted=list(_wanted(use, opened[use.of])))
             opened[use.argument] = list(found.values())
@@ -191,8 +213,17 @@ def _rows_about(folder: Folder, file: str, table: str, *, use: Uses, wanted: Seq
 
 
 @lru_cache(maxsize=1)
-def _all_rows(folder: Folder, file: str, table: str, use: Uses) -> list[Row]:
-    """Read a whole table once per process, in the order of its keys."""
+def _all_rows(folder: Folder, file: str, table: str, *, use: Uses, most: int | None) -> list[Row]:
+    """Read a whole table, or the first ``most`` rows by subject, once per process; in the order of their keys."""
     index = open_index(folder, file, table)
-    rows = index.rows(range(len(index)), use.row, columns_without(use.row, use.without))
-    return sorted(rows, key=lambda row: row.key)
+    count = len(index) if most is None else min(most, len(index))
+    return sorted(index.rows(range(count), use.row, columns_without(use.row, use.without)), key=lambda row: row.key)
+
+
+@lru_cache(maxsize=4)
+def _whole_table(folder: Folder, file: str, table: str, use: Uses) -> pa.Table:
+    """Read the columns asked for of a whole table, once per process; in no certain order."""
+    index = open_index(folder, file, table)
+    columns = columns_without(use.row, use.without)
+    empty = schema_of(use.row).empty_table().select(columns)
+    return pa.concat_tables([empty, *index.tables(columns)])

@@ -57,7 +57,7 @@ def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, reco
         }
         for planned, counts in done
     }
-    content: dict[str, Any] = {"items": build.items, "stages": stages, "lineage": record}
+    content: dict[str, Any] = {"items": list(build.items), "stages": stages, "lineage": record}
     while True:
         before = latest_snapshot(build.folder)
         if before and {name: before.content.get(name) for name in content} == json.loads(json.dumps(content)):
@@ -70,6 +70,19 @@ def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, reco
         text = json.dumps({"version": number, **about, **content}, indent=1)
         if build.folder.create(f"{FOLDER}/{number:06d}.json", text.encode()):
             return Snapshot(number, json.loads(text))
+
+
+def describe_version(build: Build, planned: Sequence[Planned]) -> str:
+    """Say in words which version the settled stages are: the newest snapshot, or what came after it."""
+    snapshot = latest_snapshot(build.folder)
+    if snapshot is None:
+        return "not yet a version"
+    for stage in planned:
+        stated = snapshot.content["stages"].get(stage.stage.name, {})
+        parts = dict(build.ledger.live_parts(stage.stage.name))
+        if stated.get("fingerprint") != stage.fingerprint or stated.get("parts") != parts:
+            return f"version {snapshot.number} and what was built since"
+    return f"version {snapshot.number}"
 
 
 def read_live(build: Build, planned: Planned, row_type: type[R], *, without: Sequence[str] = ()) -> Iterator[R]:

@@ -20,8 +20,9 @@ class Uses:
     table: str
     row: type[Row]
     """What it holds."""
-    kind: Literal["one", "many", "all", "vectors"] = "one"
-    """``one``: mapping from subject to row. ``many``: to a tuple of rows. ``all``: every row. ``vectors``: mapping from
+    kind: Literal["one", "many", "all", "table", "vectors"] = "one"
+    """``one``: mapping from subject to row. ``many``: to a tuple of rows. ``all``: every row, as a list. ``table``:
+    every row, as an Arrow table (tens of bytes per row where ``all`` takes a thousand). ``vectors``: mapping from
     embedder to ``Vectors``."""
     on: Literal["subject", "images"] = "subject"
     """Which rows a shard needs: about the same subject, or about the two images of the pair."""
@@ -31,6 +32,8 @@ class Uses:
     """Columns that the function does not look at, and that are not read (image bytes, above all)."""
     counts: bool = False
     """Whether a row is owed again when one of these changes. Off where the input's key says everything already."""
+    most: str = ""
+    """Field of the stage's configuration that says how many rows ``all`` gives at the most."""
     name: str = ""
     """The argument's name; empty: the table's."""
 
