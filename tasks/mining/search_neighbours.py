@@ -56,7 +56,8 @@ def _search(rows: Sequence[Row], config: SearchConfig, space: Vectors) -> list[F
     near, products = top_k(space.matrix, space.rows_of(row.subject for row in rows), k=config.k)
     return [
         (tuple(key.decode() for key in space.keys[found].tolist()), tuple(scores.tolist()))
-        for found, scores in zip(near, products, strict=True)
+        # Rounded to float16, a unit vector may be longer than 1; a cosine may not.
+        for found, scores in zip(near, np.clip(products, -1, 1), strict=True)
     ]
 
 

@@ -38,6 +38,16 @@ def test_neighbours_come_by_falling_similarity_and_leave_out_the_anchor():
     assert (row.subject, row.source_key) == (KEYS[1], make_key("a", KEYS[1]))
 
 
+def test_similarities_are_cosines_also_where_rounding_lengthened_the_vectors():
+    # 0.6 and 0.8 are 0.60009765625 and 0.7998046875 as float16: of length 0.99990; 1 and 1/64 are longer than 1.
+    made = space([[0.6, 0.8], [0.6, 0.8], [1, 1 / 64], [1, 1 / 64]], KEYS[:4])
+    long = Vectors(made.keys, np.where(made.matrix > 0.99, np.float16(1), made.matrix), made.norms)
+    rows = list(search_neighbours(anchors([KEYS[0], KEYS[2]]), SearchConfig(k=1), vectors={"x": long}))
+    assert [row.neighbours[0] for row in rows] == [(KEYS[1],), (KEYS[3],)]
+    assert rows[0].similarities[0][0] == np.float32(0.60009765625**2 + 0.7998046875**2)
+    assert rows[1].similarities[0][0] == 1
+
+
 def test_rows_do_not_depend_on_the_shard():
     spaces = {"angle": space(FAN)}
     whole = list(search_neighbours(anchors(KEYS), SearchConfig(k=4), vectors=spaces))
