@@ -12,9 +12,9 @@ from tasks.sources.scene.camera import SURE_DEGREES, Camera, Mask
 from tasks.sources.scene.mesh import Soup
 from tasks.sources.scene.shapes import extent_of
 from tasks.sources.scene.state import Scene, Thing
-from tasks.sources.scene.vocabulary import SHAPES, Facing
+from tasks.sources.scene.vocabulary import FACINGS, SHAPES, Facing
 
-AREA = ((-2.25, 2.25), (-1.6, 1.85))
+AREA = ((-2.2, 2.2), (-1.55, 1.85))
 """x and y within which things stand."""
 GAP = 0.05
 """Least distance between footprints."""
@@ -101,8 +101,7 @@ def turn_to(rng: np.random.Generator, thing: Thing, camera: Camera, *, facing: F
         return replace(thing, yaw=camera.yaw(thing, "front", off_degrees=float(rng.uniform(-9, 9))))
     if not SHAPES[thing.shape].front:
         return replace(thing, yaw=float(rng.uniform(-np.pi, np.pi)))
-    ways: tuple[Facing, ...] = ("left", "right", "front", "back")
-    way = facing or ways[int(rng.choice(4, p=(0.32, 0.32, 0.28, 0.08)))]
+    way = facing or FACINGS[int(rng.choice(4, p=(0.32, 0.32, 0.28, 0.08)))]
     return replace(thing, yaw=camera.yaw(thing, way, off_degrees=float(rng.uniform(-15, 15))))
 
 

@@ -123,8 +123,7 @@ def _thing_meshes(thing: Thing) -> dict[str, mi.Mesh]:
 
 def _surface_mesh(name: str, surface: Surface) -> mi.Mesh:
     colour = _rgb(surface.colour) if surface.picture is None else _bitmap(surface.picture)
-    bsdf = _plastic(colour, 0.7 - surface.gloss) if surface.gloss else {"type": "diffuse", "reflectance": colour}
-    return _mesh(name, Part("body", surface.soup), uv=surface.uv, bsdf=bsdf)
+    return _mesh(name, Part("body", surface.soup), uv=surface.uv, bsdf={"type": "diffuse", "reflectance": colour})
 
 
 @lru_cache(maxsize=8)

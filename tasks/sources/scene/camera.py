@@ -15,7 +15,7 @@ from tasks.sources.scene.vocabulary import Facing, View
 
 TARGET = np.array([0.0, 0.1, 0.3])
 DISTANCE = 8.0
-HALF_FIELD = np.radians(18.5)
+HALF_FIELD = np.radians(17.0)
 """Half of the horizontal field of view at 4:3; wider photographs keep the vertical field, narrower the horizontal."""
 
 NEAR, FAR = -1.8, 1.8

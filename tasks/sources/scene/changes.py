@@ -14,7 +14,7 @@ from tasks.sources.scene.arrange import DRAWS, fits, put_on_carrier, put_on_grou
 from tasks.sources.scene.camera import Camera
 from tasks.sources.scene.plan import MOST, add_like, colours_of, draw_light, draw_look, draw_view, is_distinct
 from tasks.sources.scene.state import Scene, Thing
-from tasks.sources.scene.vocabulary import HEIGHTS, NEAR_COLOURS, SHAPES, SIDES, TEXTS, Facing, view_phrase
+from tasks.sources.scene.vocabulary import FACINGS, HEIGHTS, NEAR_COLOURS, SHAPES, SIDES, TEXTS, Facing, view_phrase
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +67,17 @@ def _first_fit(draft: Draft, kind: ChangeType, options: Iterable[tuple[Thing, st
     return None
 
 
+_VIEWS = {(i, j): view_phrase(side, height) for i, side in enumerate(SIDES) for j, height in enumerate(HEIGHTS)}
+
+
 def change_viewpoint(rng: Rng, draft: Draft) -> Draft | None:
     """Move the camera one step: to the next side, or to the next height."""
-    view, views = draft.scene.view, []
-    sides, heights = list(SIDES), list(HEIGHTS)
-    now = next((s, h) for s in sides for h in heights if view_phrase(s, h) == view.phrase)
-    for side in sides:
-        for height in heights:
-            if abs(sides.index(side) - sides.index(now[0])) + abs(heights.index(height) - heights.index(now[1])) == 1:
-                views.append(draw_view(rng, side, height))
-    new = views[int(rng.integers(len(views)))]
-    change = SceneChange(type="viewpoint", before=view.phrase, after=new.phrase)
+    old = draft.scene.view.phrase
+    here = next(steps for steps, phrase in _VIEWS.items() if phrase == old)
+    near = [steps for steps in _VIEWS if abs(steps[0] - here[0]) + abs(steps[1] - here[1]) == 1]
+    side, height = near[int(rng.integers(len(near)))]
+    new = draw_view(rng, list(SIDES)[side], list(HEIGHTS)[height])
+    change = SceneChange(type="viewpoint", before=old, after=new.phrase)
     return draft.after(replace(draft.scene, view=new), change)
 
 
@@ -172,13 +172,12 @@ def change_orientation(rng: Rng, draft: Draft) -> Draft | None:
 
 
 def _turns(rng: Rng, draft: Draft) -> Iterable[tuple[Thing, str, str]]:
-    ways: tuple[Facing, ...] = ("left", "right", "front", "back")
     for thing in _shuffled(rng, draft.loose()):
         if SHAPES[thing.shape].front and thing.shape != "sign":
             old = draft.camera.facing(thing)[0]
-            for way in (ways[int(k)] for k in rng.permutation(4)):
-                if way != old:
-                    yield turn_to(rng, thing, draft.camera, facing=way), old, way
+            others: list[Facing] = [way for way in FACINGS if way != old]
+            for k in rng.permutation(3):
+                yield turn_to(rng, thing, draft.camera, facing=others[int(k)]), old, others[int(k)]
 
 
 def change_pose(rng: Rng, draft: Draft) -> Draft | None:

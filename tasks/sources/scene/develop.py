@@ -4,11 +4,13 @@ Reads and writes nothing. Works in float32 with a fixed order of operations, so 
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Plane = NDArray[np.float32]
+Number = TypeVar("Number", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class Guide:
     """Pixels of the place, which shines nowhere: a bright speck there is noise."""
 
 
-def _shifted(plane: NDArray, rows: int, columns: int) -> NDArray:
+def _shifted(plane: NDArray[Number], rows: int, columns: int) -> NDArray[Number]:
     """Return the plane seen from some pixels away, its edge repeated."""
     high, wide = plane.shape[:2]
     y = np.clip(np.arange(high) + rows, 0, high - 1)
@@ -38,10 +40,16 @@ def denoise(light: Plane, guide: Guide, *, strength: float) -> Plane:
     """
     edge = _edges(guide)
     paint = guide.albedo + np.float32(0.03)
-    fall = _without_specks(light / paint, guide)
+    fall = _without_specks(np.divide(light, paint, dtype=np.float32), guide)
     for reach, step in ((2, 1), (1, 3)):
         fall = _smooth(fall, guide, inner=~edge, taps=_taps(reach, step), sigma=strength)
-    return np.where(edge[..., None], light, fall * paint)
+    return np.where(edge[..., None], _without_outliers(light), fall * paint)
+
+
+def _without_outliers(light: Plane) -> Plane:
+    """Limit each pixel to what two of the nine around it have; lines of one pixel's width stay."""
+    around = np.sort([_shifted(light, dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1)], axis=0)
+    return np.clip(light, around[1], around[7])
 
 
 def _without_specks(fall: Plane, guide: Guide) -> Plane:
@@ -55,7 +63,7 @@ def _without_specks(fall: Plane, guide: Guide) -> Plane:
 def _edges(guide: Guide) -> NDArray[np.bool_]:
     """Return the pixels beside which the surface, its direction or its paint changes: they show two things at once."""
     found = np.zeros(guide.shape.shape, bool)
-    for rows, columns in ((0, 1), (1, 0), (0, -1), (-1, 0)):
+    for rows, columns in _taps(1, 1):
         found |= _shifted(guide.shape, rows, columns) != guide.shape
         found |= np.abs(_shifted(guide.albedo, rows, columns) - guide.albedo).sum(axis=-1) > 0.2
         found |= np.abs(_shifted(guide.normal, rows, columns) - guide.normal).sum(axis=-1) > 0.6

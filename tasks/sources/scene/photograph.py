@@ -48,13 +48,13 @@ def _render(
     scene: mi.Scene, sensor: mi.Sensor, *, integrator: mi.Integrator, seed: int, samples: int
 ) -> NDArray[np.float32]:
     """Render in passes of one sample where a GPU adds samples in no fixed order, else at once."""
-    if mi.variant().startswith("scalar"):
+    if str(mi.variant()).startswith("scalar"):
         return np.array(
-            mi.render(scene, sensor=sensor, integrator=integrator, seed=seed, spp=samples), dtype=np.float32
+            mi.render(scene, sensor=sensor, integrator=integrator, seed=mi.UInt32(seed), spp=samples), dtype=np.float32
         )
     total = np.zeros(1, np.float32)
     for k in range(samples):
-        one = mi.render(scene, sensor=sensor, integrator=integrator, seed=seed * 4096 + k, spp=1)
+        one = mi.render(scene, sensor=sensor, integrator=integrator, seed=mi.UInt32(seed + k * 7919), spp=1)
         total = total + np.array(one, dtype=np.float32)
     return total / np.float32(samples)
 

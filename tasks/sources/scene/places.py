@@ -10,7 +10,18 @@ from functools import lru_cache
 import numpy as np
 
 from tasks.sources.scene.mesh import Soup, rounded_box, triangles_of_grid
-from tasks.sources.scene.textures import Picture, Rgb, gingham, house_front, linear, speckled, street, tiles, wood
+from tasks.sources.scene.textures import (
+    Picture,
+    Rgb,
+    gingham,
+    house_front,
+    linear,
+    speckled,
+    street,
+    terrazzo,
+    tiles,
+    wood,
+)
 
 HOUSES = ((222, 178, 140), (170, 194, 200), (226, 208, 150), (196, 160, 150), (178, 196, 160), (214, 202, 190))
 STYLES = 3
@@ -25,8 +36,6 @@ class Surface:
     uv: Soup
     picture: Picture | None = None
     colour: tuple[float, float, float] = (0.5, 0.5, 0.5)
-    gloss: float = 0.0
-    """0: matt; above: how strongly it shines."""
 
 
 def _quad(corner: Rgb, along: Rgb, up: Rgb, *, repeat: tuple[float, float] = (1, 1)) -> tuple[Soup, Soup]:
@@ -36,18 +45,16 @@ def _quad(corner: Rgb, along: Rgb, up: Rgb, *, repeat: tuple[float, float] = (1,
     return triangles_of_grid(grid), triangles_of_grid(flat)[..., :2]
 
 
-def _plain(soup: Soup, colour: Rgb, *, gloss: float = 0.0) -> Surface:
+def _plain(soup: Soup, colour: Rgb) -> Surface:
     r, g, b = linear(colour)
-    return Surface(soup, soup[..., :2], colour=(float(r), float(g), float(b)), gloss=gloss)
+    return Surface(soup, soup[..., :2], colour=(float(r), float(g), float(b)))
 
 
-def _floor(
-    picture: Picture, *, side: float = 9.0, far: float = 4.0, repeat: float = 3.0, gloss: float = 0.0
-) -> Surface:
+def _floor(picture: Picture, *, side: float = 9.0, far: float = 4.0, repeat: float = 3.0) -> Surface:
     soup, uv = _quad(
         (-side / 2 - 1, far - side, 0), (side + 2, 0, 0), (0, side, 0), repeat=(repeat * (side + 2) / side, repeat)
     )
-    return Surface(soup, uv, picture, gloss=gloss)
+    return Surface(soup, uv, picture)
 
 
 def _wall(colour: Rgb, *, y: float, seed: int, high: float = 4.0) -> Surface:
@@ -63,7 +70,7 @@ def _table(style: int) -> list[Surface]:
     wall = [(190, 204, 204), (204, 190, 176), (176, 190, 178)][style]
     board = rounded_box((0, -0.3, -0.1), (11, 6.4, 0.2), 0.04)
     picture = wood(low, high, seed=style, boards=5)
-    top = Surface(board, _seen_from_above(board, 3.4), picture, gloss=0.12)
+    top = Surface(board, _seen_from_above(board, 3.4), picture)
     return [
         top,
         _wall(wall, y=5.5, seed=style, high=5.0),
@@ -123,16 +130,15 @@ def _houses(style: int) -> list[Surface]:
 
 
 def _counter(style: int) -> list[Surface]:
-    stone = [((92, 92, 96), (150, 150, 152)), ((176, 168, 156), (214, 206, 196)), ((70, 84, 88), (116, 130, 132))][
-        style
-    ]
+    stone = [(198, 194, 188), (96, 100, 106), (178, 188, 184)][style]
+    chips = [(150, 140, 128), (226, 222, 214), (120, 128, 130), (184, 150, 120)]
     tile = [(206, 216, 212), (150, 176, 184), (224, 212, 190)][style]
     joint = tuple(0.5 * v + 118 for v in tile)
     top = rounded_box((0, -1.2, -0.1), (12, 7.6, 0.2), 0.03)
     soup, uv = _quad((-9, 2.6, 0), (18, 0, 0), (0, 0, 4.0), repeat=(4.5, 1))
     wall = Surface(soup, uv, tiles(tile, joint, seed=style, across=8))
     return [
-        Surface(top, _seen_from_above(top, 3.0), speckled(*stone, seed=style, cells=24, grain=0.3), gloss=0.1),
+        Surface(top, _seen_from_above(top, 3.0), terrazzo(stone, chips, seed=style)),
         wall,
     ]
 

@@ -31,11 +31,6 @@ LEAST, MOST = 4, 12
 """Things of a world."""
 
 
-def pick(rng: np.random.Generator, choices: tuple | list) -> object:
-    """Return one of the choices."""
-    return choices[int(rng.integers(len(choices)))]
-
-
 def draw_view(rng: np.random.Generator, side: str, height: str) -> View:
     """Return a view that its phrase describes, a little off the standard one."""
     azimuth, elevation = SIDES[side] + float(rng.uniform(-1.5, 1.5)), HEIGHTS[height] + float(rng.uniform(-1, 1))
@@ -130,9 +125,8 @@ def _add_stack(rng: np.random.Generator, scene: Scene, name: str, camera: Camera
     below = put_on_ground(rng, carrier, scene, camera=camera)
     if below is None:
         return None
-    above = draw_look(
-        rng, f"object-{len(below.things) + 1:02d}", below, shapes=[shape for shape, kind in SHAPES.items() if kind.rides]
-    )
+    riders = [shape for shape, kind in SHAPES.items() if kind.rides]
+    above = draw_look(rng, f"object-{len(below.things) + 1:02d}", below, shapes=riders)
     small = replace(above, size="small") if above else None
     return (put_on_carrier(rng, small, below, camera=camera) if small else None) or below
 

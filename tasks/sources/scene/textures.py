@@ -15,7 +15,7 @@ Picture = NDArray[np.float32]
 Rgb = Sequence[float]
 
 
-def linear(colour: Rgb) -> NDArray[np.float64]:
+def linear(colour: Rgb | NDArray[np.uint8]) -> NDArray[np.float64]:
     """Return the linear reflectance of an sRGB colour (0 to 255)."""
     c = np.asarray(colour, dtype=np.float64) / 255
     return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
@@ -73,6 +73,18 @@ def speckled(low: Rgb, high: Rgb, *, seed: int, cells: int = 6, grain: float = 0
     rng = np.random.default_rng(seed)
     fine = cv2.GaussianBlur(rng.standard_normal((512, 512)), (3, 3), 0)
     return _blend(low, high, 0.5 + 0.14 * _cloud(rng, 512, cells) + grain * fine)
+
+
+def terrazzo(ground: Rgb, chips: Sequence[Rgb], *, seed: int) -> Picture:
+    """Return stone with chips of other stones in it."""
+    rng = np.random.default_rng(seed)
+    picture = np.tile(linear(ground), (512, 512, 1))
+    for _ in range(420):
+        corners = rng.uniform(4, 508, 2) + rng.uniform(3, 11) * rng.uniform(-1, 1, (5, 2))
+        hull = cv2.convexHull(corners.astype(np.float32)).astype(np.int32)
+        cv2.fillConvexPoly(picture, hull, [float(v) for v in linear(chips[int(rng.integers(len(chips)))])])
+    picture *= 1 + 0.04 * _cloud(rng, 512, 6)[..., None]
+    return np.clip(cv2.GaussianBlur(picture, (0, 0), 1.2), 0, 1).astype(np.float32)
 
 
 def gingham(colour: Rgb, ground: Rgb, *, checks: int = 12) -> Picture:
@@ -148,5 +160,5 @@ def stain(colour: tuple[int, int, int]) -> Picture:
 @lru_cache(maxsize=16)
 def hide(colour: tuple[int, int, int]) -> Picture:
     """Return leather: a fine mottle in one colour."""
-    shade = 1 + 0.1 * _cloud(np.random.default_rng(11), 128, 12)
+    shade = 1 + 0.06 * _cloud(np.random.default_rng(11), 128, 16)
     return np.clip(linear(colour) * shade[..., None] + 0.004, 0, 1).astype(np.float32)

@@ -28,7 +28,8 @@ def choose_variant(devices: tuple[Path, ...] = DEVICES, *, timeout_s: float = 12
     if not any(device.exists() for device in devices):
         return CPU
     try:
-        done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, timeout=timeout_s, check=False)
+        command = [sys.executable, "-c", PROBE]
+        done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False)  # noqa: S603 - fixed text
     except (OSError, subprocess.TimeoutExpired) as error:
         log.warning("scenes are rendered on the CPU: the GPU did not answer (%s)", error)
         return CPU

@@ -8,6 +8,7 @@ from typing import Literal
 
 Size = Literal["small", "medium", "large"]
 Facing = Literal["left", "right", "front", "back"]
+FACINGS: tuple[Facing, ...] = ("left", "right", "front", "back")
 
 SIZES: dict[Size, float] = {"small": 0.68, "medium": 1.0, "large": 1.42}
 """Scale of each size: a step is 1.4, which the eye tells apart at two depths of the same place."""
@@ -130,7 +131,8 @@ class Light:
     @property
     def phrase(self) -> str:
         """Return its noun phrase ("dim warm light from the left")."""
-        return f"{'dim' if self.dim else 'bright'} {self.tint} light from {'' if self.direction == 'above' else 'the '}{self.direction}"
+        origin = self.direction if self.direction == "above" else f"the {self.direction}"
+        return f"{'dim' if self.dim else 'bright'} {self.tint} light from {origin}"
 
 
 TINTS: dict[Tint, tuple[float, float, float]] = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +30,16 @@ MIN_CHANGED = 0.002
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
-    """Be a world's base photograph: what the others are compared with."""
+class Setup:
+    """Be a scene that is ready to be exposed."""
 
-    scene: Scene
+    draft: Draft
     camera: Camera
+    built: Any
+    """The renderer's scene."""
     seen: Survey
     seeds: tuple[int, ...]
-    """Where all randomness of this world starts."""
+    """Where all randomness of this world starts: seed, world, attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,59 +58,61 @@ def world_name(index: int) -> str:
 def photograph_world(config: ScenesConfig, index: int, *, variant: str) -> Iterator[Photograph | None]:
     """Yield the photographs of a world, the base first; ``None`` for one that no draw could make."""
     use_variant(variant)
-    base = _find_base(config, index)
-    for k in range(config.photographs):
-        draft = base and (Draft(base.scene, base.camera, 1) if k == 0 else _find_draft(config, base, k))
-        yield _take(config, base, draft, number=k, index=index) if base and draft else None
+    base = _set_up_base(config, index)
+    for number in range(config.photographs):
+        setup = base if number == 0 or base is None else _set_up_variation(config, base, number)
+        yield _take(config, setup, number) if setup else None
 
 
-def _find_base(config: ScenesConfig, index: int) -> Base | None:
+def _set_up_base(config: ScenesConfig, index: int) -> Setup | None:
     for attempt in range(ATTEMPTS):
         seeds = (config.seed, index, attempt)
         scene = draw_world(np.random.default_rng(seeds), width=config.width, height=config.height)
         if scene is None:
             continue
         camera = Camera(scene.view, config.width, config.height)
-        seen = survey(build_scene(scene), camera, seed=index)
+        built = build_scene(scene)
+        seen = survey(built, camera, seed=index)
         if _all_seen(scene, camera, seen):
-            return Base(scene, camera, seen, seeds)
+            coarse = plan_camera(scene.view, width=config.width, height=config.height)
+            return Setup(Draft(scene, coarse, 1), camera, built, seen, seeds)
     return None
 
 
-def _find_draft(config: ScenesConfig, base: Base, number: int) -> Draft | None:
+def _set_up_variation(config: ScenesConfig, base: Setup, number: int) -> Setup | None:
     plain = np.random.default_rng((*base.seeds, number)).random() < config.no_change_share
     for attempt in range(ATTEMPTS):
         rng = np.random.default_rng((*base.seeds, number, attempt))
-        coarse = plan_camera(base.scene.view, width=config.width, height=config.height)
-        draft = vary(rng, Draft(base.scene, coarse, 100 * number + 1), plain=plain)
-        if draft is not None and _shows(base, draft, index=base.seeds[1]):
-            return draft
+        draft = vary(rng, replace(base.draft, next_id=100 * number + 1), plain=plain)
+        setup = draft and _look(base, draft)
+        if setup:
+            return setup
     return None
 
 
-def _shows(base: Base, draft: Draft, *, index: int) -> bool:
-    """Say whether all things can be seen, and every change of content alters enough pixels seen from the base's view."""
+def _look(base: Setup, draft: Draft) -> Setup | None:
+    """Return the scene ready to be exposed, if all things and, from the base's view, all changes can be seen."""
     built = build_scene(draft.scene)
     camera = replace(base.camera, view=draft.scene.view)
-    if not _all_seen(draft.scene, camera, survey(built, camera, seed=index)):
-        return False
-    after = survey(built, base.camera, seed=index)
-    least = MIN_CHANGED * base.camera.width * base.camera.height
-    return all(
-        base.seen.changed(after, {change.object_id, *change.object_ids} - {None}) >= least
-        for change in draft.changes
-        if change.object_id
-    )
+    seen = survey(built, camera, seed=base.seeds[1])
+    if not _all_seen(draft.scene, camera, seen):
+        return None
+    after = seen if camera == base.camera else survey(built, base.camera, seed=base.seeds[1])
+    least = MIN_CHANGED * camera.width * camera.height
+    for change in draft.changes:
+        things = {name for name in (change.object_id, *change.object_ids) if name}
+        if things and base.seen.changed(after, things) < least:
+            return None
+    return Setup(draft, camera, built, seen, base.seeds)
 
 
 def _all_seen(scene: Scene, camera: Camera, seen: Survey) -> bool:
     return all(visible_share(thing, camera, seen.mask(thing.id)) >= MIN_VISIBLE for thing in scene.things)
 
 
-def _take(config: ScenesConfig, base: Base, draft: Draft, *, number: int, index: int) -> Photograph:
-    camera = replace(base.camera, view=draft.scene.view)
-    built = build_scene(draft.scene)
-    seen = survey(built, camera, seed=index)
-    seed = int(np.random.default_rng((*base.seeds, number)).integers(2**31))
-    picture = develop(expose(built, camera, samples=config.samples, seed=seed), seen.guide, samples=config.samples)
-    return Photograph(picture, describe(draft, camera, seen, world=world_name(index), number=number))
+def _take(config: ScenesConfig, setup: Setup, number: int) -> Photograph:
+    seed = int(np.random.default_rng((*setup.seeds, number)).integers(2**31))
+    light = expose(setup.built, setup.camera, samples=config.samples, seed=seed)
+    picture = develop(light, setup.seen.guide, samples=config.samples)
+    name = world_name(setup.seeds[1])
+    return Photograph(picture, describe(setup.draft, setup.camera, setup.seen, world=name, number=number))
