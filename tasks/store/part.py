@@ -1,21 +1,26 @@
 """One part of a table: a Parquet file that describes and checks itself.
 
 Layout: image columns uncompressed and without dictionary, text columns zstd, row groups of 100 rows, page checksums.
-The footer's metadata names the stage, its fingerprint and the counts, and holds two digests: of every byte before the
-footer, and of the footer itself (with the digests blanked). Since the second covers the first, a whole read finds any
-flipped byte; a read of few rows or columns checks the footer and the pages that it touches.
+The footer's metadata names the stage, its fingerprint and the counts, and holds a CRC-32 of each column chunk and a
+digest of the footer itself (blanked there). The chunks fill the file up to the footer, and the footer's digest covers
+their CRCs, so a whole read finds any flipped byte; a read of few rows or columns checks the footer and exactly the
+chunks that it decodes. Parquet's own page checksums would not do: they leave out the headers of the pages, and one
+flipped bit there was seen to give wrong values.
 
 The bytes depend only on the rows, never on time, host or process.
 """
 
 import hashlib
+import mmap
 import re
 import struct
+import zlib
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from itertools import pairwise
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,10 +31,13 @@ from tasks.store.files import Folder
 ROWS_PER_GROUP = 100
 """Small enough that one row can be read at little cost, large enough that text still compresses."""
 DIGEST_BYTES = 16
+TAIL_BYTES = 65536
+"""How much of a file's end is read at first; most footers fit."""
 MAGIC = b"PAR1"
+CHUNKS_KEY = b"pairwright.chunks"
 CHECK_KEY = b"pairwright.check"
-BLANK = b"0" * (4 * DIGEST_BYTES)
-DIGESTS = re.compile(re.escape(CHECK_KEY) + rb".{1,8}?([0-9a-f]{%d})" % len(BLANK), re.DOTALL)
+BLANK = b"0" * (2 * DIGEST_BYTES)
+DIGEST = re.compile(re.escape(CHECK_KEY) + rb".{1,8}?([0-9a-f]{%d})" % len(BLANK), re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,7 @@ class Part:
         return self.folder.path(self.name)
 
 
-def encode_part(table: pa.Table, about: dict[str, str]) -> bytes:
+def encode_part(table: pa.Table, about: dict[str, str]) -> memoryview:
     """Return the bytes of a part that holds the table and says ``about`` itself."""
     sink = pa.BufferOutputStream()
     images = {field.name for field in table.schema if _holds_images(field.type)}
@@ -57,10 +65,12 @@ def encode_part(table: pa.Table, about: dict[str, str]) -> bytes:
         "write_statistics": texts,
         "write_page_checksum": True,
     }
+    groups = max(1, -(-len(table) // ROWS_PER_GROUP))
+    blanks = {CHUNKS_KEY.decode(): "0" * (8 * groups * len(leaves)), CHECK_KEY.decode(): BLANK.decode()}
     with pq.ParquetWriter(sink, table.schema, **options) as writer:
         writer.write_table(table, row_group_size=ROWS_PER_GROUP)
-        writer.add_key_value_metadata({**about, CHECK_KEY.decode(): BLANK.decode()})
-    return _seal(bytearray(sink.getvalue()))
+        writer.add_key_value_metadata({**about, **blanks})
+    return _seal(sink.getvalue())
 
 
 def _holds_images(kind: pa.DataType) -> bool:
@@ -80,23 +90,38 @@ def _empty_file(schema: pa.Schema) -> pa.BufferReader:
     return pa.BufferReader(sink.getvalue())
 
 
-def _seal(data: bytearray) -> bytes:
-    """Write the digests over the blanks."""
+def _seal(buffer: pa.Buffer) -> memoryview:
+    """Write the chunks' CRCs and the footer's digest over the blanks, in place."""
+    data = memoryview(buffer).cast("B")
     start = _footer_start(data)
-    place = start + _find_digests(data[start:])
-    body = _digest(memoryview(data)[:start])
-    data[place : place + len(body)] = body
-    data[place + len(body) : place + len(BLANK)] = _digest(memoryview(data)[start:])
-    return bytes(data)
+    footer = bytes(data[start:])
+    ends = _chunk_ends(pq.read_metadata(pa.BufferReader(buffer)), start)
+    sums = b"".join(b"%08x" % zlib.crc32(data[begin:end]) for begin, end in pairwise(ends))
+    place = start + footer.rindex(b"0" * len(sums), 0, footer.rindex(CHECK_KEY))
+    data[place : place + len(sums)] = sums
+    place = start + _find_digest(footer)
+    data[place : place + len(BLANK)] = _digest(data[start:])
+    return data
+
+
+def _chunk_ends(metadata: pq.FileMetaData, footer_start: int) -> list[int]:
+    """Return where the first column chunk starts and where each ends; they follow one another up to the footer."""
+    ends = [len(MAGIC)]
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in range(metadata.num_columns):
+            ends.append(ends[-1] + group.column(column).total_compressed_size)
+    if ends[-1] != footer_start:
+        raise ValueError(f"its columns end at byte {ends[-1]}, its footer starts at {footer_start}")
+    return ends
 
 
 def _digest(data: bytes | bytearray | memoryview) -> bytes:
     return hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest().encode()
 
 
-def _find_digests(footer: bytes | bytearray) -> int:
-    """Return where the two digests are in a footer; a cell's statistics may imitate them, but come before."""
-    found = list(DIGESTS.finditer(footer))
+def _find_digest(footer: bytes | bytearray) -> int:
+    """Return where the digest is in a footer; a cell's statistics may imitate it, but come before."""
+    found = list(DIGEST.finditer(footer))
     if not found:
         raise ValueError("its footer has no digest")
     return found[-1].start(1)
@@ -107,80 +132,135 @@ def _footer_start(data: bytes | bytearray | memoryview) -> int:
     return len(data) - 8 - size
 
 
-def read_part(part: Part, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the whole table of a part, or some of its columns, every byte of the file checked.
+class OpenPart:
+    """Read an open part: its footer is checked now, and every column chunk before it is decoded."""
 
-    Raises:
-        StoreError: the file cannot be read, or a byte of it changed since it was written; the message names it.
-    """
-    data = part.folder.read(part.name)
-    with _reading(part):
-        start, stated = _check_footer(data)
-        if _digest(memoryview(data)[:start]) != stated:
-            raise ValueError("its data do not have the digest that its footer states")
-        return pq.ParquetFile(pa.BufferReader(data)).read(columns=_present(columns))
-
-
-def _present(columns: Sequence[str] | None) -> list[str] | None:
-    return None if columns is None else list(columns)
-
-
-def read_columns(part: Part, columns: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
-    """Return those of the columns that the part has, reading little more than them, and what it says of itself."""
-    with open_part(part) as file:
-        names = [name for name in columns if name in file.schema_arrow.names]
-        return file.read(columns=names, use_threads=False), _about(file)
-
-
-def read_rows(part: Part, rows: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the rows at the given positions (rising, each once), reading only the row groups that hold them."""
-    with open_part(part) as file:
-        groups = sorted({row // ROWS_PER_GROUP for row in rows})
-        table = file.read_row_groups(groups, columns=_present(columns), use_threads=False)
-        starts = {group: index * ROWS_PER_GROUP for index, group in enumerate(groups)}
-        return table.take([starts[row // ROWS_PER_GROUP] + row % ROWS_PER_GROUP for row in rows])
-
-
-@contextmanager
-def open_part(part: Part) -> Generator[pq.ParquetFile]:
-    """Open a part for reading few rows or columns: the footer is checked now, each page when it is read."""
-    with part.folder.open(part.name) as file, _reading(part):
+    def __init__(self, file: BinaryIO) -> None:
+        """Read and check the footer."""
+        self._file = file
         size = file.seek(0, 2)
-        file.seek(max(0, size - 65536))
+        tail = _read_tail(file, size)
+        start = _check_footer(tail)
+        self._metadata: pq.FileMetaData = pq.read_metadata(pa.BufferReader(tail))
+        self._ends = _chunk_ends(self._metadata, size - len(tail) + start)
+        self._sums: bytes = self._metadata.metadata[CHUNKS_KEY]
+        schema = self._metadata.schema
+        self._names = [schema.column(number).path.split(".")[0] for number in range(self._metadata.num_columns)]
+        self._image = mmap.mmap(-1, size)  # as large as the file, but only what is read takes memory
+
+    @property
+    def about(self) -> dict[str, str]:
+        """Return what the part says of itself (stage, fingerprint, counts, versions)."""
+        pairs: dict[bytes, bytes] = self._metadata.metadata
+        own = (b"ARROW:schema", CHUNKS_KEY, CHECK_KEY)
+        return {key.decode(): value.decode() for key, value in pairs.items() if key not in own}
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the columns."""
+        return list(dict.fromkeys(self._names))
+
+    @property
+    def groups(self) -> range:
+        """Return the numbers of the row groups."""
+        return range(self._metadata.num_row_groups)
+
+    def read(self, groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
+        """Return some row groups, and all or some of their columns."""
+        for group in groups:
+            for number, name in enumerate(self._names):
+                if columns is None or name in columns:
+                    self._fetch(group * len(self._names) + number)
+        file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(self._image)), metadata=self._metadata)
+        return file.read_row_groups(groups, columns=None if columns is None else list(columns), use_threads=False)
+
+    def check(self) -> None:
+        """Check every byte that is not in the footer."""
+        self._file.seek(0)
+        if self._file.read(len(MAGIC)) != MAGIC:
+            raise ValueError("it does not start like a Parquet file")
+        for chunk in range(len(self._ends) - 1):
+            self._fetch(chunk)
+
+    def _fetch(self, chunk: int) -> None:
+        """Read a column chunk to its place and check it."""
+        start, end = self._ends[chunk], self._ends[chunk + 1]
+        place = memoryview(self._image)[start:end]
+        self._file.seek(start)
+        if self._file.readinto(place) != len(place) or b"%08x" % zlib.crc32(place) != self._stated(chunk):  # pyright: ignore[reportAttributeAccessIssue]
+            raise ValueError(f"bytes {start} to {end} do not have the CRC that its footer states")
+
+    def _stated(self, chunk: int) -> bytes:
+        return self._sums[8 * chunk : 8 * chunk + 8]
+
+
+def _read_tail(file: BinaryIO, size: int) -> bytes:
+    """Return the end of a file, the whole footer in it."""
+    file.seek(max(0, size - TAIL_BYTES))
+    tail = file.read()
+    if len(tail) >= 12 and _footer_start(tail) < 0:
+        file.seek(max(0, size - len(tail) + _footer_start(tail)))
         tail = file.read()
-        if size >= 12 and _footer_start(tail) < 0:
-            file.seek(max(0, size + _footer_start(tail) - len(tail)))
-            tail = file.read()
-        _check_footer(tail)
-        yield pq.ParquetFile(file, page_checksum_verification=True)
+    return tail
 
 
-def read_about(part: Part) -> dict[str, str]:
-    """Return what the part says of itself (stage, fingerprint, counts, versions)."""
-    with open_part(part) as file:
-        return _about(file)
-
-
-def _about(file: pq.ParquetFile) -> dict[str, str]:
-    pairs: dict[bytes, bytes] = file.metadata.metadata or {}
-    return {key.decode(): value.decode() for key, value in pairs.items() if not key.startswith(b"ARROW:")}
-
-
-def _check_footer(tail: bytes) -> tuple[int, bytes]:
-    """Return where the footer starts in the tail of a file, and the digest of the data that it states."""
+def _check_footer(tail: bytes) -> int:
+    """Return where the footer starts in the tail of a file."""
     if len(tail) < 12 or tail[-4:] != MAGIC:
         raise ValueError("it does not end like a Parquet file (cut off?)")
     start = _footer_start(tail)
     if start < 0:
         raise ValueError("its footer has an impossible length")
     footer = bytearray(tail[start:])
-    place = _find_digests(footer)
-    half = len(BLANK) // 2
-    body, stated = bytes(footer[place : place + half]), bytes(footer[place + half : place + len(BLANK)])
-    footer[place + half : place + len(BLANK)] = BLANK[half:]
+    place = _find_digest(footer)
+    stated = bytes(footer[place : place + len(BLANK)])
+    footer[place : place + len(BLANK)] = BLANK
     if _digest(footer) != stated:
         raise ValueError("its footer does not have the digest that it states")
-    return start, body
+    return start
+
+
+def read_part(part: Part, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the whole table of a part, or some of its columns, every byte of the file checked.
+
+    Raises:
+        StoreError: the file cannot be read, or a byte of it changed since it was written; the message names it.
+    """
+    with open_part(part) as file:
+        file.check()
+        return file.read(file.groups, columns)
+
+
+def read_columns(part: Part, columns: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
+    """Return those of the columns that the part has, reading little more than them, and what it says of itself."""
+    with open_part(part) as file:
+        return file.read(file.groups, [name for name in columns if name in file.names]), file.about
+
+
+def read_rows(part: Part, rows: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the rows at the given positions (rising, each once), reading only the row groups that hold them."""
+    with open_part(part) as file:
+        groups = sorted({row // ROWS_PER_GROUP for row in rows})
+        starts = {group: index * ROWS_PER_GROUP for index, group in enumerate(groups)}
+        table = file.read(groups, columns)
+        return table.take([starts[row // ROWS_PER_GROUP] + row % ROWS_PER_GROUP for row in rows])
+
+
+def read_about(part: Part) -> dict[str, str]:
+    """Return what the part says of itself (stage, fingerprint, counts, versions)."""
+    with open_part(part) as file:
+        return file.about
+
+
+@contextmanager
+def open_part(part: Part) -> Generator[OpenPart]:
+    """Open a part for reading some of it.
+
+    Raises:
+        StoreError: what is read cannot be, or has changed since it was written.
+    """
+    with part.folder.open(part.name) as file, _reading(part):
+        yield OpenPart(file)
 
 
 @contextmanager
@@ -188,6 +268,8 @@ def _reading(part: Part) -> Generator[None]:
     try:
         yield
     except (ValueError, KeyError, OSError, IndexError, struct.error, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno:  # Arrow's own complaints are OSErrors without a number
+            raise StoreError(f"{part.path}: could not be read: {error.strerror or error}") from error
         raise StoreError(
             f"{part.path}: the part is damaged: {error}. Delete it and run `pairwright resume`: its rows are made anew."
         ) from error
