@@ -1,0 +1,127 @@
+"""The prompts as models receive them: the papers' words, their hashes, and errors for what is missing."""
+
+import hashlib
+from pathlib import Path
+from random import Random
+
+import jinja2
+import pytest
+
+import prompts
+from prompts import Prompt, difference_verbs, load, load_wordings
+
+FOLDER = Path(prompts.__file__).parent
+TEMPLATE = (
+    "The difference between the two images is that the first image {descriptive verb} [object description], "
+    "while the second image {descriptive verb} [object description]."
+)
+AXES = (
+    "including the object types,\nobject attributes, counting the objects, object actions, object locations, "
+    "relative positions between objects, etc."
+)
+
+
+def filled_template():
+    slots = dict.fromkeys(("first_verb", "second_verb"), "{descriptive verb}")
+    return load("difference_template").render(**slots, first="[object description]", second="[object description]")
+
+
+def test_the_template_is_the_papers():
+    assert filled_template() == TEMPLATE
+
+
+def test_the_instruction_for_captions_is_the_papers():
+    text = load("difference_from_captions").render(first_caption="A", second_caption="B", template=filled_template())
+    assert text == (
+        "Given the first and the second images, describe the difference between the two images. First image could be "
+        "described as: A. Second image could be described as: B. Generate the description strictly according to the "
+        f"template: '{TEMPLATE}'."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("difference_from_human", {"difference": "the car left"}, "Here is the difference: the car left. Generate"),
+        ("difference_from_edit", {"instruction": "add a hat"}, "Here is the prompt: add a hat. First image"),
+    ],
+)
+def test_the_other_instructions_add_what_is_known(name, values, words):
+    text = load(name).render(first_caption="A", second_caption="B", template="T", **values)
+    assert words in text
+    assert text.endswith("Generate the description strictly according to the template: 'T'.")
+
+
+def test_the_comparison_prompts_are_the_papers():
+    first = load("compare_captions").render(first_caption="A", second_caption="B")
+    assert first.startswith("Image 1: A\n\nImage 2: B\n\nSummarize the commonalities and differences about the visual")
+    assert "object action(s)" in first
+    turn = load("compare_images").render()
+    assert turn.startswith("Image 1: <image>\nImage 2: <image>\nSummarize the commonalities and differences about")
+    assert turn.endswith(AXES)
+
+
+def test_the_retrieval_question_is_the_published_one():
+    assert load("retrieve_image").render(caption="A cat.") == (
+        'Which image suits the caption "A cat." better?\nA. Image 1\nB. Image 2\n'
+        "Answer with the option's letter from the given choices directly."
+    )
+
+
+def test_there_are_49_verbs_and_none_is_empty():
+    assert len(difference_verbs()) == 49
+    assert all(difference_verbs())
+    assert difference_verbs()[:5] == ("is", "describes", "depicts", "illustrates", "displays")
+    assert difference_verbs()[-1] == "centers"
+
+
+def test_our_verbs_are_the_papers():
+    assert {verb.text for verb in load_wordings("difference_phrases").kinds["verb"]} <= set(difference_verbs())
+
+
+def test_the_hash_is_of_the_file():
+    data = (FOLDER / "retrieve_image.j2").read_bytes()
+    assert load("retrieve_image").sha256 == hashlib.sha256(data).hexdigest()
+    data = (FOLDER / "ask_difference.j2").read_bytes()
+    assert load_wordings("ask_difference").sha256 == hashlib.sha256(data).hexdigest()
+
+
+def test_a_missing_value_is_an_error():
+    with pytest.raises(jinja2.UndefinedError, match="caption"):
+        load("retrieve_image").render()
+
+
+def test_templates_cannot_reach_python():
+    with pytest.raises(jinja2.exceptions.SecurityError):
+        Prompt("{{ x.__class__.__mro__[1].__subclasses__() }}", "").render(x=1)
+
+
+def test_values_are_not_escaped():
+    assert Prompt("{{ x }}", "").render(x="<image> & 'sign'") == "<image> & 'sign'"
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.j2")), ids=lambda path: path.stem)
+def test_every_prompt_compiles_has_no_logic_and_says_whose_it_is(path):
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("{#")
+    assert "Ours" in text or "aper 00" in text
+    assert "{% if" not in text
+    assert "{% set" not in text
+    load(path.stem)
+    jinja2.Environment(autoescape=True).parse(text)
+
+
+def test_wordings_are_dealt_without_repeats():
+    ask = load_wordings("ask_difference")
+    dealt = ask.dealt("ask", Random(3))
+    count = len(ask.kinds["ask"])
+    assert count >= 8
+    assert len({next(dealt).text for _ in range(count)}) == count
+    assert next(dealt) in ask.kinds["ask"]
+
+
+def test_a_wording_is_chosen_by_the_generator():
+    ask = load_wordings("ask_difference")
+    said = [ask.say("ask", Random(seed)) for seed in range(40)]
+    assert said == [ask.say("ask", Random(seed)) for seed in range(40)]
+    assert len(set(said)) > 4

@@ -1,0 +1,84 @@
+"""The words for what a scene graph holds, against English written by hand."""
+
+import pytest
+
+from schemas.claims import Selector
+from schemas.phrases import bare, joined, number, plural, some, surface, tail, the, with_article, with_the, within
+
+BALL = Selector(shape="ball", colour="red", material="metal")
+
+
+@pytest.mark.parametrize(
+    ("selector", "count", "words"),
+    [
+        (BALL, None, "a red metal ball"),
+        (BALL, 0, "no red metal ball"),
+        (BALL, 1, "one red metal ball"),
+        (BALL, 3, "three red metal balls"),
+        (BALL.model_copy(update={"size": "small"}), None, "a small red metal ball"),
+        (
+            BALL.model_copy(update={"size": "medium", "column": "left"}),
+            None,
+            "a medium-sized red metal ball on the left",
+        ),
+        (Selector(shape="box", colour="orange", pose="with its lid open"), None, "an orange box with its lid open"),
+        (Selector(shape="sign", text="CAFE", depth="back"), None, "a sign in the background reading 'CAFE'"),
+        (Selector(shape="car", facing="front", column="centre"), None, "a car in the centre facing the viewer"),
+        (Selector(shape="box"), 2, "two boxes"),
+        (Selector(), 6, "six objects"),
+        (Selector(), None, "an object"),
+        (Selector(material="wooden"), 13, "13 wooden objects"),
+    ],
+)
+def test_indefinite_phrases(selector, count, words):
+    assert some(selector, count) == words
+
+
+def test_definite_phrases():
+    assert the(BALL) == "the red metal ball"
+    assert the(BALL.model_copy(update={"column": "right"})) == "the red metal ball on the right"
+    assert tail(BALL) == ""
+
+
+@pytest.mark.parametrize(
+    ("noun", "words"),
+    [
+        ("ball", "balls"),
+        ("box", "boxes"),
+        ("bench", "benches"),
+        ("berry", "berries"),
+        ("toy", "toys"),
+        ("glass", "glasses"),
+    ],
+)
+def test_plurals(noun, words):
+    assert plural(noun) == words
+
+
+@pytest.mark.parametrize(
+    ("phrase", "words"), [("apple", "an apple"), ("umbrella", "an umbrella"), ("unit", "a unit"), ("box", "a box")]
+)
+def test_articles(phrase, words):
+    assert with_article(phrase) == words
+
+
+def test_places():
+    assert within("a wooden table-top") == "on a wooden table-top"
+    assert within("a room corner") == "in a room corner"
+    assert within("an unknown place") == "in an unknown place"
+    assert with_the("a room corner") == "the room corner"
+    assert bare("an attic") == "attic"
+
+
+def test_lists_and_numbers():
+    assert joined([]) == ""
+    assert joined(["a"]) == "a"
+    assert joined(["a", "b", "c"]) == "a, b and c"
+    assert joined(["a", "b"], "or") == "a or b"
+    assert [number(n) for n in (0, 1, 12, 13)] == ["no", "one", "twelve", "13"]
+
+
+def test_words_of_one_attribute():
+    assert surface("size", "medium") == "medium-sized"
+    assert surface("text", "OPEN") == "reading 'OPEN'"
+    assert surface("colour", "red") == "red"

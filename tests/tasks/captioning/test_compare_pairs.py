@@ -1,0 +1,181 @@
+"""Comparisons: true statements on the six axes, the published layout and turns, retrieval only where it is clear."""
+
+import re
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prompts import load
+from schemas.claims import is_no_change
+from schemas.config import CaptionsConfig, ComparisonsConfig
+from schemas.rows import CaptionRow, ComparisonRow, Dropped
+from schemas.scene import SceneChange
+from tasks.captioning import compare_pairs as module
+from tasks.captioning.compare_pairs import compare_pairs, overlap
+from tasks.captioning.compose_comparison import compose_comparison
+from tasks.captioning.describe_images import describe_images
+from tasks.captioning.statements import Statement
+from tasks.captioning.validate_comparisons import AXES, Comparison, read_comparison
+from tests.fixtures.graphs import LIGHTS, PROPERTY, graph, image_row, pair_row, pairs, random_pair, rows_of, thing
+from tests.fixtures.reader import read_phrases
+
+CONFIG = ComparisonsConfig()
+BALL, CUBE = thing("a"), thing("b", "cube", "green", column="right")
+
+
+def compare(*both, config=CONFIG, texts=("first", "second")):
+    rows, images = rows_of([both])
+    return next(iter(compare_pairs(rows, config, images=images, captions=captions(rows[0], *texts))))
+
+
+def captions(row, *texts):
+    keys = (row.first, row.second)
+    return {
+        key: CaptionRow(key=key, source_key=key, subject=key, text=text, sentences=(text,), model="test")
+        for key, text in zip(keys, texts, strict=True)
+    }
+
+
+@PROPERTY
+@given(pairs, st.integers(0, 999))
+def test_every_comparison_is_true_and_readable(both, seed):
+    written = compose_comparison(both, Random(seed))
+    if written is None:
+        return
+    assert written.true_of(both), written.text
+    read = read_comparison(written.text)
+    assert isinstance(read, Comparison), written.text
+    for text in read.commonalities:
+        assert all(phrase.true_of(scene) for scene in both for phrase in read_phrases(text)), text
+    named = [item.axes for item in read.differences]
+    assert all(len(axes) == 1 for axes in named), written.text
+    assert sorted(named, key=lambda axes: AXES.index(axes[0])) == named
+
+
+@PROPERTY
+@given(pairs, st.integers(0, 999))
+def test_sentences_about_one_image_are_true_of_it(both, seed):
+    """Read "In Image 1, …" and "Image 1 shows …, while Image 2 …" clause by clause against that image's graph."""
+    written = compose_comparison(both, Random(seed))
+    if written is None or is_no_change(both):
+        return
+    for sentence in re.split(r"(?<=\.)\s", written.text.split("Differences:")[1]):
+        numbers = re.findall(r"Image (\d)", sentence)
+        if len(set(numbers)) == 1 and not sentence.startswith("Only"):
+            for phrase in read_phrases(sentence):
+                assert phrase.true_of(both[int(numbers[0]) - 1]), sentence
+        elif match := re.match(r"Image 1 shows (.+), while Image 2 shows (.+)\.", sentence):
+            for scene, part in zip(both, match.groups(), strict=True):
+                assert all(phrase.true_of(scene) for phrase in read_phrases(part)), sentence
+
+
+def test_layout_and_first_turn():
+    row = compare(graph(BALL, CUBE), graph(BALL, changes=(SceneChange(type="disappearance", object_id="b"),)))
+    assert re.match(r"Commonalities:( |\n1\. ).+\n\nDifferences:\n1\. Object types: ", row.text, re.DOTALL)
+    assert [turn.role for turn in row.conversation[:2]] == ["user", "assistant"]
+    assert row.conversation[0].text == load("compare_images").render()
+    assert row.conversation[1].text == row.text
+    assert row.axes == ("object types", "counts", "locations", "relative positions")
+    assert len(row.differences) == 4
+    assert "green metal cube" in row.differences[0]
+    assert row.key == row.source_key == row.subject
+
+
+@pytest.mark.parametrize(
+    ("kind", "after", "axis"),
+    [
+        ("colour", thing("a", "car", "blue", facing="left"), "attributes"),
+        ("orientation", thing("a", "car", "red", facing="right"), "actions"),
+        ("substitution", thing("a", "duck", "red", facing="left"), "object types"),
+    ],
+)
+def test_axes_follow_the_change(kind, after, axis):
+    first = graph(thing("a", "car", "red", facing="left"), CUBE)
+    row = compare(first, graph(after, CUBE, changes=(SceneChange(type=kind, object_id="a"),)))
+    assert axis in row.axes
+    assert "counts" not in row.axes
+
+
+def test_no_change_says_so():
+    row = compare(graph(BALL, CUBE), graph(BALL, CUBE, light=LIGHTS[1], changes=(SceneChange(type="illumination"),)))
+    assert row.axes == AXES[:5]
+    assert "same scene" in row.text or "scene is the same" in row.text
+    assert LIGHTS[1] in row.differences[4]
+
+
+def test_retrieval_question_and_answer():
+    texts = ("a red metal ball and a green metal cube", "a red metal ball and a blue glass mug")
+    scenes = graph(BALL, CUBE), graph(BALL, thing("c", "mug", "blue", "glass"), world="v")
+    found = [compare(*scenes, texts=texts, config=ComparisonsConfig(seed=seed)) for seed in range(30)]
+    for row in found:
+        question, answer = row.conversation[2:]
+        assert (question.role, answer.role) == ("user", "assistant")
+        assert question.text == load("retrieve_image").render(caption=texts["AB".index(answer.text)])
+    assert 5 < sum(row.conversation[3].text == "A" for row in found) < 25
+
+
+@pytest.mark.parametrize(
+    ("texts", "asked"),
+    [
+        (("a red metal ball alone", "a red metal ball"), set()),
+        (("a ball and a green metal cube", "a red metal ball"), {"A"}),
+        (("a place with two objects", "one object only"), {"A", "B"}),
+        (("", "one object"), set()),
+    ],
+    ids=["both true", "first false of the second", "numbers", "no caption"],
+)
+def test_only_captions_that_are_false_of_the_other_are_asked(texts, asked):
+    second = graph(BALL, changes=(SceneChange(type="disappearance", object_id="b"),))
+    rows = [compare(graph(BALL, CUBE), second, texts=texts, config=ComparisonsConfig(seed=n)) for n in range(20)]
+    assert {turn.text for row in rows for turn in row.conversation[3:]} == asked
+
+
+def test_nearly_matching_captions_are_not_asked():
+    texts = ("a toy street with a car and two objects", "a toy street with a car and one object")
+    second = graph(BALL, changes=(SceneChange(type="disappearance", object_id="b"),))
+    for limit, turns in ((0.7, 2), (0.9, 4)):
+        row = compare(graph(BALL, CUBE), second, texts=texts, config=ComparisonsConfig(caption_overlap=limit))
+        assert len(row.conversation) == turns
+
+
+def test_overlap_is_the_share_of_words():
+    assert overlap("a red ball", "A red, red cube") == pytest.approx(2 / 3)
+    assert overlap("a ball", "a ball and a cube") == pytest.approx(2 / 4)
+    assert overlap("", "") == 0
+
+
+def test_answers_are_balanced_over_pairs():
+    rows, images = rows_of([random_pair(n) for n in range(200)])
+    told = {row.key: row for row in describe_images(list(images.values()), CaptionsConfig())}
+    found = [row for row in compare_pairs(rows, CONFIG, images=images, captions=told) if isinstance(row, ComparisonRow)]
+    answers = [row.conversation[3].text for row in found if len(row.conversation) == 4]
+    assert len(answers) > 150
+    assert 0.4 < answers.count("A") / len(answers) < 0.6
+
+
+def test_comparisons_do_not_depend_on_their_neighbours():
+    rows, images = rows_of([random_pair(n) for n in range(20)])
+    forward = list(compare_pairs(rows, CONFIG, images=images, captions={}))
+    assert forward == list(compare_pairs(rows[::-1], CONFIG, images=images, captions={}))[::-1]
+
+
+def test_missing_graphs_are_a_reason():
+    images = {"a": image_row("a", graph(BALL)), "b": image_row("b")}
+    (found,) = compare_pairs([pair_row("a", "b")], CONFIG, images=images, captions={})
+    assert found == Dropped(source_key=found.source_key, reason="no scene graph", detail="b")
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        (None, "no words for the difference"),
+        (Statement("Commonalities: Both."), "no differences"),
+    ],
+)
+def test_refusals_are_reasons(monkeypatch, written, reason):
+    calls = []
+    monkeypatch.setattr(module, "compose_comparison", lambda graphs, rng: calls.append(rng.random()) or written)
+    assert compare(graph(BALL), graph(BALL)).reason == reason
+    assert len(set(calls)) == CONFIG.max_attempts

@@ -1,0 +1,132 @@
+"""Retrieved texts: the most similar description of another pair, checked false; against a dense computation."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from schemas.claims import CLAIMS, Claim, Selector
+from schemas.config import RejectedTextsConfig
+from schemas.rows import Dropped, make_key
+from tasks.rejected import retrieve_texts as module
+from tasks.rejected.retrieve_texts import FUNCTION_WORDS, index_texts, retrieve_texts
+from tests.fixtures.descriptions import described, description, truth
+from tests.fixtures.graphs import graph, rows_of, thing
+
+CONFIG = RejectedTextsConfig()
+
+
+def retrieve(rows, everything=None, pairs=None, images=None, **config):
+    return list(
+        retrieve_texts(
+            rows,
+            RejectedTextsConfig(**config),
+            everything=rows if everything is None else everything,
+            pairs=pairs or {},
+            images=images or {},
+        )
+    )
+
+
+def test_on_scenes_every_retrieved_text_is_false():
+    rows, pairs, images = described(range(250))
+    by_text = {row.text: row for row in rows}
+    for row, found in zip(rows, retrieve(rows, pairs=pairs, images=images), strict=True):
+        source = by_text[found.text]
+        assert source.subject != row.subject
+        assert not truth(row, CLAIMS.validate_json(source.claims), pairs, images)
+        assert found.note == f"of pair {source.subject}"
+        assert found.key == make_key(row.subject, "retrieved", found.text)
+
+
+def test_the_most_similar_false_one_is_taken():
+    """Rank all texts densely, with the truth asked separately, and compare choice, score and skipped."""
+    rows, pairs, images = described(range(120))
+    contents = [f"{row.first_half} {row.second_half}" for row in rows]
+    dense = TfidfVectorizer(token_pattern=r"\w+", stop_words=FUNCTION_WORDS).fit_transform(contents).toarray()
+    scores = dense @ dense.T
+    for at, found in enumerate(retrieve(rows, pairs=pairs, images=images)):
+        order = sorted((-round(scores[at, i], 9), rows[i].key, i) for i in range(len(rows)) if i != at)
+        lies = [not truth(rows[at], CLAIMS.validate_json(rows[i].claims), pairs, images) for _, _, i in order]
+        assert found.text == rows[order[lies.index(True)][2]].text
+        assert found.skipped_true == lies.index(True)
+        assert found.score == pytest.approx(-order[lies.index(True)][0])
+
+
+def ball(colour, side=0):
+    return Claim(side=side, kind="exists", selector=Selector(shape="ball", colour=colour))
+
+
+def test_accidentally_true_texts_are_skipped_and_counted():
+    (pair,), images = rows_of([(graph(thing(), thing("b", colour="blue")), graph(thing("c", "cube")))])
+    mine = description("shows a red ball", "shows a cube", claims=[ball("red")], subject=pair.key)
+    true = description("shows a blue ball", "shows a cube", claims=[ball("blue")])
+    false = description("shows a green ball", "has a cone", claims=[ball("green")])
+    (found,) = retrieve([mine], [mine, false, true], {pair.key: pair}, images)
+    assert (found.text, found.skipped_true) == (false.text, 1)
+    (dropped,) = retrieve([mine], [mine, true], {pair.key: pair}, images)
+    assert dropped == Dropped(source_key=mine.key, reason="all similar descriptions are true", detail="1 tried")
+    (given_up,) = retrieve([mine], [mine, false, true], {pair.key: pair}, images, candidates=1)
+    assert given_up.reason == "all similar descriptions are true"
+
+
+def test_without_graphs_only_equal_texts_are_passed_over():
+    mine, same = description("shows a red ball", "shows a cube"), None
+    same = replace(mine, key="k", subject="k", source_key="k")
+    other = description("shows a red ball", "shows a box")
+    (found,) = retrieve([mine], [mine, same, other])
+    assert found.text == other.text
+    assert found.note.endswith(", unchecked")
+    assert retrieve([mine], [mine, same]) == [
+        Dropped(source_key=mine.key, reason="no other description", detail="0 tried")
+    ]
+
+
+def test_texts_without_words_are_no_crash():
+    row = description("shows a", "shows the")
+    assert [found.reason for found in retrieve([row])] == ["no other description"]
+
+
+def test_ties_are_broken_by_key():
+    mine = description("shows a red ball", "shows a cube", subject="m")
+    tied = [
+        description("shows a red ball", f"shows a box{dots}", subject=key)
+        for key, dots in (("z", ""), ("b", " :"), ("k", " -"))
+    ]
+    for order in (tied, tied[::-1]):
+        (found,) = retrieve([mine], [*order, mine])
+        assert found.note.startswith("of pair b")
+
+
+def test_results_depend_on_neither_order_nor_batches(monkeypatch):
+    rows, pairs, images = described(range(60))
+    expected = retrieve(rows, pairs=pairs, images=images)
+    monkeypatch.setattr(module, "MOST_SCORES", 7 * len(rows))
+    assert retrieve(rows, rows[::-1], pairs, images) == expected
+    one_by_one = [retrieve([row], rows, pairs, images)[0] for row in rows]
+    assert one_by_one == expected
+
+
+def test_an_index_can_be_made_once():
+    rows, pairs, images = described(range(30))
+    index = index_texts(rows, CONFIG)
+    found = list(retrieve_texts(rows, CONFIG, everything=(), pairs=pairs, images=images, index=index))
+    assert found == retrieve(rows, pairs=pairs, images=images)
+
+
+def test_a_large_collection_is_sampled_by_key():
+    rows, *_ = described(range(30))
+    index = index_texts(rows, RejectedTextsConfig(searched=5))
+    assert [row.key for row in index.rows] == sorted(row.key for row in rows)[:5]
+
+
+def test_scores_are_never_a_dense_square():
+    """A batch holds as many scores as allowed: with 60 texts and room for 120, two queries at a time."""
+    rows, *_ = described(range(62))
+    index = index_texts(rows, CONFIG)
+    product = index.vectorizer.transform(["red ball"]) @ index.vectors.T
+    assert product.shape == (1, len(index.rows))
+    assert not isinstance(product, np.ndarray)
+    assert re.match(r"cs[rc]", product.format)
