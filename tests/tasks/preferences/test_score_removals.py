@@ -89,8 +89,8 @@ def test_only_claims_that_are_true_count():
         Claim(side=1, kind="exists", selector=RED_BALL),
         Claim(side=1, kind="exists", selector=CUBE),
     )
-    got, chosen = scores(text, (), (removal("cube", "c"),))
-    assert got == {(1, "cube"): 1.0}
+    got, chosen = scores(text, (removal("other", "c"),), (removal("cube", "c"),))
+    assert got == {(0, "other"): 0, (1, "cube"): 1}
     assert chosen == ["cube"]
 
 

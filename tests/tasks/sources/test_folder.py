@@ -229,6 +229,18 @@ def test_files_that_vanish_or_change_after_listing(tmp_path):
     assert row.reason == "missing file"
 
 
+@pytest.mark.timeout(20)
+def test_a_pipe_that_takes_a_files_place_just_before_it_is_opened_does_not_block(tmp_path, monkeypatch):
+    path = put(tmp_path, "a.png", picture())
+    (item,) = list_items(str(tmp_path))
+    before = path.stat()
+    path.unlink()
+    os.mkfifo(path)
+    monkeypatch.setattr(Path, "stat", lambda self: before)
+    (row,) = read_item(item, root=str(tmp_path), config=CONFIG)
+    assert row.reason == "not a regular file"
+
+
 def test_a_repaired_link_is_owed_again(tmp_path):
     (tmp_path / "link.png").symlink_to(tmp_path / "target")
     (dangling,) = list_items(str(tmp_path))
