@@ -1,13 +1,15 @@
 """Keep the finished rows of a running shard, so that a killed process repeats seconds of work.
 
-A journal is an append-only file of records: length, CRC-32, then one Arrow record batch. A torn or damaged tail is cut
-off. The rows of the last input in it may be incomplete, so that input is done again; all others are finished.
+A journal is an append-only file of records: length, CRC-32 (begun with that of the rows' schema), then one Arrow record
+batch. A torn or damaged tail, and records of rows of another form, are left out. The rows of the last input in it may
+be incomplete, so that input is done again, as are inputs that failed; all others are finished. For this, a stage with a
+journal gives all results of one input before those of the next.
 """
 
 import os
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,8 +17,8 @@ from typing import Self
 import pyarrow as pa
 from filelock import FileLock
 
-from schemas.arrow import schema_of, to_table
-from schemas.rows import Dropped, Failed, Row
+from schemas.arrow import schema_of
+from schemas.rows import Row
 from tasks.store.files import naming
 
 HEADER = struct.Struct("<II")
@@ -30,7 +32,7 @@ class Journal:
         self.path = path
         self._lock = FileLock(path.with_suffix(".lock"))
         self._schema = schema_of(row_type)
-        self._row_type = row_type
+        self._seed = zlib.crc32(self._schema.serialize())
         self._file = -1
 
     def read(self) -> pa.Table:
@@ -39,34 +41,40 @@ class Journal:
             return self._schema.empty_table()
         with naming(str(self.path), "read"):
             data = self.path.read_bytes()
-        batches = [pa.ipc.read_record_batch(pa.py_buffer(record), self._schema) for record in _whole_records(data)]
-        table = pa.Table.from_batches(batches, self._schema)
-        sources = table.column("source_key").to_pylist()
-        finished = next((i for i in range(len(sources) - 1, -1, -1) if sources[i] != sources[-1]), -1) + 1
-        return table.slice(0, finished)
+        batches = [pa.ipc.read_record_batch(pa.py_buffer(record), self._schema) for record in self._records(data)]
+        return _finished(pa.Table.from_batches(batches, self._schema))
 
     def restart(self, rows: pa.Table) -> None:
         """Begin a journal that holds these rows (what ``read`` returned) and nothing else."""
+        new = self.path.with_suffix(".new")  # a kill in here leaves the old journal
         with naming(str(self.path), "written"):
-            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        for batch in rows.to_batches():
-            self._write(batch)
+            self._file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            self.append(rows)
+            os.replace(new, self.path)  # noqa: PTH105  (one seam for every system call of a write)
 
-    def append(self, results: Sequence[Row | Dropped | Failed]) -> None:
+    def append(self, rows: pa.Table) -> None:
         """Add rows; they survive a kill of this process at once (a loss of power may lose the newest)."""
-        for batch in to_table(results, self._row_type).to_batches():
-            self._write(batch)
+        for batch in rows.to_batches():
+            payload = batch.serialize().to_pybytes()
+            rest = memoryview(HEADER.pack(len(payload), zlib.crc32(payload, self._seed)) + payload)
+            with naming(str(self.path), "written"):
+                while rest:
+                    rest = rest[os.write(self._file, rest) :]
 
-    def _write(self, batch: pa.RecordBatch) -> None:
-        payload = batch.serialize().to_pybytes()
-        rest = memoryview(HEADER.pack(len(payload), zlib.crc32(payload)) + payload)
-        with naming(str(self.path), "written"):
-            while rest:
-                rest = rest[os.write(self._file, rest) :]
+    def _records(self, data: bytes) -> Iterator[bytes]:
+        place = 0
+        while place + HEADER.size <= len(data):
+            size, check = HEADER.unpack_from(data, place)
+            record = data[place + HEADER.size : place + HEADER.size + size]
+            if len(record) != size or zlib.crc32(record, self._seed) != check:
+                return
+            yield record
+            place += HEADER.size + size
 
     def __enter__(self) -> Self:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock.acquire()  # an orphan of a killed build may still be writing
+        with naming(str(self.path), "opened"):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire()  # an orphan of a killed build may still be writing
         return self
 
     def __exit__(
@@ -79,18 +87,19 @@ class Journal:
 
     def delete(self) -> None:
         """Remove the file, once the shard's part is in place."""
-        self.path.unlink(missing_ok=True)
-        Path(self._lock.lock_file).unlink(missing_ok=True)
+        with naming(str(self.path), "deleted"):
+            self.path.unlink(missing_ok=True)
+            Path(self._lock.lock_file).unlink(missing_ok=True)
 
 
-def _whole_records(data: bytes) -> list[bytes]:
-    records: list[bytes] = []
-    place = 0
-    while place + HEADER.size <= len(data):
-        size, check = HEADER.unpack_from(data, place)
-        record = data[place + HEADER.size : place + HEADER.size + size]
-        if len(record) != size or zlib.crc32(record) != check:
-            break
-        records.append(record)
-        place += HEADER.size + size
-    return records
+def _finished(rows: pa.Table) -> pa.Table:
+    """Leave out the rows of the last input, and of those that failed."""
+    if not len(rows):
+        return rows
+    sources, statuses = rows.column("source_key").to_pylist(), rows.column("status").to_pylist()
+    unfinished = {
+        sources[-1],
+        *(source for source, status in zip(sources, statuses, strict=True) if status == "failed"),
+    }
+    kept = [place for place, source in enumerate(sources) if source not in unfinished]
+    return rows.take(pa.array(kept, pa.int64()))

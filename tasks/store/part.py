@@ -243,7 +243,8 @@ def read_rows(part: Part, rows: Sequence[int], columns: Sequence[str] | None = N
         groups = sorted({row // ROWS_PER_GROUP for row in rows})
         starts = {group: index * ROWS_PER_GROUP for index, group in enumerate(groups)}
         table = file.read(groups, columns)
-        return table.take([starts[row // ROWS_PER_GROUP] + row % ROWS_PER_GROUP for row in rows])
+        places = [starts[row // ROWS_PER_GROUP] + row % ROWS_PER_GROUP for row in rows]
+        return table.take(pa.array(places, pa.int64()))
 
 
 def read_about(part: Part) -> dict[str, str]:

@@ -129,8 +129,8 @@ def _results(planned: Planned, shard: ShardRef, inputs: Sequence[Row], journal: 
     journal.restart(before)
     tables = [before]
     for result in results:
-        journal.append([result])
         tables.append(to_table([result], stage.writes))
+        journal.append(tables[-1])
     return pa.concat_tables(tables)
 
 
