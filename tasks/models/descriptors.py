@@ -1,9 +1,9 @@
 """Describe images by vectors without any weights: where which colours are, and where which edges run.
 
 Reads decoded images, writes raw float32 vectors; needs OpenCV. Both descriptors see the image squeezed to a square, so
-they compare layouts. Both have the image's own mean taken out, so the level and the cast of the light count for little
-and the cosine of two unrelated images lies near 0, not near 1; and both take square roots, so that one strong patch
-does not outweigh the rest.
+they compare layouts. Both have the image's own mean taken out, so the level and the cast of the light and what fills
+the whole image count for little, and the cosine of two unrelated images lies near 0, not near 1. Both take square
+roots, so that one strong patch does not outweigh the rest.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
+
+NOISE = 0.02
+"""Contrast (Sobel's, of grey values from 0 to 1) below which gradients are grain and fade out."""
 
 
 class Embedder(Protocol):
@@ -68,7 +71,7 @@ class ColourLayout:
 
 @dataclass(frozen=True)
 class Gradients:
-    """Histogram of gradient orientations around each point of a grid (HOG), all cells on one scale."""
+    """Histogram of gradient orientations in each cell of a grid (HOG), scaled by the contrast around the cell."""
 
     name: str = "gradients"
     version: str = "1"
@@ -93,8 +96,10 @@ class Gradients:
         # Blurred before cells are averaged, so an edge that crosses into the next cell does not jump.
         planes = [cv2.GaussianBlur(plane, (0, 0), self.cell / 2) for plane in self._orientations(image)]
         size = (self.grid, self.grid)
-        roots = np.sqrt(np.stack([cv2.resize(plane, size, interpolation=cv2.INTER_AREA) for plane in planes]))
-        return (roots - roots.mean()).ravel()
+        cells = np.stack([cv2.resize(plane, size, interpolation=cv2.INTER_AREA) for plane in planes])
+        contrast = cv2.GaussianBlur(cells.sum(axis=0), (0, 0), 1)
+        roots = np.sqrt(cells / (contrast + NOISE))
+        return (roots - roots.mean(axis=(1, 2), keepdims=True)).ravel()
 
     def _orientations(self, image: Pixels) -> Floats:
         """Return ``(bins, side, side)``: each pixel's gradient, shared between the two nearest orientations."""

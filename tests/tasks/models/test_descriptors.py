@@ -89,6 +89,21 @@ def test_light_counts_for_little_and_arrangement_for_much(embedder):
     assert abs(cosine(embedder, image, other)) < 0.5
 
 
+def test_gradients_do_not_follow_contrast():
+    image = np.kron(np.random.default_rng(5).integers(0, 255, (12, 16, 1)), np.ones((16, 16, 3))).astype(np.uint8)
+    faded = image.astype(float)
+    faded[:, 128:] = 128 + (faded[:, 128:] - 128) / 3
+    # On one scale for all cells, the cosine would be 0.50.
+    assert cosine(Gradients(), image, faded.astype(np.uint8)) > 0.85
+
+
+def test_what_fills_the_whole_image_counts_for_nothing():
+    stripes = np.repeat((np.arange(128) // 4 % 2 * 200)[None, :, None], 128, axis=0).astype(np.uint8)
+    vector = Gradients().embed([np.repeat(stripes, 3, axis=2)])[0].reshape(9, 8, 8)
+    # Without the mean taken out, bin 0 of each cell would be 1; only the outer cells, which see the border, differ.
+    assert np.abs(vector[:, 2:6, 2:6]).max() < 0.1
+
+
 def test_embedders_are_made_by_name():
     assert make_embedder("gradients") == Gradients()
     with pytest.raises(KeyError):
