@@ -22,9 +22,9 @@ from typing import Any, Self
 from filelock import FileLock, Timeout
 
 from schemas.arrow import to_table
-from schemas.errors import StoreError
+from schemas.errors import ConfigError, StoreError
 from schemas.rows import ItemRow, make_key
-from tasks.store.files import TEMPORARY, Folder
+from tasks.store.files import TEMPORARY, Folder, naming
 from tasks.store.index import open_index, write_index
 from tasks.store.ledger import Counts, Ledger
 from tasks.store.part import encode_part
@@ -46,10 +46,11 @@ def read_record(folder: Folder) -> dict[str, Any]:
     """Return what the last build was asked for.
 
     Raises:
-        StoreError: the folder holds no dataset.
+        ConfigError: the folder holds no dataset.
+        StoreError: the record is damaged.
     """
     if not folder.exists(RECORD):
-        raise StoreError(f"{folder.url}: holds no dataset (no {RECORD}): build one with `pairwright build --out`")
+        raise ConfigError(f"{folder.url}: holds no dataset (no {RECORD}): build one with `pairwright build --out`")
     try:
         return json.loads(folder.read(RECORD))
     except ValueError as error:
@@ -81,11 +82,12 @@ class Build:
     rows_per_shard_of: dict[str, int] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
-        self._stack = contextlib.ExitStack()
-        self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="pairwright-")))
-        self.ledger = self._stack.enter_context(Ledger(self.folder, self._scratch / "spill"))
-        self.ledger.set_items(ITEMS, [name.rpartition("/")[2] for name in self.items])
         self._work = ""
+        with contextlib.ExitStack() as stack:
+            self._scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pairwright-")))
+            self.ledger = stack.enter_context(Ledger(self.folder, self._scratch / "spill"))
+            self.ledger.set_items(ITEMS, [name.rpartition("/")[2] for name in self.items])
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(
@@ -159,7 +161,8 @@ class Build:
     def _new_file(self, name: str) -> Generator[Path]:
         """Give a local path to write a work file to; it is under its name afterwards. Work files need no flush."""
         if self.folder.is_local:
-            yield Path(self.folder.path(name))
+            with naming(self.folder.path(name), "written"):
+                yield Path(self.folder.path(name))
             return
         path = self._scratch / uuid.uuid4().hex
         yield path
@@ -188,8 +191,11 @@ class Build:
             self._stack.callback(self._drop_workspace)
             if self.folder.is_local:
                 self._drop_dead_workspaces()
-                Path(self.folder.path(self._work)).mkdir(parents=True)
-                self._stack.enter_context(FileLock(f"{self.folder.path(self._work)}.lock"))
+                path = Path(self.folder.path(self._work))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                # The lock comes first: a folder without one would be left for ever by a kill between the two.
+                self._stack.enter_context(FileLock(f"{path}.lock"))
+                path.mkdir()
         return self._work
 
     def _drop_workspace(self) -> None:
@@ -210,7 +216,7 @@ class Build:
 
     def write_index(self, table: str) -> str:
         """Write the index of a settled table's live rows, unless this build already has; return its name."""
-        name = f"{self._workspace()}/index-{table}-{make_key(self.ledger.identity(table))[:12]}.arrow"
+        name = f"{self._workspace()}/index-{table}-{make_key(self.ledger.places(table))[:12]}.arrow"
         if not self.folder.exists(name):
             names = self.ledger.part_names(table)
             with self._new_file(name) as path:

@@ -24,6 +24,7 @@ from tasks.store.stage import Planned, Stage
 
 MEMORY_LIMIT = "1GB"
 COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor")
+PARTS_SCHEMA = pa.schema([("part", pa.int32()), ("name", pa.string())])
 BATCH_ROWS = 20_000
 DUPLICATE = "duplicate of another row"
 
@@ -83,28 +84,41 @@ class Ledger:
         """Read the keys of the parts that came since the last call."""
         self._load(planned.stage.name, planned.table)
 
-    def _load(self, name: str, table: str, *, only: Sequence[str] = ()) -> None:
+    def _load(self, name: str, table: str, *, only: Sequence[str] | None = None) -> None:
         known = self._loaded.get(name)
         if known is None:
             texts = ", ".join(f'"{column}" VARCHAR' for column in COLUMNS)
             self._run(f"CREATE OR REPLACE TEMP TABLE rows_{name} (part INTEGER, row INTEGER, {texts})")
             self._run(f"CREATE OR REPLACE TEMP TABLE parts_{name} (part INTEGER, name VARCHAR)")
             known = self._loaded[name] = {}
-        names = only or [n for n in self.folder.names(table) if n.endswith(".parquet") and TEMPORARY not in n]
-        new = [n for n in names if n not in known]
+        again = self._forget_failed(name)
+        names = self._part_files(table) if only is None else only
+        new = {n: number for number, n in enumerate((n for n in names if n not in known), start=len(known))}
+        known.update(new)
+        self._insert(f"parts_{name}", pa.table({"part": list(new.values()), "name": list(new)}, PARTS_SCHEMA))
         batch: list[pa.Table] = []
-        for number, part in enumerate(new, start=len(known)):
-            batch.append(_keys(Part(self.folder, f"{table}/{part}"), number))
-            self._run(f"INSERT INTO parts_{name} VALUES (?, ?)", number, part)
-            known[part] = number
-            if sum(map(len, batch)) >= BATCH_ROWS or part == new[-1]:
-                self._insert(name, pa.concat_tables(batch))
+        for part in [n for n in names if n in again or n in new]:
+            batch.append(_keys(Part(self.folder, f"{table}/{part}"), known[part]))
+            if sum(map(len, batch)) >= BATCH_ROWS:
+                self._insert(f"rows_{name}", pa.concat_tables(batch))
                 batch = []
+        if batch:
+            self._insert(f"rows_{name}", pa.concat_tables(batch))
 
-    def _insert(self, name: str, keys: pa.Table) -> None:
-        self._database.register("keys", keys)
-        self._run(f"INSERT INTO rows_{name} BY NAME SELECT * FROM keys")
-        self._database.unregister("keys")
+    def _part_files(self, table: str) -> list[str]:
+        return [name for name in self.folder.names(table) if name.endswith(".parquet") and TEMPORARY not in name]
+
+    def _forget_failed(self, name: str) -> set[str]:
+        """Forget the rows of parts in which every row failed, for a retry of all of them replaces the part."""
+        failed = f"SELECT part FROM rows_{name} GROUP BY part HAVING bool_and(status = 'failed')"
+        parts = self._run(f"SELECT name FROM parts_{name} WHERE part IN ({failed})")
+        self._run(f"DELETE FROM rows_{name} WHERE part IN ({failed})")
+        return {part for (part,) in parts}
+
+    def _insert(self, name: str, rows: pa.Table) -> None:
+        self._database.register("new_rows", rows)
+        self._run(f"INSERT INTO {name} BY NAME SELECT * FROM new_rows")
+        self._database.unregister("new_rows")
 
     def settle(self, stage: Stage) -> None:
         """Work out the stage's present input and its live rows, from live tables of the stages before."""
@@ -202,9 +216,9 @@ class Ledger:
             f"SELECT unhex(subject) AS subject, part, row FROM live_{table} ORDER BY subject, key"
         ).to_arrow_reader(BATCH_ROWS)
 
-    def identity(self, table: str) -> str:
-        """Return what a live table holds, as a short text that changes with it."""
-        return self._identity(table)
+    def places(self, table: str) -> str:
+        """Return a hash of where a table's live rows are: those with the same keys may be other rows than before."""
+        return str(self._run(f"SELECT bit_xor(md5_number(key || ' ' || part || ' ' || row)) FROM live_{table}")[0][0])
 
     def part_names(self, table: str) -> list[str]:
         """Return the files of a table's parts, by the number that ``part`` columns use."""
