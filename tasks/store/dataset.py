@@ -232,5 +232,6 @@ class Build:
         if self.folder.is_local:  # the dataset's own disk has room for what grows with it
             place = Path(self.folder.path(name.removesuffix(".arrow")))
         if not place.exists():
-            write_vectors(place, open_index(self.folder, name, folder))
+            with naming(str(place), "written"):
+                write_vectors(place, open_index(self.folder, name, folder))
         return use.table, name, folder, str(place)

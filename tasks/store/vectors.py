@@ -3,6 +3,7 @@
 State per image: 2 bytes per dimension (float16), 4 for the norm and 32 for the key, on disk and shared by all workers.
 """
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -89,9 +90,18 @@ def _as_matrix(column: pa.ChunkedArray) -> NDArray[np.object_]:
 
 
 def _create(folder: Path, name: str, *, shape: tuple[int, int]) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
-    matrix = np.lib.format.open_memmap(folder / f"{name}.matrix.npy", "w+", dtype=np.float16, shape=shape)
-    norms = np.lib.format.open_memmap(folder / f"{name}.norms.npy", "w+", dtype=np.float32, shape=shape[:1])
-    return matrix, norms
+    return _map_new(folder / f"{name}.matrix.npy", np.float16, shape), _map_new(
+        folder / f"{name}.norms.npy", np.float32, shape[:1]
+    )
+
+
+def _map_new(path: Path, kind: type[np.floating[Any]], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Map a new array's file; its room on the disk is taken now, for a full disk kills whoever writes to a map."""
+    array = np.lib.format.open_memmap(path, "w+", dtype=kind, shape=shape)
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
 
 
 def open_vectors(folder: Path) -> dict[str, Vectors]:
