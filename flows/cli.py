@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -102,23 +103,26 @@ def _run(request: Any, flow: str, words: dict[str, Any]) -> None:
     from tasks.store.pool import Workers
 
     console = Console(stderr=True)
-    with Workers(request.profile.run.workers) as workers:
-        if console.is_terminal:
-            watcher = BarWatcher(console)
-            with watcher.progress:
-                report = build_dataset(request, run_shards=workers.run, watcher=watcher)
-        else:
-            report = build_dataset(request, run_shards=workers.run, watcher=LineWatcher())
+    bars = BarWatcher(console) if console.is_terminal else None
+    try:
+        with Workers(request.profile.run.workers) as workers, bars.progress if bars else nullcontext():
+            report = build_dataset(request, run_shards=workers.run, watcher=bars or LineWatcher())
+    except KeyboardInterrupt:
+        print(f"Stopped. Nothing finished is lost; go on with: pairwright resume {request.folder.url}", file=sys.stderr)
+        raise typer.Exit(STOPPED) from None
     for failure in report.failures:
         print(f"shard {failure.name} failed: {failure.error}", file=sys.stderr)
     _conclude(report.counts, report.seconds, request.folder)
 
 
 def _run_with_prefect(request: Any, flow: str, words: dict[str, Any]) -> None:
+    from prefect import tags
+
     from flows import prefect_build
     from flows.build_dataset import look_at
 
-    getattr(prefect_build, flow)(**words, return_state=True)
+    with tags(*prefect_build.tags_of(request)):
+        getattr(prefect_build, flow)(**words, return_state=True)
     _conclude(look_at(request.folder), (), request.folder)
 
 
@@ -157,5 +161,4 @@ def main() -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(OWED)
     except KeyboardInterrupt:
-        print("Stopped. Nothing that was finished is lost; go on with: pairwright resume DIR", file=sys.stderr)
         sys.exit(STOPPED)

@@ -61,11 +61,15 @@ def resume_flow(dataset: str, stage: str = "", reason: str = "") -> State[None]:
     return _run(resume_request(dataset, stage=stage, reason=reason))
 
 
+def tags_of(request: Request) -> tuple[str, str]:
+    """Return the tags of a build's flow run and task runs: the dataset's name and the profile's."""
+    return request.folder.url.rstrip("/").rpartition("/")[2], request.profile.name
+
+
 def _run(request: Request) -> State[None]:
-    name = request.folder.url.rstrip("/").rpartition("/")[2]
-    with Workers(request.profile.run.workers) as workers, tags(name, request.profile.name):
+    with Workers(request.profile.run.workers) as workers, tags(*tags_of(request)):
         report = run_build(request, run_shards=as_task_runs(workers), watcher=LineWatcher())
-    publish_table(name, report)
+    publish_table(tags_of(request)[0], report)
     if report.is_complete:
         return Completed(message="all done")
     return Failed(message=f"rows are still owed; finish them with: pairwright resume {request.folder.url}")

@@ -90,7 +90,12 @@ def test_a_build_shows_up_in_prefect(server: dict[str, str], tmp_path: Path) -> 
     assert {"album", "scenes"} <= set(flow_run["tags"])
     assert flow_run["state_type"] == "COMPLETED"
     task_runs = ask(server, "task_runs")
-    assert sorted(run["name"] for run in task_runs) == ["embeddings-00000", "images-00000", "images-00001", "images-00002"]
+    assert sorted(run["name"] for run in task_runs) == [
+        "embeddings-00000",
+        "images-00000",
+        "images-00001",
+        "images-00002",
+    ]
     assert all(run["state_type"] == "COMPLETED" for run in task_runs)
     assert all({run["name"].split("-")[0]} <= set(run["tags"]) for run in task_runs)
     (artifact,) = ask(server, "artifacts")

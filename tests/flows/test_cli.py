@@ -1,0 +1,158 @@
+"""Tests of the command line as a user meets it: exit codes, messages, status, interruption."""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from flows import cli
+
+PAIRWRIGHT = str(Path(sys.executable).parent / "pairwright")
+
+
+@pytest.fixture(autouse=True)
+def _no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+
+
+@pytest.fixture
+def photographs(tmp_path: Path) -> Path:
+    """Write eight pictures, two of them alike, and three files that are no pictures."""
+    rng = np.random.default_rng(7)
+    folder = tmp_path / "photographs"
+    (folder / "deeper").mkdir(parents=True)
+    for number in range(8):
+        pixels = np.kron(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8), np.ones((16, 16, 1), np.uint8))
+        Image.fromarray(pixels).save(folder / f"picture-{number}.png")
+    pixels[:32, :32] = 255
+    Image.fromarray(pixels).save(folder / "deeper" / "alike.png")
+    (folder / "empty.jpg").write_bytes(b"")
+    (folder / "text.jpg").write_text("not a picture")
+    (folder / "again.png").write_bytes((folder / "picture-0.png").read_bytes())
+    return folder
+
+
+def run(*words: object) -> int:
+    """Call the command line in this process and return its exit code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["pairwright", *map(str, words)])
+        patch.setattr(logging.root, "handlers", [])
+        try:
+            cli.main()
+        except SystemExit as exit_:
+            return int(exit_.code or 0)
+    return 0
+
+
+BUILD = ("--until", "mining", "--set", "run.workers=1")
+
+
+def test_a_build_ends_with_a_table_and_status_agrees(
+    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run("build", photographs, "--out", out, *BUILD) == 0
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ("stage", "dropped", "failed", "pending", "seconds", "pairs"))
+    assert f"Done: {out} as version 1" in printed
+    assert run("status", out, "--json") == 0
+    status = json.loads(capsys.readouterr().out)
+    assert (status["dataset"], status["snapshot"]) == (str(out), 1)
+    assert [stage["stage"] for stage in status["stages"]] == ["images", "embeddings", "neighbours", "pairs"]
+    images = status["stages"][0]
+    assert (images["in"], images["ok"], images["dropped"], images["rows"]) == (12, 9, 3, 9)
+    assert images["reasons"] == {"duplicate of another row": 1, "empty file": 1, "not an image": 1}
+    assert all(s["in"] == s["ok"] + s["dropped"] + s["failed"] + s["pending"] for s in status["stages"])
+
+
+def test_a_second_build_does_nothing_and_makes_no_version(photographs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run("build", photographs, "--out", out, *BUILD) == 0
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
+    assert run("build", photographs, "--out", out, *BUILD) == 0
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")} == before
+    assert [path.name for path in (out / "snapshots").iterdir()] == ["000001.json"]
+
+
+def test_removing_a_picture_gives_a_version_without_it(
+    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run("build", photographs, "--out", out, *BUILD) == 0
+    (photographs / "picture-3.png").unlink()
+    assert run("build", photographs, "--out", out, *BUILD) == 0
+    capsys.readouterr()
+    run("status", out, "--json")
+    status = json.loads(capsys.readouterr().out)
+    assert status["snapshot"] == 2
+    assert [stage["rows"] for stage in status["stages"][:3]] == [8, 16, 8]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["build", "NOWHERE", "--out", "OUT"], "NOWHERE"),
+        (["build", "EMPTY", "--out", "OUT"], "EMPTY"),
+        (["build", "ftp:somewhere", "--out", "OUT"], "no kind of source"),
+        (["build", "--out", "OUT", "--profile", "nowhere"], "no such profile"),
+        (["build", "--out", "OUT", "--set", "mining.gama=1"], "Did you mean gamma?"),
+        (["build", "--out", "OUT", "--until", "dinner"], "no such stage"),
+        (["status", "OUT"], "holds no dataset"),
+        (["resume", "OUT"], "holds no dataset"),
+        (["build"], "--out"),
+        (["dance"], "dance"),
+    ],
+)
+def test_wrong_usage_ends_with_two_and_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    (tmp_path / "EMPTY").mkdir()
+    places = {name: str(tmp_path / name) for name in ("NOWHERE", "EMPTY", "OUT")}
+    assert run(*[places.get(word, word) for word in words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_damaged_part_is_named_and_made_again(
+    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run("build", photographs, "--out", out, *BUILD) == 0
+    (part,) = (out / "tables" / "neighbours").rglob("*.parquet")
+    good = part.read_bytes()
+    part.write_bytes(good[:-20] + b"x" + good[-19:])
+    capsys.readouterr()
+    assert run("resume", out) == 1
+    assert str(part) in capsys.readouterr().err
+    part.unlink()
+    assert run("resume", out) == 0
+    assert part.read_bytes() == good
+
+
+def test_interrupted_builds_say_how_to_go_on_and_do(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    settings = ["scenes.worlds=8", "scenes.samples=1", "scenes.width=64", "scenes.height=64", "run.workers=2"]
+    words = [word for setting in settings for word in ("--set", setting)]
+    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+    command = [PAIRWRIGHT, "build", "--out", str(out), "--until", "sources", *words]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+    deadline = time.monotonic() + 120
+    while not list(out.glob("journals/*/*.journal")) and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "pairwright resume" in errors
+    assert "Traceback" not in errors
+    resumed = subprocess.run(
+        [PAIRWRIGHT, "resume", str(out)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert resumed.returncode == 0, resumed.stderr
+    assert not list(out.rglob("*.tmp-*"))
