@@ -1,0 +1,1 @@
+"""Write datasets in the forms that other programs read."""

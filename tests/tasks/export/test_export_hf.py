@@ -1,0 +1,220 @@
+import json
+import logging
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from PIL import Image as Pillow
+
+from schemas.errors import ConfigError, StoreError
+from tasks.export import write_shards
+from tasks.export.export_hf import MARKER, check_target, export_hf
+from tasks.export.hf_schema import FEATURES, SCHEMA, card_features
+from tasks.export.write_card import About
+from tasks.store.images import decode_rgb
+from tests.tasks.report.handmade import PROFILE, build_handmade, make_whole
+
+
+@pytest.fixture(scope="module")
+def made():
+    return make_whole()
+
+
+@pytest.fixture
+def offline(tmp_path, monkeypatch):
+    """Keep every cache of `datasets` in the test's folder, and the network out."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    datasets.disable_progress_bars()
+    logging.getLogger("filelock").setLevel(logging.WARNING)
+    return tmp_path / "cache"
+
+
+def export(tmp_path, made, target="out", **options):
+    with build_handmade(tmp_path / "dataset", made) as (build, counts):
+        about = About(name="hand | made", version="version 1", counts=counts, profile=PROFILE)
+        return export_hf(build, build.planned[-1], about=about, target=tmp_path / target, **options)
+
+
+def test_datasets_loads_it_with_images(tmp_path, made, offline):
+    tally = export(tmp_path, made)
+    loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(offline))
+    assert {split: len(rows) for split, rows in loaded.items()} == {name: n for name, (n, _) in tally.sizes.items()}
+    assert set(loaded) == {"train", "validation", "test"}
+    by_key = {row.key: row for row in made.of("preferences")}
+    seen = {}
+    for split, rows in loaded.items():
+        for row in rows:
+            given = by_key.pop(row["key"])
+            assert given.split == split
+            for shown, data in zip(
+                row["images"] + row["rejected_images"], given.images + given.rejected_images, strict=True
+            ):
+                assert isinstance(shown, Pillow.Image)
+                assert np.array_equal(np.asarray(shown.convert("RGB")), decode_rgb(data))
+            assert row["chosen"] == [{"role": "assistant", "content": [{"type": "text", "text": given.chosen}]}]
+            assert row["rejected"][0]["content"][0]["text"] == given.rejected
+            assert [n["maker"] for n in row["negatives"]] == ["swapped", "retrieved"]
+            assert row["licences"] == ["CC0-1.0", "CC0-1.0"]
+            for key in row["image_keys"]:
+                assert seen.setdefault(key, split) == split, "an image is in two splits"
+    assert not by_key
+
+
+def test_prompt_has_a_slot_per_image_in_trl_form(tmp_path, made, offline):
+    export(tmp_path, made)
+    rows = datasets.load_dataset(str(tmp_path / "out"), split="train", cache_dir=str(offline))
+    message = {"role": "user", "content": [
+        {"type": "image", "text": None}, {"type": "image", "text": None}, {"type": "text", "text": "What differs?"},
+    ]}  # fmt: skip
+    assert all(row["prompt"] == [message] for row in rows)
+
+
+def test_bytes_are_those_of_the_source(tmp_path, made):
+    export(tmp_path, made)
+    table = pa.concat_tables([pq.read_table(path) for path in sorted((tmp_path / "out/data").glob("*.parquet"))])
+    given = {row.key: row for row in made.of("preferences")}
+    for row in table.to_pylist():
+        assert tuple(image["bytes"] for image in row["images"]) == given[row["key"]].images
+        assert tuple(image["bytes"] for image in row["rejected_images"]) == given[row["key"]].rejected_images
+        assert row["images"][0]["path"].rpartition(".")[2] in ("png", "jpg", "webp", "tiff")
+        chosen = next(score for score in row["removal_scores"] if score["chosen"])
+        assert row["rejected_images"][0]["path"] == f"{chosen['removal']}.png"
+        assert row["rejected_images"][1] == row["images"][1]
+
+
+def test_schema_is_what_datasets_makes_of_the_features():
+    features = datasets.Features.from_dict(FEATURES)
+    assert features.arrow_schema.equals(SCHEMA.remove_metadata()), "physical types"
+    assert json.loads(SCHEMA.metadata[b"huggingface"]) == json.loads(features.arrow_schema.metadata[b"huggingface"])
+    assert card_features() == features._to_yaml_list()
+
+
+def test_files_are_cut_by_size_and_groups_by_rows(tmp_path, made, monkeypatch):
+    monkeypatch.setattr(write_shards, "ROWS_PER_GROUP", 3)
+    tally = export(tmp_path, made, bytes_per_file=30_000)
+    names = sorted(path.name for path in (tmp_path / "out/data").iterdir())
+    train = [name for name in names if name.startswith("train")]
+    assert len(train) > 1
+    assert train == [f"train-{n:05d}-of-{len(train):05d}.parquet" for n in range(len(train))]
+    files = [pq.ParquetFile(tmp_path / "out/data" / name) for name in train]
+    assert sum(file.metadata.num_rows for file in files) == tally.sizes["train"][0]
+    groups = [file.metadata.row_group(g) for file in files for g in range(file.metadata.num_row_groups)]
+    assert max(group.num_rows for group in groups) == 3
+    for group in groups:
+        columns = {group.column(c).path_in_schema: group.column(c).compression for c in range(group.num_columns)}
+        assert columns["images.list.element.bytes"] == "UNCOMPRESSED"
+        assert columns["chosen.list.element.content.list.element.text"] == "ZSTD"
+
+
+def test_card_says_what_is_there(tmp_path, made):
+    tally = export(tmp_path, made)
+    text = (tmp_path / "out/README.md").read_text()
+    _, front, body = text.split("---\n", 2)
+    front = yaml.safe_load(front)
+    assert front["license"] == "cc0-1.0"
+    assert front["pretty_name"] == "hand | made"
+    assert front["configs"][0]["data_files"] == [
+        {"split": split, "path": f"data/{split}-*.parquet"} for split in ("train", "validation", "test")
+    ]
+    counted = {split["name"]: split["num_examples"] for split in front["dataset_info"]["splits"]}
+    assert counted == {split: rows for split, (rows, _) in tally.sizes.items()}
+    assert sum(counted.values()) == len(made.of("preferences"))
+    assert "# hand \\| made" in body
+    assert f"| images | {len(made.of('images'))} |" in body
+    assert f"{tally.rows} of {tally.rows} rows have a rejected text (edited: {tally.rows})" in body
+    assert "rendered scenes" in body
+    assert "There is no" not in body
+
+
+def test_empty_splits_have_no_file_and_the_card_says_so(tmp_path, made, offline):
+    made = make_whole()
+    made.tables["preferences"] = [row for row in made.of("preferences") if row.split == "train"]
+    export(tmp_path, made)
+    assert "There is no validation and no test split" in (tmp_path / "out/README.md").read_text()
+    assert set(datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(offline))) == {"train"}
+
+
+def test_rows_without_rejected_text_have_an_empty_list(tmp_path, offline):
+    from dataclasses import replace
+
+    made = make_whole()
+    rows = made.of("preferences")
+    made.tables["preferences"] = [replace(rows[0], rejected="", rejected_maker="", rejected_images=()), *rows[1:]]
+    export(tmp_path, made)
+    loaded = datasets.load_dataset(str(tmp_path / "out"), split="train", cache_dir=str(offline))
+    row = next(row for row in loaded if row["key"] == rows[0].key)
+    assert row["rejected"] == []
+    assert row["rejected_images"] == []
+    assert len(loaded.filter(lambda row: row["rejected"])) == len(loaded) - 1
+
+
+def test_licences_not_stated_or_mixed(tmp_path):
+    from collections import Counter
+
+    from tasks.export.write_card import Tally, _licence
+
+    assert _licence(Tally(licences=Counter({"": 2, "CC0-1.0": 2}))) == {"license": "unknown"}
+    assert _licence(Tally(licences=Counter({"MIT": 1, "CC0-1.0": 2})))["license"] == "other"
+    assert _licence(Tally(licences=Counter({"My-Own": 1})))["license"] == "other"
+    assert _licence(Tally(licences=Counter({"CC-BY-4.0": 1}))) == {"license": "cc-by-4.0"}
+
+
+def test_an_earlier_export_is_replaced_and_gives_the_same_bytes(tmp_path, made):
+    export(tmp_path, made)
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    (tmp_path / "out/data/train-old.parquet").write_bytes(b"old")
+    export(tmp_path, made)
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dataset", "out"]
+
+
+@pytest.mark.parametrize("held", ["notes.txt", "README.md", "data"])
+def test_another_folder_is_not_overwritten(tmp_path, made, held):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / held).write_text("mine")
+    with pytest.raises(ConfigError, match="no earlier export"):
+        export(tmp_path, made)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [held]
+
+
+def test_an_export_to_which_something_was_added_is_not_overwritten(tmp_path, made):
+    export(tmp_path, made)
+    (tmp_path / "out/.git").mkdir()
+    with pytest.raises(ConfigError, match=r"\.git"):
+        check_target(tmp_path / "out")
+
+
+def test_a_file_is_not_overwritten(tmp_path):
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(ConfigError, match="not a folder"):
+        check_target(tmp_path / "out")
+
+
+def test_an_export_that_fails_leaves_the_earlier_one(tmp_path, made, monkeypatch):
+    export(tmp_path, made)
+    before = (tmp_path / "out/README.md").read_bytes()
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    with pytest.raises(StoreError, match="No space left"):
+        export(tmp_path, made)
+    assert (tmp_path / "out/README.md").read_bytes() == before
+    assert (tmp_path / "out" / MARKER).exists()
+    with pytest.raises(StoreError, match="No space left"):
+        export(tmp_path, made, target="fresh")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dataset", "out"]
+
+
+def test_no_preferences_is_a_clear_error(tmp_path):
+    made = make_whole()
+    made.tables["preferences"] = []
+    with pytest.raises(ConfigError, match="no preferences"):
+        export(tmp_path, made)
+    assert not (tmp_path / "out").exists()

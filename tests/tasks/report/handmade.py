@@ -1,0 +1,405 @@
+"""A small dataset made by hand: drawn pictures in four groups, their pairs, and every table that a whole build has.
+
+No stage is run; each table's rows are given, and go through the store's own shards into parts. Texts are hostile where
+they can be (markup, quotes), and the pictures have several formats and sizes.
+"""
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from schemas.config import Profile, Section
+from schemas.rows import (
+    CaptionRow,
+    ComparisonRow,
+    DifferenceRow,
+    Dropped,
+    ImageRow,
+    ItemRow,
+    Negative,
+    PairRow,
+    PreferenceRow,
+    RejectedTextRow,
+    RemovalRow,
+    RemovalScore,
+    Row,
+    SplitRow,
+    Turn,
+    make_key,
+)
+from schemas.scene import SceneChange, SceneGraph, SceneObject
+from tasks.store.dataset import Build, write_items
+from tasks.store.files import Folder
+from tasks.store.ledger import Counts
+from tasks.store.masks import encode_mask
+from tasks.store.pool import Workers
+from tasks.store.snapshot import write_snapshot
+from tasks.store.stage import Planned, Stage, fingerprint
+
+SIZE = (160, 120)
+HOSTILE = "<script>document.title='owned'</script> & \"quoted\" <img src=x onerror=alert(1)>"
+COLOURS = ("red", "blue", "green", "orange", "purple", "teal")
+
+
+@dataclass
+class Handmade:
+    """Hold the rows of every table by its name."""
+
+    tables: dict[str, list[Row | Dropped]] = field(default_factory=dict)
+
+    def of(self, name: str) -> list:
+        return [row for row in self.tables.get(name, []) if not isinstance(row, Dropped)]
+
+
+def draw(place: int, balls: Sequence[tuple[str, tuple[int, int]]], size=SIZE) -> Image.Image:
+    """Draw a table with coloured balls; equal arguments give equal pixels."""
+    image = Image.new("RGB", size, ("#e8dfd0", "#d5dde4", "#dfe6d8", "#e6d8df")[place % 4])
+    pen = ImageDraw.Draw(image)
+    pen.rectangle((0, size[1] * 0.62, *size), fill=("#b58d63", "#8a97a6", "#7f9a72", "#a67f92")[place % 4])
+    for colour, (x, y) in balls:
+        pen.ellipse(ball_box(x, y, size), fill=colour, outline="black")
+    return image
+
+
+def ball_box(x, y, size=SIZE):
+    radius = size[0] // 10
+    return (
+        x * size[0] // 100 - radius,
+        y * size[1] // 100 - radius,
+        x * size[0] // 100 + radius,
+        y * size[1] // 100 + radius,
+    )
+
+
+def encode(image: Image.Image, form: str) -> bytes:
+    sink = io.BytesIO()
+    image.save(sink, format=form.upper())
+    return sink.getvalue()
+
+
+def ball_mask(x, y, size=SIZE):
+    """Return the pixels of a ball by the equation of the circle."""
+    left, top, right, bottom = ball_box(x, y, size)
+    ys, xs = np.mgrid[: size[1], : size[0]]
+    return encode_mask((xs - (left + right) / 2) ** 2 + (ys - (top + bottom) / 2) ** 2 <= ((right - left) / 2) ** 2)
+
+
+def make_images(groups: int, photographs: int, *, size=SIZE) -> list[ImageRow]:
+    """Draw photographs of worlds; in each photograph after the first, one ball has another colour."""
+    rows = []
+    for world in range(groups):
+        rng = Random(world)
+        places = [(x, rng.randint(45, 80)) for x in (20, 50, 80)]
+        colours = [rng.choice(COLOURS) for _ in places]
+        for number in range(photographs):
+            shown = [
+                COLOURS[(COLOURS.index(c) + number) % 6] if i == number % 3 and number else c
+                for i, c in enumerate(colours)
+            ]
+            form = ("png", "jpeg", "webp", "tiff")[number % 4]
+            data = encode(draw(world, list(zip(shown, places, strict=True)), size), form)
+            things = [
+                SceneObject(
+                    id=f"ball{i}",
+                    shape="ball",
+                    colour=colour,
+                    material="rubber",
+                    size="small",
+                    depth="front",
+                    visible=1.0,
+                    column=("left", "centre", "right")[i],
+                    box=ball_box(*place, size),
+                    mask=ball_mask(*place, size),
+                )
+                for i, (colour, place) in enumerate(zip(shown, places, strict=True))
+            ]
+            changed = number % 3
+            changes = (
+                [SceneChange(type="colour", object_id=f"ball{changed}", before=colours[changed], after=shown[changed])]
+                if number
+                else []
+            )
+            key = make_key(data)
+            rows.append(
+                ImageRow(
+                    key=key,
+                    source_key=make_key("item", world, number),
+                    subject=key,
+                    image=data,
+                    format=form,
+                    width=size[0],
+                    height=size[1],
+                    name=f"world {world} <b>photograph</b> {number}",
+                    source="drawn",
+                    licence="CC0-1.0",
+                    group=f"world{world}",
+                    graph=SceneGraph(
+                        world=f"world{world}",
+                        photograph=number,
+                        place="a wooden table-top",
+                        light="warm light",
+                        viewpoint="a low viewpoint",
+                        objects=tuple(things),
+                        changes=tuple(changes),
+                    ),
+                )
+            )
+    return rows
+
+
+def make_pairs(images: Sequence[ImageRow]) -> list[PairRow]:
+    """Pair neighbours in the list: mostly of one group, now and then of two."""
+    rows = []
+    for n, (a, b) in enumerate(pairwise(images)):
+        first, second = sorted([a.key, b.key])
+        key = make_key("pair", first, second)
+        rows.append(
+            PairRow(
+                key=key,
+                source_key=a.key,
+                subject=key,
+                first=first,
+                second=second,
+                origin="mined",
+                anchor=a.key,
+                cluster=n % 3,
+                embedders=("layout", "gradients"),
+                similarities=(0.80 + n % 16 / 100, 0.78 + n % 11 / 100),
+                similarity=0.79 + n % 14 / 100,
+            )
+        )
+    return rows
+
+
+def about_pair(pair: PairRow, images: dict[str, ImageRow], split: str) -> dict[str, list[Row]]:
+    """Return one row of each table about a pair."""
+    first, second = images[pair.first], images[pair.second]
+    chosen = f"The first image shows a {_words(first)}. In the second image the ball is recoloured. {HOSTILE}"
+    wrong = {
+        "edited": (chosen.replace("ball", "cube", 1), 0.9, 2),
+        "swapped": (chosen.replace("first", "second", 1), 0.8, 0),
+        "retrieved": ("The lamp is switched on and two books are missing.", 0.4, 1),
+    }
+    texts = {
+        maker: [
+            RejectedTextRow(
+                key=make_key(maker, pair.key),
+                source_key=pair.key,
+                subject=pair.key,
+                text=text,
+                maker=maker,
+                note=f"{maker}: ball -> cube",
+                score=score,
+                skipped_true=skipped,
+            )
+        ]
+        for maker, (text, score, skipped) in wrong.items()
+    }
+    removals = [*_removals(first), *_removals(second)]
+    scores = tuple(
+        RemovalScore(
+            removal=r.key,
+            tag=r.tag,
+            side=int(r.subject == second.key),
+            score=0.5 if n == 1 else 0.25 * (n == 2),
+            chosen=n == 1,
+        )
+        for n, r in enumerate(removals)
+    )
+    altered = removals[1].image
+    names = {"source_key": pair.key, "subject": pair.key}
+    preference = PreferenceRow(
+        key=make_key("preference", pair.key),
+        **names,
+        prompt=(Turn(role="user", text="What differs?"),),
+        images=(first.image, second.image),
+        image_keys=(first.key, second.key),
+        chosen=chosen,
+        chosen_model="by hand",
+        rejected=wrong["edited"][0],
+        rejected_maker="edited",
+        rejected_note="ball -> cube",
+        negatives=tuple(
+            Negative(text=wrong[m][0], maker=m, note="", score=wrong[m][1]) for m in ("swapped", "retrieved")
+        ),
+        rejected_images=(altered, second.image),
+        removal_scores=scores,
+        component=f"component-{split}",
+        split=split,
+        sources=(first.source, second.source),
+        licences=(first.licence, second.licence),
+    )
+    return {
+        **texts,
+        "differences": [
+            DifferenceRow(
+                key=make_key("difference", pair.key),
+                **names,
+                text=chosen,
+                first_half=chosen[:40],
+                second_half=chosen[40:],
+                verbs=("shows", "recoloured"),
+                attempts=1,
+                finish_reason="stop",
+                model="by hand",
+                claims="[]",
+                no_change=False,
+            )
+        ],
+        "comparisons": [
+            ComparisonRow(
+                key=make_key("comparison", pair.key),
+                **names,
+                text="Both...",
+                commonalities=("Both images show a table.",),
+                differences=("The left ball is red in Image 1 and blue in Image 2.",),
+                axes=("attributes",),
+                conversation=(
+                    Turn(role="user", text="Compare them."),
+                    Turn(role="assistant", text="Both show a table."),
+                    Turn(role="user", text=f"Which one is described: {HOSTILE}"),
+                    Turn(role="assistant", text="Image 2"),
+                ),
+                model="by hand",
+            )
+        ],
+        "splits": [SplitRow(key=make_key("split", pair.key), **names, component=f"component-{split}", split=split)],
+        "preferences": [preference],
+    }
+
+
+def _words(image: ImageRow) -> str:
+    assert image.graph
+    return " and a ".join(f"{one.colour} ball" for one in image.graph.objects)
+
+
+def _removals(image: ImageRow) -> list[RemovalRow]:
+    assert image.graph
+    rows = []
+    for one in image.graph.objects:
+        others = [(o.colour, _centre(o)) for o in image.graph.objects if o.id != one.id]
+        size = (image.width, image.height)
+        rows.append(
+            RemovalRow(
+                key=make_key("removal", image.key, one.id),
+                source_key=image.key,
+                subject=image.key,
+                tag=f"{one.colour} ball",
+                object_ids=(one.id,),
+                box=one.box,
+                mask=one.mask.model_dump_json(),
+                image=encode(draw(0, others, size), "png"),
+                area_share=0.05,
+                changed_outside=0,
+            )
+        )
+    return rows
+
+
+def _centre(one):
+    return round((one.box[0] + one.box[2]) / 2 / SIZE[0] * 100), round((one.box[1] + one.box[3]) / 2 / SIZE[1] * 100)
+
+
+def make_whole(groups: int = 6, photographs: int = 4) -> Handmade:
+    """Return every table; the first third of the pairs trains, the next validates, the rest tests."""
+    images = make_images(groups, photographs)
+    by_key = {row.key: row for row in images}
+    pairs = make_pairs(images)
+    made = Handmade(
+        {"images": [*images], "pairs": [*pairs, Dropped(source_key=images[-1].key, reason="no candidate <left>")]}
+    )
+    made.tables["captions"] = [
+        CaptionRow(
+            key=make_key("caption", row.key),
+            source_key=row.key,
+            subject=row.key,
+            text=f"A {_words(row)}. {HOSTILE}",
+            sentences=(),
+            model="by hand",
+        )
+        for row in images
+    ]
+    made.tables["removals"] = [removal for row in images for removal in _removals(row)]
+    splits = ("train", "validation", "test")
+    for n, pair in enumerate(pairs):
+        if n % (len(pairs) // 3 + 1) == 0 and n:
+            continue  # left out, so that no image is in two splits
+        for name, rows in about_pair(pair, by_key, splits[n // (len(pairs) // 3 + 1)]).items():
+            made.tables.setdefault(name, []).extend(rows)
+    return made
+
+
+LINE = (
+    ("images", "items", ItemRow, ImageRow, "sources"),
+    ("pairs", "images", ImageRow, PairRow, "mining"),
+    ("captions", "images", ImageRow, CaptionRow, "captioning"),
+    ("differences", "pairs", PairRow, DifferenceRow, "captioning"),
+    ("comparisons", "pairs", PairRow, ComparisonRow, "captioning"),
+    ("removals", "images", ImageRow, RemovalRow, "rejected"),
+    ("swapped", "pairs", PairRow, RejectedTextRow, "rejected"),
+    ("edited", "pairs", PairRow, RejectedTextRow, "rejected"),
+    ("retrieved", "pairs", PairRow, RejectedTextRow, "rejected"),
+    ("splits", "pairs", PairRow, SplitRow, "preferences"),
+    ("preferences", "pairs", PairRow, PreferenceRow, "preferences"),
+)
+
+
+def plan_handmade(made: Handmade, until: str = "preferences") -> list[Planned]:
+    """Return stages that give the rows made by hand."""
+    planned, tables = [], {}
+    for name, reads, row, writes, group in LINE[: [line[0] for line in LINE].index(until) + 1]:
+        stage = Stage(
+            name=name,
+            version=1,
+            group=group,
+            reads=reads,
+            row=row,
+            writes=writes,
+            config="none",
+            function=_giver(made.tables.get(name, [])),
+            tie="anchor" if name == "pairs" else "source_key",
+        )
+        tables[name] = fingerprint(stage, Section(), prompts={}, tables=tables)
+        planned.append(Planned(stage=stage, config=Section(), fingerprint=tables[name]))
+    return planned
+
+
+def _giver(rows):
+    by_source: dict[str, list] = {}
+    for row in rows:
+        by_source.setdefault(row.source_key, []).append(row)
+
+    def give(inputs, config):
+        for row in inputs:
+            yield from by_source.get(row.key, [Dropped(source_key=row.key, reason="not made")])
+
+    return give
+
+
+@contextmanager
+def build_handmade(root: Path, made: Handmade, until: str = "preferences") -> Iterator[tuple[Build, list[Counts]]]:
+    """Write the dataset, publish a version, and yield it settled, with its counts."""
+    folder = Folder(str(root))
+    planned = plan_handmade(made, until)
+    keys = dict.fromkeys(row.source_key for row in made.tables.get("images", []))
+    items = write_items(folder, [ItemRow(key=k, source_key=k, subject=k, name=k, locator=json.dumps(k)) for k in keys])
+    with Workers(1) as pool, Build(folder, planned, items, rows_per_shard=7) as build:
+        counts = []
+        for stage in planned:
+            build.settle(stage)
+            outcomes = list(pool.run(stage, build.shards(stage)))
+            assert all(hasattr(outcome.result, "part") for outcome in outcomes), outcomes
+            counts.append(build.settle(stage))
+        write_snapshot(build, list(zip(planned, counts, strict=True)), record={"profile": {}})
+        yield build, counts
+
+
+PROFILE = Profile(name="handmade", source="scenes:")
