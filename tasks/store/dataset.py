@@ -14,6 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -64,10 +65,41 @@ def write_items(folder: Folder, items: Iterable[ItemRow]) -> tuple[str, ...]:
     while rows := list(islice(rest, ITEMS_PER_PART)):
         name = f"{ITEMS}/part-{make_key(*(row.key for row in rows))}.parquet"
         names.append(name)
-        if not folder.exists(name):
-            about = {"stage": "items", "rows": str(len(rows))}
-            folder.write(name, encode_part(to_table(rows, ItemRow), about))
+        with hold(folder, ITEMS):
+            clean(folder, ITEMS)
+            if not folder.exists(name):
+                about = {"stage": "items", "rows": str(len(rows))}
+                folder.write(name, encode_part(to_table(rows, ItemRow), about))
     return tuple(names)
+
+
+@contextlib.contextmanager
+def hold(folder: Folder, table: str, on_wait: Callable[[], None] | None = None) -> Generator[None]:
+    """Hold a table, so that no other process works on it; the lock dies with its process. None on an object store."""
+    if not folder.is_local:
+        yield
+        return
+    path = Path(folder.path(table)) / ".lock"
+    with naming(str(path), "locked"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        try:
+            lock.acquire(timeout=0.05)
+        except Timeout:
+            if on_wait:
+                on_wait()
+            lock.acquire(poll_interval=0.2)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def clean(folder: Folder, table: str) -> None:
+    """Delete what a killed process left half-written in a table, which must be held."""
+    for name in folder.names(table):
+        if TEMPORARY in name:
+            folder.delete(f"{table}/{name}")
 
 
 @dataclass
@@ -105,31 +137,14 @@ class Build:
     def locked(self, planned: Planned, on_wait: Callable[[Planned], None] | None = None) -> Generator[None]:
         """Hold a stage's table: another build of the same table waits here, and then finds the work done.
 
-        The lock dies with its process. On an object store there is none: two builds may then do the same work, and
-        write the same parts.
+        On an object store there is no lock: two builds may then do the same work, and write the same parts.
         """
-        if not self.folder.is_local:
+        with hold(self.folder, planned.table, on_wait and partial(on_wait, planned)):
             yield
-            return
-        path = Path(self.folder.path(planned.table)) / ".lock"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path)
-        try:
-            lock.acquire(timeout=0.05)
-        except Timeout:
-            if on_wait:
-                on_wait(planned)
-            lock.acquire(poll_interval=0.2)
-        try:
-            yield
-        finally:
-            lock.release()
 
     def clean(self, planned: Planned) -> None:
         """Delete what a killed process left half-written in a table; its lock must be held."""
-        for name in self.folder.names(planned.table):
-            if TEMPORARY in name:
-                self.folder.delete(f"{planned.table}/{name}")
+        clean(self.folder, planned.table)
 
     def shards(self, planned: Planned, *, reason: str = "") -> list[ShardRef]:
         """Cut what a settled stage owes into shards, and write the files that their workers read."""

@@ -1,18 +1,21 @@
 """A small line of stages over text items, for tests of the store: fast, and every kind of stage is in it.
 
-items -> words (one item gives an image, is dropped, or fails) -> lengths (whole) -> pairs -> notes (uses both images).
+items -> images (one item gives an image, is dropped, or fails) -> neighbours (whole) -> links (owed again when the
+neighbour changes) -> pairs -> notes (uses both images). ``expect`` says what they must give, without the store.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from schemas.config import Section
-from schemas.rows import CaptionRow, Dropped, Failed, ImageRow, ItemRow, NeighbourRow, PairRow, make_key
+from schemas.rows import CaptionRow, Dropped, Failed, ImageRow, ItemRow, NeighbourRow, PairRow, Row, make_key
 from tasks.store.dataset import Build, write_items
 from tasks.store.files import Folder
 from tasks.store.ledger import Counts
-from tasks.store.pool import Outcome, Workers
+from tasks.store.pool import Outcome, ShardFailed, Workers
+from tasks.store.snapshot import read_live, write_snapshot
 from tasks.store.stage import Planned, Stage, Uses, fingerprint
 
 
@@ -22,9 +25,16 @@ class ToyConfig(Section):
     trouble: str = ""
     """A file; while it exists, items named "failing..." fail."""
     seconds_per_row: float = 0.0
-    """Time that each item takes."""
+    """Time that each item, link and note takes."""
     calls: str = ""
-    """A file to which every item read is added."""
+    """A file to which a line is added for every item read, and every link and note made."""
+
+    def work(self, *words: str) -> None:
+        """Take the time of one row, and record that it was worked on."""
+        time.sleep(self.seconds_per_row)
+        if self.calls:
+            with Path(self.calls).open("a") as calls:
+                calls.write(" ".join(words) + "\n")
 
 
 def list_words(words: Sequence[str]) -> list[ItemRow]:
@@ -39,10 +49,7 @@ def list_words(words: Sequence[str]) -> list[ItemRow]:
 def read_words(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[ImageRow | Dropped | Failed]:
     """Yield an "image" per item: its bytes are the word up to a slash, so that a/1 and a/2 have the same content."""
     for row in rows:
-        time.sleep(config.seconds_per_row)
-        if config.calls:
-            with Path(config.calls).open("a") as calls:
-                calls.write(row.name + "\n")
+        config.work("item", row.name)
         if row.name.startswith("bad"):
             yield Dropped(source_key=row.key, reason="bad word", detail=row.name)
         elif row.name.startswith("failing") and config.trouble and Path(config.trouble).exists():
@@ -73,6 +80,19 @@ def rank_words(
         )  # fmt: skip
 
 
+def link_words(
+    rows: Sequence[ImageRow], config: ToyConfig, *, neighbours: Mapping[str, NeighbourRow]
+) -> Iterator[CaptionRow]:
+    """Yield which image comes after each."""
+    for row in rows:
+        config.work("link", row.key)
+        text = " ".join(neighbours[row.subject].neighbours[0])
+        yield CaptionRow(
+            key=make_key("link", row.key, text), source_key=row.key, subject=row.key, text=text, sentences=(),
+            model="toy",
+        )  # fmt: skip
+
+
 def pair_words(rows: Sequence[NeighbourRow], config: ToyConfig) -> Iterator[PairRow | Dropped]:
     """Yield each word with its neighbour."""
     for row in rows:
@@ -90,10 +110,15 @@ def pair_words(rows: Sequence[NeighbourRow], config: ToyConfig) -> Iterator[Pair
 def note_pairs(rows: Sequence[PairRow], config: ToyConfig, *, images: Mapping[str, ImageRow]) -> Iterator[CaptionRow]:
     """Yield both contents of a pair as a text."""
     for row in rows:
-        text = b" ".join(images[key].image[:8] for key in (row.first, row.second)).decode()
+        config.work("note", row.key)
+        text = b" ".join(_content(images[key]) for key in (row.first, row.second)).decode()
         yield CaptionRow(
             key=row.key, source_key=row.key, subject=row.key, text=text, sentences=(text,), model="toy"
         )  # fmt: skip
+
+
+def _content(row: ImageRow) -> bytes:
+    return row.image[: len(row.image) // 50]
 
 
 STAGES = (
@@ -102,10 +127,13 @@ STAGES = (
     Stage(name="neighbours", version=1, group="mining", reads="images", row=ImageRow, writes=NeighbourRow,
           function=rank_words, config="toy", whole=True,
           uses=(Uses(table="images", row=ImageRow, kind="all", name="everything"),)),
+    Stage(name="links", version=1, group="mining", reads="images", row=ImageRow, writes=CaptionRow, function=link_words,
+          config="toy", without=("image",), journal=True,
+          uses=(Uses(table="neighbours", row=NeighbourRow, counts=True),)),
     Stage(name="pairs", version=1, group="mining", reads="neighbours", row=NeighbourRow, writes=PairRow,
           function=pair_words, config="toy", tie="anchor"),
     Stage(name="notes", version=1, group="captioning", reads="pairs", row=PairRow, writes=CaptionRow,
-          function=note_pairs, config="toy", uses=(Uses(table="images", row=ImageRow, on="images", counts=True),)),
+          function=note_pairs, config="toy", uses=(Uses(table="images", row=ImageRow, on="images"),)),
 )  # fmt: skip
 
 
@@ -130,16 +158,75 @@ def build_toy(
     workers: int = 1,
 ) -> tuple[list[Counts], list[Outcome]]:
     """Build the toy dataset; return the counts per stage and what every shard did."""
-    folder = Folder(str(root))
-    planned = plan_toy(config or ToyConfig())
-    items = write_items(folder, list_words(words))
     outcomes: list[Outcome] = []
     counts: list[Counts] = []
-    with Workers(workers) as pool, Build(folder, planned, items, rows_per_shard) as build:
-        for stage in planned:
+    with Workers(workers) as pool, open_toy(root, words, config, rows_per_shard=rows_per_shard) as build:
+        for stage in build.planned:
             with build.locked(stage):
                 build.clean(stage)
                 build.settle(stage)
-                outcomes += pool.run(stage, build.shards(stage))
+                outcomes += (done := list(pool.run(stage, build.shards(stage))))
+                if not any(isinstance(outcome.result, ShardFailed) for outcome in done):
+                    build.drop_journals(stage)
                 counts.append(build.settle(stage))
+        write_snapshot(build, list(zip(build.planned, counts, strict=True)), record={"rows_per_shard": rows_per_shard})
     return counts, outcomes
+
+
+def open_toy(
+    root: Path | str, words: Sequence[str], config: ToyConfig | None = None, *, rows_per_shard: int = 10
+) -> Build:
+    """List the words and return the build of the toy stages, to be entered."""
+    folder = Folder(str(root))
+    items = write_items(folder, list_words(words))
+    return Build(folder, plan_toy(config or ToyConfig()), items, rows_per_shard)
+
+
+def read_toy(root: Path | str, words: Sequence[str]) -> dict[str, list[Row]]:
+    """Return the live rows of every stage, as a build of these words would see them now."""
+    with open_toy(root, words) as build:
+        for stage in build.planned:
+            build.settle(stage)
+        return {planned.stage.name: list(read_live(build, planned, planned.stage.writes)) for planned in build.planned}
+
+
+def read_tree(root: Path) -> dict[str, bytes]:
+    """Return every file of the tables, by its path; locks hold nothing."""
+    paths = sorted(path for path in (root / "tables").rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
+
+
+def expect(words: Sequence[str], failed: Collection[str] = ()) -> dict[str, set[tuple[str, ...]]]:
+    """Return what the live rows must say: of each image its name, of the others which contents they are about."""
+    names: dict[str, list[str]] = {}
+    for word in words:
+        if not word.startswith("bad") and word not in failed:
+            names.setdefault(word.partition("/")[0], []).append(word)
+    chain = sorted(names)
+    after = dict(pairwise(chain))
+    return {
+        "images": {(min(same, key=lambda word: make_key("word", word)),) for same in names.values()},
+        "neighbours": {(word, after.get(word, "")) for word in chain},
+        "links": {(word, after.get(word, "")) for word in chain},
+        "pairs": set(after.items()),
+        "notes": {tuple(sorted(pair, key=_content_key)) for pair in after.items()},
+    }
+
+
+def say(rows: Mapping[str, Sequence[Row]]) -> dict[str, list[tuple[str, ...]]]:
+    """Return live rows in the words of ``expect``; the content of an image is its bytes."""
+    said = {row.key: _content(row).decode() for row in rows["images"]}
+    said[""] = ""
+    return {
+        "images": [(row.name,) for row in rows["images"]],
+        "neighbours": [(said[row.subject], said["".join(row.neighbours[0])]) for row in rows["neighbours"]],
+        "links": [(said[row.subject], said[row.text]) for row in rows["links"]],
+        "pairs": [
+            (said[row.anchor], said[row.first if row.anchor == row.second else row.second]) for row in rows["pairs"]
+        ],
+        "notes": [tuple(row.text.split(" ")) for row in rows["notes"]],
+    }
+
+
+def _content_key(word: str) -> str:
+    return make_key(word.encode() * 50)
