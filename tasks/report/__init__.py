@@ -1,0 +1,1 @@
+"""Write static pages that show a dataset."""

@@ -1,0 +1,175 @@
+"""Lay out a histogram: bins, bars, ticks and what a listener is told; the template draws it as SVG.
+
+Reads and writes nothing. All numbers are in units of the drawing, ``WIDTH`` by ``HEIGHT``.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+WIDTH, HEIGHT = 420, 210
+LEFT, RIGHT, TOP, BOTTOM = 40, 10, 12, 26
+MOST_BINS, FEWEST_BINS = 24, 9
+GAP = 1.5
+
+Values = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Be one row of values under a name; ``tone`` chooses its colour in the style sheet."""
+
+    name: str
+    values: Values
+    tone: str = "plain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """Be one bar, and what it says when pointed at."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    tone: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Be a place on an axis with its number."""
+
+    place: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Legend:
+    """Say what one series is, in words and numbers."""
+
+    name: str
+    tone: str
+    count: str
+    median: str
+    middle: str
+    """The middle nine tenths: "0.78 to 0.94"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """Be a histogram ready to be drawn."""
+
+    title: str
+    unit: str
+    bars: tuple[Bar, ...]
+    across: tuple[Tick, ...]
+    up: tuple[Tick, ...]
+    legend: tuple[Legend, ...]
+    summary: str
+    """What the picture shows, in a sentence."""
+
+
+def draw_histogram(title: str, series: Sequence[Series], *, unit: str, whole: bool = False) -> Chart | None:
+    """Lay out the series side by side in each bin; ``whole`` for numbers of things. Nothing to show gives ``None``."""
+    shown = [one for one in series if len(one.values)]
+    if not shown:
+        return None
+    edges, step = find_edges(np.concatenate([one.values for one in shown]), whole=whole)
+    counts = [np.histogram(one.values, edges)[0] for one in shown]
+    up = nice_ticks(float(max(count.max() for count in counts)))
+    bars = [
+        bar
+        for number, one in enumerate(shown)
+        for bar in _bars(one, counts[number], edges=edges, top=up[-1], slot=(number, len(shown)))
+    ]
+    legend = tuple(_legend(one, whole=whole) for one in shown)
+    return Chart(
+        title=title,
+        unit=unit,
+        bars=tuple(bars),
+        across=tuple(_across(edges, step)),
+        up=tuple(Tick(_height(value, up[-1]), f"{value:,.0f}") for value in up),
+        legend=legend,
+        summary=f"{title}. "
+        + " ".join(f"{one.name}: {one.count} values, median {one.median}, mostly {one.middle}." for one in legend),
+    )
+
+
+def find_edges(values: Values, *, whole: bool) -> tuple[NDArray[np.float64], float]:
+    """Return the edges of bins of a round width that hold all values, and the width."""
+    low, high = float(values.min()), float(values.max())
+    step = round_step((high - low) / MOST_BINS or (1 if whole else 0.01), least=1 if whole else 0.0)
+    # Rounded before it is cut off: 0.8 in float32 is 0.80000001.
+    first = math.floor(round(low / step, 4))
+    last = math.floor(round(high / step, 4)) + 1
+    around = max(0, FEWEST_BINS - (last - first)) // 2
+    first, last = first - min(around, max(first, 0)), last + around  # no number here is below zero
+    edges = np.arange(first, last + 1, dtype=np.float64) * step
+    edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)
+    return edges, step
+
+
+def round_step(least_width: float, *, least: float) -> float:
+    """Return the smallest of 1, 2, 5, 10, ... times a power of ten that is not below the width."""
+    power = 10.0 ** math.floor(math.log10(least_width))
+    width = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least_width * (1 - 1e-9))
+    return max(width, least)
+
+
+def nice_ticks(most: float) -> list[float]:
+    """Return a few round numbers from 0 to at least ``most``."""
+    step = round_step(max(most, 1) / 4, least=1)
+    return [step * number for number in range(math.ceil(max(most, 1) / step - 1e-9) + 1)]
+
+
+def _height(value: float, top: float) -> float:
+    return round(HEIGHT - BOTTOM - value / top * (HEIGHT - BOTTOM - TOP), 2)
+
+
+def _place(value: float, edges: NDArray[np.float64]) -> float:
+    return LEFT + (value - edges[0]) / (edges[-1] - edges[0]) * (WIDTH - LEFT - RIGHT)
+
+
+def _bars(
+    one: Series, counts: NDArray[np.int64], *, edges: NDArray[np.float64], top: float, slot: tuple[int, int]
+) -> list[Bar]:
+    number, of = slot
+    bars: list[Bar] = []
+    for start, stop, count in zip(edges, edges[1:], counts.tolist(), strict=False):
+        left, right = _place(start, edges), _place(stop, edges)
+        width = max((right - left - GAP) / of, 0.5)
+        y = _height(count, top)
+        bars.append(
+            Bar(
+                x=round(left + GAP / 2 + number * width, 2),
+                y=y,
+                width=round(width, 2),
+                height=round(HEIGHT - BOTTOM - y, 2),
+                tone=one.tone,
+                label=f"{one.name}, {start:.3g} to {stop:.3g}: {count:,}",
+            )
+        )
+    return [bar for bar in bars if bar.height > 0]
+
+
+def _across(edges: NDArray[np.float64], step: float) -> list[Tick]:
+    """Return about five numbers below the bars."""
+    every = max(1, round(len(edges) / 5))
+    digits = max(0, -math.floor(math.log10(step))) if step < 1 else 0
+    return [Tick(round(_place(edge, edges), 2), f"{edge:,.{digits}f}") for edge in edges[::every]]
+
+
+def _legend(one: Series, *, whole: bool) -> Legend:
+    low, middle, high = np.quantile(one.values, (0.05, 0.5, 0.95)).tolist()
+    form = ",.0f" if whole else ".2f"
+    return Legend(
+        name=one.name,
+        tone=one.tone,
+        count=f"{len(one.values):,}",
+        median=format(middle, form),
+        middle=f"{low:{form}} to {high:{form}}",
+    )

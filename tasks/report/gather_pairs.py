@@ -1,0 +1,185 @@
+"""Gather what was made about a few pairs, write their pictures, and return them ready to be shown.
+
+Reads the rows about the given pairs and their images only; those of one call are in memory together.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from schemas.claims import content_changes
+from schemas.rows import (
+    CaptionRow,
+    ComparisonRow,
+    DifferenceRow,
+    ImageRow,
+    PairRow,
+    PreferenceRow,
+    RemovalRow,
+    SplitRow,
+    make_key,
+)
+from schemas.scene import Mask, SceneChange, SceneGraph
+from tasks.report.mark_words import Segment, mark_words
+from tasks.report.tables import Tables
+from tasks.report.views import SIDES, ImageView, PairView, PreferenceView, RejectedView, RemovalView, RemovedView
+from tasks.report.write_images import CHANGED, REMOVED, Picture, PictureFolder
+
+Both = tuple[ImageRow, ImageRow]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Hold the rows about some pairs by what they are about."""
+
+    images: dict[str, ImageRow]
+    captions: dict[str, CaptionRow]
+    splits: dict[str, SplitRow]
+    differences: dict[str, DifferenceRow]
+    comparisons: dict[str, ComparisonRow]
+    preferences: dict[str, PreferenceRow]
+    removals: dict[str, RemovalRow]
+    """By their own key."""
+
+
+def gather_pairs(
+    tables: Tables, keys: Sequence[str], *, pictures: PictureFolder, first_number: int, page: str
+) -> Iterator[PairView]:
+    """Yield the pairs in the given order."""
+    pairs = {row.key: row for row in tables.find("pairs", PairRow, keys)}
+    found = find_rows(tables, list(pairs.values()))
+    for number, key in enumerate(keys, first_number):
+        pair = pairs[key]
+        yield _view(pair, found, pictures=pictures, number=number, page=page)
+
+
+def find_rows(tables: Tables, pairs: Sequence[PairRow]) -> Found:
+    """Read everything about the pairs."""
+    keys = [pair.key for pair in pairs]
+    images = [key for pair in pairs for key in (pair.first, pair.second)]
+    shows = ("images", "rejected_images")
+    return Found(
+        images={row.key: row for row in tables.find("images", ImageRow, images)},
+        captions={row.subject: row for row in tables.find("captions", CaptionRow, images)},
+        splits={row.subject: row for row in tables.find("splits", SplitRow, keys)},
+        differences={row.subject: row for row in tables.find("differences", DifferenceRow, keys)},
+        comparisons={row.subject: row for row in tables.find("comparisons", ComparisonRow, keys)},
+        preferences={row.subject: row for row in tables.find("preferences", PreferenceRow, keys, without=shows)},
+        removals={row.key: row for row in tables.find("removals", RemovalRow, images)},
+    )
+
+
+def _view(pair: PairRow, found: Found, *, pictures: PictureFolder, number: int, page: str) -> PairView:
+    both = (found.images[pair.first], found.images[pair.second])
+    split, difference = found.splits.get(pair.key), found.differences.get(pair.key)
+    comparison, preference = found.comparisons.get(pair.key), found.preferences.get(pair.key)
+    first, second = (_image(both, side, found=found, pictures=pictures) for side in (0, 1))
+    return PairView(
+        number=number,
+        key=pair.key,
+        page=page,
+        images=(first, second),
+        split=split.split if split else "",
+        origin=pair.origin,
+        similarity=pair.similarity,
+        similarities=tuple(zip(pair.embedders, pair.similarities, strict=True)),
+        same_group=both[0].group == both[1].group if both[0].group and both[1].group else None,
+        changes=tuple(_changes(both)),
+        difference=difference.text if difference else "",
+        no_change=bool(difference and difference.no_change),
+        preference=_preference(preference, found, (first.picture, second.picture), pictures) if preference else None,
+        comparison=comparison,
+        conversation=comparison.conversation if comparison else (),
+    )
+
+
+def _image(both: Both, side: int, *, found: Found, pictures: PictureFolder) -> ImageView:
+    row = both[side]
+    picture = pictures.add_image(row)
+    caption = found.captions.get(row.key)
+    key = make_key("changed", both[side].key, both[1 - side].key)
+    return ImageView(
+        picture=picture,
+        name=row.name,
+        side=SIDES[side],
+        caption=caption.text if caption else " ".join(row.captions),
+        changed=pictures.add_masks(key, _changed_masks(both, side), over=picture, colour=CHANGED),
+    )
+
+
+def _graphs(both: Both) -> tuple[SceneGraph, SceneGraph] | None:
+    """Return the scene graphs of two photographs of one world."""
+    first, second = both[0].graph, both[1].graph
+    return (first, second) if first and second and first.world == second.world else None
+
+
+def _changed_masks(both: Both, side: int) -> list[Mask]:
+    """Return the masks of the objects whose state is not the same in both photographs."""
+    graphs = _graphs(both)
+    if not graphs:
+        return []
+    changes = content_changes(graphs[0]) ^ content_changes(graphs[1])
+    names = {name for change in changes for name in (change.object_id, *change.object_ids) if name}
+    return [thing.mask for thing in graphs[side].objects if thing.id in names]
+
+
+def _changes(both: Both) -> Iterator[tuple[str, str]]:
+    """Yield what is known of how each photograph differs from its world's base, where the other does not."""
+    graphs = _graphs(both)
+    if graphs:
+        for side, graph in enumerate(graphs):
+            for change in graph.changes:
+                if change not in graphs[1 - side].changes:
+                    yield SIDES[side], _words(change)
+
+
+def _words(change: SceneChange) -> str:
+    values = " → ".join(value for value in (change.before, change.after) if value)
+    return f"{change.type}: {values}" if values else change.type
+
+
+def _preference(
+    row: PreferenceRow, found: Found, shown: tuple[Picture, Picture], pictures: PictureFolder
+) -> PreferenceView:
+    scores = sorted(row.removal_scores, key=lambda one: (-one.score, not one.chosen, one.tag))
+    useful = [one for one in scores if one.score > 0 or one.chosen]
+    views = [
+        RemovalView(
+            tag=one.tag, side=one.side, score=one.score, chosen=one.chosen,
+            mask=_mask(found.removals.get(one.removal), shown[one.side], pictures),
+        )
+        for one in useful
+    ]  # fmt: skip
+    removed = next(
+        (
+            RemovedView(tag=one.tag, side=one.side, picture=pictures.add_removal(one.removal, candidate.image))
+            for one in useful
+            if one.chosen and (candidate := found.removals.get(one.removal))
+        ),
+        None,
+    )
+    others = tuple(
+        _rejected(one.text, row.chosen, maker=one.maker, note=one.note, score=one.score) for one in row.negatives
+    )
+    return PreferenceView(
+        prompt="\n".join(turn.text for turn in row.prompt),
+        chosen=mark_words(row.chosen, row.rejected) if row.rejected else (Segment(row.chosen, differs=False),),
+        chosen_model=row.chosen_model,
+        rejected=_rejected(row.rejected, row.chosen, maker=row.rejected_maker, note=row.rejected_note, score=None)
+        if row.rejected
+        else None,
+        negatives=others,
+        removals=tuple(views),
+        useless=len(scores) - len(useful),
+        removed=removed,
+    )
+
+
+def _rejected(text: str, chosen: str, *, maker: str, note: str, score: float | None) -> RejectedView:
+    return RejectedView(maker=maker, note=note, score=score, segments=mark_words(text, chosen))
+
+
+def _mask(removal: RemovalRow | None, over: Picture, pictures: PictureFolder) -> str:
+    if removal is None:
+        return ""
+    mask = Mask.model_validate_json(removal.mask)
+    return pictures.add_masks(make_key("mask", removal.key), [mask], over=over, colour=REMOVED)

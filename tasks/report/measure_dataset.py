@@ -1,0 +1,199 @@
+"""Measure a whole dataset for its report: similarities, lengths, what became of rejected texts, mining against truth.
+
+Reads the tables that the build has, their image columns left out; a few bytes per row are held in memory.
+
+Truth of mining: images that their source put into one group (photographs of one rendered world) belong together. Over
+images that have a group,
+
+* precision is the share of the kept pairs whose two images are of one group;
+* recall of images is the share of images that have a partner in the collection and are in at least one such pair;
+* recall of pairs is the share of all possible pairs within groups that were kept. Mining keeps few pairs per image on
+  purpose, so this one is low where groups are large.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+from numpy.typing import NDArray
+
+from tasks.report.chart import Chart, Series, Values, draw_histogram
+from tasks.report.tables import Tables
+
+pc: Any = pyarrow.compute
+"""Its functions are made at import, so that type checkers do not know them."""
+MAKERS = ("retrieved", "swapped", "edited")
+NONE = np.empty(0, np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """Hold what mining found of what there was to find."""
+
+    images: int
+    """Images that have a group."""
+    groups: int
+    judged: int
+    """Kept pairs of which both images have a group."""
+    right: int
+    """Those of one group."""
+    possible: int
+    """Pairs within groups that there could be."""
+    partnered: int
+    """Images that have a partner."""
+    found: int
+    """Those that are in a right pair."""
+
+    @property
+    def precision(self) -> float:
+        """Return right / judged."""
+        return self.right / max(self.judged, 1)
+
+    @property
+    def recall_of_images(self) -> float:
+        """Return found / partnered."""
+        return self.found / max(self.partnered, 1)
+
+    @property
+    def recall_of_pairs(self) -> float:
+        """Return right / possible."""
+        return self.right / max(self.possible, 1)
+
+    @property
+    def chance(self) -> float:
+        """Return the precision of pairs drawn at random."""
+        return self.possible / max(self.images * (self.images - 1) // 2, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maker:
+    """Say how one maker of rejected texts did."""
+
+    name: str
+    texts: int
+    skipped: int
+    """Candidates that were true of their pair by accident, and passed over."""
+
+    @property
+    def share(self) -> float:
+        """Return skipped / tried."""
+        return self.skipped / max(self.skipped + self.texts, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measures:
+    """Hold everything that is measured over all rows."""
+
+    similarities: tuple[Chart, ...]
+    lengths: tuple[Chart, ...]
+    splits: dict[str, int]
+    makers: tuple[Maker, ...]
+    truth: Truth | None
+
+
+def measure_dataset(tables: Tables) -> Measures:
+    """Read what is measured, table by table."""
+    return Measures(
+        similarities=tuple(_similarities(tables)),
+        lengths=tuple(_lengths(tables)),
+        splits=_splits(tables),
+        makers=tuple(_makers(tables)),
+        truth=measure_truth(tables.read("images", ["key", "group"]), tables.read("pairs", ["first", "second"])),
+    )
+
+
+def _similarities(tables: Tables) -> list[Chart]:
+    """Draw the kept pairs' cosines, one chart per embedder and one for the features that pairs were chosen by."""
+    values: dict[str, list[Values]] = {}
+    for table in tables.stream("pairs", ["embedders", "similarities", "similarity"]):
+        names = pc.list_flatten(table.column("embedders")).to_pylist()
+        flat = pc.list_flatten(table.column("similarities")).to_numpy()
+        for name in dict.fromkeys(names):
+            values.setdefault(name, []).append(flat[np.array(names) == name])
+        values.setdefault("", []).append(table.column("similarity").to_numpy())
+    whole = np.concatenate(values.pop("", [NONE]))
+    charts = [
+        draw_histogram(f"Similarity by {name}", [Series(name=name, values=np.concatenate(found))], unit="cosine")
+        for name, found in values.items()
+    ]
+    together = [Series(name="together", values=whole)] if whole.any() else []
+    charts.append(draw_histogram("Similarity, weighted together", together, unit="cosine"))
+    return [chart for chart in charts if chart]
+
+
+def _lengths(tables: Tables) -> list[Chart]:
+    chosen, rejected = count_words(tables, "preferences", "chosen"), count_words(tables, "preferences", "rejected")
+    charts = [
+        draw_histogram(title, [Series(name=name, values=count_words(tables, name, "text"))], unit="words", whole=True)
+        for title, name in (
+            ("Length of captions", "captions"),
+            ("Length of differences", "differences"),
+            ("Length of comparisons", "comparisons"),
+        )
+    ]
+    both = [
+        Series(name="chosen", values=chosen, tone="chosen"),
+        Series(name="rejected", values=rejected[rejected > 0], tone="rejected"),
+    ]
+    charts.append(draw_histogram("Length of chosen and rejected texts", both, unit="words", whole=True))
+    return [chart for chart in charts if chart]
+
+
+def count_words(tables: Tables, name: str, column: str) -> Values:
+    """Return the number of words of each text."""
+    found: list[Values] = []
+    for table in tables.stream(name, [column]):
+        texts = pc.utf8_trim_whitespace(table.column(column))
+        words = pc.list_value_length(pc.utf8_split_whitespace(texts))
+        found.append(pc.if_else(pc.equal(texts, ""), 0, words).to_numpy().astype(np.float32))
+    return np.concatenate(found) if found else NONE
+
+
+def _splits(tables: Tables) -> dict[str, int]:
+    name = "preferences" if tables.has("preferences") else "splits"
+    counts = tables.read(name, ["split"]).column("split").value_counts().to_pylist()
+    numbers = {item["values"]: item["counts"] for item in counts}
+    return {split: numbers[split] for split in ("train", "validation", "test") if split in numbers}
+
+
+def _makers(tables: Tables) -> list[Maker]:
+    makers: list[Maker] = []
+    for name in MAKERS:
+        skipped = tables.read(name, ["skipped_true"]).column("skipped_true")
+        if len(skipped):
+            makers.append(Maker(name=name, texts=len(skipped), skipped=int(pc.sum(skipped).as_py())))
+    return makers
+
+
+def measure_truth(images: pa.Table, pairs: pa.Table) -> Truth | None:
+    """Compare the pairs with the groups of their images; ``None`` where the source gave no groups.
+
+    Args:
+        images: columns ``key`` and ``group``; an empty group is none.
+        pairs: columns ``first`` and ``second``.
+    """
+    images = images.filter(pc.not_equal(images.column("group"), ""))
+    if not len(images):
+        return None
+    codes = images.column("group").combine_chunks().dictionary_encode().indices.to_numpy()
+    sizes = np.bincount(codes).astype(np.int64)
+    first, second = (_places(pairs.column(name), images.column("key")) for name in ("first", "second"))
+    known = (first >= 0) & (second >= 0)
+    first, second = first[known], second[known]
+    right = codes[first] == codes[second]
+    return Truth(
+        images=len(images),
+        groups=len(sizes),
+        judged=len(first),
+        right=int(right.sum()),
+        possible=int((sizes * (sizes - 1) // 2).sum()),
+        partnered=int(sizes[sizes > 1].sum()),
+        found=len(np.unique(np.concatenate([first[right], second[right]]))),
+    )
+
+
+def _places(wanted: pa.ChunkedArray, keys: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Return where each wanted key stands, -1 where it does not."""
+    return pc.fill_null(pc.index_in(wanted, value_set=keys.combine_chunks()), -1).to_numpy().astype(np.int64)

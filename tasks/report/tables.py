@@ -1,0 +1,40 @@
+"""Reach the settled tables of a build by name; a table that the build did not reach is empty."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from schemas.arrow import R
+from tasks.store.dataset import Build
+from tasks.store.snapshot import find_live, stream_live
+from tasks.store.stage import Planned
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Hold a build whose stages are settled."""
+
+    build: Build
+
+    def has(self, name: str) -> bool:
+        """Say whether the build went as far as this table."""
+        return self._planned(name) is not None
+
+    def find(self, name: str, row_type: type[R], subjects: Iterable[str], *, without: Sequence[str] = ()) -> list[R]:
+        """Return the live rows about the subjects, ordered by subject and key."""
+        planned = self._planned(name)
+        return [] if planned is None else find_live(self.build, planned, row_type, subjects=subjects, without=without)
+
+    def stream(self, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some columns of all live rows, a row group at a time."""
+        planned = self._planned(name)
+        yield from () if planned is None else stream_live(self.build, planned, columns)
+
+    def read(self, name: str, columns: Sequence[str]) -> pa.Table:
+        """Return some narrow columns of all live rows at once; with a table that was not reached, null columns."""
+        parts = list(self.stream(name, columns))
+        return pa.concat_tables(parts) if parts else pa.table({column: pa.array([], pa.string()) for column in columns})
+
+    def _planned(self, name: str) -> Planned | None:
+        return next((planned for planned in self.build.planned if planned.stage.name == name), None)

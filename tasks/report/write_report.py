@@ -1,0 +1,100 @@
+"""Write a report: static pages that show a dataset, opened from disk, without server and without network.
+
+DIR/report/
+  index.html         what is in the dataset, its charts, its stages
+  pairs-1.html ...   a sample of its pairs, ten to a page
+  report.css, report.js
+  images/            pictures of the sampled pairs and masks
+
+Texts are shown, never interpreted: templates escape them, and the pages forbid themselves everything from elsewhere.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from schemas.config import Profile
+from tasks.report import chart
+from tasks.report.gather_pairs import gather_pairs
+from tasks.report.measure_dataset import measure_dataset
+from tasks.report.sample_pairs import sample_pairs
+from tasks.report.tables import Tables
+from tasks.report.views import PairView
+from tasks.report.write_images import PictureFolder
+from tasks.store.dataset import Build
+from tasks.store.ledger import Counts
+
+PAIRS_PER_PAGE = 10
+SHOWN_FIRST = 6
+"""Pairs that the first page shows small."""
+FILES = ("report.css", "report.js")
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """Say which dataset a report is about."""
+
+    name: str
+    version: str
+    """"version 3", or what it is instead."""
+    made: str
+    """Day of that version; empty: none."""
+    counts: Sequence[Counts]
+    profile: Profile
+    pairs: int
+    """How many pairs to show."""
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Name the pages and how many pairs they show."""
+
+    names: tuple[str, ...]
+    shown: int
+
+
+def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
+    """Write all pages into an empty folder; the build's stages are settled."""
+    tables = Tables(build)
+    environment = _environment()
+    keys = sample_pairs(tables, subject.pairs)
+    starts = range(0, len(keys), PAIRS_PER_PAGE)
+    names = tuple(f"pairs-{number}.html" for number in range(1, len(starts) + 1))
+    pictures = PictureFolder(folder)
+    first: list[PairView] = []
+    frame: dict[str, Any] = {"subject": subject, "pages": names, "shown": len(keys)}
+    for name, start in zip(names, starts, strict=True):
+        part = keys[start : start + PAIRS_PER_PAGE]
+        views = list(gather_pairs(tables, part, pictures=pictures, first_number=start + 1, page=name))
+        first += views[: SHOWN_FIRST - len(first)]
+        _write(folder / name, environment.get_template("pairs.html.j2").render(**frame, here=name, pairs=views))
+    index = environment.get_template("index.html.j2").render(
+        **frame, here="index.html", pairs=first, measures=measure_dataset(tables), totals=_totals(subject.counts)
+    )
+    for name in FILES:
+        (folder / name).write_bytes((HERE / name).read_bytes())
+    _write(folder / "index.html", index)
+    return Pages(names=("index.html", *names), shown=len(keys))
+
+
+def _totals(counts: Sequence[Counts]) -> dict[str, int]:
+    return {one.stage: one.rows for one in counts}
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    given: dict[str, Any] = environment.globals  # what it may hold is declared too narrowly
+    given["chart_size"] = {name: getattr(chart, name) for name in ("WIDTH", "HEIGHT", "LEFT", "RIGHT")}
+    environment.filters["number"] = lambda value: f"{value:,}"
+    environment.filters["percent"] = lambda value: f"{value:.1%}"
+    return environment
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", errors="replace")
