@@ -82,6 +82,18 @@ def test_numbers_inside_sentences_do_not_split():
     assert read.differences[0].text.endswith("Only Image 1 has 2. A pier.")
 
 
+def test_where_items_have_lines_no_number_within_a_line_splits():
+    items = "1. Object types: Image 1 ranks ships: 2. Titanic, 3. Olympic.\n2. Object actions: None sail."
+    read = read_comparison(f"Commonalities: Both show boats.\n\nDifferences:\n{items}")
+    assert [item.text for item in read.differences] == ["Image 1 ranks ships: 2. Titanic, 3. Olympic.", "None sail."]
+
+
+def test_a_clause_that_names_an_image_is_no_label():
+    item = "Looking at Image 1, the number of ships: three."
+    read = read_comparison(f"Commonalities: Both show boats.\n\nDifferences:\n1. {item}")
+    assert read.differences == (Item((), item),)
+
+
 def test_everything_on_one_line():
     items = "1. Object types: A ship in Image 2. 2. Object attributes: It is red."
     text = f"Commonalities: Both show boats. Differences: {items}"

@@ -9,7 +9,7 @@ from schemas.rows import Dropped, RejectedTextRow, make_key
 from tasks.captioning.validate_differences import Difference, read_difference
 from tasks.rejected.swap_texts import exchanged, swap_texts
 from tests.fixtures.descriptions import described, description, truth
-from tests.fixtures.graphs import PROPERTY
+from tests.fixtures.graphs import PROPERTY, graph, rows_of, thing
 
 CONFIG = RejectedTextsConfig()
 
@@ -52,6 +52,16 @@ def test_a_swap_that_is_true_is_dropped():
             assert found == Dropped(source_key=rows[0].key, reason="swapped text is true", detail=rows[0].text)
             return
     raise AssertionError("no pair without a change among the first fifty")
+
+
+def test_claims_decide_whether_the_swap_is_true():
+    (pair,), images = rows_of([(graph(thing(), thing("b", "cube")), graph(thing(), thing("b", "cube")))])
+    claims = [
+        Claim(side=side, kind="exists", selector=Selector(shape=shape)) for side, shape in enumerate(("ball", "cube"))
+    ]
+    row = description("shows a ball", "shows a cube", claims=claims, subject=pair.key)
+    (found,) = swap_texts([row], CONFIG, pairs={pair.key: pair}, images=images)
+    assert found.reason == "swapped text is true"
 
 
 def test_no_change_needs_no_graphs_to_be_true():
