@@ -91,6 +91,35 @@ def status(dataset: Dataset, as_json: AsJson = False) -> None:
         print(f"Rows are owed. Finish them with: pairwright resume {dataset}")
 
 
+@app.command(epilog="Example: `pairwright report dataset`")
+def report(
+    dataset: Dataset,
+    pairs: Annotated[int, typer.Option("--pairs", min=0, help="How many pairs to show.")] = 60,
+) -> None:
+    """Write pages that show a dataset: pairs, texts, removals, charts. They open from disk."""
+    from flows.report_dataset import report_dataset
+    from tasks.store.files import Folder
+
+    folder = Folder(dataset)
+    pages = report_dataset(folder, pairs=pairs)
+    print(f"{pages.shown:,} pairs on {len(pages.names)} pages. Open {folder.path('report/index.html')}")
+
+
+@app.command(epilog="Example: `pairwright export dataset --format hf --to dataset-hf`")
+def export(
+    dataset: Dataset,
+    to: Annotated[str, typer.Option("--to", help="Folder to write: a new name, or an earlier export.")],
+    form: Annotated[str, typer.Option("--format", "-f", help="hf: Parquet that `datasets.load_dataset` reads.")] = "hf",
+) -> None:
+    """Write a dataset in a form that other programs read."""
+    from flows.export_dataset import export_dataset
+    from tasks.store.files import Folder
+
+    tally = export_dataset(Folder(dataset), to, form=form)
+    sizes = ", ".join(f"{split} {rows:,}" for split, (rows, _) in tally.sizes.items())
+    print(f"{tally.rows:,} preferences ({sizes}) are in {to}")
+
+
 def _run(request: Any, flow: str, words: dict[str, Any]) -> None:
     """Run a build here, or as a flow run where a Prefect server is configured; show its progress and its table."""
     if os.environ.get("PREFECT_API_URL"):
