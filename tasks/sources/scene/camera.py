@@ -69,8 +69,9 @@ class Camera:
         big = np.zeros((self.height * fine, self.width * fine), np.uint8)
         for part in thing.parts():
             corners = self.project(part.soup)
-            back = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]) >= 0
-            for triangle in np.round((corners[~back] * fine - 0.5) * 16).astype(np.int32):
+            a, b = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+            towards = a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0] < 0
+            for triangle in np.round((corners[towards] * fine - 0.5) * 16).astype(np.int32):
                 cv2.fillConvexPoly(big, triangle, 1, shift=4)
         return big[fine // 2 :: fine, fine // 2 :: fine].astype(bool)
 

@@ -160,7 +160,7 @@ def change_colour(rng: Rng, draft: Draft) -> Draft | None:
     options = (
         (replace(thing, colour=colour), thing.colour, colour)
         for thing in _shuffled(rng, draft.single())
-        for colour in (colours_of(thing.material)[int(k)] for k in rng.permutation(len(colours_of(thing.material))))
+        for colour in rng.permutation(colours_of(thing.shape, thing.material)).tolist()
         if colour != thing.colour and frozenset((colour, thing.colour)) not in NEAR_COLOURS
     )
     return _first_fit(draft, "colour", options)

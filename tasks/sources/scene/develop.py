@@ -36,10 +36,12 @@ def _shifted(plane: NDArray[Number], rows: int, columns: int) -> NDArray[Number]
 def denoise(light: Plane, guide: Guide, *, strength: float) -> Plane:
     """Average each pixel with those near it that show the same surface; edges stay as the samples blended them.
 
-    What is averaged is light over reflectance, so that painted and printed patterns stay sharp.
+    What is averaged is light over reflectance, so that painted and printed patterns stay sharp; what shines reflects
+    more than its paint, so there one number stands for all three channels.
     """
     edge = _edges(guide)
-    paint = guide.albedo + np.float32(0.03)
+    brightest = np.broadcast_to(guide.albedo.max(axis=-1, keepdims=True), guide.albedo.shape)
+    paint = np.where(guide.matt[..., None], guide.albedo, brightest) + np.float32(0.03)
     fall = _without_specks(np.divide(light, paint, dtype=np.float32), guide)
     for reach, step in ((2, 1), (1, 3)):
         fall = _smooth(fall, guide, inner=~edge, taps=_taps(reach, step), sigma=strength)

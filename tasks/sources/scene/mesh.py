@@ -21,7 +21,7 @@ def triangles_of_grid(points: Soup) -> Soup:
     return soup[areas > 1e-10]
 
 
-def lathe(profile: Sequence[tuple[float, float]], *, sides: int = 40, turn: float = 0.0) -> Soup:
+def lathe(profile: Sequence[tuple[float, float]], *, sides: int = 56, turn: float = 0.0) -> Soup:
     """Turn a profile of (radius, height), listed from the bottom up, around the z axis."""
     radius, height = np.array(profile, dtype=np.float64).T
     angles = np.linspace(0.0, 2 * np.pi, sides + 1) + turn
@@ -41,7 +41,7 @@ def arc(
     return [(max(0.0, centre[0] + radius * float(np.cos(t))), centre[1] + radius * float(np.sin(t))) for t in angles]
 
 
-def ball(centre: Sequence[float], radius: float, *, stretch: Sequence[float] = (1, 1, 1), steps: int = 20) -> Soup:
+def ball(centre: Sequence[float], radius: float, *, stretch: Sequence[float] = (1, 1, 1), steps: int = 26) -> Soup:
     """Return a sphere, or an ellipsoid where it is stretched."""
     sphere = lathe(arc((0.0, 0.0), radius, (-90.0, 90.0), steps), sides=2 * steps)
     return sphere * np.asarray(stretch) + np.asarray(centre)

@@ -77,4 +77,4 @@ def expose(built: mi.Scene, camera: Camera, *, samples: int, seed: int) -> NDArr
 
 def develop(light: NDArray[np.float32], guide: Guide, *, samples: int) -> NDArray[np.uint8]:
     """Return the picture."""
-    return tone_map(denoise(light, guide, strength=0.6 / samples**0.5))
+    return tone_map(denoise(light, guide, strength=0.9 / samples**0.5))

@@ -74,7 +74,7 @@ def _table(style: int) -> list[Surface]:
     return [
         top,
         _wall(wall, y=5.5, seed=style, high=5.0),
-        _plain(_quad((-9, -6, -1.6), (18, 0, 0), (0, 12, 0))[0], (120, 110, 104)),
+        _plain(_quad((-9, -6, -1.6), (18, 0, 0), (0, 12, 0))[0], (150, 134, 118)),
     ]
 
 

@@ -48,7 +48,8 @@ def draw_look(rng: np.random.Generator, name: str, scene: Scene, *, shapes: list
         shape = shapes[int(rng.integers(len(shapes)))]
         kind = SHAPES[shape]
         material = kind.materials[int(rng.integers(len(kind.materials)))]
-        colour = colours_of(material)[int(rng.integers(len(colours_of(material))))]
+        colours = colours_of(shape, material)
+        colour = colours[int(rng.integers(len(colours)))]
         size: Size = kind.sizes[int(rng.integers(len(kind.sizes)))]
         pose = kind.poses[int(rng.integers(len(kind.poses)))] if kind.poses else None
         text = TEXTS[int(rng.integers(len(TEXTS)))] if shape == "sign" else None
@@ -58,9 +59,11 @@ def draw_look(rng: np.random.Generator, name: str, scene: Scene, *, shapes: list
     return None
 
 
-def colours_of(material: str) -> tuple[str, ...]:
-    """Return the colours that a material shows clearly."""
-    return METALLIC_COLOURS if material == "metal" else tuple(COLOURS)
+def colours_of(shape: str, material: str) -> tuple[str, ...]:
+    """Return the colours that things of a shape and a material show clearly: not white around white pages."""
+    if material == "metal":
+        return METALLIC_COLOURS
+    return tuple(colour for colour in COLOURS if (shape, colour) != ("book", "white"))
 
 
 def is_distinct(thing: Thing, scene: Scene) -> bool:

@@ -5,6 +5,7 @@ driver can take the whole process down.
 """
 
 import logging
+import os
 import subprocess
 import sys
 from functools import lru_cache
@@ -15,11 +16,12 @@ log = logging.getLogger(__name__)
 CPU, GPU = "scalar_rgb", "cuda_ad_rgb"
 DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
 PROBE = f"""
-import mitsuba
-mitsuba.set_variant({GPU!r})
-scene = mitsuba.load_dict(mitsuba.cornell_box())
-assert float(mitsuba.render(scene, spp=1).numpy().mean()) > 0
+from schemas.config import ScenesConfig
+from tasks.sources.scene.world import photograph_world
+config = ScenesConfig(photographs=2, width=128, height=96, samples=1)
+assert all(taken and taken.picture.mean() > 20 for taken in photograph_world(config, 0, variant={GPU!r}))
 """
+"""Takes two photographs; a wrong object index shows as things that cannot be seen."""
 
 
 @lru_cache(maxsize=1)
@@ -29,7 +31,8 @@ def choose_variant(devices: tuple[Path, ...] = DEVICES, *, timeout_s: float = 12
         return CPU
     try:
         command = [sys.executable, "-c", PROBE]
-        done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False)  # noqa: S603 - fixed text
+        paths = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False, env=paths)  # noqa: S603 - fixed text
     except (OSError, subprocess.TimeoutExpired) as error:
         log.warning("scenes are rendered on the CPU: the GPU did not answer (%s)", error)
         return CPU

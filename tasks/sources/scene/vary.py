@@ -18,8 +18,8 @@ NUMBERS = (0.6, 0.27, 0.13)
 """Shares of photographs with one, two and three changes."""
 DISTRACTED = 0.3
 """Share of photographs with changes of content that are also taken from elsewhere or in another light."""
-RARE: tuple[ChangeType, ...] = ("removal", "text", "counting", "pose")
-"""Types that not every world offers, so that they are asked for more often where it does."""
+WEIGHTS: dict[ChangeType, float] = {"addition": 0.6, "substitution": 0.6, "removal": 2, "counting": 1.5, "pose": 1.5}
+"""How much more often than others a type is asked for: more where few worlds offer it."""
 
 
 def vary(rng: np.random.Generator, draft: Draft, *, plain: bool) -> Draft | None:
@@ -37,7 +37,7 @@ def vary(rng: np.random.Generator, draft: Draft, *, plain: bool) -> Draft | None
 
 def _apply(rng: np.random.Generator, draft: Draft, kinds: dict[ChangeType, Change], *, count: int) -> Draft | None:
     """Return the draft with this many changes of different types, tried in a random order."""
-    weights = np.array([2.0 if kind in RARE else 1.0 for kind in kinds])
+    weights = np.array([WEIGHTS.get(kind, 1.0) for kind in kinds])
     order = rng.choice(len(kinds), size=len(kinds), replace=False, p=weights / weights.sum())
     for change in (list(kinds.values())[int(k)] for k in order):
         if count == 0:

@@ -136,7 +136,7 @@ class Light:
 
 
 TINTS: dict[Tint, tuple[float, float, float]] = {
-    "warm": (1.16, 0.98, 0.74),
+    "warm": (1.12, 0.98, 0.79),
     "white": (1.0, 1.0, 1.0),
     "cool": (0.84, 0.98, 1.2),
 }

@@ -25,8 +25,8 @@ from tasks.sources.scene.state import Scene
 from tasks.sources.scene.vary import vary
 
 ATTEMPTS = 60
-MIN_CHANGED = 0.002
-"""Least share of the photograph's pixels that a change of content alters (98 pixels of 256 x 192)."""
+MIN_CHANGED = 0.0025
+"""Least share of the photograph's pixels that a change of content alters (123 pixels of 256 x 192)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,68 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tasks.sources.scene.camera import DISTANCE, TARGET, Camera
+from tasks.sources.scene.state import Scene, Thing
+from tasks.sources.scene.vocabulary import Light, View
+
+FRONT = Camera(View(0, 30, "a raised viewpoint from the front"), 256, 192)
+RIGHT, AWAY, UP = np.eye(3)
+CAR = Thing("car", "car", "red", "metal", "large", x=0.4, y=0.3)
+
+
+def test_target_is_in_the_middle_and_axes_are_the_viewers():
+    assert FRONT.project(TARGET) == pytest.approx([128, 96])
+    assert np.linalg.norm(FRONT.position - TARGET) == pytest.approx(DISTANCE)
+    right, above = FRONT.project(TARGET + RIGHT), FRONT.project(TARGET + UP)
+    assert right == pytest.approx([128 + FRONT.focal / DISTANCE, 96])
+    assert above[0] == pytest.approx(128)
+    assert above[1] < 96
+
+
+def test_camera_to_the_right_sees_the_back_of_the_place_move_right():
+    right = replace(FRONT, view=View(15, 30, ""))
+    assert right.position[0] > 0
+    assert right.project(TARGET + AWAY)[0] > 128
+    assert right.project(TARGET - AWAY)[0] < 128
+
+
+@pytest.mark.parametrize(("yaw", "facing"), [(0, "front"), (90, "right"), (180, "back"), (-90, "left")])
+def test_facing_is_as_the_viewer_sees_it(yaw, facing):
+    thing = replace(CAR, x=0.0, y=0.0, yaw=np.radians(yaw))
+    assert FRONT.facing(thing)[0] == facing
+    # The front of the car, from the middle of its hull: on the photograph it points the same way.
+    ahead = np.array([np.sin(thing.yaw), -np.cos(thing.yaw), 0])
+    step = FRONT.project(ahead) - FRONT.project(np.zeros(3))
+    if facing in ("left", "right"):
+        assert np.sign(step[0]) == (1 if facing == "right" else -1)
+    else:
+        assert np.sign(step[1]) == (1 if facing == "front" else -1)
+
+
+def test_yaw_is_the_inverse_of_facing():
+    for facing in ("left", "right", "front", "back"):
+        turned = replace(CAR, yaw=FRONT.yaw(CAR, facing, off_degrees=12))
+        assert FRONT.facing(turned) == (facing, pytest.approx(12))
+
+
+def test_frame_and_distance():
+    assert FRONT.frames(CAR)
+    assert not FRONT.frames(replace(CAR, x=2.9))
+    assert FRONT.distance(replace(CAR, y=1.0)) - FRONT.distance(replace(CAR, y=0.0)) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("view", [View(0, 30, ""), View(13, 21, ""), View(-13, 41, "")])
+def test_silhouettes_are_where_the_renderer_sees_things(view):
+    from tasks.sources.scene.build import build_scene, use_variant
+    from tasks.sources.scene.photograph import survey
+
+    use_variant("scalar_rgb")
+    things = (replace(CAR, yaw=0.6), Thing("cone", "cone", "blue", "rubber", "medium", x=-1.4, y=-0.5))
+    camera = replace(FRONT, view=view)
+    seen = survey(build_scene(Scene("a photo studio", 0, view, Light("left", "white"), things)), camera)
+    for thing in things:
+        alone, mask = camera.silhouette(thing), seen.mask(thing.id)
+        assert (alone & mask).sum() / (alone | mask).sum() > 0.93
+        assert mask.sum() == pytest.approx(alone.sum(), rel=0.03)

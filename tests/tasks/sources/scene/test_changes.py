@@ -1,0 +1,178 @@
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from schemas.scene import ChangeType
+from tasks.sources.scene.arrange import PLANNED_VISIBLE, rests_on, stands_free, visible_shares
+from tasks.sources.scene.changes import CONTENT, DISTRACTING, Draft
+from tasks.sources.scene.plan import LEAST, MOST, draw_world, plan_camera
+from tasks.sources.scene.vary import vary
+from tasks.sources.scene.vocabulary import NEAR_COLOURS, SHAPES
+
+WORLDS = 24
+
+
+@pytest.fixture(scope="module")
+def drafts():
+    found = []
+    for k in range(WORLDS):
+        scene = draw_world(np.random.default_rng((1, k)), width=256, height=192)
+        if scene is not None:
+            found.append(Draft(scene, plan_camera(scene.view, width=256, height=192), 101))
+    assert len(found) > WORLDS * 0.7
+    return found
+
+
+def altered(before, after):
+    """Names of the things that were added, taken or altered."""
+    old, new = ({thing.id: thing for thing in scene.things} for scene in (before, after))
+    return {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+
+
+def outcomes(drafts, kind):
+    """Every world's draft before, and after, a change of one type, with what was altered."""
+    for k, draft in enumerate(drafts):
+        done = {**CONTENT, **DISTRACTING}[kind](np.random.default_rng(k), draft)
+        if done is not None:
+            (change,) = done.changes
+            assert change.type == kind
+            yield draft, done, change
+
+
+def only_differs(draft, done, change, field):
+    """The thing concerned differs in one field, and nothing else does; returns the values before and after."""
+    assert altered(draft.scene, done.scene) == {change.object_id}
+    old, new = draft.scene.thing(change.object_id), done.scene.thing(change.object_id)
+    assert replace(old, **{field: getattr(new, field)}) == new
+    return getattr(old, field), getattr(new, field)
+
+
+def test_worlds_stand_and_can_be_seen(drafts):
+    for draft in drafts:
+        scene = draft.scene
+        assert LEAST <= len(scene.things) <= MOST
+        assert len({thing.id for thing in scene.things}) == len(scene.things)
+        assert min(visible_shares(scene, draft.camera).values()) >= PLANNED_VISIBLE
+        for thing in scene.things:
+            assert stands_free(thing, scene)
+            carrier = thing.support and scene.thing(thing.support)
+            assert thing.z == pytest.approx(carrier.height if carrier else 0)
+            assert not carrier or rests_on(thing, carrier)
+    places = {draft.scene.place for draft in drafts}
+    assert len(places) >= 4
+
+
+def test_words_tell_things_apart_outside_of_groups(drafts):
+    for draft in drafts:
+        words = Counter(thing.words for thing in draft.scene.things if not thing.group)
+        words.update({thing.words for thing in draft.scene.things if thing.group})
+        assert max(words.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [("size", "size"), ("colour", "colour"), ("pose", "pose"), ("text", "text"), ("orientation", "yaw")],
+)
+def test_changes_of_one_attribute(drafts, kind: ChangeType, field):
+    count = 0
+    for draft, done, change in outcomes(drafts, kind):
+        values = only_differs(draft, done, change, field)
+        count += 1
+        if kind == "orientation":
+            values = tuple(draft.camera.facing(s.thing(change.object_id))[0] for s in (draft.scene, done.scene))
+        assert values == (change.before, change.after)
+        assert values[0] != values[1]
+        assert frozenset(values) not in NEAR_COLOURS
+        assert not done.scene.thing(change.object_id).group
+    assert count >= 5
+
+
+@pytest.mark.parametrize(("kind", "resting"), [("disappearance", False), ("removal", True)])
+def test_things_go_from_the_ground_or_from_other_things(drafts, kind, resting):
+    found = list(outcomes(drafts, kind))
+    assert len(found) >= 5
+    for draft, done, change in found:
+        assert altered(draft.scene, done.scene) == {change.object_id}
+        gone = draft.scene.thing(change.object_id)
+        assert (gone.support is not None) is resting
+        assert change.before == f"{gone.size} {gone.colour} {gone.material} {gone.shape}"
+        assert all(thing.support != gone.id for thing in done.scene.things)
+
+
+def test_additions_are_new(drafts):
+    found = list(outcomes(drafts, "addition"))
+    assert len(found) >= 10
+    for draft, done, change in found:
+        assert altered(draft.scene, done.scene) == {change.object_id}
+        new = done.scene.thing(change.object_id)
+        assert new.id not in {thing.id for thing in draft.scene.things}
+        assert change.after == new.phrase
+        assert stands_free(new, done.scene)
+    assert any(done.scene.thing(change.object_id).support for _, done, change in found)
+
+
+def test_substitutes_have_another_shape_in_the_same_place(drafts):
+    found = list(outcomes(drafts, "substitution"))
+    assert len(found) >= 10
+    for draft, done, change in found:
+        assert altered(draft.scene, done.scene) == {change.object_id}
+        old, new = draft.scene.thing(change.object_id), done.scene.thing(change.object_id)
+        assert old.shape != new.shape
+        assert (old.x, old.y, old.z, old.support) == (new.x, new.y, new.z, new.support)
+        assert (change.before, change.after) == (old.phrase, new.phrase)
+
+
+def test_counts_change_by_one_or_two(drafts):
+    words = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
+    found = list(outcomes(drafts, "counting"))
+    assert len(found) >= 5
+    for draft, done, change in found:
+        counts = [sum(thing.group == "group-1" for thing in scene.things) for scene in (draft.scene, done.scene)]
+        assert [words[text.split(" ")[0]] for text in (change.before, change.after)] == counts
+        assert abs(counts[0] - counts[1]) in (1, 2)
+        assert counts[1] >= 1
+        assert altered(draft.scene, done.scene) == set(change.object_ids)
+        assert len({thing.words for scene in (draft.scene, done.scene) for thing in scene.things if thing.group}) == 1
+
+
+def test_distractors_leave_the_things_alone(drafts):
+    for kind in ("viewpoint", "illumination"):
+        found = list(outcomes(drafts, kind))
+        assert len(found) == len(drafts)
+        for draft, done, change in found:
+            assert done.scene.things == draft.scene.things
+            assert change.object_id is None
+            assert change.before != change.after
+    for draft, done, change in outcomes(drafts, "viewpoint"):
+        old, new = draft.scene.view, done.scene.view
+        assert (change.before, change.after) == (old.phrase, new.phrase)
+        assert np.hypot(old.azimuth - new.azimuth, old.elevation - new.elevation) < 20
+
+
+def test_variations_hold_one_to_three_changes_and_keep_facings(drafts):
+    kinds = Counter()
+    for k, draft in enumerate(drafts):
+        for plain in (False, True):
+            done = vary(np.random.default_rng(k), draft, plain=plain)
+            if done is None:
+                continue
+            assert 1 <= len(done.changes) <= 3
+            assert len({change.type for change in done.changes}) == len(done.changes)
+            assert all((change.type in DISTRACTING) for change in done.changes) or not plain
+            assert any((change.type in CONTENT) for change in done.changes) or plain
+            kinds.update(change.type for change in done.changes)
+            assert all(stands_free(thing, done.scene) for thing in done.scene.things)
+            turned = {change.object_id for change in done.changes}
+            new = replace(draft.camera, view=done.scene.view)
+            for thing in done.scene.things:
+                if SHAPES[thing.shape].front and thing.id not in turned:
+                    assert draft.camera.facing(thing)[0] == new.facing(thing)[0]
+    assert len(kinds) >= 9
+
+
+def test_equal_seeds_draw_equal_worlds():
+    first, second = (draw_world(np.random.default_rng((7, 3)), width=256, height=192) for _ in "ab")
+    assert first == second
+    assert first is not None

@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+
+from tasks.sources.scene.build import build_scene, use_variant
+from tasks.sources.scene.camera import Camera
+from tasks.sources.scene.changes import Draft
+from tasks.sources.scene.graph import describe
+from tasks.sources.scene.photograph import survey
+from tasks.sources.scene.state import Scene, Thing
+from tasks.sources.scene.vocabulary import Light, View
+from tasks.store.masks import decode_mask
+
+VIEW = View(0, 41, "a high viewpoint from the front")
+CAMERA = Camera(VIEW, 128, 96)
+
+
+def look(*things):
+    use_variant("scalar_rgb")
+    scene = Scene("a photo studio", 0, VIEW, Light("left", "warm", dim=True), things)
+    seen = survey(build_scene(scene), CAMERA)
+    return seen, describe(Draft(scene, CAMERA, 1), CAMERA, seen, world="world-00001", number=2)
+
+
+def ball(name, **where):
+    return Thing(name, "ball", "red", "rubber", "medium", **where)
+
+
+def test_columns_and_depths_are_thirds():
+    spots = {("left", "front"): (-1.4, -1.2), ("centre", "middle"): (0.0, 0.1), ("right", "back"): (1.7, 1.6)}
+    graph = look(*(ball(f"object-{k}", x=x, y=y) for k, (x, y) in enumerate(spots.values())))[1]
+    assert [(thing.column, thing.depth) for thing in graph.objects] == list(spots)
+
+
+def test_words_and_phrases_are_kept():
+    sign = Thing("object-1", "sign", "white", "wooden", "large", text="ZOO", x=-1.0)
+    box = Thing("object-2", "box", "green", "metal", "small", pose="with its lid open", x=1.0)
+    graph = look(sign, box)[1]
+    assert (graph.world, graph.photograph, graph.place) == ("world-00001", 2, "a photo studio")
+    assert graph.light == "dim warm light from the left"
+    assert graph.viewpoint == "a high viewpoint from the front"
+    first, second = graph.objects
+    assert (first.text, first.facing, first.pose) == ("ZOO", "front", None)
+    assert (second.text, second.facing, second.pose) == (None, None, "with its lid open")
+
+
+def test_visible_share_of_a_half_hidden_thing():
+    # A medium ball, 0.68 wide, behind a large cube of 0.82: its upper part shows.
+    free = look(ball("object-1", y=1.2))[1].objects[0]
+    cube = Thing("object-2", "cube", "blue", "rubber", "large", y=0.3)
+    hidden = look(ball("object-1", y=1.2), cube)[1].objects[0]
+    assert free.visible > 0.95
+    shown = decode_mask(hidden.mask).sum() / decode_mask(free.mask).sum()
+    assert 0.1 < shown < 0.9
+    assert hidden.visible == pytest.approx(shown, abs=0.06)
+
+
+def test_changed_pixels_are_those_of_the_thing():
+    before, after = look(ball("object-1"), ball("object-2", x=1.5))[0], look(ball("object-2", x=1.5))[0]
+    gone = before.mask("object-1")
+    assert before.changed(after, {"object-1"}) == gone.sum() > 100
+    assert before.changed(after, {"object-2"}) == 0
+    assert not np.any(after.mask("object-1"))

@@ -1,0 +1,215 @@
+"""Rendered worlds are true: what the scene graphs say is what the pictures show."""
+
+import io
+import json
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from itertools import combinations, islice
+from multiprocessing import get_context
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from schemas.claims import content_changes, is_no_change
+from schemas.config import ScenesConfig
+from schemas.rows import Dropped, ImageRow, make_key
+from schemas.scene import DISTRACTORS
+from tasks.sources.scenes import list_items, read_item
+from tasks.store.masks import decode_mask
+
+CONFIG = ScenesConfig(seed=3, worlds=22, photographs=4, width=128, height=96, samples=4, no_change_share=0.25)
+
+
+def pixels(row):
+    return np.asarray(Image.open(io.BytesIO(row.image)).convert("RGB")).astype(int)
+
+
+@pytest.fixture(scope="module")
+def worlds():
+    """Per world its photographs; a world lacks what could not be drawn, which is rare."""
+    found = [list(read_item(item, config=CONFIG)) for item in list_items(CONFIG, limit=None)]
+    assert sum(isinstance(row, Dropped) for rows in found for row in rows) <= 2
+    return [[row for row in rows if isinstance(row, ImageRow)] for rows in found if isinstance(rows[0], ImageRow)]
+
+
+def variations(worlds):
+    return [(rows[0], row) for rows in worlds for row in rows[1:]]
+
+
+def things(row):
+    return {thing.id: thing for thing in row.graph.objects}
+
+
+def test_importing_and_listing_load_no_renderer():
+    code = (
+        "import sys; from schemas.config import ScenesConfig; from tasks.sources.scenes import list_items;"
+        "assert len(list(list_items(ScenesConfig(worlds=3), limit=None))) == 3;"
+        "assert not {'mitsuba', 'drjit', 'cv2'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("limit", "counts"), [(None, [3, 3, 3]), (1, [1]), (6, [3, 3]), (7, [3, 3, 1]), (99, [3, 3, 3])]
+)
+def test_limit_is_counted_in_photographs(limit, counts):
+    config = ScenesConfig(worlds=3, photographs=3)
+    items = list(list_items(config, limit=limit))
+    assert [json.loads(item.locator)["photographs"] for item in items] == counts
+    assert all(item.key == item.source_key == item.subject for item in items)
+
+
+def test_keys_hash_all_that_decides_the_pixels():
+    plain = ScenesConfig(worlds=2)
+    changes = (
+        {"seed": 1},
+        {"width": 128},
+        {"height": 96},
+        {"samples": 4},
+        {"no_change_share": 0.5},
+        {"photographs": 2},
+    )
+    keys = {item.key for item in list_items(plain, limit=None)}
+    for change in changes:
+        keys |= {item.key for item in list_items(plain.model_copy(update=change), limit=None)}
+    assert len(keys) == 2 * (1 + len(changes))
+    more = list(list_items(plain.model_copy(update={"worlds": 9}), limit=None))
+    assert {item.key for item in more[:2]} == {item.key for item in list_items(plain, limit=None)}
+
+
+def test_rows_say_what_they_hold(worlds):
+    for rows in worlds:
+        for row in rows:
+            assert row.key == row.subject == make_key(row.image)
+            assert (row.format, row.width, row.height) == ("png", 128, 96)
+            assert Image.open(io.BytesIO(row.image)).size == (128, 96)
+            assert (row.source, row.licence) == ("scenes", "CC0-1.0")
+            assert row.name == f"{row.group}/photograph-{row.graph.photograph}.png"
+            assert row.group == row.graph.world
+    assert len({row.key for rows in worlds for row in rows}) == sum(map(len, worlds))
+
+
+def _render(item_and_config):
+    item, config = item_and_config
+    return [(row.key, row.image, row.graph.model_dump_json()) for row in read_item(item, config=config)]
+
+
+def test_other_processes_make_the_same_bytes(worlds):
+    items = list(islice(list_items(CONFIG, limit=None), 2))
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        found = list(pool.map(_render, [(item, CONFIG) for item in reversed(items)]))
+    here = {row.key: (row.image, row.graph.model_dump_json()) for rows in worlds for row in rows}
+    assert all(here[key] == (image, graph) for rows in found for key, image, graph in rows)
+
+
+def test_a_shorter_world_has_the_same_first_photographs(worlds):
+    item = next(list_items(CONFIG, limit=2))
+    rows = list(read_item(item, config=CONFIG))
+    assert [row.image for row in rows] == [row.image for row in worlds[0][:2]]
+
+
+def test_masks_boxes_and_shares_agree(worlds):
+    for row in (row for rows in worlds for row in rows):
+        taken = np.zeros((96, 128), int)
+        for thing in row.graph.objects:
+            mask = decode_mask(thing.mask)
+            taken += mask
+            ys, xs = np.nonzero(mask)
+            assert thing.box == (xs.min(), ys.min(), xs.max() + 1, ys.max() + 1)
+            assert 0.5 <= thing.visible <= 1
+            centre = (thing.box[0] + thing.box[2]) / 2 / 128
+            assert thing.column == ("left" if centre < 1 / 3 else "right" if centre > 2 / 3 else "centre")
+        assert taken.max() == 1
+        assert len(things(row)) == len(row.graph.objects) >= 3
+
+
+def test_every_type_of_change_occurs_and_is_true(worlds):
+    seen = Counter()
+    fields = {"size": "size", "colour": "colour", "orientation": "facing", "pose": "pose", "text": "text"}
+    for base, row in variations(worlds):
+        old, new, concerned = things(base), things(row), set()
+        for change in row.graph.changes:
+            seen[change.type] += 1
+            name = change.object_id
+            concerned |= {name, *change.object_ids}
+            if change.type in fields:
+                values = [getattr(scene[name], fields[change.type]) for scene in (old, new)]
+                assert values == [change.before, change.after]
+            elif change.type in ("disappearance", "removal"):
+                assert name in old.keys() - new.keys()
+            elif change.type == "addition":
+                assert name in new.keys() - old.keys()
+            elif change.type == "substitution":
+                assert old[name].shape != new[name].shape
+            elif change.type == "counting":
+                assert set(change.object_ids) <= old.keys() ^ new.keys()
+            else:
+                field = {"viewpoint": "viewpoint", "illumination": "light"}[change.type]
+                assert [getattr(r.graph, field) for r in (base, row)] == [change.before, change.after]
+        same = {"shape", "colour", "material", "size", "facing", "pose", "text"}
+        for name in (old.keys() | new.keys()) - concerned:
+            assert old[name].model_dump(include=same) == new[name].model_dump(include=same)
+    assert len(seen) == 12, seen
+
+
+def test_every_change_of_content_shows_in_the_pixels(worlds):
+    for base, row in variations(worlds):
+        if any(change.type in DISTRACTORS for change in row.graph.changes):
+            continue
+        changed = np.abs(pixels(base) - pixels(row)).max(axis=2) > 25
+        for change in row.graph.changes:
+            region = np.zeros((96, 128), bool)
+            for scene in (things(base), things(row)):
+                for name in {change.object_id, *change.object_ids} & scene.keys():
+                    region |= decode_mask(scene[name].mask)
+            assert (changed & region).sum() >= 20, (row.name, change)
+
+
+def test_distractors_show_too(worlds):
+    count = 0
+    for base, row in variations(worlds):
+        if row.graph.changes and all(change.type in DISTRACTORS for change in row.graph.changes):
+            count += 1
+            assert np.abs(pixels(base) - pixels(row)).mean() > 4, row.name
+            assert is_no_change((base.graph, row.graph))
+            assert things(base).keys() == things(row).keys()
+    assert count >= 6
+
+
+def test_photographs_have_equal_content_only_if_their_changes_are_equal(worlds):
+    same = ("id", "shape", "colour", "material", "size", "facing", "pose", "text")
+    for rows in worlds:
+        assert rows[0].graph.changes == ()
+        for a, b in combinations(rows, 2):
+            content = [{tuple(getattr(t, f) for f in same) for t in row.graph.objects} for row in (a, b)]
+            assert (content[0] == content[1]) == (content_changes(a.graph) == content_changes(b.graph))
+
+
+@pytest.mark.parametrize("material", ["rubber", "metal", "wooden", "ceramic"])
+def test_colours_look_like_their_names(material):
+    from tasks.sources.scene.build import build_scene, use_variant
+    from tasks.sources.scene.camera import Camera
+    from tasks.sources.scene.photograph import develop, expose, survey
+    from tasks.sources.scene.plan import colours_of
+    from tasks.sources.scene.state import Scene, Thing
+    from tasks.sources.scene.vocabulary import COLOURS, Light, View
+
+    use_variant("scalar_rgb")
+    names = colours_of("ball", material)
+    spots = [(x, y) for y in (-1, 0.2, 1.4) for x in (-1.5, -0.5, 0.5, 1.5)]
+    balls = [Thing(c, "ball", c, material, "medium", x=x, y=y) for c, (x, y) in zip(names, spots, strict=False)]
+    view = View(0, 41, "")
+    camera = Camera(view, 128, 96)
+    built = build_scene(Scene("a photo studio", 0, view, Light("left", "white"), tuple(balls)))
+    seen = survey(built, camera)
+    picture = develop(expose(built, camera, samples=4, seed=0), seen.guide, samples=4)
+    lab = cv2.cvtColor(picture.astype(np.float32) / 255, cv2.COLOR_RGB2Lab) * (0.5, 1, 1)
+    named = np.array([[COLOURS[c] for c in COLOURS]], np.float32) / 255
+    palette = cv2.cvtColor(named, cv2.COLOR_RGB2Lab)[0] * (0.5, 1, 1)
+    for name in names:
+        mean = np.median(lab[seen.mask(name)], axis=0)
+        assert list(COLOURS)[int(np.linalg.norm(palette - mean, axis=1).argmin())] == name
