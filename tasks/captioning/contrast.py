@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from schemas.claims import Graphs, content_changes
 from schemas.scene import SceneGraph, SceneObject
-from tasks.captioning.statements import describe
+from tasks.captioning.statements import Side, describe
 
 ATTRIBUTES = ("shape", "colour", "material", "size", "facing", "pose", "text")
 
@@ -27,6 +27,13 @@ class Contrast:
         if self.first is None or self.second is None:
             return ()
         return tuple(name for name in ATTRIBUTES if getattr(self.first, name) != getattr(self.second, name))
+
+    @property
+    def lost(self) -> tuple[tuple[Side, SceneObject], ...]:
+        """Return the object and the side that has it, if the other photograph lacks it."""
+        if self.first is not None and self.second is None:
+            return ((0, self.first),)
+        return ((1, self.second),) if self.first is None and self.second is not None else ()
 
 
 def find_contrasts(graphs: Graphs) -> list[Contrast]:

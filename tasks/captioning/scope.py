@@ -30,13 +30,7 @@ class Scope:
 
     def lost(self) -> list[tuple[Side, SceneObject]]:
         """Return the objects that one photograph lacks, with the side that has them."""
-        found: list[tuple[Side, SceneObject]] = []
-        for contrast in self.contrasts:
-            if contrast.first is not None and contrast.second is None:
-                found.append((0, contrast.first))
-            if contrast.second is not None and contrast.first is None:
-                found.append((1, contrast.second))
-        return found
+        return [lost for contrast in self.contrasts for lost in contrast.lost]
 
     def phrases(self, kind: Literal["light", "viewpoint", "place"]) -> tuple[Claim, Claim]:
         """Claim for both photographs what their graphs say of the light, the viewpoint or the place."""

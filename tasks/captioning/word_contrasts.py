@@ -15,8 +15,11 @@ from tasks.captioning.contrast import Contrast
 from tasks.captioning.statements import CORE, SIDES, Mention, Side, describe, selects
 
 MentionPair = tuple[Mention, Mention]
-EXTRAS: tuple[tuple[str, ...], ...] = ((), ("size",), ("column",), ("size", "column"), ("depth",), ("column", "depth"))
+Names = tuple[str, ...]
+EXTRAS: tuple[Names, ...] = ((), ("size",), ("column",), ("size", "column"), ("depth",), ("column", "depth"))
 """Attributes beside shape, colour and material that a description may add."""
+PLAIN_DENIALS: tuple[Names, ...] = ((), ("size",))
+"""What a denial may name without speaking of a place: "no red metal ball", "no small red metal ball"."""
 
 
 def word_contrast(contrast: Contrast, graphs: Graphs, rng: Random) -> MentionPair | None:
@@ -30,22 +33,20 @@ def word_contrast(contrast: Contrast, graphs: Graphs, rng: Random) -> MentionPai
 
 
 def _ways(contrast: Contrast, graphs: Graphs, rng: Random) -> Iterator[MentionPair]:
-    first, second = contrast.first, contrast.second
     extras = rng.sample(EXTRAS, len(EXTRAS))
-    if first is not None and second is not None:
-        yield from _changed(first, second, changed=contrast.changed, extras=extras)
-    elif first is not None:
-        yield from _lost(first, 0, graphs=graphs, extras=extras)
-    elif second is not None:
-        yield from _lost(second, 1, graphs=graphs, extras=extras)
-    for thing in (first, second):
+    if contrast.first is not None and contrast.second is not None:
+        yield from _changed(contrast.first, contrast.second, changed=contrast.changed, extras=extras)
+    for side, thing in contrast.lost:
+        yield from _lost(thing, side, graphs=graphs, extras=extras, denials=PLAIN_DENIALS)
+    for thing in (contrast.first, contrast.second):
         if thing is not None:
             yield _numbers(describe(thing), graphs)
+    # Last, because "two balls" and "one ball" say more than that there is no ball on the left.
+    for side, thing in contrast.lost:
+        yield from _lost(thing, side, graphs=graphs, extras=extras, denials=EXTRAS)
 
 
-def _changed(
-    first: SceneObject, second: SceneObject, *, changed: tuple[str, ...], extras: list[tuple[str, ...]]
-) -> Iterator[MentionPair]:
+def _changed(first: SceneObject, second: SceneObject, *, changed: Names, extras: list[Names]) -> Iterator[MentionPair]:
     """Describe the object on both sides with what changed; places only where they are equal, so that nothing moves."""
     named = [name for name in changed if name not in CORE]
     for extra in extras:
@@ -53,10 +54,12 @@ def _changed(
         yield _mention(0, first, [*named, *same]), _mention(1, second, [*named, *same])
 
 
-def _lost(thing: SceneObject, side: Side, *, graphs: Graphs, extras: list[tuple[str, ...]]) -> Iterator[MentionPair]:
+def _lost(
+    thing: SceneObject, side: Side, *, graphs: Graphs, extras: list[Names], denials: tuple[Names, ...]
+) -> Iterator[MentionPair]:
     """Describe the object where it is in some detail, and deny it on the other side as briefly as is true."""
     other = graphs[1 - side]
-    brief = next((extra for extra in EXTRAS if not describe(thing, *extra).select(other)), None)
+    brief = next((names for names in denials if not describe(thing, *names).select(other)), None)
     if brief is None:
         return
     absent = Mention(SIDES[1 - side], describe(thing, *brief), 0)
