@@ -24,12 +24,15 @@ PLAIN_DENIALS: tuple[Names, ...] = ((), ("size",))
 
 def word_contrast(contrast: Contrast, graphs: Graphs, rng: Random) -> MentionPair | None:
     """Return a mention for each photograph, or ``None`` where words cannot tell them apart."""
-    ways = list(_ways(contrast, graphs, rng))
-    for strict in (True, False):
-        for way in ways:
-            if _holds(way, graphs) and _tells_apart(way, graphs, strict=strict):
-                return way
-    return None
+    true = (way for way in _ways(contrast, graphs, rng) if all_hold((way[0].claim, way[1].claim), graphs))
+    second_best: MentionPair | None = None
+    for way in true:
+        lies = [tells_apart((mention.claim,), graphs) for mention in way]
+        if all(lies):
+            return way
+        if any(lies) and second_best is None:
+            second_best = way
+    return second_best
 
 
 def _ways(contrast: Contrast, graphs: Graphs, rng: Random) -> Iterator[MentionPair]:
@@ -75,15 +78,6 @@ def _numbers(selector: Selector, graphs: Graphs) -> MentionPair:
 
 def _mention(side: Side, thing: SceneObject, names: list[str]) -> Mention:
     return Mention(side, describe(thing, *(name for name in names if getattr(thing, name) is not None)))
-
-
-def _holds(way: MentionPair, graphs: Graphs) -> bool:
-    return all_hold((way[0].claim, way[1].claim), graphs)
-
-
-def _tells_apart(way: MentionPair, graphs: Graphs, *, strict: bool) -> bool:
-    lies = [tells_apart((mention.claim,), graphs) for mention in way]
-    return all(lies) if strict else any(lies)
 
 
 def tells_apart(claims: Iterable[Claim], graphs: Graphs) -> bool:

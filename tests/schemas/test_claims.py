@@ -66,3 +66,10 @@ def test_claims_survive_their_column():
         Claim(side=0, kind="count", count=3),
     )
     assert CLAIMS.validate_json(CLAIMS.dump_json(claims, exclude_defaults=True)) == claims
+
+
+@pytest.mark.parametrize("named", [{}, {"colour": "red"}, {"colour": "red", "size": "small"}, {"text": "CAFE"}])
+def test_selecting_is_matching_one_by_one(named):
+    scene = graph(RED, BLUE, thing("c", "sign", text="CAFE"), thing("d", colour="red", size="large"))
+    selector = Selector(**named)
+    assert selector.select(scene) == [one for one in scene.objects if selector.matches(one)]
