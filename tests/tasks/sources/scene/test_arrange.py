@@ -46,8 +46,9 @@ def test_gap_between_two_cubes():
     # Two large cubes, 2 x 0.29 x 1.42 wide, side by side.
     wide = 2 * 0.29 * 1.42
     for space, free in ((0.04, False), (0.06, True)):
-        other = replace(CUBE, id="other", x=wide + space)
-        assert stands_free(other, scene(CUBE, other)) is free
+        for x, y in ((1, 0), (-1, 0), (0, 1), (0, -1)):
+            other = replace(CUBE, id="other", x=x * (wide + space), y=y * (wide + space))
+            assert stands_free(other, scene(CUBE, other)) is free
 
 
 def test_what_rests_must_be_wholly_above_its_carrier():
@@ -65,6 +66,7 @@ def test_carriers_are_flat_and_closed():
     assert box.can_carry()
     assert not replace(box, pose="with its lid open").can_carry()
     assert not replace(CUBE, shape="ball").can_carry()
+    assert not replace(CUBE, size="small").can_carry()
 
 
 def test_a_thing_behind_a_large_one_is_hidden():

@@ -39,7 +39,7 @@ def test_words_and_phrases_are_kept():
     assert graph.light == "dim warm light from the left"
     assert graph.viewpoint == "a high viewpoint from the front"
     first, second = graph.objects
-    assert (first.text, first.facing, first.pose) == ("ZOO", "front", None)
+    assert (first.text, first.facing, first.pose) == ("ZOO", None, None)
     assert (second.text, second.facing, second.pose) == (None, None, "with its lid open")
 
 
