@@ -1,0 +1,292 @@
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from schemas.rows import Dropped
+from tasks.report.write_report import Subject, write_report
+from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows, shown_in
+from tests.tasks.report.handmade import HOSTILE, PROFILE, Handmade, build_handmade, make_whole
+
+VOID = {"meta", "link", "img", "br", "line", "rect"}
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+class Reader(HTMLParser):
+    """Check that tags close in order; keep the texts and what is referred to."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.links, self.ids, self.tags, self.text = [], [], [], [], ""
+        self.feed(text)
+        assert self.open == [], "tags left open"
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.tags.append((tag, attributes))
+        self.links += [attributes[name] for name in ("src", "href") if name in attributes]
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def report(root: Path, made: Handmade, until="preferences", pairs=60) -> Path:
+    with build_handmade(root / "dataset", made, until=until) as (build, counts):
+        (root / "report").mkdir()
+        subject = Subject(
+            name="hand <b>made</b>", version="version 1", made="2026-11-20", counts=counts, profile=PROFILE, pairs=pairs
+        )
+        write_report(build, root / "report", subject=subject)
+    return root / "report"
+
+
+@pytest.fixture(scope="module")
+def made():
+    return make_whole()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, made):
+    return report(tmp_path_factory.mktemp("whole"), made, pairs=14)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with open_chromium() as browser:
+        yield browser
+
+
+def read(folder, name="index.html"):
+    return Reader((folder / name).read_text())
+
+
+def test_pages_are_well_formed_and_refer_to_what_is_there(whole):
+    names = sorted(path.name for path in whole.glob("*.html"))
+    assert names == ["index.html", "pairs-1.html", "pairs-2.html"]
+    ids = {name: read(whole, name).ids for name in names}
+    for name in names:
+        assert len(ids[name]) == len(set(ids[name]))
+        for link in read(whole, name).links:
+            file, _, mark = link.partition("#")
+            assert not re.match(r"[a-z]+:|/", link), f"{link} leaves the report"
+            assert (whole / (file or name)).is_file(), link
+            assert not mark or mark in ids[file or name], link
+        for button in (attributes for tag, attributes in read(whole, name).tags if tag == "button"):
+            for src in (button.get("data-mask", "") + "|" + button.get("data-changed", "")).split("|"):
+                assert not src or (whole / src).is_file()
+
+
+def test_every_picture_is_used_and_written_once(whole):
+    used = "".join((whole / path.name).read_text() for path in whole.glob("*.html"))
+    assert all(f"images/{path.name}" in used for path in (whole / "images").iterdir())
+
+
+def test_texts_are_shown_not_interpreted(whole, made):
+    for name in ("index.html", "pairs-1.html"):
+        page = read(whole, name)
+        scripts = [attributes for tag, attributes in page.tags if tag == "script"]
+        assert scripts == [{"src": "report.js", "defer": None}]
+        assert not any(name.startswith("on") or name == "style" for _, attributes in page.tags for name in attributes)
+        policy = next(a["content"] for _, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+        assert policy.startswith("default-src 'none'")
+        assert "unsafe" not in policy
+        assert "http" not in policy
+        assert "hand <b>made</b>" in page.text
+    assert read(whole, "pairs-1.html").text.count(HOSTILE) >= 10
+
+
+def test_what_is_known_of_a_pair_is_on_its_page(whole, made):
+    page = read(whole, "pairs-1.html")
+    text = " ".join(page.text.split())
+    for words in ("Chosen by hand", "Rejected edited", "What differs?", "Both images show a table.", "taken",
+                  "colour: ", "Which one is described", "same scene"):  # fmt: skip
+        assert words in text
+    marks = re.findall(r"<mark>(.*?)</mark>", (whole / "pairs-1.html").read_text())
+    assert {"ball", "cube"} <= set(marks)
+
+
+def test_the_first_page_counts(whole, made):
+    text = " ".join(read(whole).text.split())
+    assert f"pairs {len(made.of('pairs'))}" in text
+    assert "14 in full" in text
+    assert "Precision" in text
+    assert "66.7%" in text, "two of three edited candidates were true by accident"
+    assert "no candidate <left>" in text
+
+
+def test_the_same_dataset_gives_the_same_report(tmp_path, whole, made):
+    again = report(tmp_path, made, pairs=14)
+    files = {path.relative_to(whole): path.read_bytes() for path in whole.rglob("*") if path.is_file()}
+    dated = {path.relative_to(again): path.read_bytes() for path in again.rglob("*") if path.is_file()}
+    assert files == dated
+
+
+def test_a_build_that_stopped_at_mining_shows_its_pairs(tmp_path, made):
+    folder = report(tmp_path, made, until="pairs")
+    index, pairs = " ".join(read(folder).text.split()), " ".join(read(folder, "pairs-1.html").text.split())
+    assert "How alike the pairs are" in index
+    for word in ("Lengths", "Rejected texts", "preferences"):
+        assert word not in index
+    for word in ("Chosen", "Rejected", "Removed for", "Captions"):
+        assert word not in pairs
+
+
+def test_an_empty_dataset_says_so(tmp_path):
+    folder = report(tmp_path, Handmade())
+    assert sorted(path.name for path in folder.iterdir()) == ["index.html", "report.css", "report.js"]
+    assert "Nothing here yet" in read(folder).text
+
+
+def test_images_without_pairs_say_so(tmp_path, made):
+    alone = Handmade({"images": made.tables["images"]})
+    alone.tables["pairs"] = [Dropped(source_key=row.key, reason="no neighbours") for row in made.of("images")]
+    page = read(report(tmp_path, alone))
+    assert "No pairs yet" in page.text
+    assert "no neighbours" in page.text
+
+
+def test_no_pairs_asked_for(tmp_path, made):
+    folder = report(tmp_path, made, pairs=0)
+    assert not list(folder.glob("pairs-*"))
+    assert "How alike the pairs are" in read(folder).text
+
+
+def test_pairs_without_graphs_groups_or_texts(tmp_path):
+    made = make_whole()
+    made.tables["images"] = [replace(row, graph=None, group="") for row in made.of("images")]
+    for name in ("swapped", "edited", "retrieved", "preferences", "comparisons", "captions", "removals"):
+        made.tables[name] = []
+    folder = report(tmp_path, made)
+    page = read(folder, "pairs-1.html")
+    assert "No preference was made of this pair." in page.text
+    assert "No text was written about this pair." in "".join(read(folder, p.name).text for p in folder.glob("pairs-*"))
+    assert "same scene" not in page.text
+    assert "Precision" not in read(folder).text
+
+
+def test_pages_open_from_disk_without_complaint(browser, whole):
+    for path in sorted(whole.glob("*.html")):
+        with open_page(browser, path, viewport={"width": 1280, "height": 900}) as (page, watched):
+            assert broken_images(page) == []
+            assert watched.complaints == []
+            assert watched.from_elsewhere == []
+            assert len(watched.requests) > 3
+            assert "owned" not in page.title()
+            assert not overflows(page)
+
+
+def test_pages_fit_a_phone(browser, whole):
+    for path in sorted(whole.glob("*.html")):
+        with open_page(browser, path, **PHONE) as (page, _):
+            page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+            assert page.evaluate("window.innerWidth") == 390
+            assert not overflows(page)
+
+
+def test_hovering_flickers_between_the_two_images(browser, whole):
+    with open_page(browser, whole / "pairs-1.html", viewport={"width": 1280, "height": 900}) as (page, _):
+        frame = page.locator(".look .frame").first
+        frame.scroll_into_view_if_needed()
+        own, other = (frame.locator(f".{side}").evaluate("(image) => image.src") for side in ("own", "other"))
+        assert own != other
+        assert shown_in(frame) == own
+        before = pixels(frame, whole)
+        frame.hover()
+        assert shown_in(frame) == other
+        # The second image of the pair is what the reader sees in its place, and the first comes back by itself.
+        assert np.abs(pixels(frame, whole) - before).max() > 50
+        page.wait_for_function("(frame) => !frame.classList.contains('swapped')", arg=frame.element_handle())
+        page.wait_for_function("(frame) => frame.classList.contains('swapped')", arg=frame.element_handle())
+        page.mouse.move(2, 2)
+        assert shown_in(frame) == own
+
+
+def pixels(frame, folder):
+    """Take a picture of the frame's upper part, where there is no label."""
+    path = folder.parent / "seen.png"
+    frame.screenshot(path=path)
+    with Image.open(path) as seen:
+        return np.asarray(seen.convert("RGB"), np.int16)[: seen.height * 3 // 4]
+
+
+def test_keys_and_touch_flicker_too(browser, whole):
+    with open_page(browser, whole / "index.html") as (page, _):
+        frame = page.locator(".frame").first
+        frame.focus()
+        page.keyboard.press("Enter")
+        assert frame.get_attribute("aria-pressed") == "true"
+        page.wait_for_function("document.querySelector('.frame').classList.contains('swapped')")
+        page.keyboard.press("Escape")
+        assert frame.get_attribute("aria-pressed") == "false"
+        assert shown_in(frame) == frame.locator(".own").evaluate("(image) => image.src")
+    with open_page(browser, whole / "index.html", **PHONE) as (page, _):
+        frame = page.locator(".frame").first
+        frame.tap()
+        page.wait_for_function("document.querySelector('.frame').classList.contains('swapped')")
+        frame.tap()
+        assert shown_in(frame) == frame.locator(".own").evaluate("(image) => image.src")
+
+
+def test_nothing_moves_by_itself_for_those_who_ask(browser, whole):
+    with open_page(browser, whole / "index.html", reduced_motion="reduce") as (page, _):
+        frame = page.locator(".frame").first
+        own, other = (frame.locator(f".{side}").evaluate("(image) => image.src") for side in ("own", "other"))
+        frame.hover()
+        page.wait_for_timeout(700)
+        assert shown_in(frame) == own
+        frame.click()
+        page.wait_for_timeout(700)
+        assert shown_in(frame) == other
+        frame.click()
+        assert shown_in(frame) == own
+
+
+def test_masks_are_laid_over_and_taken_off(browser, whole):
+    with open_page(browser, whole / "pairs-1.html", viewport={"width": 1280, "height": 900}) as (page, watched):
+        pair = page.locator(".pair", has=page.locator("[data-changed]")).first
+        button, frame = pair.locator("[data-changed]"), pair.locator(".look .frame").first
+        frame.scroll_into_view_if_needed()
+        before = pixels(frame, whole)
+        button.click()
+        assert button.get_attribute("aria-pressed") == "true"
+        assert pair.locator(".mask:visible").count() == 2
+        assert broken_images(page) == []
+        assert np.abs(pixels(frame, whole) - before).max() > 50
+        button.click()
+        assert pair.locator(".mask:visible").count() == 0
+        assert np.array_equal(pixels(frame, whole), before)
+        candidate = pair.locator("[data-mask]").first
+        candidate.click()
+        assert pair.locator(".mask:visible").count() == 1
+        side = candidate.get_attribute("data-side")
+        assert pair.locator(f'.frame[data-side="{side}"] .mask:visible').count() == 1
+        assert watched.complaints == []
+
+
+def test_dark_is_dark(browser, whole):
+    colour = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
+    with open_page(browser, whole / "index.html", color_scheme="dark") as (page, _):
+        assert max(page.evaluate(colour)) < 60
+    with open_page(browser, whole / "index.html", color_scheme="light") as (page, _):
+        assert min(page.evaluate(colour)) > 200
+
+
+def test_text_stands_out_from_its_ground(browser, whole):
+    """Contrast of at least 4.5 to 1 (WCAG AA) for every text of the pages, light and dark."""
+    script = (Path(__file__).parent / "contrast.js").read_text()
+    for scheme in ("light", "dark"):
+        for name in ("index.html", "pairs-1.html"):
+            with open_page(browser, whole / name, color_scheme=scheme) as (page, _):
+                page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+                assert page.evaluate(script) == []
