@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from schemas.config import MiningConfig
 from schemas.rows import Dropped, EmbeddingRow, NeighbourRow, PairRow, make_key
-from tasks.mining.cluster import ragged_labels
+from tasks.mining.cluster import CandidateSets, spectral_labels_gathered
 from tasks.store.stage import Stage, Uses
 from tasks.store.vectors import Vectors
 
@@ -101,8 +101,9 @@ def _cluster(
     features = _features(images, sets[0].row.embedders, config=config, vectors=vectors)
     indices = np.array([place[key] for found in sets for key in found.keys], dtype=np.int64)
     ends = np.cumsum([len(found.keys) for found in sets])
-    labels = ragged_labels(
-        features, indices, offsets=np.append(0, ends), n_clusters=config.clusters, gamma=config.gamma, seed=config.seed
+    gathered = CandidateSets(indices, np.append(0, ends))
+    labels = spectral_labels_gathered(
+        features, gathered, n_clusters=config.clusters, gamma=config.gamma, seed=config.seed
     )
     return np.split(labels, ends[:-1])
 

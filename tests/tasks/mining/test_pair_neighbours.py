@@ -1,0 +1,214 @@
+"""The pair rule against a slow, separate implementation that uses scikit-learn, and rule by rule."""
+
+import numpy as np
+import pytest
+from sklearn.cluster import SpectralClustering
+from threadpoolctl import threadpool_limits
+
+from schemas.config import MiningConfig, SearchConfig
+from schemas.rows import Dropped, EmbeddingRow, NeighbourRow, PairRow, make_key
+from tasks.mining.pair_neighbours import pair_neighbours
+from tasks.mining.search_neighbours import search_neighbours
+from tasks.store.vectors import Vectors
+
+NAMES = ("colour-layout", "gradients")
+
+
+def spaces(raw):
+    """Return the spaces of images 0, 1, ... from their raw vectors, and the images' keys."""
+    keys = sorted(make_key("image", number) for number in range(len(raw[0])))
+    stored = np.array([key.encode() for key in keys], dtype="S32")
+    made = {}
+    for name, vectors in zip(NAMES, raw, strict=True):
+        norms = np.linalg.norm(vectors, axis=1)
+        unit = (vectors / np.maximum(norms, 1e-9)[:, None]).astype(np.float16)
+        made[name] = Vectors(stored, unit, norms.astype(np.float32))
+    return made, keys
+
+
+def crowd(seed=0, groups=6, size=20):
+    """Return raw vectors in groups, the members of each in three looser subgroups."""
+    rng = np.random.default_rng(seed)
+    raw = []
+    for width in (12, 30):
+        centres = np.repeat(rng.normal(size=(groups, width)), size, axis=0)
+        parts = np.repeat(rng.normal(size=(groups * 4, width)), size // 4, axis=0)
+        scale = rng.uniform(0.5, 2, (groups * size, 1))
+        raw.append(scale * (centres + 0.45 * parts + 0.12 * rng.normal(size=centres.shape)))
+    return spaces(raw)
+
+
+def anchors(keys):
+    return [
+        EmbeddingRow(key=make_key("a", key), source_key="", subject=key, embedder="x", vector=(), norm=1.0)
+        for key in keys
+    ]
+
+
+def slow_pairs(vectors, keys, *, k, config):
+    """Yield, by the rules as they are written down, each anchor with the best of each of its clusters.
+
+    The best are all that come within what the rounding of the stored vectors can turn round.
+    """
+    unit = [vectors[name].matrix.astype(np.float64) for name in NAMES]
+    for anchor in range(len(keys)):
+        kept = []
+        for matrix in unit:
+            similar = np.float32(matrix @ matrix[anchor])
+            others = sorted((i for i in range(len(keys)) if i != anchor), key=lambda i: (-similar[i], i))[:k]
+            if max(similar[others]) < config.max_below:
+                break
+            kept.append({i for i in others if config.min_similarity <= similar[i] <= config.max_similarity})
+        else:
+            candidates = sorted(set.intersection(*kept))
+            scale = [1 if config.normalised else vectors[name].norms[:, None] for name in NAMES]
+            joined = np.hstack([w * m * s for w, m, s in zip(config.weights, unit, scale, strict=True)])
+            if not candidates:
+                continue
+            if len(candidates) <= config.clusters:
+                labels = np.arange(len(candidates))
+            else:
+                maker = SpectralClustering(
+                    config.clusters, affinity="rbf", gamma=config.gamma, random_state=config.seed
+                )
+                labels = maker.fit_predict(joined[candidates])
+            length = np.linalg.norm(joined, axis=1)
+            cosines = joined @ joined[anchor] / length / length[anchor]
+            for cluster in set(labels):
+                inside = [c for c, label in zip(candidates, labels, strict=True) if label == cluster]
+                yield keys[anchor], {keys[c] for c in inside if cosines[c] > max(cosines[inside]) - 3e-4}
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+@pytest.mark.parametrize("k", [8, 16])
+def test_equals_the_slow_rule(normalised, k):
+    vectors, keys = crowd()
+    config = MiningConfig(
+        max_below=0.8, min_similarity=0.7, max_similarity=0.985, weights=(0.4, 0.6), normalised=normalised
+    )
+    rows = list(search_neighbours(anchors(keys), SearchConfig(k=k), vectors=vectors))
+    got = list(pair_neighbours(rows, config, vectors=vectors))
+    with threadpool_limits(1):
+        expected = list(slow_pairs(vectors, keys, k=k, config=config))
+    found = [
+        (row.anchor, row.second if row.anchor == row.first else row.first) for row in got if isinstance(row, PairRow)
+    ]
+    assert len(found) == len(expected) > 50
+    assert all(any(anchor == pair[0] and pair[1] in best for pair in found) for anchor, best in expected)
+    assert sum(len(best) for _, best in expected) < 1.1 * len(expected)
+    assert {row.source_key for row in got} == {row.key for row in rows}
+
+
+def test_rows_do_not_depend_on_the_shard():
+    vectors, keys = crowd(1)
+    config = MiningConfig(min_similarity=0.7)
+    rows = list(search_neighbours(anchors(keys), SearchConfig(k=16), vectors=vectors))
+    whole = list(pair_neighbours(rows, config, vectors=vectors))
+    pieces = [
+        made
+        for start in range(0, len(rows), 7)
+        for made in pair_neighbours(rows[start : start + 7], config, vectors=vectors)
+    ]
+    assert whole == pieces
+    assert any(isinstance(row, PairRow) for row in whole)
+
+
+def hand(first, second):
+    """Return an anchor's row with these similarities in two spaces, and the spaces (of unit vectors along one axis)."""
+    count = max(len(first), len(second)) + 1
+    vectors, keys = spaces([np.eye(count), np.eye(count)])
+    anchor, others = keys[0], keys[1:]
+    neighbours = tuple(
+        tuple(key for _, key in sorted(zip(values, others, strict=False), reverse=True)) for values in (first, second)
+    )
+    similarities = tuple(tuple(sorted(map(float, values), reverse=True)) for values in (first, second))
+    row = NeighbourRow(
+        key="row", source_key=anchor, subject=anchor, embedders=NAMES, neighbours=neighbours, similarities=similarities
+    )
+    return row, vectors, others
+
+
+def outcome(first, second, **config):
+    row, vectors, others = hand(first, second)
+    made = list(pair_neighbours([row], MiningConfig(**config), vectors=vectors))
+    if isinstance(made[0], Dropped):
+        assert len(made) == 1
+        assert made[0].source_key == "row"
+        return made[0].reason, made[0].detail
+    partners = [one.second if one.first == row.subject else one.first for one in made]
+    return [(others.index(key), one) for key, one in zip(partners, made, strict=True)]
+
+
+def test_a_set_whose_best_is_too_far_is_dropped():
+    assert outcome([0.79, 0.9], [0.79, 0.7]) == ("set below tau_max: gradients", "highest 0.7900")
+    assert outcome([0.5, 0.6], [0.79, 0.7])[0] == "set below tau_max: colour-layout"
+    assert outcome([0.8], [0.8])[0][0] == 0
+
+
+def test_the_set_filter_looks_at_the_raw_neighbours():
+    # The best neighbour is too near to be paired, but it lets the set pass.
+    ((other, pair),) = outcome([0.99, 0.785], [0.99, 0.785])
+    assert other == 1
+    assert pair.similarities == (0.785, 0.785)
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("off", [0]),
+        ("before", ("set below tau_min: colour-layout", "lowest 0.7000")),
+        ("after", [0]),
+    ],
+)
+def test_set_min_before(setting, expected):
+    got = outcome([0.9, 0.7], [0.9, 0.9], set_min=setting)
+    assert (got if isinstance(got, tuple) else [other for other, _ in got]) == expected
+
+
+def test_set_min_after_looks_at_the_kept_ones():
+    got = outcome([0.9, 0.72], [0.9, 0.72], set_min="after", min_similarity=0.7)
+    assert got == ("set below tau_min: colour-layout", "lowest kept 0.7200")
+
+
+def test_both_ends_of_the_band_are_kept():
+    got = outcome([0.75, 0.875], [0.75, 0.875], min_similarity=0.75, max_similarity=0.875)
+    assert [other for other, _ in got] == [0, 1]
+
+
+def test_candidates_must_fit_in_every_space():
+    got = outcome([0.9, 0.7, 0.97], [0.96, 0.9, 0.9])
+    assert got[0] == "no candidate in every band"
+    assert got[1] == (
+        "colour-layout: 3 neighbours, 1 too far, 1 too near; gradients: 3 neighbours, 0 too far, 1 too near"
+    )
+    ((other, _),) = outcome([0.9, 0.7, 0.97, 0.9], [0.96, 0.9, 0.9, 0.9])
+    assert other == 3
+
+
+def test_no_neighbours():
+    row = NeighbourRow(
+        key="row", source_key="a", subject="a", embedders=NAMES, neighbours=((), ()), similarities=((), ())
+    )
+    (got,) = pair_neighbours([row], MiningConfig(), vectors={})
+    assert got == Dropped(source_key="row", reason="no neighbours", detail="colour-layout")
+
+
+def test_fewer_candidates_than_clusters_are_all_paired():
+    (first, one), (second, two) = outcome([0.9, 0.8], [0.85, 0.95])
+    assert ({first, second}, {one.cluster, two.cluster}) == ({0, 1}, {0, 1})
+    # (0.16 * 0.9 + 0.36 * 0.85) / 0.52
+    assert {0: one, 1: two}[first].similarity == pytest.approx(0.865385)
+    assert {0: one, 1: two}[first].similarities == (0.9, 0.85)
+    assert one.first < one.second
+    assert one.key == one.subject == make_key("pair", one.first, one.second)
+    assert (one.origin, one.source_key) == ("mined", "row")
+
+
+def test_of_equals_the_lower_key_is_taken():
+    # One cluster, all alike: the first in the order of keys.
+    ((other, _),) = outcome([0.8, 0.9, 0.9, 0.9], [0.8, 0.9, 0.9, 0.9], clusters=1)
+    assert other == 1
+
+
+def test_nothing_in_nothing_out():
+    assert list(pair_neighbours([], MiningConfig(), vectors={})) == []
