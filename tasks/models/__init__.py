@@ -1,1 +1,1 @@
-"""Models behind Protocols: descriptors, search, inpainting. With tasks.serving the only place that loads heavy libraries."""
+"""Models behind Protocols: descriptors, search, inpainting. Heavy libraries are loaded here, when they are used."""
