@@ -7,13 +7,14 @@ configured, as one task run per shard (``flows.prefect_build``).
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from flows.load_profile import load_profile, make_profile
 from flows.stages import plan_stages, stages_until
 from schemas.config import Profile
-from schemas.errors import SourceError
-from tasks.sources.read_images import list_items, recognise_source
+from schemas.errors import ConfigError, SourceError
+from tasks.sources.read_images import ROWS_PER_SHARD, list_items, recognise_source
 from tasks.store.dataset import Build, read_record, write_items, write_record
 from tasks.store.files import Folder
 from tasks.store.ledger import Counts
@@ -82,7 +83,13 @@ def make_request(
     """
     stages_until(until)
     chosen = with_source(load_profile(profile, settings), source)
+    if chosen.sources.kind == "folder" and _is_inside(out, chosen.sources.path):
+        raise ConfigError(f"--out {out} lies in the folder that is read, {chosen.sources.path}: name one outside of it")
     return Request(folder=Folder(out), profile=chosen, limit=limit, until=until)
+
+
+def _is_inside(out: str, source: str) -> bool:
+    return "://" not in out and Path(out).resolve().is_relative_to(Path(source).resolve())
 
 
 def resume_request(dataset: str, *, stage: str, reason: str) -> Request:
@@ -155,7 +162,8 @@ def record_of(request: Request, items: Sequence[str]) -> dict[str, Any]:
 def open_build(request: Request, planned: Sequence[Planned], items: Sequence[str]) -> Build:
     """Open the dataset's ledger and workspace."""
     run = request.profile.run
-    return Build(request.folder, planned, items, run.rows_per_shard, dict(run.rows_per_shard_of))
+    sizes = {"images": ROWS_PER_SHARD[request.profile.sources.kind], **run.rows_per_shard_of}
+    return Build(request.folder, planned, items, run.rows_per_shard, sizes)
 
 
 def request_of(folder: Folder) -> tuple[Request, tuple[str, ...]]:

@@ -18,7 +18,8 @@ def report_dataset(folder: Folder, *, pairs: int) -> Pages:
     """Replace the dataset's report by one that shows it as it is now.
 
     Raises:
-        StoreError: there is no dataset, or a file cannot be read or written.
+        ConfigError: there is no dataset.
+        StoreError: a file cannot be read or written.
     """
     request, items = request_of(folder)
     planned = plan_stages(request.profile, stages_until(request.until))

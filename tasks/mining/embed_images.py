@@ -55,6 +55,11 @@ def _row(image: ImageRow, embedder: Embedder, vector: NDArray[np.float32]) -> Em
     )
 
 
+def name_models(config: EmbeddingConfig) -> tuple[str, ...]:
+    """Return the embedders with their versions, for the table's fingerprint."""
+    return tuple(f"{name} {make_embedder(name).version}" for name in config.embedders)
+
+
 STAGE = Stage(
     name="embeddings",
     version=1,
@@ -64,5 +69,6 @@ STAGE = Stage(
     writes=EmbeddingRow,
     function=embed_images,
     config="embedding",
+    models=name_models,
     without=("graph",),
 )

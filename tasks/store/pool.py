@@ -23,7 +23,7 @@ from tasks.store.stage import Planned
 
 log = logging.getLogger(__name__)
 DIED = "the worker process died: out of memory? Try a smaller run.rows_per_shard, or fewer run.workers"
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
 Run = Callable[[Planned, ShardRef], ShardDone]
 
 

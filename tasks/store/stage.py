@@ -63,6 +63,8 @@ class Stage:
     uses: tuple[Uses, ...] = ()
     prompts: tuple[str, ...] = ()
     """Prompt files whose words end up in the rows."""
+    models: Callable[[Any], tuple[str, ...]] | None = None
+    """Names the models of a configuration, with their revisions."""
     only_in: str = ""
     """A table of pairs: only images that are in one of them are read."""
     whole: bool = False
@@ -92,12 +94,12 @@ def fingerprint(
         config: its section of the profile; fields marked ``exclude`` do not count.
         prompts: prompt file name to SHA-256.
         tables: the fingerprints of the tables made so far; those that the stage reads or uses count.
-        models: model ids with their revisions.
     """
     read = sorted({stage.reads, *(use.table for use in stage.uses), *filter(None, [stage.only_in])} - {"items"})
     parts = [stage.name, str(stage.version), config.model_dump_json()]
     parts += [f"prompt {name} {prompts[name]}" for name in sorted(stage.prompts)]
     parts += [f"table {name} {tables[name]}" for name in read]
+    models = stage.models(config) if stage.models else ()
     return make_key(*parts, *models)[:16]
 
 
