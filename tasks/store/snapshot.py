@@ -73,7 +73,7 @@ def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, reco
 
 
 def describe_version(build: Build, planned: Sequence[Planned]) -> str:
-    """Say in words which version the settled stages are: the newest snapshot, or what came after it."""
+    """Say in words which version the settled stages hold: the newest snapshot, or what became of it."""
     snapshot = latest_snapshot(build.folder)
     if snapshot is None:
         return "not yet a version"
@@ -81,7 +81,7 @@ def describe_version(build: Build, planned: Sequence[Planned]) -> str:
         stated = snapshot.content["stages"].get(stage.stage.name, {})
         parts = dict(build.ledger.live_parts(stage.stage.name))
         if stated.get("fingerprint") != stage.fingerprint or stated.get("parts") != parts:
-            return f"version {snapshot.number} and what was built since"
+            return f"version {snapshot.number}, changed since"
     return f"version {snapshot.number}"
 
 

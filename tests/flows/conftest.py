@@ -1,0 +1,35 @@
+"""Two real builds, small, for the tests of what is made of them; built once."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.build_dataset import build_dataset, make_request
+from flows.progress import LineWatcher
+from tasks.store.pool import Workers
+from tests.fixtures.photographs import write_photographs
+
+SMALL = ["scenes.worlds=3", "scenes.width=96", "scenes.height=72", "scenes.samples=2", "run.workers=1"]
+WIDE = ["mining.max_below=0", "mining.min_similarity=0", "mining.max_similarity=1"]
+"""Lets pairs of different worlds pass too, so that there are many."""
+
+
+def build(out: Path, source: str | None, *, until: str = "", settings=()) -> Path:
+    request = make_request(str(out), source, profile="scenes", settings=settings, limit=None, until=until)
+    with Workers(1) as workers:
+        assert build_dataset(request, run_shards=workers.run, watcher=LineWatcher()).is_complete
+    return out
+
+
+@pytest.fixture(scope="session")
+def rendered(tmp_path_factory):
+    """Return a dataset of rendered scenes, the whole line."""
+    return build(tmp_path_factory.mktemp("scenes") / "demo", None, settings=[*SMALL, *WIDE])
+
+
+@pytest.fixture(scope="session")
+def mined(tmp_path_factory):
+    """Return a dataset of photographs that stopped at mining."""
+    folder = tmp_path_factory.mktemp("photographs")
+    write_photographs(folder / "in")
+    return build(folder / "out", str(folder / "in"), until="mining", settings=["run.workers=1"])

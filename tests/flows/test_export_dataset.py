@@ -1,0 +1,91 @@
+import logging
+
+import datasets
+import numpy as np
+import pytest
+
+from flows import cli
+from flows.build_dataset import open_build, request_of
+from flows.export_dataset import export_dataset
+from flows.stages import plan_stages, stages_until
+from schemas.errors import ConfigError
+from schemas.rows import ImageRow
+from tasks.store.files import Folder
+from tasks.store.images import decode_rgb
+from tasks.store.snapshot import read_live
+
+
+@pytest.fixture
+def offline(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    datasets.disable_progress_bars()
+    return str(tmp_path / "cache")
+
+
+def run(monkeypatch, *words) -> int:
+    """Call the command line in this process and return its exit code."""
+    monkeypatch.setattr("sys.argv", ["pairwright", *map(str, words)])
+    monkeypatch.setattr(logging.root, "handlers", [])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    return end.value.code
+
+
+def source_images(folder):
+    request, items = request_of(folder)
+    planned = plan_stages(request.profile, stages_until(request.until))
+    with open_build(request, planned, items) as build:
+        build.settle(planned[0])
+        return {row.key: row for row in read_live(build, planned[0], ImageRow)}
+
+
+def test_a_rendered_dataset_loads_with_its_images(rendered, tmp_path, offline):
+    tally = export_dataset(Folder(str(rendered)), str(tmp_path / "out"), form="hf")
+    loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=offline)
+    images = source_images(Folder(str(rendered)))
+    seen: dict[str, str] = {}
+    groups: dict[str, str] = {}
+    for split, rows in loaded.items():
+        for row in rows:
+            for shown, key in zip(row["images"], row["image_keys"], strict=True):
+                assert np.array_equal(np.asarray(shown), decode_rgb(images[key].image))
+                assert seen.setdefault(key, split) == split
+                assert groups.setdefault(images[key].group, split) == split
+            altered = [
+                np.any(np.asarray(a) != np.asarray(b))
+                for a, b in zip(row["images"], row["rejected_images"], strict=True)
+            ]
+            assert sorted(altered) == [False, True]
+            assert row["chosen"] != row["rejected"]
+    assert sum(len(rows) for rows in loaded.values()) == tally.rows > 0
+    card = (tmp_path / "out/README.md").read_text()
+    assert "version 1" in card
+    assert f"| preferences | {tally.rows} | {tally.rows} |" in card
+
+
+def test_command_line(rendered, tmp_path, monkeypatch, capsys):
+    assert run(monkeypatch, "export", rendered, "--format", "hf", "--to", tmp_path / "out") == 0
+    assert str(tmp_path / "out") in capsys.readouterr().out
+    assert run(monkeypatch, "report", rendered, "--pairs", "3") == 0
+    assert f"3 pairs on 2 pages. Open {rendered}/report/index.html" in capsys.readouterr().out
+
+
+def test_no_preferences_yet_is_wrong_usage(mined, tmp_path, monkeypatch, capsys):
+    assert run(monkeypatch, "export", mined, "--to", tmp_path / "out") == 2
+    assert "was built until mining and has no preferences" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("to", "form", "words"), [("out", "csv", "no such format"), ("s3://bucket/x", "hf", "local folder")]
+)
+def test_wrong_words_are_named(rendered, tmp_path, to, form, words):
+    with pytest.raises(ConfigError, match=words):
+        export_dataset(Folder(str(rendered)), to, form=form)
+
+
+def test_the_dataset_itself_is_not_overwritten(rendered):
+    with pytest.raises(ConfigError, match="no earlier export"):
+        export_dataset(Folder(str(rendered)), str(rendered), form="hf")
+    assert (rendered / "build.json").exists()

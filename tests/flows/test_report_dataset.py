@@ -1,0 +1,95 @@
+"""Pages of real builds, small: rendered scenes through the whole line, and photographs as far as mining."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from flows.report_dataset import _upload, report_dataset
+from schemas.errors import ConfigError, StoreError
+from tasks.store.files import Folder
+from tests.tasks.report.browser import broken_images, open_chromium, open_page
+
+
+def text_of(path: Path) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", path.read_text()).split())
+
+
+def test_report_of_rendered_scenes(rendered):
+    pages = report_dataset(Folder(str(rendered)), pairs=20)
+    index, pairs = text_of(rendered / "report/index.html"), text_of(rendered / "report/pairs-1.html")
+    assert pages.names[:2] == ("index.html", "pairs-1.html")
+    for words in ("demo", "Version 1", "Mining against the truth", "Recall of images", "Rejected texts", "preferences"):
+        assert words in index
+    assert "9 images belong to 3 known groups" in index
+    for words in ("Chosen scene-graph", "Rejected", "Commonalities and differences", "Conversation", "taken"):
+        assert words in pairs
+
+
+def test_report_of_photographs_that_were_mined(mined):
+    pages = report_dataset(Folder(str(mined)), pairs=12)
+    assert pages.shown == 12
+    index, pairs = text_of(mined / "report/index.html"), text_of(mined / "report/pairs-1.html")
+    assert "How alike the pairs are" in index
+    for words in ("Mining against the truth", "Rejected texts", "Lengths"):
+        assert words not in index
+    for words in ("Chosen", "Captions", "Show what changed"):
+        assert words not in pairs
+
+
+def test_both_reports_open_from_disk(rendered, mined):
+    with open_chromium() as browser:
+        for folder in (rendered, mined):
+            report_dataset(Folder(str(folder)), pairs=12)
+            for name in ("index.html", "pairs-1.html"):
+                with open_page(browser, folder / "report" / name) as (page, watched):
+                    assert broken_images(page) == []
+                    assert watched.complaints == []
+                    assert watched.from_elsewhere == []
+
+
+def test_an_old_report_is_replaced(mined):
+    (mined / "report").mkdir(exist_ok=True)
+    (mined / "report/old.html").write_text("old")
+    report_dataset(Folder(str(mined)), pairs=3)
+    assert not (mined / "report/old.html").exists()
+    assert not list((mined / "report").glob("pairs-2*"))
+    assert not list(mined.glob(".report*"))
+
+
+def test_a_report_that_fails_leaves_the_old_one(mined, monkeypatch):
+    report_dataset(Folder(str(mined)), pairs=3)
+    before = (mined / "report/index.html").read_bytes()
+
+    def fail(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("flows.report_dataset.write_report", fail)
+    with pytest.raises(StoreError, match="No space left"):
+        report_dataset(Folder(str(mined)), pairs=3)
+    assert (mined / "report/index.html").read_bytes() == before
+    assert not list(mined.glob(".report*"))
+
+
+def test_on_an_object_store_the_first_page_comes_last_and_old_files_go(tmp_path, monkeypatch):
+    folder = Folder("memory://bucket/dataset")
+    folder.write("report/old.html", b"old")
+    folder.write("report/images/old.png", b"old")
+    folder.write("tables/kept", b"kept")
+    for name in ("index.html", "pairs-1.html", "images/new.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    written = []
+    monkeypatch.setattr(
+        Folder, "write", lambda self, name, data, write=Folder.write: written.append(name) or write(self, name, data)
+    )
+    _upload(tmp_path, folder)
+    assert written[-1] == "report/index.html"
+    assert folder.names("report") == ["index.html", "pairs-1.html"]
+    assert folder.names("report/images") == ["new.png"]
+    assert folder.exists("tables/kept")
+
+
+def test_no_dataset_is_a_clear_error(tmp_path):
+    with pytest.raises(ConfigError, match="holds no dataset"):
+        report_dataset(Folder(str(tmp_path)), pairs=3)
