@@ -79,14 +79,7 @@ class Stage:
     """Input rows of a shard where the profile names none for this stage; 0: the profile's general number."""
 
 
-def fingerprint(
-    stage: Stage,
-    config: Section,
-    *,
-    prompts: Mapping[str, str],
-    tables: Mapping[str, str],
-    models: tuple[str, ...] = (),
-) -> str:
+def fingerprint(stage: Stage, config: Section, *, prompts: Mapping[str, str], tables: Mapping[str, str]) -> str:
     """Return the hash of everything that decides a stage's rows, apart from the input rows themselves.
 
     Args:

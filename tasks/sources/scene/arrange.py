@@ -24,6 +24,8 @@ PLANNED_VISIBLE = 0.6
 """Least visible share that a plan asks for; more than ``MIN_VISIBLE``, for plans are coarser than photographs."""
 DRAWS = 60
 """Places tried before a thing is given up."""
+TURNS = 5
+"""Turns tried on each carrier."""
 
 
 def overlap(a: Soup, b: Soup, *, gap: float = GAP) -> bool:
@@ -52,15 +54,21 @@ def _stacked(a: Thing, b: Thing) -> bool:
 
 
 def rests_on(thing: Thing, carrier: Thing) -> bool:
-    """Say whether the whole footprint of a thing is above the flat top of its carrier."""
+    """Say whether the middles of all sides of a thing's footprint are above the flat top of its carrier.
+
+    The corners need not be: under a round thing nothing is there, and an angular one stands on the rest.
+    """
     centre, half, _ = extent_of(carrier.shape, carrier.pose)
     turn = np.array([(np.cos(carrier.yaw), np.sin(carrier.yaw)), (-np.sin(carrier.yaw), np.cos(carrier.yaw))])
-    local = (thing.footprint()[1] - (carrier.x, carrier.y)) @ turn.T - np.array(centre) * carrier.scale
-    flat = np.array(half) * carrier.scale * (0.66 if carrier.shape == "cylinder" else 0.93)
-    return carrier.can_carry() and bool((np.abs(local) <= flat).all())
+    corners = thing.footprint()[1]
+    middles = (corners + np.roll(corners, 1, axis=0)) / 2
+    local = (middles - (carrier.x, carrier.y)) @ turn.T - np.array(centre) * carrier.scale
+    share = local / (np.array(half) * carrier.scale)
+    reach = np.linalg.norm(share, axis=1) if carrier.shape == "cylinder" else np.abs(share).max(axis=1)
+    return carrier.can_carry() and bool((reach <= 0.93).all())
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _silhouette(camera: Camera, thing: Thing) -> Mask:
     return camera.silhouette(thing)
 
@@ -122,7 +130,7 @@ def put_on_carrier(rng: np.random.Generator, thing: Thing, scene: Scene, *, came
     for carrier in (carriers[int(k)] for k in rng.permutation(len(carriers))):
         centre = carrier.footprint()[0]
         put = replace(thing, x=float(centre[0]), y=float(centre[1]), z=carrier.z + carrier.height, support=carrier.id)
-        put = turn_to(rng, put, camera)
-        if fits(scene.having(put), put, camera):
-            return scene.having(put)
+        for turned in (turn_to(rng, put, camera) for _ in range(TURNS)):
+            if fits(scene.having(turned), turned, camera):
+                return scene.having(turned)
     return None

@@ -59,7 +59,7 @@ def _body(thing: Thing) -> Plugin:
     plain = _rgb(linear(srgb))
     if thing.material == "metal":
         colour = _rgb(_anodised(srgb))
-        return {"type": "principled", "base_color": colour, "metallic": 0.78, "roughness": 0.34, "specular": 0.5}
+        return {"type": "principled", "base_color": colour, "metallic": 0.66, "roughness": 0.34, "specular": 0.5}
     if thing.material == "ceramic":
         return _plastic(plain, 0.18)
     if thing.material == "wooden":

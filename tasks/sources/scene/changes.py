@@ -97,7 +97,7 @@ def add_thing(rng: Rng, draft: Draft) -> Draft | None:
     """Put a new thing on the ground, or on another thing."""
     if len(draft.scene.things) >= MOST:
         return None
-    rides = rng.random() < 0.35
+    rides = rng.random() < 0.5
     shapes = [shape for shape, kind in SHAPES.items() if kind.rides or not rides]
     thing = draw_look(rng, f"object-{draft.next_id}", draft.scene, shapes=shapes)
     if thing is None:

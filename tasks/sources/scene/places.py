@@ -181,7 +181,7 @@ _BUILDERS: dict[str, Callable[[int], list[Surface]]] = {
 }
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def surfaces_of(place: str, style: int) -> tuple[Surface, ...]:
     """Return what a place consists of."""
     return tuple(_BUILDERS[place](style))

@@ -16,7 +16,6 @@ from tasks.sources.scene.vocabulary import (
     DIRECTIONS,
     HEIGHTS,
     METALLIC_COLOURS,
-    PLACES,
     SHAPES,
     SIDES,
     TEXTS,
@@ -75,10 +74,9 @@ def is_distinct(thing: Thing, scene: Scene) -> bool:
     )
 
 
-def draw_world(rng: np.random.Generator, *, width: int, height: int) -> Scene | None:
+def draw_world(rng: np.random.Generator, place: str, *, width: int, height: int) -> Scene | None:
     """Return the scene of a world's base photograph, or nothing where too little found a place."""
     side, tall = list(SIDES)[int(rng.integers(3))], list(HEIGHTS)[int(rng.integers(3))]
-    place = PLACES[int(rng.integers(len(PLACES)))]
     scene = Scene(place, int(rng.integers(STYLES)), draw_view(rng, side, tall), draw_light(rng), ())
     camera = plan_camera(scene.view, width=width, height=height)
     wanted = int(rng.choice(np.arange(LEAST, MOST + 1), p=(0.06, 0.12, 0.17, 0.18, 0.16, 0.12, 0.09, 0.06, 0.04)))

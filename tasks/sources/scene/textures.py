@@ -122,7 +122,7 @@ def house_front(wall: Rgb, *, seed: int, floors: int) -> Picture:
     return linear(np.asarray(picture)).astype(np.float32)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def sign_board(text: str, board: tuple[int, int, int]) -> Picture:
     """Return a board with a word in large letters, dark on light or light on dark."""
     size = (400, 200)

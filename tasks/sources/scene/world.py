@@ -23,6 +23,7 @@ from tasks.sources.scene.photograph import Survey, develop, expose, survey
 from tasks.sources.scene.plan import draw_world, plan_camera
 from tasks.sources.scene.state import Scene
 from tasks.sources.scene.vary import vary
+from tasks.sources.scene.vocabulary import PLACES
 
 ATTEMPTS = 60
 MIN_CHANGED = 0.0025
@@ -65,9 +66,10 @@ def photograph_world(config: ScenesConfig, index: int, *, variant: str) -> Itera
 
 
 def _set_up_base(config: ScenesConfig, index: int) -> Setup | None:
+    place = PLACES[index % len(PLACES)]
     for attempt in range(ATTEMPTS):
         seeds = (config.seed, index, attempt)
-        scene = draw_world(np.random.default_rng(seeds), width=config.width, height=config.height)
+        scene = draw_world(np.random.default_rng(seeds), place, width=config.width, height=config.height)
         if scene is None:
             continue
         camera = Camera(scene.view, config.width, config.height)

@@ -17,7 +17,7 @@ from PIL import Image
 from schemas.claims import content_changes, is_no_change
 from schemas.config import ScenesConfig
 from schemas.rows import Dropped, ImageRow, make_key
-from schemas.scene import DISTRACTORS
+from schemas.scene import DISTRACTORS, PREPOSITIONS
 from tasks.sources.scenes import list_items, read_item
 from tasks.store.masks import decode_mask
 
@@ -79,6 +79,10 @@ def test_keys_hash_all_that_decides_the_pixels():
     assert len(keys) == 2 * (1 + len(changes))
     more = list(list_items(plain.model_copy(update={"worlds": 9}), limit=None))
     assert {item.key for item in more[:2]} == {item.key for item in list_items(plain, limit=None)}
+
+
+def test_worlds_take_turns_in_their_places(worlds):
+    assert Counter(rows[0].graph.place for rows in worlds).keys() == PREPOSITIONS.keys()
 
 
 def test_rows_say_what_they_hold(worlds):

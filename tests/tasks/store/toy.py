@@ -82,10 +82,13 @@ def rank_words(
 
 def link_words(
     rows: Sequence[ImageRow], config: ToyConfig, *, neighbours: Mapping[str, NeighbourRow]
-) -> Iterator[CaptionRow]:
-    """Yield which image comes after each."""
+) -> Iterator[CaptionRow | Dropped]:
+    """Yield which image comes after each; where that is not known yet, the row is owed again once it is."""
     for row in rows:
         config.work("link", row.key)
+        if row.subject not in neighbours:
+            yield Dropped(source_key=row.key, reason="no neighbours yet")
+            continue
         text = " ".join(neighbours[row.subject].neighbours[0])
         yield CaptionRow(
             key=make_key("link", row.key, text), source_key=row.key, subject=row.key, text=text, sentences=(),
@@ -156,11 +159,12 @@ def build_toy(
     *,
     rows_per_shard: int = 10,
     workers: int = 1,
+    stages: Sequence[Stage] = STAGES,
 ) -> tuple[list[Counts], list[Outcome]]:
     """Build the toy dataset; return the counts per stage and what every shard did."""
     outcomes: list[Outcome] = []
     counts: list[Counts] = []
-    with Workers(workers) as pool, open_toy(root, words, config, rows_per_shard=rows_per_shard) as build:
+    with Workers(workers) as pool, open_toy(root, words, config, rows_per_shard=rows_per_shard, stages=stages) as build:
         for stage in build.planned:
             with build.locked(stage):
                 build.clean(stage)
@@ -174,12 +178,17 @@ def build_toy(
 
 
 def open_toy(
-    root: Path | str, words: Sequence[str], config: ToyConfig | None = None, *, rows_per_shard: int = 10
+    root: Path | str,
+    words: Sequence[str],
+    config: ToyConfig | None = None,
+    *,
+    rows_per_shard: int = 10,
+    stages: Sequence[Stage] = STAGES,
 ) -> Build:
     """List the words and return the build of the toy stages, to be entered."""
     folder = Folder(str(root))
     items = write_items(folder, list_words(words))
-    return Build(folder, plan_toy(config or ToyConfig()), items, rows_per_shard)
+    return Build(folder, plan_toy(config or ToyConfig(), stages), items, rows_per_shard)
 
 
 def read_toy(root: Path | str, words: Sequence[str]) -> dict[str, list[Row]]:
