@@ -47,11 +47,11 @@ def build(
     until: Until = "",
 ) -> None:
     """Build a dataset, or do what an earlier build of it still owes."""
-    from flows.build_dataset import make_request
+    from flows.run_build import make_request
 
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
     request = make_request(str(out), source, **words)
-    _run(request, "build_flow", {"out": str(out), "source": source, **words})
+    _run(request, "build_dataset", {"out": str(out), "source": source, **words})
 
 
 @app.command(epilog="Example: `pairwright resume dataset --stage captioning --reason timeout`")
@@ -61,16 +61,16 @@ def resume(
     reason: Annotated[str, typer.Option("--reason", help="Retry only rows that failed for this reason.")] = "",
 ) -> None:
     """Finish what a dataset still owes: a build that was killed, rows that failed."""
-    from flows.build_dataset import resume_request
+    from flows.run_build import resume_request
 
     request = resume_request(dataset, stage=stage, reason=reason)
-    _run(request, "resume_flow", {"dataset": dataset, "stage": stage, "reason": reason})
+    _run(request, "resume_dataset", {"dataset": dataset, "stage": stage, "reason": reason})
 
 
 @app.command(epilog="Example: `pairwright status dataset --json`")
 def status(dataset: Dataset, as_json: AsJson = False) -> None:
     """Show, per stage, what is done, dropped, failed and owed, and why."""
-    from flows.build_dataset import look_at
+    from flows.run_build import look_at
     from tasks.store.files import Folder
     from tasks.store.snapshot import latest_snapshot
 
@@ -127,15 +127,15 @@ def _run(request: Any, flow: str, words: dict[str, Any]) -> None:
         return
     from rich.console import Console
 
-    from flows.build_dataset import build_dataset
     from flows.progress import BarWatcher, LineWatcher
+    from flows.run_build import run_build
     from tasks.store.pool import Workers
 
     console = Console(stderr=True)
     bars = BarWatcher(console) if console.is_terminal else None
     try:
         with Workers(request.profile.run.workers) as workers, bars.progress if bars else nullcontext():
-            report = build_dataset(request, run_shards=workers.run, watcher=bars or LineWatcher())
+            report = run_build(request, run_shards=workers.run, watcher=bars or LineWatcher())
     except KeyboardInterrupt:
         print(f"Stopped. Nothing finished is lost; go on with: pairwright resume {request.folder.url}", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
@@ -147,11 +147,11 @@ def _run(request: Any, flow: str, words: dict[str, Any]) -> None:
 def _run_with_prefect(request: Any, flow: str, words: dict[str, Any]) -> None:
     from prefect import tags
 
-    from flows import prefect_build
-    from flows.build_dataset import look_at
+    from flows import build_dataset
+    from flows.run_build import look_at
 
-    with tags(*prefect_build.tags_of(request)):
-        getattr(prefect_build, flow)(**words, return_state=True)
+    with tags(*build_dataset.tags_of(request)):
+        getattr(build_dataset, flow)(**words, return_state=True)
     _conclude(look_at(request.folder), (), request.folder)
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from flows.build_dataset import open_build, request_of
+from flows.run_build import open_build, request_of
 from flows.stages import plan_stages, stages_until
 from schemas.errors import ConfigError
 from tasks.export.export_hf import check_target, export_hf

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from flows.build_dataset import open_build, request_of
+from flows.run_build import open_build, request_of
 from flows.stages import plan_stages, stages_until
 from tasks.report.write_report import Pages, Subject, write_report
 from tasks.store.dataset import Build

@@ -175,6 +175,9 @@ class RemovalsConfig(Section):
 class PreferencesConfig(Section):
     """Say how preferences are put together."""
 
+    rejected: Literal["drawn", "hardest"] = "drawn"
+    """Which maker's text is the rejected one: drawn by the pair's key, so that all makers are met equally often, or the
+    one closest to the chosen text; the others are ranked negatives."""
     seed: Count = 0
     """Seed of the splits and of the wording of prompts."""
     validation: Share = 0.1

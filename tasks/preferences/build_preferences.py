@@ -5,6 +5,7 @@ negatives and rejected images in one record.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 
 from prompts import load_wordings
@@ -43,67 +44,54 @@ def build_preferences(
 ) -> Iterator[PreferenceRow | Dropped]:
     """Yield one preference per pair that has a description and something to reject, else why there is none."""
     for pair in rows:
-        difference = differences.get(pair.key)
-        split = splits.get(pair.key)
+        difference, split = differences.get(pair.key), splits.get(pair.key)
         if difference is None or split is None:
             yield Dropped(source_key=pair.key, reason="no difference description")
             continue
         texts = [table[pair.key] for table in (edited, retrieved, swapped) if pair.key in table]
         shown = (images[pair.first], images[pair.second])
         scores = score_removals(difference, shown, (removals[pair.first], removals[pair.second]))
-        if not texts and not scores:
+        if not texts and not any(score.chosen for score in scores):
             yield Dropped(source_key=pair.key, reason="nothing to reject")
             continue
-        candidates = {row.key: row for image in (pair.first, pair.second) for row in removals[image]}
-        yield _preference(
-            pair,
-            config,
-            difference=difference,
-            split=split,
-            shown=shown,
-            texts=texts,
-            scores=scores,
-            candidates=candidates,
-        )
+        candidates = {row.key: row for image in shown for row in removals[image.key]}
+        material = Material(pair, difference, split, shown, tuple(rank_texts(pair, texts, config)), scores, candidates)
+        yield _preference(material, ask(pair, config))
 
 
-def _preference(
-    pair: PairRow,
-    config: PreferencesConfig,
-    *,
-    difference: DifferenceRow,
-    split: SplitRow,
-    shown: tuple[ImageRow, ImageRow],
-    texts: Sequence[RejectedTextRow],
-    scores: Sequence[RemovalScore],
-    candidates: Mapping[str, RemovalRow],
-) -> PreferenceRow:
-    ranked = sorted(texts, key=lambda text: (-text.score, text.maker))
-    rejected_images = _rejected_images(shown, scores, candidates)
-    hardest, *others = ranked or [None]
-    prompt = ask(pair, config)
-    shows = [
-        difference.text,
-        prompt,
-        *(text.text for text in ranked),
-        *(score.removal for score in scores),
-        split.split,
-    ]
+@dataclass(frozen=True)
+class Material:
+    """Hold what one preference is made of."""
+
+    pair: PairRow
+    difference: DifferenceRow
+    split: SplitRow
+    shown: tuple[ImageRow, ImageRow]
+    texts: tuple[RejectedTextRow, ...]
+    """The rejected one first, if there is any."""
+    scores: tuple[RemovalScore, ...]
+    candidates: Mapping[str, RemovalRow]
+
+
+def _preference(material: Material, prompt: str) -> PreferenceRow:
+    difference, split, shown, texts = material.difference, material.split, material.shown, material.texts
+    made_of = [*(text.text for text in texts), *(score.removal for score in material.scores), split.split]
+    rejected = texts[0] if texts else None
     return PreferenceRow(
-        key=make_key(pair.key, *shows),
-        source_key=pair.key,
-        subject=pair.key,
+        key=make_key(material.pair.key, difference.text, prompt, *made_of),
+        source_key=material.pair.key,
+        subject=material.pair.key,
         prompt=(Turn(role="user", text=prompt),),
         images=tuple(image.image for image in shown),
-        image_keys=(pair.first, pair.second),
+        image_keys=tuple(image.key for image in shown),
         chosen=difference.text,
         chosen_model=difference.model,
-        rejected=hardest.text if hardest else "",
-        rejected_maker=hardest.maker if hardest else "",
-        rejected_note=hardest.note if hardest else "",
-        negatives=tuple(Negative(text=t.text, maker=t.maker, note=t.note, score=t.score) for t in others if t),
-        rejected_images=rejected_images,
-        removal_scores=tuple(scores),
+        rejected=rejected.text if rejected else "",
+        rejected_maker=rejected.maker if rejected else "",
+        rejected_note=rejected.note if rejected else "",
+        negatives=tuple(Negative(text=t.text, maker=t.maker, note=t.note, score=t.score) for t in texts[1:]),
+        rejected_images=_rejected_images(material),
+        removal_scores=material.scores,
         component=split.component,
         split=split.split,
         sources=tuple(image.source for image in shown),
@@ -111,20 +99,30 @@ def _preference(
     )
 
 
+def rank_texts(pair: PairRow, texts: Sequence[RejectedTextRow], config: PreferencesConfig) -> Iterator[RejectedTextRow]:
+    """Yield the rejected text, then the others, hardest (closest to the chosen text) first.
+
+    Which is the rejected one is ours: by default a draw among the makers, since the makers' scores are not comparable
+    and one of them would otherwise always win.
+    """
+    ranked = sorted(texts, key=lambda text: (-text.score, text.maker))
+    if config.rejected == "drawn" and ranked:
+        ranked.insert(0, ranked.pop(Random(make_key("rejected", config.seed, pair.key)).randrange(len(ranked))))
+    yield from ranked
+
+
 def ask(pair: PairRow, config: PreferencesConfig) -> str:
     """Return the question about the pair, one of several wordings, drawn by its key and the seed."""
     return load_wordings(PROMPT).say("ask", Random(make_key("ask", config.seed, pair.key)))
 
 
-def _rejected_images(
-    shown: tuple[ImageRow, ImageRow], scores: Sequence[RemovalScore], candidates: Mapping[str, RemovalRow]
-) -> tuple[bytes, ...]:
+def _rejected_images(material: Material) -> tuple[bytes, ...]:
     """Return both images with the chosen removal in place of one of them; none where no removal was chosen."""
-    chosen = next((score for score in scores if score.chosen), None)
+    chosen = next((score for score in material.scores if score.chosen), None)
     if chosen is None:
         return ()
-    altered = [image.image for image in shown]
-    altered[chosen.side] = candidates[chosen.removal].image
+    altered = [image.image for image in material.shown]
+    altered[chosen.side] = material.candidates[chosen.removal].image
     return tuple(altered)
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.build_dataset import build_dataset, make_request
 from flows.progress import LineWatcher
+from flows.run_build import make_request, run_build
 from tasks.store.pool import Workers
 from tests.fixtures.photographs import write_photographs
 
@@ -17,7 +17,7 @@ WIDE = ["mining.max_below=0", "mining.min_similarity=0", "mining.max_similarity=
 def build(out: Path, source: str | None, *, until: str = "", settings=()) -> Path:
     request = make_request(str(out), source, profile="scenes", settings=settings, limit=None, until=until)
     with Workers(1) as workers:
-        assert build_dataset(request, run_shards=workers.run, watcher=LineWatcher()).is_complete
+        assert run_build(request, run_shards=workers.run, watcher=LineWatcher()).is_complete
     return out
 
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from flows import cli
-from flows.build_dataset import open_build, request_of
 from flows.export_dataset import export_dataset
+from flows.run_build import open_build, request_of
 from flows.stages import plan_stages, stages_until
 from schemas.errors import ConfigError
 from schemas.rows import ImageRow

@@ -1,0 +1,195 @@
+"""Build a dataset: list the source, run each stage on what it owes, count, publish a version.
+
+The same list of stages and the same shard function run in this process' workers or, where a Prefect server is
+configured, as one task run per shard (``flows.build_dataset``).
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from flows.load_profile import load_profile, make_profile
+from flows.stages import plan_stages, stages_until
+from schemas.config import Profile
+from schemas.errors import ConfigError, SourceError
+from tasks.sources.read_images import ROWS_PER_SHARD, list_items, recognise_source
+from tasks.store.dataset import Build, read_record, write_items, write_record
+from tasks.store.files import Folder
+from tasks.store.ledger import Counts
+from tasks.store.pool import Outcome, ShardFailed
+from tasks.store.shard import ShardRef
+from tasks.store.snapshot import Snapshot, write_snapshot
+from tasks.store.stage import Planned
+
+RunShards = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
+
+
+class Watcher(Protocol):
+    """Be told what happens, for a progress bar or a log."""
+
+    def waiting(self, planned: Planned) -> None:
+        """Hear that another build holds the table."""
+
+    def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
+        """Hear that a stage starts."""
+
+    def advance(self, planned: Planned, outcome: Outcome) -> None:
+        """Hear that a shard ended."""
+
+    def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
+        """Hear how a stage ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Say what to build."""
+
+    folder: Folder
+    profile: Profile
+    limit: int | None = None
+    """First N images of the source; ``None``: all."""
+    until: str = ""
+    only_stage: str = ""
+    """Retry failed rows of this stage only (a group or a table)."""
+    only_reason: str = ""
+    """Retry only rows that failed for this reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Say how a build ended."""
+
+    counts: list[Counts] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    failures: list[ShardFailed] = field(default_factory=list)
+    snapshot: Snapshot | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Say whether nothing is owed any more."""
+        return not self.failures and not any(count.failed or count.pending for count in self.counts)
+
+
+def make_request(
+    out: str, source: str | None, *, profile: str, settings: Sequence[str], limit: int | None, until: str
+) -> Request:
+    """Return what a user asked for, everything checked that can be checked without reading the source.
+
+    Raises:
+        ConfigError: the profile, a setting or the stage is wrong.
+        SourceError: there is no such source.
+    """
+    stages_until(until)
+    chosen = with_source(load_profile(profile, settings), source)
+    if chosen.sources.kind == "folder" and _is_inside(out, chosen.sources.path):
+        raise ConfigError(f"--out {out} lies in the folder that is read, {chosen.sources.path}: name one outside of it")
+    return Request(folder=Folder(out), profile=chosen, limit=limit, until=until)
+
+
+def _is_inside(out: str, source: str) -> bool:
+    return "://" not in out and Path(out).resolve().is_relative_to(Path(source).resolve())
+
+
+def resume_request(dataset: str, *, stage: str, reason: str) -> Request:
+    """Return what the dataset's last build was asked for, perhaps only for failed rows of one stage."""
+    stages_until(stage)
+    request, _ = request_of(Folder(dataset))
+    return replace(request, only_stage=stage, only_reason=reason)
+
+
+def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> Report:
+    """Do everything that is owed, stage by stage, and publish a version.
+
+    Raises:
+        SourceError: the source cannot be listed or holds nothing.
+        StoreError: the folder cannot be read or written.
+    """
+    items = take_listing(request)
+    planned = plan_stages(request.profile, stages_until(request.until))
+    report = Report()
+    with open_build(request, planned, items) as build:
+        for stage in planned:
+            start = time.monotonic()
+            with build.locked(stage, watcher.waiting):
+                report.failures.extend(run_stage(build, stage, request, run_shards=run_shards, watcher=watcher))
+            report.counts.append(build.settle(stage))
+            report.seconds.append(time.monotonic() - start)
+            watcher.end(stage, report.counts[-1], report.seconds[-1])
+        snapshot = write_snapshot(
+            build, list(zip(planned, report.counts, strict=True)), record=record_of(request, items)
+        )
+    return Report(counts=report.counts, seconds=report.seconds, failures=report.failures, snapshot=snapshot)
+
+
+def run_stage(
+    build: Build, planned: Planned, request: Request, *, run_shards: RunShards, watcher: Watcher
+) -> list[ShardFailed]:
+    """Run the shards of one stage that owe something; return those that failed."""
+    build.clean(planned)
+    build.settle(planned)
+    chosen = not request.only_stage or request.only_stage in (planned.stage.name, planned.stage.group)
+    shards = build.shards(planned, reason=request.only_reason) if chosen else []
+    watcher.begin(planned, shards)
+    failures: list[ShardFailed] = []
+    for outcome in run_shards(planned, shards):
+        watcher.advance(planned, outcome)
+        if isinstance(outcome.result, ShardFailed):
+            failures.append(outcome.result)
+    if shards and not failures:
+        build.drop_journals(planned)
+    return failures
+
+
+def take_listing(request: Request) -> tuple[str, ...]:
+    """List the source, remember what is built, and return the parts that hold the listing."""
+    items = write_items(request.folder, list_items(request.profile.sources, limit=request.limit))
+    write_record(request.folder, record_of(request, items))
+    return items
+
+
+def record_of(request: Request, items: Sequence[str]) -> dict[str, Any]:
+    """Return what ``resume`` and ``status`` have to know."""
+    return {
+        "items": list(items),
+        "profile": request.profile.model_dump(mode="json"),
+        "limit": request.limit,
+        "until": request.until,
+    }
+
+
+def open_build(request: Request, planned: Sequence[Planned], items: Sequence[str]) -> Build:
+    """Open the dataset's ledger and workspace."""
+    run = request.profile.run
+    sizes = {"images": ROWS_PER_SHARD[request.profile.sources.kind], **run.rows_per_shard_of}
+    return Build(request.folder, planned, items, run.rows_per_shard, sizes)
+
+
+def request_of(folder: Folder) -> tuple[Request, tuple[str, ...]]:
+    """Return what the dataset's last build was asked for, and the listing that it saw."""
+    record = read_record(folder)
+    profile = make_profile(record["profile"], where=folder.path("build.json"))
+    return Request(folder=folder, profile=profile, limit=record["limit"], until=record["until"]), tuple(record["items"])
+
+
+def look_at(folder: Folder) -> list[Counts]:
+    """Count every stage of a dataset as it is now, without running anything."""
+    request, items = request_of(folder)
+    planned = plan_stages(request.profile, stages_until(request.until))
+    with open_build(request, planned, items) as build:
+        return [build.settle(stage) for stage in planned]
+
+
+def with_source(profile: Profile, source: str | None) -> Profile:
+    """Return the profile reading another source; ``None`` keeps its own.
+
+    Raises:
+        SourceError: no source is named, or it is of no known kind.
+    """
+    text = profile.source if source is None else source
+    if not text:
+        raise SourceError(
+            f"profile {profile.name} names no source: give one, as in `pairwright build PHOTOS --out DIR`"
+        )
+    return profile.model_copy(update={"source": recognise_source(text)})
