@@ -66,23 +66,29 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
     names = tuple(f"pairs-{number}.html" for number in range(1, len(starts) + 1))
     pictures = PictureFolder(folder)
     first: list[PairView] = []
-    frame: dict[str, Any] = {"subject": subject, "pages": names, "shown": len(keys)}
+    frame: dict[str, Any] = {
+        "subject": subject,
+        "pages": names,
+        "shown": len(keys),
+        "worded": tables.has("differences"),
+    }
     for name, start in zip(names, starts, strict=True):
         part = keys[start : start + PAIRS_PER_PAGE]
         views = list(gather_pairs(tables, part, pictures=pictures, first_number=start + 1, page=name))
         first += views[: SHOWN_FIRST - len(first)]
         _write(folder / name, environment.get_template("pairs.html.j2").render(**frame, here=name, pairs=views))
     index = environment.get_template("index.html.j2").render(
-        **frame, here="index.html", pairs=first, measures=measure_dataset(tables), totals=_totals(subject.counts)
+        **frame,
+        here="index.html",
+        pairs=first,
+        measures=measure_dataset(tables),
+        totals={one.stage: one.rows for one in subject.counts},
+        owed=sum(one.failed + one.pending for one in subject.counts),
     )
     for name in FILES:
         (folder / name).write_bytes((HERE / name).read_bytes())
     _write(folder / "index.html", index)
     return Pages(names=("index.html", *names), shown=len(keys))
-
-
-def _totals(counts: Sequence[Counts]) -> dict[str, int]:
-    return {one.stage: one.rows for one in counts}
 
 
 def _environment() -> Environment:

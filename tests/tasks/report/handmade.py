@@ -56,7 +56,7 @@ class Handmade:
     tables: dict[str, list[Row | Dropped]] = field(default_factory=dict)
 
     def of(self, name: str) -> list:
-        return [row for row in self.tables.get(name, []) if not isinstance(row, Dropped)]
+        return [row for row in self.tables.get(name, []) if isinstance(row, Row)]
 
 
 def draw(place: int, balls: Sequence[tuple[str, tuple[int, int]]], size=SIZE) -> Image.Image:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from schemas.rows import Dropped
+from schemas.rows import Dropped, Failed
 from tasks.report.write_report import Subject, write_report
 from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows, shown_in
 from tests.tasks.report.handmade import HOSTILE, PROFILE, Handmade, build_handmade, make_whole
@@ -138,8 +138,16 @@ def test_a_build_that_stopped_at_mining_shows_its_pairs(tmp_path, made):
     assert "How alike the pairs are" in index
     for word in ("Lengths", "Rejected texts", "preferences"):
         assert word not in index
-    for word in ("Chosen", "Rejected", "Removed for", "Captions"):
+    for word in ("Chosen", "Rejected", "Removed for", "Captions", "No text"):
         assert word not in pairs
+
+
+def test_rows_still_owed_are_said(tmp_path, whole):
+    made = make_whole(2, 2)
+    made.tables["captions"] = [Failed(source_key=row.key, reason="timeout") for row in made.of("images")]
+    text = " ".join(read(report(tmp_path, made)).text.split())
+    assert "4 rows are still owed" in text
+    assert "still owed;" not in read(whole).text
 
 
 def test_an_empty_dataset_says_so(tmp_path):
