@@ -28,7 +28,7 @@ from schemas.rows import ItemRow, make_key
 from tasks.store.files import TEMPORARY, Folder, naming
 from tasks.store.index import open_index, write_index
 from tasks.store.ledger import Counts, Ledger
-from tasks.store.part import encode_part
+from tasks.store.part import describe_part, encode_part
 from tasks.store.shard import ShardRef, write_plan
 from tasks.store.stage import Planned, Uses, table_folder
 from tasks.store.vectors import write_vectors
@@ -68,8 +68,8 @@ def write_items(folder: Folder, items: Iterable[ItemRow]) -> tuple[str, ...]:
         with hold(folder, ITEMS):
             clean(folder, ITEMS)
             if not folder.exists(name):
-                about = {"stage": "items", "rows": str(len(rows))}
-                folder.write(name, encode_part(to_table(rows, ItemRow), about))
+                table = to_table(rows, ItemRow)
+                folder.write(name, encode_part(table, describe_part(name, table, version=1)))
     return tuple(names)
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from schemas.errors import StoreError, ValidationError
 from tasks.store.files import TEMPORARY, Folder
-from tasks.store.part import Part, read_columns
+from tasks.store.part import Part, describe_part, read_columns
 from tasks.store.stage import Planned, Stage
 
 MEMORY_LIMIT = "1GB"
@@ -78,7 +78,9 @@ class Ledger:
         self._load("items", table, only=names)
         self._run("""
             CREATE OR REPLACE TEMP TABLE live_items AS
-            SELECT row_number() OVER (ORDER BY part, row) - 1 AS seq, * FROM rows_items ORDER BY part, row""")
+            SELECT row_number() OVER (ORDER BY part, row) - 1 AS seq, * FROM (
+                SELECT * FROM rows_items QUALIFY row_number() OVER (PARTITION BY key ORDER BY part, row) = 1
+            ) ORDER BY part, row""")
 
     def load(self, planned: Planned) -> None:
         """Read the keys of the parts that came since the last call."""
@@ -243,10 +245,13 @@ def _used(table: str, main: str, on: str) -> str:
 
 
 def _keys(part: Part, number: int) -> pa.Table:
-    """Return a part's key columns; its own statement of how many rows it has must hold."""
+    """Return a part's key columns; what it states of itself must hold."""
     table, about = read_columns(part, COLUMNS)
-    if about.get("rows") != str(len(table)):
-        raise StoreError(f"{part.path}: states {about.get('rows')} rows but has {len(table)}: delete it and resume")
+    found = describe_part(part.name, table, version=0)
+    del found["version"]
+    wrong = [f"{name} {about.get(name)} (it is {value})" for name, value in found.items() if about.get(name) != value]
+    if wrong:
+        raise StoreError(f"{part.path}: the part states {', '.join(wrong)}. Delete it and run `pairwright resume`")
     missing = [name for name in COLUMNS if name not in table.column_names]
     for name in missing:
         table = table.append_column(name, pa.nulls(len(table), pa.string()))

@@ -276,6 +276,14 @@ def _reading(part: Part) -> Generator[None]:
         ) from error
 
 
+def describe_part(name: str, table: pa.Table, *, version: int) -> dict[str, str]:
+    """Return what a part under this name ("tables/STAGE/FINGERPRINT/part-...") says of itself."""
+    _, stage, mark, _ = name.split("/")
+    counts = {"rows": len(table), "ok": 0, "dropped": 0, "failed": 0, **count_statuses(table)}
+    about = {"stage": stage, "fingerprint": mark, "version": str(version)}
+    return about | {name: str(count) for name, count in counts.items()}
+
+
 def count_statuses(table: pa.Table) -> dict[str, int]:
     """Return how many rows have each status, for the part's metadata."""
     counts: list[dict[str, Any]] = table.column("status").value_counts().to_pylist()

@@ -18,7 +18,7 @@ from schemas.rows import Row, make_key
 from tasks.store.files import Folder
 from tasks.store.index import PARTS, columns_without, open_index
 from tasks.store.journal import Journal
-from tasks.store.part import Part, count_statuses, encode_part, read_rows
+from tasks.store.part import Part, count_statuses, describe_part, encode_part, read_rows
 from tasks.store.stage import Planned, Uses
 from tasks.store.vectors import open_vectors
 
@@ -71,10 +71,10 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
     with Journal(Path(shard.journals) / f"{Path(name).stem}.journal", planned.stage.writes) as journal:
         table = _results(planned, shard, inputs, journal)
         table = _rename_sources(_in_order(table, list(sources)), sources)
-        counts = count_statuses(table)
-        shard.folder.write(name, encode_part(table, _about(planned, table, counts)))
+        about = describe_part(name, table, version=planned.stage.version)
+        shard.folder.write(name, encode_part(table, about))
         journal.delete()
-    return ShardDone(name=shard.name, part=name, counts=counts)
+    return ShardDone(name=shard.name, part=name, counts=count_statuses(table))
 
 
 def write_plan(path: Path, owed: pa.RecordBatchReader, names: Sequence[str]) -> list[tuple[int, int, int]]:
@@ -161,18 +161,6 @@ def _rename_sources(table: pa.Table, sources: Mapping[str, str]) -> pa.Table:
     names = [sources[key] for key in table.column("source_key").to_pylist()]
     column = table.schema.get_field_index("source_key")
     return table.set_column(column, "source_key", pa.array(names, pa.string())).combine_chunks()
-
-
-def _about(planned: Planned, table: pa.Table, counts: Mapping[str, int]) -> dict[str, str]:
-    """Return what the part says of itself: nothing that changes from run to run."""
-    numbers = {name: str(counts.get(name, 0)) for name in ("ok", "dropped", "failed")}
-    return {
-        "stage": planned.stage.name,
-        "version": str(planned.stage.version),
-        "fingerprint": planned.fingerprint,
-        "rows": str(len(table)),
-        **numbers,
-    }
 
 
 def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterator[tuple[str, Any]]:

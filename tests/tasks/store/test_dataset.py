@@ -1,0 +1,347 @@
+"""Whole builds of the toy line: what is owed when the source, the configuration or the machine changes."""
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from schemas.errors import ConfigError, StoreError
+from tasks.store.dataset import Build, read_record, write_items, write_record
+from tasks.store.files import Folder
+from tasks.store.part import Part, encode_part, read_about, read_part
+from tasks.store.pool import ShardFailed
+from tests.tasks.store.forge import ALL_DONE, Forge
+from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, expect, list_words, open_toy, read_toy, read_tree, say
+
+WORDS = [f"{letter}{number}" for letter in "abc" for number in range(6)] + ["bad", "a1/again"]
+
+
+@pytest.fixture(scope="module")
+def forge() -> Iterator[Forge]:
+    with Forge() as forge:
+        yield forge
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> ToyConfig:
+    return ToyConfig(calls=str(tmp_path / "calls"), trouble=str(tmp_path / "trouble"))
+
+
+def check(root: Path | str, words: Sequence[str], failed: Sequence[str] = ()) -> None:
+    """The live rows are exactly the expected ones, each once."""
+    said, right = say(read_toy(root, words)), expect(words, failed)
+    assert {name: sorted(rows) for name, rows in said.items()} == {name: sorted(rows) for name, rows in right.items()}
+
+
+def take_calls(config: ToyConfig) -> list[str]:
+    """Return what was worked on since the last time, sorted."""
+    path = Path(config.calls)
+    calls = path.read_text().splitlines() if path.exists() else []
+    path.unlink(missing_ok=True)
+    return sorted(calls)
+
+
+def items_of(calls: Sequence[str]) -> list[str]:
+    return [call.removeprefix("item ") for call in calls if call.startswith("item ")]
+
+
+def test_a_build_gives_the_expected_rows_and_a_second_one_does_nothing(tmp_path: Path, config: ToyConfig) -> None:
+    counts, _ = build_toy(tmp_path / "out", WORDS, config)
+    check(tmp_path / "out", WORDS)
+    images, *_, notes = counts
+    assert (images.of, images.ok, images.dropped, images.failed, images.pending, images.rows) == (20, 18, 2, 0, 0, 18)
+    assert images.reasons == {"bad word": 1, "duplicate of another row": 1}
+    assert (notes.of, notes.ok, notes.rows) == (17, 17, 17)
+    tree = read_tree(tmp_path / "out")
+    take_calls(config)
+    again, outcomes = build_toy(tmp_path / "out", WORDS, config)
+    assert (again, outcomes, take_calls(config)) == (counts, [], [])
+    assert read_tree(tmp_path / "out") == tree
+
+
+def test_the_bytes_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
+    trees = []
+    for workers in (1, 2, 8):
+        _, outcomes = build_toy(tmp_path / str(workers), WORDS, rows_per_shard=3, workers=workers)
+        assert not [outcome for outcome in outcomes if isinstance(outcome.result, ShardFailed)]
+        trees.append(read_tree(tmp_path / str(workers)))
+    assert trees[0] == trees[1] == trees[2]
+
+
+@pytest.mark.parametrize("sizes", [(7, 2), (2, 7), (1, 100)])
+def test_another_shard_size_after_a_kill_gives_the_same_rows(
+    tmp_path: Path, config: ToyConfig, forge: Forge, sizes: tuple[int, int]
+) -> None:
+    slow = config.model_copy(update={"seconds_per_row": 0.01})
+    process = forge.start(tmp_path / "out", WORDS, slow, rows_per_shard=sizes[0])
+    while len(list(tmp_path.rglob("tables/images/*/part-*.parquet"))) < 2:
+        time.sleep(0.002)
+    os.killpg(process, signal.SIGKILL)
+    assert forge.wait(process) == -signal.SIGKILL
+    before = len(take_calls(config))
+    build_toy(tmp_path / "out", WORDS, config, rows_per_shard=sizes[1])
+    check(tmp_path / "out", WORDS)
+    assert before + len(items_of(take_calls(config))) <= len(WORDS) + sizes[0] + 1
+
+
+def test_only_new_work_is_done_when_items_come_and_go(tmp_path: Path, config: ToyConfig) -> None:
+    out = tmp_path / "out"
+    build_toy(out, WORDS, config)
+    take_calls(config)
+    # "b7" comes before "c0" and after "b5"; its neighbour c0 is as before, but b5's changes.
+    added = [*WORDS[:7], "b7", *WORDS[7:]]
+    build_toy(out, added, config)
+    check(out, added)
+    calls = take_calls(config)
+    assert items_of(calls) == ["b7"]
+    assert Counter(call.split()[0] for call in calls) == {"item": 1, "link": 2, "note": 2}
+    removed = [word for word in added if word != "b7"]
+    build_toy(out, removed, config)
+    check(out, removed)
+    assert take_calls(config) == []
+    build_toy(out, added, config)
+    check(out, added)
+    assert take_calls(config) == []
+
+
+def test_the_order_of_the_source_does_not_matter(tmp_path: Path, config: ToyConfig) -> None:
+    out = tmp_path / "out"
+    build_toy(out, WORDS, config)
+    take_calls(config)
+    build_toy(out, WORDS[::-1], config, rows_per_shard=3)
+    check(out, WORDS)
+    assert take_calls(config) == []
+
+
+def test_a_renamed_item_is_read_again_and_nothing_else(tmp_path: Path, config: ToyConfig) -> None:
+    out = tmp_path / "out"
+    build_toy(out, WORDS, config)
+    take_calls(config)
+    renamed = ["b3/moved" if word == "b3" else word for word in WORDS]
+    build_toy(out, renamed, config)
+    check(out, renamed)
+    assert take_calls(config) == ["item b3/moved"]
+
+
+def test_a_removed_item_leaves_the_snapshot(tmp_path: Path) -> None:
+    build_toy(tmp_path, WORDS, rows_per_shard=1)
+    build_toy(tmp_path, WORDS[1:], rows_per_shard=1)
+    first, second = (Folder(str(tmp_path)).read(f"snapshots/00000{number}.json") for number in (1, 2))
+    parts = {path.name for path in tmp_path.glob("tables/images/*/part-*")}
+    assert sum(part.encode() in first for part in parts) == 18
+    assert sum(part.encode() in second for part in parts) == 17
+
+
+def test_a_duplicate_takes_the_place_of_a_removed_one(tmp_path: Path, config: ToyConfig) -> None:
+    out, twins = tmp_path / "out", ["x/1", "x/2", "y"]
+    for words in (twins, ["x/1", "y"], ["x/2", "y"], twins):
+        counts, _ = build_toy(out, words, config)
+        check(out, words)
+        assert (counts[0].ok, counts[0].dropped) == (2, len(words) - 2)
+    calls = take_calls(config)
+    assert items_of(calls) == twins
+    assert len(calls) == 3 + 2 + 1
+
+
+@pytest.mark.parametrize("rows_per_shard", [1, 2, 3, 100])
+def test_rows_that_fail_are_tried_again_and_later_stages_catch_up(
+    tmp_path: Path, config: ToyConfig, rows_per_shard: int
+) -> None:
+    out, words = tmp_path / "out", ["a", "failing1", "failing2", "k", "z"]
+    Path(config.trouble).touch()
+    for _ in range(2):
+        counts, _ = build_toy(out, words, config, rows_per_shard=rows_per_shard)
+        check(out, words, failed=["failing1", "failing2"])
+        assert (counts[0].ok, counts[0].failed, counts[0].reasons) == (3, 2, {"trouble": 2})
+    Path(config.trouble).unlink()
+    take_calls(config)
+    counts, _ = build_toy(out, words, config, rows_per_shard=rows_per_shard)
+    assert (counts[0].ok, counts[0].failed) == (5, 0)
+    check(out, words)
+    assert items_of(take_calls(config)) == ["failing1", "failing2"]
+    assert build_toy(out, words, config, rows_per_shard=rows_per_shard) == (counts, [])
+
+
+def test_only_rows_that_failed_for_a_reason_are_tried(tmp_path: Path, config: ToyConfig) -> None:
+    Path(config.trouble).touch()
+    build_toy(tmp_path / "out", ["a", "failing1"], config)
+    with open_toy(tmp_path / "out", ["a", "failing1", "new"], config) as build:
+        images = build.planned[0]
+        build.settle(images)
+        sizes = {
+            reason: [s.stop - s.start for s in build.shards(images, reason=reason)] for reason in ("", "trouble", "x")
+        }
+    assert sizes == {"": [2], "trouble": [1], "x": []}
+
+
+def test_a_row_is_done_again_when_a_row_that_counts_changes(tmp_path: Path, config: ToyConfig) -> None:
+    out = tmp_path / "out"
+    build_toy(out, ["a", "c", "e"], config)
+    take_calls(config)
+    counts, _ = build_toy(out, ["a", "c", "d", "e"], config)
+    check(out, ["a", "c", "d", "e"])
+    assert len([call for call in take_calls(config) if call.startswith("link")]) == 2  # c's and the new one's
+    assert [(count.stage, count.of, count.rows) for count in counts if count.stage == "links"] == [("links", 4, 4)]
+
+
+def test_two_builds_at_once_do_each_row_once(tmp_path: Path, config: ToyConfig, forge: Forge) -> None:
+    slow = config.model_copy(update={"seconds_per_row": 0.005})
+    builds = [forge.start(tmp_path / "out", WORDS, slow, rows_per_shard=3) for _ in range(2)]
+    assert [forge.wait(build) for build in builds] == [ALL_DONE, ALL_DONE]
+    calls = Counter(take_calls(config))
+    assert set(calls.values()) == {1}
+    assert len(items_of(list(calls))) == len(WORDS)
+    check(tmp_path / "out", WORDS)
+    build_toy(tmp_path / "one", WORDS, rows_per_shard=3)
+    assert read_tree(tmp_path / "out") == read_tree(tmp_path / "one")
+    assert len(list(tmp_path.glob("out/snapshots/*.json"))) == 1
+
+
+def test_the_lock_of_a_dead_process_does_not_hold(tmp_path: Path, config: ToyConfig, forge: Forge) -> None:
+    slow = config.model_copy(update={"seconds_per_row": 60.0})
+    process = forge.start(tmp_path / "out", WORDS, slow)
+    while not list(tmp_path.glob("out/journals/*/*.journal")):
+        time.sleep(0.01)
+    with open_toy(tmp_path / "out", WORDS) as build:
+        waited: list[str] = []
+
+        def kill(planned: object) -> None:
+            waited.append(build.planned[0].stage.name)
+            os.killpg(process, signal.SIGKILL)
+
+        start = time.monotonic()
+        with build.locked(build.planned[0], kill):
+            assert time.monotonic() - start < 30
+    assert waited == ["images"]
+    assert forge.wait(process) == -signal.SIGKILL
+    build_toy(tmp_path / "out", WORDS)
+    check(tmp_path / "out", WORDS)
+    assert not [path for path in tmp_path.glob("out/work/*") if path.is_dir()]
+
+
+def _living(group: int) -> list[str]:
+    """Return the command lines of a group's processes that still run (zombies have none)."""
+    stats = {path.parent: path.read_text().rpartition(") ")[2].split() for path in Path("/proc").glob("[0-9]*/stat")}
+    lines = {path: (path / "cmdline").read_text() for path, stat in stats.items() if stat[2] == str(group)}
+    return [line for line in lines.values() if line]
+
+
+def test_orphans_of_a_killed_build_end(tmp_path: Path, config: ToyConfig, forge: Forge) -> None:
+    """Only the build is killed, not its workers: they end by themselves, and the next build does not wait for long."""
+    slow = config.model_copy(update={"seconds_per_row": 60.0})
+    process = forge.start(tmp_path / "out", WORDS, slow, workers=2)
+    while len(list(tmp_path.glob("out/journals/*/*.journal"))) < 2:
+        time.sleep(0.01)
+    os.kill(process, signal.SIGKILL)
+    forge.wait(process)
+    start = time.monotonic()
+    build_toy(tmp_path / "out", WORDS)
+    assert time.monotonic() - start < 30
+    check(tmp_path / "out", WORDS)
+    deadline = time.monotonic() + 30
+    while _living(process) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert _living(process) == []
+
+
+def test_a_dataset_in_an_object_store_is_built_and_read(config: ToyConfig) -> None:
+    url = "memory://test-dataset/out"
+    counts, _ = build_toy(url, WORDS, config, rows_per_shard=3)
+    check(url, WORDS)
+    again, outcomes = build_toy(url, WORDS, config, rows_per_shard=3)
+    assert (again, outcomes) == (counts, [])
+    folder = Folder(url)
+    assert folder.names("snapshots") == ["000001.json"]
+    assert folder.folders("work") == []
+    build_toy(url, WORDS[1:], config, rows_per_shard=3)
+    check(url, WORDS[1:])
+
+
+@pytest.mark.parametrize(
+    "about", [{"rows": "19"}, {"ok": "18"}, {"failed": "1"}, {"stage": "pairs"}, {"fingerprint": "0" * 16}]
+)
+def test_a_part_that_states_something_wrong_is_named(tmp_path: Path, about: dict[str, str]) -> None:
+    build_toy(tmp_path, WORDS, rows_per_shard=100)
+    (path,) = tmp_path.glob("tables/images/*/part-*.parquet")
+    part = Part(Folder(str(tmp_path)), str(path.relative_to(tmp_path)))
+    part.folder.write(part.name, encode_part(read_part(part), {**read_about(part), **about}))
+    with pytest.raises(StoreError, match=path.name):
+        build_toy(tmp_path, WORDS)
+
+
+def test_a_damaged_part_is_named_and_once_deleted_made_anew(tmp_path: Path) -> None:
+    build_toy(tmp_path, WORDS, rows_per_shard=4)
+    tree = read_tree(tmp_path)
+    path = min(tmp_path.glob("tables/pairs/*/part-*.parquet"))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(StoreError, match=f"{path.name}.*damaged"):
+        build_toy(tmp_path, WORDS, rows_per_shard=4)
+    path.unlink()
+    build_toy(tmp_path, WORDS, rows_per_shard=4)
+    assert read_tree(tmp_path) == tree
+
+
+def test_a_listing_is_cut_into_parts_and_the_same_listing_is_the_same_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.store.dataset.ITEMS_PER_PART", 7)
+    folder = Folder(str(tmp_path))
+    names = write_items(folder, list_words(WORDS))
+    assert [read_about(Part(folder, name))["rows"] for name in names] == ["7", "7", "6"]
+    assert write_items(folder, list_words(WORDS)) == names
+    build_toy(tmp_path, WORDS, rows_per_shard=4)
+    check(tmp_path, WORDS)
+
+
+def test_an_item_that_is_listed_twice_counts_once(tmp_path: Path) -> None:
+    counts, _ = build_toy(tmp_path, ["a", "b", "a"])
+    assert (counts[0].of, counts[0].ok) == (2, 2)
+    check(tmp_path, ["a", "b"])
+
+
+def test_an_empty_listing_owes_nothing(tmp_path: Path) -> None:
+    build_toy(tmp_path, WORDS)
+    counts, outcomes = build_toy(tmp_path, [])
+    assert (outcomes, {count.of for count in counts}) == ([], {0})
+
+
+def test_the_record_of_a_build_is_kept(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    with pytest.raises(ConfigError, match="holds no dataset"):
+        read_record(folder)
+    write_record(folder, {"limit": 3})
+    assert read_record(folder) == {"limit": 3}
+    (tmp_path / "build.json").write_text("{")
+    with pytest.raises(StoreError, match=r"build\.json: is damaged"):
+        read_record(folder)
+
+
+def test_a_killed_build_under_another_fingerprint_lends_no_rows(
+    tmp_path: Path, config: ToyConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same items, another version: what an unfinished journal holds is not taken over."""
+
+    def stop(*args: object) -> pa.Table:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patches:
+        patches.setattr("tasks.store.shard._in_order", stop)
+        with pytest.raises(KeyboardInterrupt):
+            build_toy(tmp_path / "out", WORDS, config)
+    assert len(items_of(take_calls(config))) == 10
+    newer = (replace(STAGES[0], version=2),)
+    build_toy(tmp_path / "out", WORDS, config, stages=newer)
+    assert len(items_of(take_calls(config))) == len(WORDS)
+    build_toy(tmp_path / "out", WORDS, config, stages=STAGES[:1])
+    assert len(items_of(take_calls(config))) == len(WORDS) - 9  # the last one in the journal is done again
+
+
+def test_the_build_is_closed_when_it_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="part-0"), Build(Folder(str(tmp_path)), [], ["tables/items/listed/part-0"]):
+        pass
