@@ -1,0 +1,116 @@
+"""Drive a dataset through random builds, kills, faults, changes of the source and of the shard size.
+
+The model is a plain re-implementation of the toy line: after every undisturbed build, the live rows are the model's,
+every part is readable, and nothing that was finished was worked on again.
+"""
+
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from schemas.errors import StoreError
+from tasks.store.files import Folder
+from tasks.store.part import Part, read_part
+from tests.tasks.store.faults import Killed, faulty
+from tests.tasks.store.toy import ToyConfig, build_toy, expect, read_toy, say
+
+POOL = ["a", "b", "b/2", "c", "c/2", "bad1", "bad2", "d", "failing1", "failing2", "failing1/2", "m", "z"]
+
+
+class Life(RuleBasedStateMachine):
+    """Be the life of one dataset, and the model of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp(prefix="life-"))
+        self.out = self.root / "out"
+        self.config = ToyConfig(trouble=str(self.root / "trouble"), calls=str(self.root / "calls"))
+        self.words: list[str] = []
+        self.size = 3
+        self.finished: set[str] = set()
+        """Items that some undisturbed build has finished: nobody may work on them again."""
+        self.maybe: set[str] = set()
+        """Failing items that a disturbed build may have finished."""
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.root)
+
+    @initialize(words=st.lists(st.sampled_from(POOL), unique=True, min_size=1, max_size=8))
+    def begin(self, words: list[str]) -> None:
+        self.words = words
+
+    @rule(word=st.sampled_from(POOL))
+    def add_or_remove(self, word: str) -> None:
+        self.words = [w for w in self.words if w != word] if word in self.words else [*self.words, word]
+
+    @rule(size=st.integers(1, 8))
+    def cut_otherwise(self, size: int) -> None:
+        self.size = size
+
+    @rule()
+    def fail_or_heal(self) -> None:
+        trouble = Path(self.config.trouble)
+        trouble.unlink() if trouble.exists() else trouble.touch()
+
+    @rule()
+    def build(self) -> None:
+        counts, _ = build_toy(self.out, self.words, self.config, rows_per_shard=self.size)
+        calls = self._take_calls()
+        assert not self.finished & calls.keys()
+        assert set(calls.values()) <= {1}
+        images = read_toy(self.out, self.words)
+        failed = self._failed(counts[0].failed, calls)
+        said, right = say(images), expect(self.words, failed)
+        assert {name: sorted(rows) for name, rows in said.items()} == {n: sorted(rows) for n, rows in right.items()}
+        assert counts[0].of == len(self.words)
+        assert all(count.pending == 0 and (count.failed == 0 or count.stage == "images") for count in counts)
+        self.finished |= set(self.words) - failed
+        self.maybe -= self.finished | failed
+
+    @rule(fault=st.sampled_from(["kill", "late kill", "ENOSPC", "EIO"]), at=st.integers(0, 120))
+    def build_disturbed(self, fault: str, at: int) -> None:
+        with pytest.MonkeyPatch.context() as patches, faulty(patches, fault, at) as system:
+            try:
+                build_toy(self.out, self.words, self.config, rows_per_shard=self.size)
+            except (Killed, StoreError):
+                assert system.triggered
+        calls = self._take_calls()
+        assert not self.finished & calls.keys()
+        if not Path(self.config.trouble).exists():
+            self.maybe |= calls.keys()
+
+    @invariant()
+    def every_part_is_whole(self) -> None:
+        folder = Folder(str(self.out))
+        for path in self.out.rglob("*.parquet"):
+            read_part(Part(folder, str(path.relative_to(self.out))))
+
+    def _take_calls(self) -> Counter[str]:
+        path = Path(self.config.calls)
+        calls = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return Counter(call.removeprefix("item ") for call in calls if call.startswith("item "))
+
+    def _failed(self, count: int, calls: Counter[str]) -> set[str]:
+        """Return the items that must have failed now: those in trouble, unless they were finished before."""
+        failing = {word for word in self.words if word.startswith("failing")} - self.finished
+        failed = failing & calls.keys() if Path(self.config.trouble).exists() else set[str]()
+        assert len(failed) == count
+        assert failing - failed <= self.maybe | (set() if Path(self.config.trouble).exists() else failing)
+        return failed
+
+
+TestLife = Life.TestCase
+TestLife.settings = settings(
+    max_examples=30,
+    stateful_step_count=12,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
