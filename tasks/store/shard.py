@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from schemas.arrow import from_table, schema_of, to_table
+from schemas.errors import ValidationError
 from schemas.rows import Row, make_key
 from tasks.store.files import Folder
 from tasks.store.index import PARTS, columns_without, open_index
@@ -60,6 +61,7 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
 
     Raises:
         StoreError: a file could not be read or written.
+        ValidationError: the stage's function gave a result for an input that it was not given.
         PairwrightError: a boundary of the stage (a model, a server) is down.
     """
     plan = read_plan(shard)
@@ -70,6 +72,8 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
     inputs = list(_input_rows(planned, shard, plan))
     with Journal(Path(shard.journals) / f"{Path(name).stem}.journal", planned.stage.writes) as journal:
         table = _results(planned, shard, inputs, journal)
+        if unknown := set(table.column("source_key").to_pylist()) - sources.keys():
+            raise ValidationError(f"{shard.name}: results name inputs that the shard does not have: {min(unknown)}")
         table = _rename_sources(_in_order(table, list(sources)), sources)
         about = describe_part(name, table, version=planned.stage.version)
         shard.folder.write(name, encode_part(table, about))

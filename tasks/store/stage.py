@@ -74,7 +74,8 @@ class Stage:
     without: tuple[str, ...] = ()
     """Columns of the input that the function does not look at."""
     journal: bool = False
-    """Whether finished rows of a shard are kept as they come; for rows that take longer than a disk flush."""
+    """Whether finished rows of a shard are kept as they come; for rows that take longer than a disk flush. The function
+    then gives all results of one input before those of the next."""
     rows_per_shard: int = 0
     """Input rows of a shard where the profile names none for this stage; 0: the profile's general number."""
 
