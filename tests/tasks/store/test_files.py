@@ -59,7 +59,7 @@ def test_an_address_of_an_unknown_kind_is_refused() -> None:
 
 def test_a_path_on_which_nothing_can_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="file/x: could not be written: (File exists|Not a directory)"):
+    with pytest.raises(StoreError, match=r"file/x: could not be written: (File exists|Not a directory)"):
         Folder(str(tmp_path / "file")).write("x", b"1")
 
 

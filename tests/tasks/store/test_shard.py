@@ -1,0 +1,191 @@
+"""Shards: what a stage's function is given, and what is made of what it yields."""
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from schemas.rows import CaptionRow, Dropped, Failed, ImageRow, NeighbourRow, PairRow, Row, make_key
+from tasks.store.files import Folder
+from tasks.store.pool import Outcome, ShardFailed
+from tasks.store.shard import NOTHING, ShardDone, read_plan, write_plan
+from tasks.store.stage import Stage, Uses
+from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, open_toy, read_toy
+
+WORDS = ["a", "b", "c", "d"]
+Function = Callable[..., Iterator[Row | Dropped | Failed]]
+
+
+def _stage(function: Function, *uses: Uses, **options: Any) -> Stage:
+    start = {"reads": "images", "row": ImageRow, "writes": CaptionRow, "config": "toy", "group": "captioning"}
+    return Stage(name="custom", version=1, function=function, uses=uses, **{**start, **options})
+
+
+def _run(root: Path, function: Function, *uses: Uses, **options: Any) -> list[Outcome]:
+    """Build the toy stages and one more, and return what the shards of that one did."""
+    stages = (*STAGES, _stage(function, *uses, **options))
+    _, outcomes = build_toy(root, WORDS, stages=stages, rows_per_shard=100)
+    return [outcome for outcome in outcomes if outcome.shard.name.startswith("custom")]
+
+
+def _caption(row: Row, text: str) -> CaptionRow:
+    return CaptionRow(
+        key=make_key(row.key, text), source_key=row.key, subject=row.key, text=text, sentences=(), model="toy"
+    )
+
+
+def _part(root: Path) -> list[dict[str, Any]]:
+    (path,) = root.glob("tables/custom/*/part-*.parquet")
+    return pa.parquet.read_table(path).to_pylist()
+
+
+def test_results_are_put_in_the_order_of_their_inputs(tmp_path: Path) -> None:
+    given: list[str] = []
+
+    def shuffled(rows: Sequence[ImageRow], config: ToyConfig) -> Iterator[CaptionRow]:
+        given.extend(row.key for row in rows)
+        for text in ("first", "second"):
+            yield from (_caption(row, text) for row in reversed(rows))
+
+    (outcome,) = _run(tmp_path, shuffled)
+    assert isinstance(outcome.result, ShardDone)
+    assert outcome.result.counts == {"ok": 8}
+    assert [row["source_key"] for row in _part(tmp_path)] == [key for key in given for _ in range(2)]
+    assert [row["text"] for row in _part(tmp_path)] == ["first", "second"] * 4
+
+
+def test_every_input_ends_in_one_way(tmp_path: Path) -> None:
+    def mixed(rows: Sequence[ImageRow], config: ToyConfig) -> Iterator[CaptionRow | Dropped | Failed]:
+        by_name = {row.name: row for row in rows}
+        yield Dropped(source_key=by_name["a"].key, reason="first candidate")
+        yield Dropped(source_key=by_name["a"].key, reason="second candidate")
+        yield _caption(by_name["b"], "fine")
+        yield Dropped(source_key=by_name["b"].key, reason="one of two")
+        yield _caption(by_name["c"], "fine")
+        yield Failed(source_key=by_name["c"].key, reason="down", detail="after 3 attempts")
+
+    (outcome,) = _run(tmp_path, mixed)
+    assert outcome.result.counts == {"dropped": 2, "ok": 1, "failed": 1}
+    rows = {row["source_key"]: (row["status"], row["reason"], row["detail"]) for row in _part(tmp_path)}
+    keys = {row.name: row.key for row in read_toy(tmp_path, WORDS)["images"]}
+    assert {name: rows[key] for name, key in keys.items()} == {
+        "a": ("dropped", "first candidate", ""),
+        "b": ("ok", "", ""),
+        "c": ("failed", "down", "after 3 attempts"),
+        "d": ("dropped", NOTHING, ""),
+    }
+
+
+@pytest.mark.parametrize("journal", [False, True])
+def test_a_result_for_an_unknown_input_fails_the_shard(tmp_path: Path, journal: bool) -> None:
+    def strange(rows: Sequence[ImageRow], config: ToyConfig) -> Iterator[CaptionRow]:
+        yield replace(_caption(rows[0], "x"), source_key=make_key("elsewhere"))
+
+    for _ in range(2):
+        (outcome,) = _run(tmp_path, strange, journal=journal)
+        assert isinstance(outcome.result, ShardFailed)
+        assert outcome.result.error.startswith("custom-00000: results name inputs that the shard does not have")
+
+
+def test_a_stopped_shard_goes_on_where_it_was(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def stopping(rows: Sequence[ImageRow], config: ToyConfig) -> Iterator[CaptionRow | Failed]:
+        for number, row in enumerate(rows):
+            if len(seen) == 3:
+                seen.append("stopped")
+                raise KeyboardInterrupt
+            seen.append(row.name)
+            yield Failed(source_key=row.key, reason="down") if len(seen) == 1 else _caption(row, f"{number}")
+
+    with pytest.raises(KeyboardInterrupt):
+        _run(tmp_path, stopping, journal=True)
+    (outcome,) = _run(tmp_path, stopping, journal=True)
+    # Of the first three, the first failed and the third was the last one written: both are done again.
+    assert seen == [*seen[:3], "stopped", seen[0], seen[2], *(set(WORDS) - set(seen[:3]))]
+    assert outcome.result.counts == {"ok": 4}
+    assert not list(tmp_path.rglob("*.journal"))
+
+
+def test_columns_that_a_stage_does_not_look_at_are_not_read(tmp_path: Path) -> None:
+    def look(rows: Sequence[ImageRow], config: ToyConfig) -> Iterator[CaptionRow]:
+        assert {row.image for row in rows} == {b""}
+        yield from (_caption(row, row.name) for row in rows)
+
+    (outcome,) = _run(tmp_path, look, without=("image",))
+    assert outcome.result.counts == {"ok": 4}
+
+
+def test_used_tables_come_in_the_form_asked_for(tmp_path: Path) -> None:
+    given: dict[str, Any] = {}
+
+    def take(rows: Sequence[PairRow], config: ToyConfig, **uses: Any) -> Iterator[CaptionRow]:
+        given.update(uses)
+        yield from (_caption(row, "x") for row in rows)
+
+    uses = (
+        Uses(table="notes", row=CaptionRow),
+        Uses(table="images", row=ImageRow, on="images", without=("image",)),
+        Uses(table="neighbours", row=NeighbourRow, kind="many", on="images"),
+        Uses(table="links", row=CaptionRow, kind="many"),
+        Uses(table="images", row=ImageRow, kind="all", name="everything"),
+        Uses(table="images", row=ImageRow, kind="table", without=("image", "graph"), name="flat"),
+        Uses(table="pairs", row=PairRow, name="same"),
+        Uses(table="neighbours", row=NeighbourRow, on="images", of="same", name="theirs"),
+    )
+    (outcome,) = _run(tmp_path, take, *uses, reads="pairs", row=PairRow)
+    assert isinstance(outcome.result, ShardDone)
+    live = read_toy(tmp_path, WORDS)
+    pairs, images = {row.key: row for row in live["pairs"]}, {row.key: row for row in live["images"]}
+    assert given["notes"] == {row.subject: row for row in live["notes"]}
+    assert given["same"] == pairs
+    assert given["images"] == {key: replace(row, image=b"") for key, row in images.items()}
+    assert given["neighbours"] == {row.subject: (row,) for row in live["neighbours"]}
+    assert given["links"] == dict.fromkeys(pairs, ())
+    assert given["everything"] == sorted(images.values(), key=lambda row: row.key)
+    assert sorted(given["flat"].column("name").to_pylist()) == WORDS
+    assert not {"image", "graph", "status"} & set(given["flat"].column_names)
+    assert given["theirs"] == {row.subject: row for row in live["neighbours"]}
+
+
+def test_all_gives_at_most_what_the_configuration_says(tmp_path: Path) -> None:
+    given: list[Any] = []
+
+    def take(rows: Sequence[ImageRow], config: ToyConfig, *, images: Sequence[ImageRow]) -> Iterator[CaptionRow]:
+        given.append(images)
+        yield from (_caption(row, "x") for row in rows)
+
+    stage = _stage(take, Uses(table="images", row=ImageRow, kind="all", most="limit"))
+    config = type("Limited", (ToyConfig,), {"__annotations__": {"limit": int}, "limit": 3})()
+    build_toy(tmp_path, WORDS, config, stages=(STAGES[0], stage))
+    assert [row.key for row in given[0]] == sorted(row.key for row in read_toy(tmp_path, WORDS)["images"])[:3]
+
+
+def test_a_plan_is_cut_where_the_shards_change(tmp_path: Path) -> None:
+    names = ("key", "source_key", "part", "row", "shard")
+    batches = [
+        pa.record_batch([["a", "b"], ["a", "b"], [0, 0], [0, 1], [0, 0]], names=names),
+        pa.record_batch([["c", "e"], ["c", "e"], [0, 1], [2, 0], [0, 2]], names=names),
+    ]
+    reader = pa.RecordBatchReader.from_batches(batches[0].schema, batches)
+    assert write_plan(tmp_path / "plan", reader, ["part-x", "part-y"]) == [(0, 0, 3), (2, 3, 4)]
+    with open_toy(tmp_path / "out", WORDS) as build:
+        build.settle(build.planned[0])
+        (shard,) = build.shards(build.planned[0])
+    plan = read_plan(replace(shard, folder=Folder(str(tmp_path)), plan="plan", start=2, stop=4))
+    assert plan.column("key").to_pylist() == ["c", "e"]
+
+
+def test_a_shard_is_described_in_a_few_hundred_bytes(tmp_path: Path) -> None:
+    with open_toy(tmp_path, [f"w{number}" for number in range(3000)], rows_per_shard=1500) as build:
+        build.settle(build.planned[0])
+        shards = build.shards(build.planned[0])
+        assert [(shard.name, shard.start, shard.stop) for shard in shards] == [
+            ("images-00000", 0, 1500),
+            ("images-00001", 1500, 3000),
+        ]
+        assert len(pickle.dumps(shards[0])) < 1000
