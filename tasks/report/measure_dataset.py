@@ -11,6 +11,7 @@ images that have a group,
   purpose, so this one is low where groups are large.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +22,13 @@ from numpy.typing import NDArray
 
 from tasks.report.chart import Chart, Series, Values, draw_histogram
 from tasks.report.tables import Tables
+from tasks.store.ledger import Counts
 
 pc: Any = pyarrow.compute
 """Its functions are made at import, so that type checkers do not know them."""
 MAKERS = ("retrieved", "swapped", "edited")
+ALL_TRUE = ("swapped text is true", "no edit makes it false", "all similar descriptions are true")
+"""Why a maker drops a pair when its check refuses every candidate."""
 NONE = np.empty(0, np.float32)
 
 
@@ -73,13 +77,18 @@ class Maker:
 
     name: str
     texts: int
+    """Pairs for which it made one."""
+    none: int
+    """Pairs for which every candidate was true."""
+    true: int
+    """Pairs, of both kinds, whose first candidate was true by accident: the text, had nobody checked."""
     skipped: int
-    """Candidates that were true of their pair by accident, and passed over."""
+    """Candidates passed over because they were true, of the texts made."""
 
     @property
     def share(self) -> float:
-        """Return skipped / tried."""
-        return self.skipped / max(self.skipped + self.texts, 1)
+        """Return the share of texts that would be true without the check."""
+        return self.true / max(self.texts + self.none, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +102,13 @@ class Measures:
     truth: Truth | None
 
 
-def measure_dataset(tables: Tables) -> Measures:
-    """Read what is measured, table by table."""
+def measure_dataset(tables: Tables, counts: Sequence[Counts]) -> Measures:
+    """Read what is measured, table by table; ``counts`` say what the stages dropped."""
     return Measures(
         similarities=tuple(_similarities(tables)),
         lengths=tuple(_lengths(tables)),
         splits=_splits(tables),
-        makers=tuple(_makers(tables)),
+        makers=tuple(_makers(tables, counts)),
         truth=measure_truth(tables.read("images", ["key", "group"]), tables.read("pairs", ["first", "second"])),
     )
 
@@ -158,12 +167,15 @@ def _splits(tables: Tables) -> dict[str, int]:
     return {split: numbers[split] for split in ("train", "validation", "test") if split in numbers}
 
 
-def _makers(tables: Tables) -> list[Maker]:
+def _makers(tables: Tables, counts: Sequence[Counts]) -> list[Maker]:
+    reasons = {one.stage: one.reasons for one in counts}
     makers: list[Maker] = []
     for name in MAKERS:
-        skipped = tables.read(name, ["skipped_true"]).column("skipped_true")
-        if len(skipped):
-            makers.append(Maker(name=name, texts=len(skipped), skipped=int(pc.sum(skipped).as_py())))
+        skipped = tables.read(name, ["skipped_true"]).column("skipped_true").to_numpy().astype(np.int64)
+        none = sum(reasons.get(name, {}).get(reason, 0) for reason in ALL_TRUE)
+        if len(skipped) + none:
+            true = int((skipped > 0).sum()) + none
+            makers.append(Maker(name=name, texts=len(skipped), none=none, true=true, skipped=int(skipped.sum())))
     return makers
 
 

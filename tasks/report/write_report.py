@@ -81,7 +81,7 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
         **frame,
         here="index.html",
         pairs=first,
-        measures=measure_dataset(tables),
+        measures=measure_dataset(tables, subject.counts),
         totals={one.stage: one.rows for one in subject.counts},
         owed=sum(one.failed + one.pending for one in subject.counts),
     )

@@ -1,8 +1,13 @@
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.report.measure_dataset import count_words, measure_dataset, measure_truth
+from schemas.rows import Dropped
+from tasks import rejected
+from tasks.report.measure_dataset import ALL_TRUE, count_words, measure_dataset, measure_truth
 from tasks.report.tables import Tables
 from tests.tasks.report.handmade import HOSTILE, build_handmade, make_whole
 
@@ -40,8 +45,8 @@ def test_groups_without_pairs():
 
 def test_measures_of_a_dataset(tmp_path):
     made = make_whole()
-    with build_handmade(tmp_path, made) as (build, _):
-        measures = measure_dataset(Tables(build))
+    with build_handmade(tmp_path, made) as (build, counts):
+        measures = measure_dataset(Tables(build), counts)
         words = count_words(Tables(build), "captions", "text")
     assert sorted(words) == sorted(len(row.text.split()) for row in made.of("captions"))
     pairs, preferences = made.of("pairs"), made.of("preferences")
@@ -60,16 +65,36 @@ def test_measures_of_a_dataset(tmp_path):
         split: sum(row.split == split for row in preferences) for split in ("train", "validation", "test")
     }
     # By hand: each edited text passed over 2 true candidates, each retrieved one 1, swapped none.
-    assert {maker.name: maker.share for maker in measures.makers} == pytest.approx(
-        {"edited": 2 / 3, "retrieved": 1 / 2, "swapped": 0}
-    )
+    made_of = {maker.name: (maker.share, maker.skipped) for maker in measures.makers}
+    many = len(preferences)
+    assert made_of == {"retrieved": (1, many), "swapped": (0, 0), "edited": (1, 2 * many)}
     groups = {row.key: row.group for row in made.of("images")}
     assert measures.truth.right == sum(groups[row.first] == groups[row.second] for row in pairs)
 
 
+def test_pairs_given_up_count_as_true_by_accident(tmp_path):
+    made = make_whole()
+    kept = made.of("swapped")
+    made.tables["swapped"] = [
+        *(replace(row, skipped_true=number) for number, row in enumerate(kept[:4])),
+        *(Dropped(source_key=row.source_key, reason="swapped text is true") for row in kept[4:6]),
+        *(Dropped(source_key=row.source_key, reason="no claims") for row in kept[6:9]),
+    ]
+    with build_handmade(tmp_path, made) as (build, counts):
+        swapped = next(maker for maker in measure_dataset(Tables(build), counts).makers if maker.name == "swapped")
+    # Texts with 0, 1, 2 and 3 candidates passed over, and two pairs for which there was none: 5 of 6 began true.
+    assert (swapped.texts, swapped.none, swapped.true, swapped.skipped) == (4, 2, 5, 6)
+    assert swapped.share == pytest.approx(5 / 6)
+
+
+def test_makers_give_up_with_these_words():
+    words = "".join(path.read_text() for path in Path(rejected.__path__[0]).glob("*.py"))
+    assert all(f'"{reason}"' in words for reason in ALL_TRUE)
+
+
 def test_a_build_that_stopped_at_mining_has_no_texts(tmp_path):
-    with build_handmade(tmp_path, make_whole(), until="pairs") as (build, _):
-        measures = measure_dataset(Tables(build))
+    with build_handmade(tmp_path, make_whole(), until="pairs") as (build, counts):
+        measures = measure_dataset(Tables(build), counts)
     assert measures.lengths == ()
     assert measures.makers == ()
     assert measures.splits == {}
@@ -77,8 +102,6 @@ def test_a_build_that_stopped_at_mining_has_no_texts(tmp_path):
 
 
 def test_words_are_counted_as_people_do(tmp_path):
-    from dataclasses import replace
-
     made = make_whole(2, 2)
     texts = ["", "  one ", "two\nwords", HOSTILE]
     made.tables["captions"] = [replace(row, text=text) for row, text in zip(made.of("captions"), texts, strict=True)]

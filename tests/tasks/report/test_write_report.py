@@ -121,7 +121,9 @@ def test_the_first_page_counts(whole, made):
     assert f"pairs {len(made.of('pairs'))}" in text
     assert "14 in full" in text
     assert "Precision" in text
-    assert "66.7%" in text, "two of three edited candidates were true by accident"
+    many = len(made.of("edited"))
+    row = re.search(r'<th scope="row">edited</th>(.*)</tr>', (whole / "index.html").read_text())[1]
+    assert re.findall(r"<td>(.*?)</td>", row) == [str(many), str(many), "100.0%", str(2 * many), "0"]
     assert "no candidate <left>" in text
 
 
