@@ -111,6 +111,19 @@ def test_files_are_cut_by_size_and_groups_by_rows(tmp_path, made, monkeypatch):
         assert columns["chosen.list.element.content.list.element.text"] == "ZSTD"
 
 
+def test_groups_of_large_images_hold_fewer_rows(tmp_path, made, monkeypatch):
+    monkeypatch.setattr(write_shards, "BYTES_PER_GROUP", 20_000)
+    export(tmp_path, made)
+    largest = max(sum(map(len, row.images + row.rejected_images)) for row in made.of("preferences"))
+    for path in (tmp_path / "out/data").iterdir():
+        file = pq.ParquetFile(path)
+        for number in range(file.metadata.num_row_groups):
+            group = file.read_row_group(number, columns=["images", "rejected_images"]).to_pylist()
+            size = sum(len(image["bytes"]) for row in group for images in row.values() for image in images)
+            assert size <= max(20_000, largest)
+        assert file.metadata.num_row_groups > 1
+
+
 def test_card_says_what_is_there(tmp_path, made):
     tally = export(tmp_path, made)
     text = (tmp_path / "out/README.md").read_text()
