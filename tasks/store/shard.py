@@ -153,6 +153,8 @@ def _in_order(table: pa.Table, keys: Sequence[str]) -> pa.Table:
             silent.append(key)
             kept = [len(table) + len(silent) - 1]
         chosen += kept if best == "ok" else kept[:1]
+    if chosen == list(range(len(table))):
+        return table  # a copy less of a shard's images
     extra = [
         {**dict.fromkeys(("key", "source_key", "subject"), s), "status": "dropped", "reason": NOTHING} for s in silent
     ]

@@ -1,0 +1,191 @@
+"""Measure the store: writing image rows, making them durable, reading one row, planning what is owed.
+
+Run with ``make bench BENCH=store``, or ``python -m tests.bench.bench_store``. Needs ``datasets`` and 2 GB below the
+temporary folder. Both sides of a ratio are measured in turns in one process, and their medians are divided.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from schemas.arrow import schema_of, to_table
+from schemas.rows import ImageRow, ItemRow, make_key
+from tasks.store import part as part_file
+from tasks.store.dataset import ITEMS, ITEMS_PER_PART, Build
+from tasks.store.files import Folder
+from tasks.store.part import Part, describe_part, encode_part, read_rows
+from tests.tasks.store.toy import STAGES, ToyConfig, plan_toy
+
+ROWS, IMAGE_BYTES, ROWS_PER_PART = 3_000, 60_000, 200
+REPEATS = 5
+PLANNED_PARTS = 3_300
+
+
+def make_images(count: int, *, size_bytes: int = IMAGE_BYTES) -> list[ImageRow]:
+    """Return rows whose images are as incompressible as PNG files."""
+    return [_image(number, os.urandom(size_bytes)) for number in range(count)]
+
+
+def _image(number: int, data: bytes) -> ImageRow:
+    key = make_key(number)
+    return ImageRow(
+        key=key, source_key=key, subject=key, image=data, format="png", width=256, height=192, name=f"{number:06d}.png",
+        source="bench", licence="CC0-1.0", group="", captions=("a photograph of a table",),
+    )  # fmt: skip
+
+
+def take_turns(sides: dict[str, Callable[[], object]], folder: Folder, *, repeats: int = REPEATS) -> dict[str, float]:
+    """Return the median seconds of each side; what it wrote is deleted before the next one starts."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(repeats):
+        for name, side in sides.items():
+            os.sync()
+            start = time.perf_counter()
+            side()
+            seconds[name].append(time.perf_counter() - start)
+            for file in folder.names("written"):
+                folder.delete(f"written/{file}")
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def say(what: str, *, ours: float, other: float, target: str) -> None:
+    """Print one ratio with its sides, in milliseconds."""
+    print(f"{what:<64} {ours * 1e3:9.1f} {other * 1e3:9.1f} {other / ours:7.2f}  {target}")
+
+
+def _write_plainly(folder: Folder, name: str, data: memoryview | bytes) -> None:
+    with Path(folder.path(name)).open("wb") as file:
+        file.write(data)
+
+
+def write_images(folder: Folder, rows: Sequence[ImageRow], *, durable: bool) -> None:
+    """Write rows as a shard does: to Arrow, to a part's bytes, to a file."""
+    for start in range(0, len(rows), ROWS_PER_PART):
+        name = f"written/part-{rows[start].key}.parquet"
+        data = encode_part(to_table(rows[start : start + ROWS_PER_PART], ImageRow), {"rows": str(ROWS_PER_PART)})
+        if durable:
+            folder.write(name, data)
+        else:
+            _write_plainly(folder, name, data)
+
+
+def bench_writing(folder: Folder) -> None:
+    """Compare the store's write with that of ``datasets``, and the durable write with the plain one."""
+    images = make_images(ROWS)
+    sides: dict[str, Callable[[], object]] = {
+        "plain": lambda: write_images(folder, images, durable=False),
+        "durable": lambda: write_images(folder, images, durable=True),
+        **_datasets_sides(images, folder.path("written/datasets.parquet")),
+    }
+    took = take_turns(sides, folder)
+    print(f"write {ROWS:,} rows of {IMAGE_BYTES // 1000} KB")
+    say("  store, not flushed | datasets, Image()", ours=took["plain"], other=took["images"], target="at least 4")
+    say("  store, not flushed | datasets, binary", ours=took["plain"], other=took["binary"], target="at least 4")
+    say("  store, flushed and renamed | datasets, Image()", ours=took["durable"], other=took["images"], target="")
+    say("  store, not flushed | flushed and renamed", ours=took["plain"], other=took["durable"], target="at most 1.6")
+    rows = [images[start : start + ROWS_PER_PART] for start in range(0, ROWS, ROWS_PER_PART)]
+    data = [bytes(encode_part(to_table(part, ImageRow), {})) for part in rows]
+    sides = {
+        "plain": lambda: [_write_plainly(folder, f"written/{n}", d) for n, d in enumerate(data)],
+        "durable": lambda: [folder.write(f"written/{n}", d) for n, d in enumerate(data)],
+    }
+    took = take_turns(sides, folder)
+    say("  the bytes alone, not flushed | flushed and renamed", ours=took["plain"], other=took["durable"], target="")
+
+
+def _datasets_sides(images: Sequence[ImageRow], path: str) -> dict[str, Callable[[], object]]:
+    """Return the same bytes' way through ``datasets``: as images that are not decoded, and as plain binary."""
+    import datasets
+
+    datasets.disable_progress_bars()
+    schema = pa.schema([field for field in schema_of(ImageRow) if field.name not in ("status", "reason", "detail")])
+    binary = [{name: getattr(row, name) for name in schema.names} | {"captions": list(row.captions)} for row in images]
+    dicts = [{**record, "image": {"bytes": record["image"], "path": None}} for record in binary]
+    features = datasets.Features({**datasets.Features.from_arrow_schema(schema), "image": datasets.Image()})
+    return {
+        "binary": lambda: datasets.Dataset.from_list(binary).to_parquet(path),
+        "images": lambda: datasets.Dataset.from_list(dicts, features=features).to_parquet(path),
+    }
+
+
+def bench_reading(folder: Folder) -> None:
+    """Compare reading one row of a part with row groups of 100 and of 1,000 rows."""
+    images = make_images(2_000, size_bytes=20_000)
+    table = to_table(images, ImageRow)
+    seconds: dict[int, float] = {}
+    wanted = [(number * 7919) % len(images) for number in range(30)]
+    for size in (100, 1_000):
+        part_file.ROWS_PER_GROUP = size
+        part = Part(folder, f"read/part-{size}.parquet")
+        folder.write(part.name, encode_part(table, {}))
+        assert read_rows(part, [1_234])["image"][0].as_py() == images[1_234].image
+        start = time.perf_counter()
+        for row in wanted:
+            read_rows(part, [row])
+        seconds[size] = (time.perf_counter() - start) / len(wanted)
+    part_file.ROWS_PER_GROUP = 100
+    say("read one row: row groups of 100 | of 1,000", ours=seconds[100], other=seconds[1_000], target="at least 5")
+
+
+def write_planned(folder: Folder, parts: int) -> tuple[str, ...]:
+    """Write a finished first table of many parts, and its listing, without flushing; return the listing's parts."""
+    planned = plan_toy(ToyConfig(), STAGES[:1])[0]
+    Path(folder.path(planned.table)).mkdir(parents=True)
+    Path(folder.path(ITEMS)).mkdir(parents=True)
+    for start in range(0, parts * ROWS_PER_PART, ROWS_PER_PART):
+        rows = [_image(number, b"") for number in range(start, start + ROWS_PER_PART)]
+        _write_table(folder, f"{planned.table}/part-{make_key(start)}.parquet", to_table(rows, ImageRow))
+    names: list[str] = []
+    for start in range(0, parts * ROWS_PER_PART, ITEMS_PER_PART):
+        keys = [make_key(number) for number in range(start, min(start + ITEMS_PER_PART, parts * ROWS_PER_PART))]
+        rows = [ItemRow(key=key, source_key=key, subject=key, name="", locator="") for key in keys]
+        names.append(f"{ITEMS}/part-{make_key(start)}.parquet")
+        _write_table(folder, names[-1], to_table(rows, ItemRow))
+    return tuple(names)
+
+
+def _write_table(folder: Folder, name: str, table: pa.Table) -> None:
+    _write_plainly(folder, name, encode_part(table, describe_part(name, table, version=1)))
+
+
+def plan(url: str, items: Sequence[str]) -> None:
+    """Print the seconds and the peak memory of planning a second stage over a finished first one."""
+    start = time.perf_counter()
+    with Build(Folder(url), plan_toy(ToyConfig(), STAGES[:2]), items) as build:
+        counts = [build.settle(stage) for stage in build.planned]
+        shards = build.shards(build.planned[1])
+    seconds = time.perf_counter() - start
+    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    what = f"plan {counts[1].of:,} rows of {PLANNED_PARTS:,} parts as {len(shards):,} shards"
+    print(f"{what:<64} {seconds:9.1f} s, at most 10 s; {int(peak.split()[1]) >> 10} MB of memory")
+
+
+def bench_planning(folder: Folder) -> None:
+    """Plan in a process of its own, so that its memory can be told."""
+    items = write_planned(folder, PLANNED_PARTS)
+    subprocess.run([sys.executable, "-m", "tests.bench.bench_store", folder.url, *items], check=True)
+
+
+def main() -> None:
+    """Print one line per measurement: our milliseconds, the other side's, and their ratio."""
+    print(f"{'':<64} {'ours ms':>9} {'other ms':>9} {'ratio':>7}  target")
+    with tempfile.TemporaryDirectory(prefix="pairwright-bench-") as path:
+        folder = Folder(path)
+        Path(folder.path("written")).mkdir()
+        bench_writing(folder)
+        bench_reading(folder)
+        bench_planning(Folder(f"{path}/planned"))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        plan(sys.argv[1], sys.argv[2:])
+    else:
+        main()
