@@ -1,0 +1,112 @@
+"""The index of live rows: every row about a subject is found, whatever the positions."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from schemas.arrow import to_table
+from schemas.rows import CaptionRow, ImageRow, make_key
+from tasks.store.files import Folder
+from tasks.store.index import Index, columns_without, open_index, write_index
+from tasks.store.part import encode_part
+
+TABLE = "tables/captions/0"
+PARTS = {"part-a.parquet": 250, "part-b.parquet": 3, "part-c.parquet": 101}
+
+
+def _row(part: str, row: int) -> CaptionRow:
+    subject = make_key("subject", row % 90)  # about four rows of the first part, and some of the others, per subject
+    return CaptionRow(
+        key=make_key(part, row), source_key=subject, subject=subject, text=f"{part} {row}", sentences=(), model="m"
+    )
+
+
+ROWS = {name: [_row(name, row) for row in range(count)] for name, count in PARTS.items()}
+LIVE = {name: [row for row in range(count) if row % 3] for name, count in PARTS.items()}
+"""Of each part, the rows that count."""
+
+
+@pytest.fixture(params=["local", "memory"])
+def index(request: pytest.FixtureRequest, tmp_path: Path) -> Index:
+    folder = Folder(str(tmp_path) if request.param == "local" else f"memory://index{tmp_path}")
+    for name, rows in ROWS.items():
+        folder.write(f"{TABLE}/{name}", encode_part(to_table(rows, CaptionRow), {}))
+    places = [(ROWS[name][row].subject, n, row) for n, name in enumerate(PARTS) for row in LIVE[name]]
+    places.sort()
+    columns = [bytes.fromhex(s) for s, _, _ in places], [p for _, p, _ in places], [r for _, _, r in places]
+    entries = pa.table(dict(zip(("subject", "part", "row"), columns, strict=True)))
+    write_index(tmp_path / "index.arrow", entries.to_reader(max_chunksize=7), list(PARTS))
+    if request.param == "memory":
+        folder.write("index.arrow", (tmp_path / "index.arrow").read_bytes())
+    return open_index(folder, "index.arrow", TABLE)
+
+
+def _live() -> list[CaptionRow]:
+    return [ROWS[name][row] for name in PARTS for row in LIVE[name]]
+
+
+def test_every_live_row_about_a_subject_is_found(index: Index) -> None:
+    columns = columns_without(CaptionRow, ())
+    for subjects in (
+        [make_key("subject", 4)],
+        [make_key("subject", n) for n in (80, 4, 4, 17)],
+        [make_key("none")],
+        [],
+    ):
+        found = index.rows(index.find(subjects), CaptionRow, columns)
+        right = [row for row in _live() if row.subject in subjects]
+        assert sorted(row.key for row in found) == sorted(row.key for row in right)
+    assert len(index) == len(_live())
+
+
+def test_rows_come_part_by_part_with_the_columns_asked_for(index: Index) -> None:
+    positions = list(range(len(index)))
+    random.Random(0).shuffle(positions)
+    rows = list(index.rows(positions, CaptionRow, columns_without(CaptionRow, ["sentences"])))
+    assert rows == _live()
+    assert {row.text for row in index.rows([0, 1], CaptionRow, columns_without(CaptionRow, ["text"]))} == {None}
+
+
+def test_tables_and_batches_hold_every_live_row_once(index: Index) -> None:
+    right = [row.text for row in _live()]
+    assert pa.concat_tables(index.tables(["text"])).column("text").to_pylist() == right
+    batches = list(index.batches(["text"]))
+    assert pa.concat_tables(batches).column("text").to_pylist() == right
+    assert [len(batch) for batch in batches] == [66, 67, 33, 2, 66, 1]  # per row group, those not divisible by three
+
+
+def test_subjects_are_listed_once(index: Index) -> None:
+    subjects = [bytes(subject).hex() for subject in index.unique_subjects()]
+    assert subjects == sorted({row.subject for row in _live()})
+
+
+def test_subjects_that_share_their_first_half_are_told_apart(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    subjects = [f"{'a' * 16}{n:016x}" for n in range(5)] + [f"{'b' * 16}{0:016x}"]
+    entries = pa.table({"subject": [bytes.fromhex(s) for s in subjects], "part": [0] * 6, "row": list(range(6))})
+    write_index(tmp_path / "x", entries.to_reader(), ["part"])
+    index = open_index(folder, "x", TABLE)
+    for row, subject in enumerate(subjects):
+        assert index.find([subject]).tolist() == [row]
+    assert index.find([f"{'a' * 16}{9:016x}"]).tolist() == []
+
+
+def test_an_empty_table_has_an_empty_index(tmp_path: Path) -> None:
+    entries = pa.table(
+        {"subject": pa.array([], pa.binary()), "part": pa.array([], pa.int32()), "row": pa.array([], pa.int32())}
+    )
+    write_index(tmp_path / "x", entries.to_reader(), [])
+    index = open_index(Folder(str(tmp_path)), "x", TABLE)
+    assert (len(index), index.names, list(index.tables(["text"])), list(index.batches(["text"]))) == (0, (), [], [])
+    assert index.find([make_key(1)]).tolist() == []
+    assert index.unique_subjects().tolist() == []
+    assert list(index.rows(np.empty(0, np.int64), CaptionRow, ["key"])) == []
+
+
+def test_columns_are_named_without_those_that_rows_do_not_need() -> None:
+    names = columns_without(ImageRow, ["image", "graph"])
+    assert names[:3] == ["key", "source_key", "subject"]
+    assert not {"image", "graph", "status", "reason", "detail"} & set(names)

@@ -1,0 +1,220 @@
+"""The ledger: what is owed, and counts that add up, from the keys of the parts alone."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from schemas.arrow import to_table
+from schemas.errors import StoreError, ValidationError
+from schemas.rows import CaptionRow, Dropped, Failed, ItemRow, Row, make_key
+from tasks.store.files import Folder
+from tasks.store.ledger import DUPLICATE, Ledger
+from tasks.store.part import describe_part, encode_part
+from tasks.store.stage import Planned, Stage, Uses
+
+ITEMS = "tables/items/listed"
+STAGE = Stage(name="words", version=1, group="sources", reads="items", row=ItemRow, writes=CaptionRow,
+              function=lambda rows, config: iter(()), config="toy")  # fmt: skip
+WORDS = Planned(stage=STAGE, config=None, fingerprint="f1")
+NAMES = ["a", "b", "c", "d", "e"]
+
+
+class Table:
+    """Write parts by hand."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+
+    def items(self, *names: str) -> None:
+        rows = [ItemRow(key=_key(n), source_key=_key(n), subject=_key(n), name=n, locator=n) for n in names]
+        self.part(f"{ITEMS}/part-{len(names)}.parquet", *rows, kind=ItemRow)
+
+    def part(self, name: str, *rows: Row | Dropped | Failed, kind: type[Row] = CaptionRow) -> None:
+        table = to_table(rows, kind)
+        self.folder.write(name, encode_part(table, describe_part(name, table, version=1)))
+
+
+def _key(name: str) -> str:
+    return make_key("item", name)
+
+
+def _row(source: str, content: str, subject: str = "") -> CaptionRow:
+    key = make_key("row", content)
+    subject = make_key("row", subject) if subject else key
+    return CaptionRow(key=key, source_key=_key(source), subject=subject, text="", sentences=(), model="")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Table(Folder(str(tmp_path / "out")))
+
+
+@pytest.fixture
+def ledger(table: Table, tmp_path: Path):
+    with Ledger(table.folder, tmp_path / "spill") as ledger:
+        yield ledger
+
+
+def _settle(ledger: Ledger, planned: Planned = WORDS) -> dict[str, object]:
+    ledger.load(planned)
+    ledger.settle(planned.stage)
+    return ledger.count(planned).as_json()
+
+
+def _owed(ledger: Ledger, stage: Stage = STAGE, **options: str) -> list[tuple[str, int]]:
+    rows = ledger.owed(stage, 2, **options).read_all().to_pylist()
+    return [(row["key"], row["shard"]) for row in rows]
+
+
+def test_a_row_ends_in_the_best_way_of_any_part(table: Table, ledger: Ledger) -> None:
+    table.items(*NAMES)
+    table.part("tables/words/f1/part-1.parquet", Failed(source_key=_key("a"), reason="down"), _row("b", "b"))
+    table.part(
+        "tables/words/f1/part-2.parquet", _row("a", "a1"), _row("a", "a2"), Dropped(source_key=_key("c"), reason="dull")
+    )
+    table.part(
+        "tables/words/f1/part-3.parquet",
+        Failed(source_key=_key("c"), reason="x"),
+        Failed(source_key=_key("d"), reason="down"),
+    )
+    ledger.set_items(ITEMS, ["part-5.parquet"])
+    assert _settle(ledger) == {
+        "stage": "words", "fingerprint": "f1", "in": 5, "ok": 2, "dropped": 1, "failed": 1, "pending": 1, "rows": 3,
+        "reasons": {"down": 1, "dull": 1},
+    }  # fmt: skip
+    assert _owed(ledger) == [(_key("d"), 1), (_key("e"), 2)]
+    assert _owed(ledger, reason="down") == [(_key("d"), 1)]
+    assert _owed(ledger, reason="dull") == []
+    assert dict(ledger.live_parts("words")) == {"part-1.parquet": 1, "part-2.parquet": 2}
+
+
+def test_equal_keys_are_one_row_and_the_smallest_source_gives_it(table: Table, ledger: Ledger) -> None:
+    first, second = sorted(["a", "b"], key=_key)
+    table.items("a", "b")
+    table.part("tables/words/f1/part-1.parquet", _row(second, "same"))
+    table.part("tables/words/f1/part-2.parquet", _row(first, "same"))
+    ledger.set_items(ITEMS, ["part-2.parquet"])
+    count = _settle(ledger)
+    assert (count["ok"], count["dropped"], count["rows"], count["reasons"]) == (1, 1, 1, {DUPLICATE: 1})
+    assert dict(ledger.live_parts("words")) == {"part-2.parquet": 1}
+    assert _owed(ledger) == []
+
+
+def test_rows_of_absent_items_are_stale(table: Table, ledger: Ledger) -> None:
+    table.items("a")
+    table.part(
+        "tables/words/f1/part-1.parquet",
+        _row("a", "a"),
+        _row("gone", "g"),
+        Failed(source_key=_key("gone2"), reason="x"),
+    )
+    ledger.set_items(ITEMS, ["part-1.parquet"])
+    count = _settle(ledger)
+    assert (count["in"], count["ok"], count["failed"], count["rows"]) == (1, 1, 0, 1)
+
+
+def test_parts_that_come_or_are_replaced_later_are_taken_in(table: Table, ledger: Ledger) -> None:
+    table.items("a", "b")
+    table.part(
+        "tables/words/f1/part-1.parquet",
+        Failed(source_key=_key("a"), reason="x"),
+        Failed(source_key=_key("b"), reason="x"),
+    )
+    ledger.set_items(ITEMS, ["part-2.parquet"])
+    assert (_settle(ledger)["failed"], len(_owed(ledger))) == (2, 2)
+    table.part("tables/words/f1/part-1.parquet", _row("a", "a"), Failed(source_key=_key("b"), reason="y"))
+    assert (_settle(ledger)["ok"], _settle(ledger)["reasons"]) == (1, {"y": 1})
+    table.part("tables/words/f1/part-0.parquet", _row("b", "b"))
+    assert (_settle(ledger)["ok"], _owed(ledger)) == (2, [])
+    assert ledger.part_names("words") == ["part-1.parquet", "part-0.parquet"]
+
+
+def test_where_rows_are_shows_that_an_equal_row_moved(table: Table, ledger: Ledger) -> None:
+    first, second = sorted(["a", "b"], key=_key)
+    table.items("a", "b")
+    table.part("tables/words/f1/part-1.parquet", _row(second, "same"))
+    ledger.set_items(ITEMS, ["part-2.parquet"])
+    _settle(ledger)
+    before = ledger.places("words")
+    assert ledger.index("words").read_all().column("part").to_pylist() == [0]
+    table.part("tables/words/f1/part-2.parquet", _row(first, "same"))
+    _settle(ledger)
+    assert ledger.places("words") != before
+    assert ledger.index("words").read_all().column("part").to_pylist() == [1]
+
+
+def test_the_index_rises_by_subject(table: Table, ledger: Ledger) -> None:
+    table.items(*NAMES)
+    table.part(
+        "tables/words/f1/part-1.parquet", *(_row(name, name, subject=str(n % 2)) for n, name in enumerate(NAMES))
+    )
+    ledger.set_items(ITEMS, ["part-5.parquet"])
+    _settle(ledger)
+    subjects = ledger.index("words").read_all().column("subject").to_pylist()
+    assert subjects == sorted(subjects)
+    assert [s.hex() for s in subjects].count(make_key("row", "0")) == 3
+
+
+def test_a_whole_stage_owes_everything_when_its_input_changes(table: Table, ledger: Ledger) -> None:
+    stage = replace(STAGE, name="all", reads="words", row=CaptionRow, whole=True)
+    planned = Planned(stage=stage, config=None, fingerprint="f2")
+    table.items("a", "b")
+    table.part("tables/words/f1/part-1.parquet", _row("a", "a"))
+    ledger.set_items(ITEMS, ["part-2.parquet"])
+    _settle(ledger)
+    _settle(ledger, planned)
+    before = ledger.owed(stage, 10).read_all().column("source_key").to_pylist()
+    table.part("tables/words/f1/part-2.parquet", _row("b", "b"))
+    _settle(ledger)
+    _settle(ledger, planned)
+    after = ledger.owed(stage, 10).read_all().column("source_key").to_pylist()
+    assert (len(before), len(after)) == (1, 2)
+    assert not set(before) & set(after)
+
+
+def test_a_row_is_owed_again_when_the_rows_that_count_change(table: Table, ledger: Ledger) -> None:
+    use = Uses(table="words", row=CaptionRow, counts=True)
+    readers = [
+        replace(STAGE, name="uses", uses=(use,)),
+        replace(STAGE, name="uses", uses=(replace(use, counts=False),)),
+    ]
+    table.items("a")
+    ledger.set_items(ITEMS, ["part-1.parquet"])
+    _settle(ledger)
+
+    def names() -> list[str]:
+        found: list[str] = []
+        for stage in readers:
+            ledger.load(Planned(stage=stage, config=None, fingerprint="f3"))
+            ledger.settle(stage)
+            found += ledger.owed(stage, 10).read_all().column("source_key").to_pylist()
+        return found
+
+    before = names()
+    about_a = replace(_row("a", "text 1"), subject=_key("a"))
+    table.part("tables/words/f1/part-1.parquet", about_a)
+    _settle(ledger)
+    after = names()
+    assert before[0] != after[0]
+    assert before[1] == after[1] == _key("a")
+
+
+@pytest.mark.parametrize(
+    "about", [{"rows": "2"}, {"ok": "0"}, {"dropped": "1"}, {"stage": "x"}, {"fingerprint": "f2"}, {}]
+)
+def test_a_part_must_state_what_it_holds(table: Table, ledger: Ledger, about: dict[str, str]) -> None:
+    rows, name = to_table([_row("a", "a")], CaptionRow), "tables/words/f1/part-1.parquet"
+    stated = describe_part(name, rows, version=1) | about if about else {}
+    table.folder.write(name, encode_part(rows, stated))
+    with pytest.raises(StoreError, match=r"part-1\.parquet: the part states"):
+        ledger.load(WORDS)
+
+
+def test_counts_that_do_not_add_up_are_an_error(table: Table, ledger: Ledger) -> None:
+    table.items("a", "b")
+    ledger.set_items(ITEMS, ["part-2.parquet"])
+    _settle(ledger)
+    ledger._run("DELETE FROM outcome_words WHERE seq = 0")
+    with pytest.raises(ValidationError, match=r"stage words does not add up: 2 input rows, but .*'pending': 1"):
+        ledger.count(WORDS)

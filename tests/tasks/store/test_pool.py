@@ -1,0 +1,101 @@
+"""Worker processes: their faults become records, and no shard is lost with one of them."""
+
+import logging
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import ServerError
+from schemas.rows import ItemRow
+from tasks.store.files import Folder
+from tasks.store.pool import DIED, Outcome, ShardFailed, Workers
+from tasks.store.shard import ShardDone, ShardRef
+from tasks.store.stage import Planned, Stage
+
+STAGE = Stage(name="toy", version=1, group="sources", reads="items", row=ItemRow, writes=ItemRow, function=iter,
+              config="toy")  # fmt: skip
+PLANNED = Planned(stage=STAGE, config=None, fingerprint="0")
+
+
+def act(planned: Planned, shard: ShardRef) -> ShardDone:
+    """Do what the shard's name says; "once" acts the first time only."""
+    what, _, _ = shard.name.partition("-")
+    first = Path(shard.journals) / shard.name
+    if not first.exists() or "once" not in what:
+        first.touch()
+        if "die" in what:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if "server" in what:
+            raise ServerError("http://here does not answer")
+        if "bug" in what:
+            raise ZeroDivisionError("a bug")
+        if "stop" in what:
+            raise KeyboardInterrupt
+        if "wait" in what:
+            time.sleep(60)
+    return ShardDone(name=shard.name, part=str(os.getpid()), counts={"ok": 1})
+
+
+def _shards(folder: Path, *names: str) -> list[ShardRef]:
+    options = {"plan": "", "start": 0, "stop": 1, "reads": "", "indexes": (), "journals": str(folder)}
+    return [ShardRef(folder=Folder(str(folder)), name=f"{name}-{n}", **options) for n, name in enumerate(names)]
+
+
+def _results(outcomes: list[Outcome]) -> dict[str, str]:
+    return {o.shard.name: o.result.error if isinstance(o.result, ShardFailed) else "done" for o in outcomes}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_fault_is_recorded_and_the_other_shards_go_on(
+    tmp_path: Path, count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Workers(count, act) as workers, caplog.at_level(logging.CRITICAL):
+        outcomes = list(workers.run(PLANNED, _shards(tmp_path, "ok", "server", "bug", "ok")))
+    assert _results(outcomes) == {
+        "ok-0": "done", "server-1": "http://here does not answer", "bug-2": "ZeroDivisionError: a bug", "ok-3": "done",
+    }  # fmt: skip
+    assert all(outcome.seconds < 60 for outcome in outcomes)
+
+
+def test_one_worker_is_this_process_and_more_are_others(tmp_path: Path) -> None:
+    parts = {}
+    for count in (1, 2):
+        with Workers(count, act) as workers:
+            parts[count] = {o.result.part for o in workers.run(PLANNED, _shards(tmp_path, *["ok"] * 4))}
+    assert parts[1] == {str(os.getpid())}
+    assert str(os.getpid()) not in parts[2]
+
+
+def test_a_worker_that_dies_takes_no_other_shard_with_it(tmp_path: Path) -> None:
+    names = ["ok", "die", "ok", "die_once", "ok", "ok"]
+    with Workers(2, act) as workers:
+        outcomes = list(workers.run(PLANNED, _shards(tmp_path, *names)))
+        again = list(workers.run(PLANNED, _shards(tmp_path, "ok")))
+    assert _results(outcomes) == {f"{name}-{n}": DIED if name == "die" else "done" for n, name in enumerate(names)}
+    assert _results(again) == {"ok-0": "done"}
+
+
+def _leave_after_the_first(shards: list[ShardRef]) -> None:
+    with Workers(2, act) as workers:
+        for _ in workers.run(PLANNED, shards):
+            raise KeyboardInterrupt
+
+
+def test_leaving_with_an_error_stops_the_workers_at_once(tmp_path: Path) -> None:
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        _leave_after_the_first(_shards(tmp_path, "ok", "wait", "wait", "wait"))
+    assert time.monotonic() - start < 30
+
+
+def test_an_interrupted_shard_ends_the_build(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), Workers(1, act) as workers:
+        list(workers.run(PLANNED, _shards(tmp_path, "stop")))
+
+
+def test_no_worker_per_core_is_fewer_than_one() -> None:
+    assert Workers(0).count >= 1
+    assert Workers(3).count == 3

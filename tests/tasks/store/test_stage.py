@@ -1,0 +1,82 @@
+"""Fingerprints change with what decides a stage's rows, and with nothing else."""
+
+from dataclasses import replace
+
+import pytest
+from pydantic import Field
+
+from schemas.config import Section, SourceConfig
+from schemas.rows import CaptionRow, ImageRow, PairRow
+from tasks.store.stage import Planned, Stage, Uses, fingerprint
+
+
+class Config(Section):
+    threshold: float = 0.5
+    name: str = "x"
+    place: str = Field(default="here", exclude=True)
+
+
+STAGE = Stage(
+    name="captions", version=1, group="captioning", reads="images", row=ImageRow, writes=CaptionRow,
+    function=lambda rows, config: iter(()), config="captions", uses=(Uses(table="pairs", row=PairRow),),
+    prompts=("describe",), only_in="chosen", models=lambda config: (f"model {config.name}@1",),
+)  # fmt: skip
+PROMPTS = {"describe": "a" * 64, "another": "b" * 64}
+TABLES = {"images": "1" * 16, "pairs": "2" * 16, "chosen": "3" * 16, "splits": "4" * 16}
+START = fingerprint(STAGE, Config(), prompts=PROMPTS, tables=TABLES)
+
+
+@pytest.mark.parametrize(
+    ("stage", "config", "prompts", "tables"),
+    [
+        ({"version": 2}, {}, {}, {}),
+        ({"name": "other"}, {}, {}, {}),
+        ({"models": lambda config: ("model x@2",)}, {}, {}, {}),
+        ({"models": None}, {}, {}, {}),
+        ({"prompts": ("another",)}, {}, {}, {}),
+        ({"uses": ()}, {}, {}, {}),
+        ({}, {"threshold": 0.6}, {}, {}),
+        ({}, {"name": "y"}, {}, {}),
+        ({}, {}, {"describe": "c" * 64}, {}),
+        ({}, {}, {}, {"images": "5" * 16}),
+        ({}, {}, {}, {"pairs": "5" * 16}),
+        ({}, {}, {}, {"chosen": "5" * 16}),
+    ],
+)
+def test_what_decides_rows_changes_the_fingerprint(stage: dict, config: dict, prompts: dict, tables: dict) -> None:
+    other = fingerprint(replace(STAGE, **stage), Config(**config), prompts=PROMPTS | prompts, tables=TABLES | tables)
+    assert other != START
+
+
+@pytest.mark.parametrize(
+    ("stage", "config", "prompts", "tables"),
+    [
+        ({}, {}, {}, {}),
+        ({"rows_per_shard": 7, "journal": True}, {}, {}, {}),
+        ({}, {"place": "elsewhere"}, {}, {}),
+        ({}, {}, {"another": "c" * 64}, {}),
+        ({}, {}, {}, {"splits": "5" * 16}),
+    ],
+)
+def test_nothing_else_does(stage: dict, config: dict, prompts: dict, tables: dict) -> None:
+    other = fingerprint(replace(STAGE, **stage), Config(**config), prompts=PROMPTS | prompts, tables=TABLES | tables)
+    assert other == START
+
+
+def test_the_place_of_a_source_does_not_count_and_its_rules_do() -> None:
+    def mark(**options: object) -> str:
+        values = {"kind": "folder", "path": "/a", "images": {}, "scenes": {}, **options}
+        stage = replace(STAGE, reads="items", uses=(), only_in="", prompts=(), models=None)
+        return fingerprint(stage, SourceConfig.model_validate(values), prompts={}, tables={})
+
+    assert mark() == mark(path="/b") == mark(scenes={"worlds": 7})
+    assert len({mark(), mark(kind="scenes"), mark(images={"min_side": 17})}) == 3
+
+
+def test_names_follow() -> None:
+    assert len(START) == 16
+    assert Planned(stage=STAGE, config=Config(), fingerprint=START).table == f"tables/captions/{START}"
+    assert [use.argument for use in (*STAGE.uses, Uses(table="pairs", row=PairRow, name="all_pairs"))] == [
+        "pairs",
+        "all_pairs",
+    ]
