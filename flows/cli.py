@@ -5,7 +5,6 @@ import logging
 import os
 import sys
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -24,7 +23,7 @@ OWED, WRONG, STOPPED = 1, 2, 130
 Source = Annotated[
     str | None, typer.Argument(help="A folder of images, or kind:path. Default: the profile's own source.")
 ]
-Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the dataset; made if missing, continued if there.")]
+Out = Annotated[str, typer.Option("--out", "-o", help="Folder or URL of the dataset; made if missing, else continued.")]
 Dataset = Annotated[str, typer.Argument(help="Folder of a dataset (what `build --out` made).")]
 ProfileName = Annotated[str, typer.Option("--profile", "-p", help="A profile's name, or a .yaml file.")]
 Settings = Annotated[
@@ -50,8 +49,8 @@ def build(
     from flows.run_build import make_request
 
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
-    request = make_request(str(out), source, **words)
-    _run(request, "build_dataset", {"out": str(out), "source": source, **words})
+    request = make_request(out, source, **words)
+    _run(request, "build_dataset", {"out": out, "source": source, **words})
 
 
 @app.command(epilog="Example: `pairwright resume dataset --stage captioning --reason timeout`")

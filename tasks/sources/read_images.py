@@ -21,20 +21,19 @@ ROWS_PER_SHARD = {"folder": 64, "scenes": 4}
 
 
 def recognise_source(text: str) -> str:
-    """Return a source as ``kind:path``.
+    """Return a source as ``kind:path``, the path absolute, so that a build is resumed from anywhere.
 
     Raises:
         SourceError: the kind is unknown, or nothing is there.
     """
-    kind, colon, _ = text.partition(":")
-    if colon and kind in KINDS:
-        return text
-    if text == "scenes":
+    kind, colon, path = text.partition(":")
+    if kind == "scenes" and (colon or not Path(text).exists()):
         return "scenes:"
-    if Path(text).exists() or not colon:
-        return f"folder:{text}"
-    kinds = "; ".join(KINDS.values())
-    raise SourceError(f"{text}: no such folder, and {kind!r} is no kind of source. Sources: {kinds}")
+    place = path if colon and kind == "folder" else text
+    if colon and place is text and not Path(text).exists():
+        kinds = "; ".join(KINDS.values())
+        raise SourceError(f"{text}: no such folder, and {kind!r} is no kind of source. Sources: {kinds}")
+    return f"folder:{place if '://' in place else Path(place).absolute()}"
 
 
 def list_items(config: SourceConfig, *, limit: int | None) -> Iterator[ItemRow]:

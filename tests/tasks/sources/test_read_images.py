@@ -1,0 +1,33 @@
+"""Tests of how sources are recognised; reading is tested with each kind."""
+
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import SourceError
+from tasks.sources.read_images import recognise_source
+
+
+def test_a_folder_is_recognised_by_path_or_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pictures").mkdir()
+    Path("odd:name").mkdir()
+    assert recognise_source("pictures") == f"folder:{tmp_path}/pictures"
+    assert recognise_source("folder:pictures") == f"folder:{tmp_path}/pictures"
+    assert recognise_source("odd:name") == f"folder:{tmp_path}/odd:name"
+    assert recognise_source("nowhere") == f"folder:{tmp_path}/nowhere"  # said to be missing when it is listed
+    assert recognise_source("folder:s3://bucket") == "folder:s3://bucket"
+
+
+def test_scenes_are_recognised_unless_a_folder_has_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert recognise_source("scenes") == recognise_source("scenes:") == "scenes:"
+    Path("scenes").mkdir()
+    assert recognise_source("scenes") == f"folder:{tmp_path}/scenes"
+    assert recognise_source("scenes:") == "scenes:"
+
+
+@pytest.mark.parametrize("text", ["s3://bucket/pictures", "video:film.mp4"])
+def test_an_unknown_kind_is_refused_with_those_that_are_known(text: str) -> None:
+    with pytest.raises(SourceError, match="no kind of source. Sources: a local folder"):
+        recognise_source(text)
