@@ -1,0 +1,164 @@
+"""What a profile may say: wrong values are refused by name, and only what changes rows changes fingerprints."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from flows.stages import STAGES, plan_stages
+from schemas.config import Profile, Section, SourceConfig
+
+START = Profile()
+
+
+def _change(values: dict[str, Any]) -> Profile:
+    """Return the default profile with some fields ("mining.gamma") set."""
+    dump = START.model_dump()
+    for path, value in values.items():
+        *sections, last = path.split(".")
+        place = dump
+        for section in sections:
+            place = place[section]
+        place[last] = value
+    return Profile.model_validate(dump)
+
+
+def _sections(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    yield model
+    for field in model.model_fields.values():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _sections(field.annotation)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("images.max_pixels", 0),
+        ("images.min_side", "wide"),
+        ("scenes.worlds", 0),
+        ("scenes.photographs", 1),
+        ("scenes.photographs", 9),
+        ("scenes.width", 63),
+        ("scenes.samples", 4097),
+        ("scenes.no_change_share", 1.5),
+        ("scenes.seed", -1),
+        ("embedding.embedders", ()),
+        ("embedding.embedders", ("clip",)),
+        ("search.k", 0),
+        ("mining.max_below", 1.01),
+        ("mining.set_min", "sometimes"),
+        ("mining.clusters", 17),
+        ("mining.gamma", 0),
+        ("mining.gamma", float("inf")),
+        ("mining.gamma", float("nan")),
+        ("mining.weights", (0.5, 0)),
+        ("mining.nonsense", 1),
+        ("differences.max_attempts", 11),
+        ("removals.dilate", -1),
+        ("removals.method", "lama"),
+        ("preferences.validation", -0.1),
+        ("run.workers", -1),
+        ("run.rows_per_shard", 0),
+        ("run.rows_per_shard_of", {"images": 0}),
+        ("nonsense", 1),
+    ],
+)
+def test_a_wrong_value_is_refused_and_its_field_named(path: str, value: Any) -> None:
+    with pytest.raises(ValidationError) as caught:
+        _change({path: value})
+    places = [".".join(map(str, error["loc"])) for error in caught.value.errors()]
+    assert places
+    assert all(place.startswith(path) for place in places)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"mining.min_similarity": 0.9, "mining.max_similarity": 0.8},
+            "min_similarity 0.9 is above max_similarity 0.8",
+        ),
+        ({"preferences.validation": 0.5, "preferences.test": 0.5}, "leave nothing to train on"),
+        ({"mining.weights": (1.0,)}, "mining.weights has 1 numbers for 2 embedders"),
+    ],
+)
+def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        _change(values)
+
+
+@pytest.mark.parametrize("model", {*_sections(Profile), SourceConfig}, ids=lambda model: model.__name__)
+def test_every_field_has_its_sentence(model: type[BaseModel]) -> None:
+    assert issubclass(model, Section)
+    assert model.__doc__
+    missing = [name for name, field in model.model_fields.items() if not field.description]
+    assert missing == []
+
+
+def test_a_profile_is_frozen() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        START.run.workers = 3  # type: ignore[misc]
+    with pytest.raises(ValidationError, match="frozen"):
+        START.source = "x"  # type: ignore[misc]
+
+
+def test_a_profile_survives_json() -> None:
+    changed = _change({"mining.gamma": 0.2, "embedding.embedders": ("gradients",), "mining.weights": (1.0,)})
+    assert Profile.model_validate(changed.model_dump(mode="json")) == changed != START
+
+
+def test_the_source_is_taken_apart_at_the_first_colon() -> None:
+    source = _change({"source": "folder:/data/a:b", "images.min_side": 40}).sources
+    assert (source.kind, source.path, source.images.min_side) == ("folder", "/data/a:b", 40)
+
+
+def _changed_stages(values: dict[str, Any]) -> set[str]:
+    before, after = (plan_stages(profile, STAGES) for profile in (START, _change(values)))
+    return {a.stage.name for a, b in zip(before, after, strict=True) if a.fingerprint != b.fingerprint}
+
+
+NAMES = [stage.name for stage in STAGES]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"run.workers": 7},
+        {"run.rows_per_shard": 7},
+        {"run.rows_per_shard_of": {"images": 3}},
+        {"name": "mine"},
+        {"source": "scenes:elsewhere"},
+        {"scenes.worlds": 3},
+        {"scenes.seed": 5},
+    ],
+)
+def test_what_changes_no_row_of_an_item_changes_no_fingerprint(values: dict[str, Any]) -> None:
+    assert _changed_stages(values) == set()
+
+
+@pytest.mark.parametrize(
+    ("values", "first"),
+    [
+        ({"images.min_side": 17}, "images"),
+        ({"source": "folder:x"}, "images"),
+        ({"search.k": 7}, "neighbours"),
+        ({"mining.gamma": 0.2}, "pairs"),
+        ({"captions.seed": 1}, "captions"),
+        ({"differences.seed": 1}, "differences"),
+        ({"comparisons.seed": 1}, "comparisons"),
+        ({"removals.feather": 4}, "removals"),
+        ({"preferences.seed": 1}, "splits"),
+    ],
+)
+def test_what_changes_rows_changes_that_stage_and_those_after_it(values: dict[str, Any], first: str) -> None:
+    changed = _changed_stages(values)
+    assert first in changed
+    assert NAMES[-1] in changed or first == "comparisons"
+    by_name = {stage.name: stage for stage in STAGES}
+    for name in NAMES:
+        reads = {by_name[name].reads, by_name[name].only_in, *(use.table for use in by_name[name].uses)}
+        if reads & changed:
+            assert name in changed
+        elif by_name[name].config != by_name[first].config:
+            assert name not in changed

@@ -1,0 +1,61 @@
+"""Rows are frozen, and keys hash everything without two lists of parts colliding."""
+
+import hashlib
+from dataclasses import FrozenInstanceError, fields
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.arrow import COLUMNS
+from schemas.rows import CaptionRow, Dropped, Failed, Row, SplitRow, make_key
+
+PARTS = st.lists(
+    st.one_of(st.text(max_size=6), st.binary(max_size=6), st.integers(), st.floats(allow_nan=False)), max_size=4
+)
+
+
+def test_a_key_is_32_hexadecimal_digits_derived_by_hand() -> None:
+    digest = hashlib.blake2b(b"str:2:\xc3\xa4" + b"bytes:1:x" + b"int:2:12" + b"float:3:0.5", digest_size=16)
+    assert make_key("ä", b"x", 12, 0.5) == digest.hexdigest()
+    assert len(make_key()) == 32
+
+
+@settings(deadline=None, derandomize=True)
+@given(first=PARTS, second=PARTS)
+def test_other_parts_give_another_key(first: list, second: list) -> None:
+    same = [(type(part), repr(part)) for part in first] == [(type(part), repr(part)) for part in second]
+    assert (make_key(*first) == make_key(*second)) == same
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(("a", "b"), ("ab",)), (("a", "b"), ("b", "a")), (("1",), (1,)), (("a",), (b"a",)), ((1,), (1.0,)), ((), ("",))],
+)
+def test_where_one_part_ends_and_of_which_type_it_is_counts(first: tuple, second: tuple) -> None:
+    assert make_key(*first) != make_key(*second)
+
+
+def test_rows_are_frozen_named_and_complete() -> None:
+    row = SplitRow(key="k", source_key="s", subject="j", component="c", split="train")
+    with pytest.raises(FrozenInstanceError):
+        row.split = "test"  # type: ignore[misc]
+    with pytest.raises(TypeError, match="positional"):
+        SplitRow("k", "s", "j", "c", "train")  # type: ignore[misc]
+    with pytest.raises(TypeError, match="split"):
+        SplitRow(key="k", source_key="s", subject="j", component="c")  # type: ignore[call-arg]
+    assert not hasattr(row, "__dict__")
+    assert row == SplitRow(key="k", source_key="s", subject="j", component="c", split="train")
+
+
+@pytest.mark.parametrize("kind", list(COLUMNS), ids=lambda kind: kind.__name__)
+def test_every_row_begins_with_the_three_names(kind: type[Row]) -> None:
+    assert [field.name for field in fields(kind)][:3] == ["key", "source_key", "subject"]
+    assert kind.__dataclass_params__.frozen
+    assert kind.__doc__
+
+
+def test_dropped_and_failed_are_told_apart() -> None:
+    assert Dropped(source_key="s", reason="r") != Failed(source_key="s", reason="r")
+    assert not isinstance(Failed(source_key="s", reason="r"), Row | Dropped)
+    assert CaptionRow.__name__.endswith("Row")
