@@ -4,10 +4,10 @@ Reads float32 features, writes int32 labels; CPU only. Numba is loaded with the 
 (about 8 CPU-seconds, once per machine: it is cached on disk); ``cluster_kernel.py`` says how it works.
 
 The partition is that of ``SpectralClustering(n_clusters, affinity="rbf", gamma=gamma, random_state=seed)``, all else
-left alone, tested with scikit-learn 1.9.1. Label numbers agree too as a rule, but only the partition is meant. About
-one set in ten thousand differs, where scikit-learn itself changes its answer when features move by one part in 1e12:
-two runs of k-means that tie, or eigenvectors that rounding decides. With more clusters than structure, or features so
-far apart that affinities nearly vanish, that can reach some percent.
+left alone, tested with scikit-learn 1.9.1. Label numbers agree too as a rule, but only the partition is meant. Some
+two sets in ten thousand differ, and there scikit-learn itself changes its answer when features move by one part in
+1e14: candidates of k-means++ tie, or rounding decides an eigenvector. That can be some percent with more clusters than
+structure, and most sets where one row's affinities are 1e-30 of another's: raw features may be that far apart.
 
 Where scikit-learn raises or leaves it to chance, rules hold:
 

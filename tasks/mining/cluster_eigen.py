@@ -203,25 +203,16 @@ def _undo_reduction(matrix: Floats, n: int, rows: Floats, x: int) -> None:
 
 
 @compiled
-def _centre(rows: Floats, n: int, x: int) -> None:
-    mean = 0.0
-    for i in range(n):
-        mean += rows[x, i] / n
-    for i in range(n):
-        rows[x, i] -= mean
-
-
-@compiled
 def fill_embedding(matrix: Floats, n: int, rows: Floats, count: int, dims: int) -> None:
-    """Leave ``count`` eigenvectors, and the first one if there are more ``dims``, over ``rows[ROOT]`` and centred.
+    """Leave ``count`` eigenvectors over ``rows[ROOT]``, and the first one, if there are more ``dims``, after them.
 
-    Destroys ``matrix``. The first one is worth having only where ``rows[MIRROR]`` is not the same as ``rows[ROOT]``.
+    Destroys ``matrix``. The first one is constant unless ``rows[MIRROR]``, the roots of the degrees, has zeros, which
+    ``rows[ROOT]`` has not.
     """
     if dims > count:
         length = math.sqrt(inner(rows, MIRROR, MIRROR, n) + TINY)
         for i in range(n):
             rows[EIGEN_ROWS + count, i] = rows[MIRROR, i] / length / rows[ROOT, i]
-        _centre(rows, n, EIGEN_ROWS + count)
     _deflate(matrix, n, rows)
     _tridiagonalise(matrix, n - 1, rows)
     _find_vectors(rows, n - 1, count)
@@ -231,4 +222,3 @@ def fill_embedding(matrix: Floats, n: int, rows: Floats, count: int, dims: int) 
         rows[x, n - 1] = 0.0
         for i in range(n):
             rows[x, i] = (rows[x, i] - along * rows[MIRROR, i]) / rows[ROOT, i]
-        _centre(rows, n, x)

@@ -14,6 +14,7 @@ from tasks.mining.cluster_jit import Floats, Integers, compiled, compiled_sum, i
 N_INIT = 10  # SpectralClustering's; the next two are KMeans'
 MAX_ITERATIONS = 300
 TOLERANCE = 1e-4
+TIE = 1e-12  # two far points that are each other's nearest leave the same sum: rounding must not choose between them
 
 NEAREST, TRIAL, SCORE, SIZE = row_numbers(0, 4)
 LABELS, BEST, KEYS, SEEN = row_numbers(0, 4)
@@ -27,6 +28,14 @@ def _total(rows: Floats, a: int, n: int) -> float:
     for i in range(n):
         total += rows[a, i]
     return total
+
+
+@compiled
+def _centre(rows: Floats, n: int, dims: int) -> None:
+    for c in range(POINTS, POINTS + dims):
+        mean = _total(rows, c, n) / n
+        for i in range(n):
+            rows[c, i] -= mean
 
 
 @compiled
@@ -71,7 +80,7 @@ def _seed(rows: Floats, n: int, pairs: Floats, draws: Floats, at: int, centres: 
             for i in range(n):
                 rows[TRIAL, i] = min(rows[NEAREST, i], pairs[point, i])
             left = _total(rows, TRIAL, n)
-            if left < lowest:
+            if left < lowest * (1.0 - TIE):
                 lowest, best = left, point
     return at
 
@@ -192,6 +201,7 @@ def _settle(rows: Floats, n: int, centres: Floats, marks: Integers, tolerance: f
 def fill_labels(rows: Floats, n: int, pairs: Floats, draws: Floats, centres: Floats, marks: Integers) -> None:
     """Leave in ``marks[BEST]`` the labels of the best of ten runs; the set's draws follow the ``n`` of its solver."""
     k, dims = centres.shape
+    _centre(rows, n, dims)
     tolerance = 0.0
     for c in range(POINTS, POINTS + dims):
         tolerance += inner(rows, c, c, n) * TOLERANCE / (n * k)
