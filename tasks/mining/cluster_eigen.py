@@ -179,7 +179,7 @@ def _find_vectors(rows: Floats, n: int, count: int) -> None:
         _factorise(rows, n, 0.5 * (rows[LOW, j] + rows[HIGH, j]), EPSILON * scale)
         for i in range(n):
             rows[x, i] = rows[START, (i + j) % n]
-        for _ in range(3):
+        for _ in range(2):
             _solve(rows, n, x)
             for before in range(EIGEN_ROWS, x):
                 along = inner(rows, x, before, n)

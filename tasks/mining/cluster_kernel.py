@@ -35,11 +35,7 @@ from tasks.mining.cluster_jit import (
 from tasks.mining.cluster_kmeans import BEST, KEYS, MARKS, MARKS_WIDTH, fill_labels
 
 TILE = 4  # rows by rows of a Gram tile: its 16 sums and 8 rows fit 32 vector registers
-ALMOST_SAME = 1e-5  # below this share of the norms a distance may be rounding alone
-ROUGH, FAR = (
-    1 / 16,
-    8.0,
-)  # below this share it is rough if the norms times gamma are large: affinities lose 7 digits of it
+ROUGH = 1e-3  # below this share of the norms rounding in float32 takes four digits of a distance, or all
 UNEVEN = 1e-6  # ratio of the roots of degrees under which ten digits or fewer are left
 LEAST_VALUE = 0.01  # eigenvalue down to which to polish: dividing by less loses as much
 
@@ -113,13 +109,7 @@ def _fill_tile(block: Singles, i: int, j: int, out: Floats) -> None:
 
 
 @compiled
-def _is_rough(apart: float, both: float, gamma: float) -> bool:
-    """Say whether rounding in float32 may hide that two rows are the same, or may move their affinity."""
-    return apart <= both * (ROUGH if gamma * both > FAR else ALMOST_SAME)
-
-
-@compiled
-def _fill_distances(block: Singles, n: int, gamma: float, pairs: Floats, rows: Floats) -> tuple[bool, int]:
+def _fill_distances(block: Singles, n: int, pairs: Floats, rows: Floats) -> tuple[bool, int]:
     """Fill the lower half of ``pairs`` with squared distances; say if all are finite and how many are rough."""
     for i in range(0, n, TILE):
         for j in range(0, i + 1, TILE):
@@ -132,7 +122,7 @@ def _fill_distances(block: Singles, n: int, gamma: float, pairs: Floats, rows: F
         for j in range(i):
             both = norm + rows[NORM, j]
             pairs[i, j] = max(both - 2.0 * pairs[i, j], 0.0)
-            rough += 1 if _is_rough(pairs[i, j], both, gamma) else 0
+            rough += 1 if pairs[i, j] <= ROUGH * both else 0
     return math.isfinite(sizes), rough
 
 
@@ -146,12 +136,12 @@ def _distance(vectors: Singles, a: int, b: int) -> float:
 
 
 @compiled
-def _refine(vectors: Singles, members: Integers, at: int, n: int, gamma: float, s: Scratch) -> int:
+def _refine(vectors: Singles, members: Integers, at: int, n: int, s: Scratch) -> int:
     """Measure rough distances again and keep the first of each group of identical rows; return how many are left."""
     distinct = 0
     for i in range(n):
         for j in range(i):
-            if _is_rough(s.pairs[i, j], s.rows[NORM, i] + s.rows[NORM, j], gamma):
+            if s.pairs[i, j] <= ROUGH * (s.rows[NORM, i] + s.rows[NORM, j]):
                 s.pairs[i, j] = _distance(vectors, members[at + i], members[at + j])
         s.marks[SAME, i] = distinct
         for j in range(distinct):
@@ -260,14 +250,14 @@ def cluster_sets(
         if n == 0:
             continue
         _gather(vectors, members, at, n, block)
-        finite, rough = _fill_distances(block, n, gamma, pairs, rows)
+        finite, rough = _fill_distances(block, n, pairs, rows)
         if not finite:
             return index
         distinct = n
         for i in range(n):
             marks[SAME, i] = i
         if rough:
-            distinct = _refine(vectors, members, at, n, gamma, s)
+            distinct = _refine(vectors, members, at, n, s)
         if distinct > k > 1:
             alone = _fill_affinity(pairs, distinct, gamma, matrix, rows)
             places = s.all_centres if alone else s.centres
