@@ -87,6 +87,12 @@ def test_a_file_is_flushed_before_its_rename_and_its_folders_after(
     assert calls == ["flush .", "flush a", "flush file", "rename to a/b/x", "flush a/b"]
 
 
+def test_a_large_file_is_written_in_slices(tmp_path: Path) -> None:
+    data = os.urandom(2 * files.SLICE_BYTES + 7)
+    Folder(str(tmp_path)).write("x", data)
+    assert (tmp_path / "x").read_bytes() == data
+
+
 def test_a_failed_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
