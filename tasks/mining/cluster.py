@@ -57,7 +57,7 @@ def spectral_labels_gathered(
 ) -> Labels:
     """Return one label per index of ``sets``, whose rows the kernel gathers from ``vectors`` ``(N, d)`` as it goes.
 
-    Working memory per thread is 4 n d + 16 n² bytes and some 100 kB, with n the size of the largest set. Any number of
+    Working memory per thread is 4 n d + 16 n² bytes and some 200 kB, with n the size of the largest set. Any number of
     threads gives the same labels.
     """
     _check_features(vectors, 2)

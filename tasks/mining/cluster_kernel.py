@@ -44,7 +44,7 @@ SAME, FIRST = row_numbers(MARKS, MARKS + 2)
 
 
 class Scratch(NamedTuple):
-    """Working memory of one thread: 4 n d + 16 n² + 90 kB or so, for sets of at most ``n`` rows of ``d``."""
+    """Working memory of one thread: 4 n d + 16 n² bytes and 200 kB or so, for sets of at most ``n`` rows of ``d``."""
 
     block: Singles  # the set's centred rows
     pairs: Floats  # Gram matrix, then squared distances, then those of the embedded points
@@ -58,8 +58,8 @@ class Scratch(NamedTuple):
 def new_scratch(n_rows: int, width: int, k: int) -> Scratch:
     """Allocate for sets of at most ``n_rows`` rows of ``width`` in ``k`` clusters."""
     n = -(-n_rows // LANES) * LANES
-    rows = _aligned((EIGEN_ROWS + k, max(n, k) + LANES * k))
-    marks = _aligned((MARKS + 2, max(n, MARKS_WIDTH)), np.int64)
+    rows = _aligned((EIGEN_ROWS + k, n + LANES * k))
+    marks = _aligned((MARKS + 2, n + MARKS_WIDTH), np.int64)
     numbers = np.random.default_rng(0)
     rows[START] = numbers.uniform(0.5, 1.5, rows.shape[1])  # any start without symmetry serves inverse iteration
     marks[KEYS] = numbers.integers(-(2**63), 2**63, marks.shape[1])

@@ -19,7 +19,7 @@ TIE = 1e-12  # two far points that are each other's nearest leave the same sum: 
 NEAREST, TRIAL, SCORE, SIZE = row_numbers(0, 4)
 LABELS, BEST, KEYS, SEEN = row_numbers(0, 4)
 MARKS = 4
-MARKS_WIDTH = N_INIT * (MAX_ITERATIONS + 1)
+MARKS_WIDTH = N_INIT * (MAX_ITERATIONS + 4)  # each run adds up to 301 to what was seen; 304 are whole vectors
 
 
 @compiled_sum
@@ -206,7 +206,8 @@ def fill_labels(rows: Floats, n: int, pairs: Floats, draws: Floats, centres: Flo
     for c in range(POINTS, POINTS + dims):
         tolerance += inner(rows, c, c, n) * TOLERANCE / (n * k)
     _fill_distances(rows, n, dims, pairs)
-    lowest, kept, seen, at = np.inf, 0, 0 * n, n
+    lowest, kept, at = np.inf, 0, n
+    seen = 0 * n  # as wide as n: the literal 0 would be a type of its own, and compiled for as well
     for _ in range(N_INIT):
         at = _seed(rows, n, pairs, draws, at, centres)
         reached = _settle(rows, n, centres, marks, tolerance, seen)
