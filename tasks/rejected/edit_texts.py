@@ -39,8 +39,8 @@ OPPOSITES = (
 MENTIONING = ("exists", "absent", "count")
 SIGNS = ("text", "pose", "facing")
 """Attributes that only some shapes have: an object that is described by one keeps its shape."""
-
-
+HARD_TO_SEE = ("material", "size")
+"""Kinds of edits that a look at the photographs hardly refutes: made only where no other edit is possible (ours)."""
 MOST_ALTERNATIVES = 3
 """How many other words are tried for one attribute of one claim."""
 
@@ -98,14 +98,17 @@ def _edit(row: DifferenceRow, rng: Random, truth: Truth) -> RejectedTextRow | Dr
 
 
 def _dealt(edits: list[Edit], rng: Random) -> list[Edit]:
-    """Order the edits at random, kind by kind, so that what has many alternatives (shapes) is not most of them."""
+    """Order the edits at random, kind by kind, so that what has many alternatives (shapes) is not most of them.
+
+    What is hard to see comes last.
+    """
     rng.shuffle(edits)
     turns: dict[str, int] = {}
-    order: list[tuple[int, float, Edit]] = []
+    order: list[tuple[bool, int, float, Edit]] = []
     for edit in edits:
         turns[edit.kind] = turns.get(edit.kind, 0) + 1
-        order.append((turns[edit.kind], rng.random(), edit))
-    return [edit for _, _, edit in sorted(order, key=lambda entry: entry[:2])]
+        order.append((edit.kind in HARD_TO_SEE, turns[edit.kind], rng.random(), edit))
+    return [entry[-1] for entry in sorted(order, key=lambda entry: entry[:-1])]
 
 
 def _rewritten(row: DifferenceRow, edit: Edit) -> str | None:
@@ -173,7 +176,7 @@ def _some(words: list[str], rng: Random) -> list[str]:
 
 STAGE = Stage(
     name="edited",
-    version=1,
+    version=2,
     group="rejected",
     reads="differences",
     row=DifferenceRow,
