@@ -15,6 +15,8 @@ from schemas.scene import DISTRACTORS, Frozen, SceneChange, SceneGraph, SceneObj
 
 Relation = Literal["left of", "right of", "in front of", "behind"]
 DEPTHS = ("front", "middle", "back")
+CLEAR_GAP = 0.1
+"""Things are left or right of each other when their middles are this share of the picture's width apart (ours)."""
 
 
 class Selector(Frozen):
@@ -80,12 +82,28 @@ def is_no_change(graphs: Graphs) -> bool:
 
 
 def stands(thing: SceneObject, relation: Relation, other: SceneObject) -> bool:
-    """Say whether two objects of one photograph stand in a relation, as seen by the viewer."""
-    if relation in ("left of", "right of"):
-        gap = (other.box[0] + other.box[2]) - (thing.box[0] + thing.box[2])
-        return gap > 0 if relation == "left of" else gap < 0
-    steps = DEPTHS.index(other.depth) - DEPTHS.index(thing.depth)
-    return steps > 0 if relation == "in front of" else steps < 0
+    """Say whether two objects of one photograph clearly stand in a relation, as seen by the viewer.
+
+    Left and right: neither has its middle within the other's width, and the middles are well apart. In front and
+    behind: they overlap by at least half of the narrower one's width, and the nearer one reaches at least as far down
+    the picture. So no two things stand in relations of both kinds; many stand in none.
+    """
+    if relation in ("right of", "behind"):
+        return stands(other, "left of" if relation == "right of" else "in front of", thing)
+    return _left_of(thing, other) if relation == "left of" else _in_front_of(thing, other)
+
+
+def _left_of(thing: SceneObject, other: SceneObject) -> bool:
+    middle, far = (thing.box[0] + thing.box[2]) / 2, (other.box[0] + other.box[2]) / 2
+    apart = far - middle >= CLEAR_GAP * thing.mask.width
+    return apart and middle < other.box[0] and far > thing.box[2]
+
+
+def _in_front_of(thing: SceneObject, other: SceneObject) -> bool:
+    overlap = min(thing.box[2], other.box[2]) - max(thing.box[0], other.box[0])
+    narrower = min(thing.box[2] - thing.box[0], other.box[2] - other.box[0])
+    nearer = DEPTHS.index(thing.depth) < DEPTHS.index(other.depth) and thing.box[3] >= other.box[3]
+    return nearer and 2 * overlap >= narrower
 
 
 def holds(claim: Claim, graphs: Graphs) -> bool:

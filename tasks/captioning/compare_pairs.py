@@ -95,7 +95,7 @@ def overlap(first: str, second: str) -> float:
 
 STAGE = Stage(
     name="comparisons",
-    version=1,
+    version=2,
     group="captioning",
     reads="pairs",
     row=PairRow,

@@ -67,7 +67,7 @@ def _row(
 
 STAGE = Stage(
     name="differences",
-    version=1,
+    version=2,
     group="captioning",
     reads="pairs",
     row=PairRow,

@@ -41,7 +41,7 @@ def _caption(row: ImageRow, sentences: Sequence[str], *, model: str) -> CaptionR
 
 STAGE = Stage(
     name="captions",
-    version=1,
+    version=2,
     group="captioning",
     reads="images",
     row=ImageRow,

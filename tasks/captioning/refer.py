@@ -30,8 +30,6 @@ SPOKEN: dict[Relation, str] = {
     "in front of": "in front of",
     "behind": "behind",
 }
-CLEAR_GAP = 0.1
-"""Things are left or right of each other when their middles are this share of the picture's width apart (ours)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +67,10 @@ def find_relation(thing: SceneObject, graph: SceneGraph, rng: Random) -> Related
     if named is None:
         return None
     for other in rng.sample(graph.objects, len(graph.objects)):
-        relations = [relation for relation in get_args(Relation) if _clear(thing, relation, other)]
+        relations = [relation for relation in get_args(Relation) if stands(thing, relation, other)]
         if other.id != thing.id and relations and (partner := referring(other, graph)):
             return Related(named, rng.choice(relations), partner)
     return None
-
-
-def _clear(thing: SceneObject, relation: Relation, other: SceneObject) -> bool:
-    if relation in ("left of", "right of"):
-        gap = abs(other.box[0] + other.box[2] - thing.box[0] - thing.box[2]) / 2
-        return gap >= CLEAR_GAP * thing.mask.width and stands(thing, relation, other)
-    return stands(thing, relation, other)
 
 
 def _only(side: Side, selector: Selector) -> Claim:

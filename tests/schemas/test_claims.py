@@ -2,14 +2,15 @@
 
 import pytest
 
-from schemas.claims import CLAIMS, Claim, Selector, all_hold, content_changes, holds, is_no_change
+from schemas.claims import CLAIMS, Claim, Selector, all_hold, content_changes, holds, is_no_change, stands
 from schemas.scene import SceneChange
 from tests.fixtures.graphs import LIGHTS, graph, thing
 
 RED = thing("a", "ball", "red", column="left", depth="front")
 BLUE = thing("b", "cube", "blue", column="right", depth="back")
-FIRST = graph(RED, BLUE)
-SECOND = graph(RED, light=LIGHTS[1], changes=(SceneChange(type="disappearance", object_id="b"),))
+MUG = thing("c", "mug", "white", column="right", depth="middle", box=(210, 60, 240, 90))
+FIRST = graph(RED, BLUE, MUG)
+SECOND = graph(RED, MUG, light=LIGHTS[1], changes=(SceneChange(type="disappearance", object_id="b"),))
 PAIR = (FIRST, SECOND)
 BALL, CUBE = Selector(shape="ball"), Selector(shape="cube")
 
@@ -21,14 +22,18 @@ BALL, CUBE = Selector(shape="ball"), Selector(shape="cube")
         (Claim(side=1, kind="exists", selector=CUBE), False),
         (Claim(side=1, kind="absent", selector=CUBE), True),
         (Claim(side=0, kind="absent", selector=CUBE), False),
-        (Claim(side=0, kind="count", count=2), True),
-        (Claim(side=1, kind="count", count=2), False),
+        (Claim(side=0, kind="count", count=3), True),
+        (Claim(side=1, kind="count", count=3), False),
         (Claim(side=0, kind="count", selector=Selector(colour="red", size="small"), count=1), True),
         (Claim(side=0, kind="count", selector=Selector(colour="red", size="large"), count=1), False),
         (Claim(side=0, kind="relation", selector=BALL, relation="left of", other=CUBE), True),
         (Claim(side=0, kind="relation", selector=CUBE, relation="left of", other=BALL), False),
         (Claim(side=0, kind="relation", selector=CUBE, relation="right of", other=BALL), True),
-        (Claim(side=0, kind="relation", selector=BALL, relation="in front of", other=CUBE), True),
+        (Claim(side=0, kind="relation", selector=BALL, relation="in front of", other=CUBE), False),
+        (Claim(side=0, kind="relation", selector=Selector(shape="mug"), relation="in front of", other=CUBE), True),
+        (Claim(side=0, kind="relation", selector=CUBE, relation="behind", other=Selector(shape="mug")), True),
+        (Claim(side=0, kind="relation", selector=CUBE, relation="in front of", other=Selector(shape="mug")), False),
+        (Claim(side=0, kind="relation", selector=Selector(shape="mug"), relation="right of", other=CUBE), False),
         (Claim(side=0, kind="relation", selector=BALL, relation="behind", other=CUBE), False),
         (Claim(side=0, kind="relation", selector=BALL, relation="behind", other=BALL), False),
         (Claim(side=0, kind="light", value=LIGHTS[0]), True),
@@ -49,11 +54,13 @@ def test_all_must_hold():
 
 
 def test_viewpoint_and_light_are_no_change():
-    moved = graph(RED, BLUE, light=LIGHTS[1], changes=(SceneChange(type="illumination"), SceneChange(type="viewpoint")))
+    moved = graph(
+        RED, BLUE, MUG, light=LIGHTS[1], changes=(SceneChange(type="illumination"), SceneChange(type="viewpoint"))
+    )
     assert content_changes(moved) == frozenset()
     assert is_no_change((FIRST, moved))
     assert not is_no_change(PAIR)
-    assert not is_no_change((FIRST, graph(RED, BLUE, world="other")))
+    assert not is_no_change((FIRST, graph(RED, BLUE, MUG, world="other")))
 
 
 def test_the_same_change_on_both_sides_is_no_change():
@@ -73,3 +80,29 @@ def test_selecting_is_matching_one_by_one(named):
     scene = graph(RED, BLUE, thing("c", "sign", text="CAFE"), thing("d", colour="red", size="large"))
     selector = Selector(**named)
     assert selector.select(scene) == [one for one in scene.objects if selector.matches(one)]
+
+
+@pytest.mark.parametrize(
+    ("box", "depth", "relations"),
+    [
+        ((100, 40, 140, 70), "back", {"in front of"}),
+        ((120, 40, 160, 70), "back", {"in front of"}),
+        ((121, 40, 161, 70), "back", set()),
+        ((100, 40, 140, 70), "front", set()),
+        ((100, 40, 140, 90), "back", set()),
+        ((150, 40, 190, 70), "back", {"left of"}),
+        ((126, 40, 166, 70), "front", {"left of"}),
+        ((119, 40, 180, 70), "front", set()),
+        ((90, 40, 240, 70), "front", set()),
+        ((0, 40, 60, 70), "back", {"right of"}),
+    ],
+    ids=["ahead", "by half", "by less", "same depth", "not lower", "aside", "just", "middle within", "wide", "right"],
+)
+def test_relations_can_be_seen(box, depth, relations):
+    """Of a thing 40 pixels wide at 100 to 140, whose middle is 120, in a picture of 256."""
+    near = thing("a", box=(100, 50, 140, 80))
+    far = thing("b", "cube", box=box, depth=depth)
+    found = {a for a in ("left of", "right of", "in front of", "behind") if stands(near, a, far)}
+    assert found == relations
+    mirrored = {"left of": "right of", "right of": "left of", "in front of": "behind"}
+    assert {a for a in mirrored.values() if stands(far, a, near)} == {mirrored[a] for a in relations}
