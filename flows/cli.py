@@ -3,13 +3,14 @@
 import json
 import logging
 import os
+import signal
 import sys
 from contextlib import nullcontext
 from typing import Annotated, Any
 
 import typer
 
-from schemas.errors import ConfigError, PairwrightError, SourceError
+from schemas.errors import ConfigError, PairwrightError, ServerError, SourceError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -67,21 +68,40 @@ def resume(
 
 
 @app.command(epilog="Example: `pairwright status dataset --json`")
-def status(dataset: Dataset, as_json: AsJson = False) -> None:
-    """Show, per stage, what is done, dropped, failed and owed, and why."""
-    from flows.run_build import look_at
+def status(
+    dataset: Dataset,
+    as_json: AsJson = False,
+    refused: Annotated[str, typer.Option("--refused", help="List what this table dropped or failed, with names.")] = "",
+    verify: Annotated[bool, typer.Option("--verify", help="Read every part and name the damaged ones.")] = False,
+) -> None:
+    """Show, per stage, what is done, dropped, failed and owed, and why. Ends with 0 also when rows are owed."""
+    from flows.run_build import settled
+    from flows.stages import find_table
     from tasks.store.files import Folder
     from tasks.store.snapshot import latest_snapshot
 
     folder = Folder(dataset)
-    counts = look_at(folder)
-    snapshot = latest_snapshot(folder)
-    if as_json:
-        stages = [count.as_json() for count in counts]
-        print(
-            json.dumps({"dataset": dataset, "snapshot": snapshot.number if snapshot else 0, "stages": stages}, indent=1)
-        )
-        return
+    table = find_table(refused) if refused else None
+    with settled(folder) as (opened, stages):
+        snapshot = latest_snapshot(folder)
+        damaged = list(opened.damage()) if verify else []
+        if table:
+            chosen = [planned for planned, _ in stages if planned.stage.name == table]
+            for state, reason, detail in (row for planned in chosen for row in opened.refused(planned)):
+                print(f"{state}\t{reason}\t{detail}")
+        elif as_json:
+            counts = [count.as_json() for _, count in stages]
+            number = snapshot.number if snapshot else 0
+            print(json.dumps({"dataset": dataset, "snapshot": number, "stages": counts}, indent=1))
+        else:
+            _print_status(dataset, [count for _, count in stages])
+    for message in damaged:
+        print(f"error: {message}", file=sys.stderr)
+    if damaged:
+        raise typer.Exit(OWED)
+
+
+def _print_status(dataset: str, counts: Any) -> None:
     _print_table(counts)
     for count in counts:
         for reason, number in count.reasons.items():
@@ -101,7 +121,7 @@ def report(
 
     folder = Folder(dataset)
     pages = report_dataset(folder, pairs=pairs)
-    print(f"{pages.shown:,} pairs on {len(pages.names)} pages. Open {folder.path('report/index.html')}")
+    print(f"Pairs shown: {pages.shown:,}. Open {folder.path('report/index.html')}")
 
 
 @app.command(epilog="Example: `pairwright export dataset --format hf --to dataset-hf`")
@@ -132,6 +152,7 @@ def _run(request: Any, flow: str, words: dict[str, Any]) -> None:
 
     console = Console(stderr=True)
     bars = BarWatcher(console) if console.is_terminal else None
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as orderly an end as Ctrl-C
     try:
         with Workers(request.profile.run.workers) as workers, bars.progress if bars else nullcontext():
             report = run_build(request, run_shards=workers.run, watcher=bars or LineWatcher())
@@ -140,32 +161,44 @@ def _run(request: Any, flow: str, words: dict[str, Any]) -> None:
         raise typer.Exit(STOPPED) from None
     for failure in report.failures:
         print(f"shard {failure.name} failed: {failure.error}", file=sys.stderr)
-    _conclude(report.counts, report.seconds, request.folder)
+    _print_table(report.counts, report.seconds)
+    _conclude(report.counts, request.folder.url, report.snapshot)
 
 
 def _run_with_prefect(request: Any, flow: str, words: dict[str, Any]) -> None:
+    """Run a build as a flow run; its own errors come back as they are."""
     from prefect import tags
 
     from flows import build_dataset
     from flows.run_build import look_at
-
-    with tags(*build_dataset.tags_of(request)):
-        getattr(build_dataset, flow)(**words, return_state=True)
-    _conclude(look_at(request.folder), (), request.folder)
-
-
-def _conclude(counts: Any, seconds: Any, folder: Any) -> None:
-    """Print the table and what to do next; exit with 1 where rows are owed."""
     from tasks.store.snapshot import latest_snapshot
 
-    _print_table(counts, seconds)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        with tags(*build_dataset.tags_of(request)):
+            state = getattr(build_dataset, flow)(**words, return_state=True)
+    except RuntimeError as error:
+        raise ServerError(f"{os.environ['PREFECT_API_URL']}: no Prefect server answers: {error}") from error
+    failure = state.result(raise_on_failure=False) if state.is_failed() else None
+    if isinstance(failure, PairwrightError):
+        raise failure
+    counts = look_at(request.folder)
+    _print_table(counts)
+    _conclude(counts, request.folder.url, latest_snapshot(request.folder))
+
+
+def _conclude(counts: Any, url: str, snapshot: Any) -> None:
+    """Say how the build ended and what to do next; exit with 1 where rows are owed."""
+    empty = next((count for count in counts if count.of and count.dropped == count.of), None)
+    if empty:
+        reasons = ", ".join(empty.reasons)
+        print(f"Note: {empty.stage} dropped all of its {empty.of:,} rows ({reasons}): the tables after it are empty.")
     owed = sum(count.failed + count.pending for count in counts)
     if owed:
-        print(f"{owed:,} rows are still owed. Finish them with: pairwright resume {folder.url}", file=sys.stderr)
+        print(f"{owed:,} rows are still owed. Finish them with: pairwright resume {url}", file=sys.stderr)
         raise typer.Exit(OWED)
-    snapshot = latest_snapshot(folder)
     version = f" as version {snapshot.number}" if snapshot else ""
-    print(f"Done: {folder.url}{version}. Look at it with: pairwright report {folder.url}")
+    print(f"Done: {url}{version}. Look at it with: pairwright report {url}")
 
 
 def _print_table(counts: Any, seconds: Any = ()) -> None:

@@ -49,8 +49,14 @@ def make_profile(values: Mapping[str, Any], *, where: str, settings: Sequence[st
     try:
         return Profile.model_validate(values)
     except ValidationError as error:
-        lines = [_explain(detail, where, settings) for detail in error.errors()]
-        raise ConfigError("\n".join(lines)) from error
+        details = error.errors()
+        inner = [d for d in details if not any(_is_within(other, d) for other in details)]
+        raise ConfigError("\n".join(_explain(detail, where, settings) for detail in inner)) from error
+
+
+def _is_within(inner: ErrorDetails, outer: ErrorDetails) -> bool:
+    """Say whether an error is about a part of what another is about: the other only follows from it."""
+    return len(inner["loc"]) > len(outer["loc"]) and inner["loc"][: len(outer["loc"])] == outer["loc"]
 
 
 def _set(values: dict[str, Any], setting: str) -> None:
@@ -70,14 +76,19 @@ def _set(values: dict[str, Any], setting: str) -> None:
 
 
 def _explain(detail: ErrorDetails, where: str, settings: Sequence[str]) -> str:
-    place = ".".join(str(part) for part in detail["loc"]) or "(whole profile)"
-    given = next((f"--set {s}" for s in settings if s.partition("=")[0].strip() == place), where)
+    place = ".".join(str(part) for part in detail["loc"])
+    names = {s.partition("=")[0].strip(): s for s in settings}
+    near = [s for name, s in names.items() if f"{name}.".startswith(f"{place}.") or f"{place}.".startswith(f"{name}.")]
+    given = " ".join(f"--set {s}" for s in (near if place else names.values())) or where
     if detail["type"] == "extra_forbidden":
         fields = _fields(detail["loc"][:-1])
-        near = difflib.get_close_matches(str(detail["loc"][-1]), fields, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
+        close = difflib.get_close_matches(str(detail["loc"][-1]), fields, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
         return f"{given}: {place}: no such field.{hint} Allowed here: {', '.join(fields)}"
-    return f"{given}: {place}: {detail['msg']} (given: {detail['input']!r})"
+    if detail["type"] in ("model_type", "dataclass_type"):
+        return f"{given}: {place}: must be a section with fields: {', '.join(_fields(detail['loc']))}"
+    value = "" if isinstance(detail["input"], dict | Profile) else f" (given: {detail['input']!r})"
+    return f"{given}: {f'{place}: ' if place else ''}{detail['msg'].removeprefix('Value error, ')}{value}"
 
 
 def _fields(path: Sequence[int | str]) -> list[str]:

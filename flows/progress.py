@@ -69,7 +69,6 @@ class BarWatcher:
         )
         self.progress = Progress(*columns, console=console)
         self._task: TaskID | None = None
-        self._seconds = 0.0
 
     def waiting(self, planned: Planned) -> None:
         """Say that another build holds the table."""
@@ -87,7 +86,7 @@ class BarWatcher:
         if self._task is not None:
             self.progress.advance(self._task, outcome.shard.stop - outcome.shard.start)
             task = self.progress.tasks[self._task]
-            self.progress.update(self._task, rate=f"{task.speed or 0:.1f} rows/s")
+            self.progress.update(self._task, rate=f"{task.completed / max(task.elapsed or 0, 1e-6):,.1f} rows/s")
 
     def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
         """Nothing to say: the bar shows it, and the table follows."""
@@ -102,7 +101,7 @@ def log_outcome(planned: Planned, outcome: Outcome) -> None:
     counts = " ".join(f"{name}={count}" for name, count in sorted(outcome.result.counts.items()))
     rate = rows / max(outcome.seconds, 1e-6)
     log.info(
-        "%s: %d rows of %s, %s %.1f s %.0f rows/s",
+        "%s: %d rows of %s, %s %.1f s %.1f rows/s",
         outcome.shard.name,
         rows,
         planned.stage.reads,

@@ -4,15 +4,17 @@ The same list of stages and the same shard function run in this process' workers
 configured, as one task run per shard (``flows.build_dataset``).
 """
 
+import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from flows.load_profile import load_profile, make_profile
-from flows.stages import plan_stages, stages_until
-from schemas.config import Profile
+from flows.load_profile import load_profile
+from flows.stages import find_table, plan_stages, stages_until
+from schemas.config import BuildRecord, Profile
 from schemas.errors import ConfigError, SourceError
 from tasks.sources.read_images import ROWS_PER_SHARD, list_items, recognise_source
 from tasks.store.dataset import Build, read_record, write_items, write_record
@@ -83,13 +85,27 @@ def make_request(
     """
     stages_until(until)
     chosen = with_source(load_profile(profile, settings), source)
-    if chosen.sources.kind == "folder" and _is_inside(out, chosen.sources.path):
-        raise ConfigError(f"--out {out} lies in the folder that is read, {chosen.sources.path}: name one outside of it")
+    for table in chosen.run.rows_per_shard_of:
+        find_table(table)
+    _check_place(out, chosen)
     return Request(folder=Folder(out), profile=chosen, limit=limit, until=until)
 
 
-def _is_inside(out: str, source: str) -> bool:
-    return "://" not in out and Path(out).resolve().is_relative_to(Path(source).resolve())
+def _check_place(out: str, profile: Profile) -> None:
+    """Refuse a place for the dataset that cannot be one."""
+    if "://" in out:
+        return
+    if not out.isprintable():
+        raise ConfigError(f"--out {out!r}: must be printable UTF-8")
+    place = Path(out).absolute()
+    first = next(path for path in (place, *place.parents) if path.exists())
+    if not first.is_dir():
+        raise ConfigError(f"--out {out}: {first} is a file; name a folder")
+    if not os.access(first, os.W_OK | os.X_OK):
+        raise ConfigError(f"--out {out}: {first} cannot be written to")
+    source = profile.sources
+    if source.kind == "folder" and place.resolve().is_relative_to(Path(source.path).resolve()):
+        raise ConfigError(f"--out {out} lies in the folder that is read, {source.path}: name one outside of it")
 
 
 def resume_request(dataset: str, *, stage: str, reason: str) -> Request:
@@ -149,14 +165,9 @@ def take_listing(request: Request) -> tuple[str, ...]:
     return items
 
 
-def record_of(request: Request, items: Sequence[str]) -> dict[str, Any]:
+def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:
     """Return what ``resume`` and ``status`` have to know."""
-    return {
-        "items": list(items),
-        "profile": request.profile.model_dump(mode="json"),
-        "limit": request.limit,
-        "until": request.until,
-    }
+    return BuildRecord(items=items, profile=request.profile, limit=request.limit, until=request.until)
 
 
 def open_build(request: Request, planned: Sequence[Planned], items: Sequence[str]) -> Build:
@@ -169,16 +180,22 @@ def open_build(request: Request, planned: Sequence[Planned], items: Sequence[str
 def request_of(folder: Folder) -> tuple[Request, tuple[str, ...]]:
     """Return what the dataset's last build was asked for, and the listing that it saw."""
     record = read_record(folder)
-    profile = make_profile(record["profile"], where=folder.path("build.json"))
-    return Request(folder=folder, profile=profile, limit=record["limit"], until=record["until"]), tuple(record["items"])
+    return Request(folder=folder, profile=record.profile, limit=record.limit, until=record.until), record.items
 
 
-def look_at(folder: Folder) -> list[Counts]:
-    """Count every stage of a dataset as it is now, without running anything."""
+@contextmanager
+def settled(folder: Folder) -> Generator[tuple[Build, list[tuple[Planned, Counts]]]]:
+    """Open a dataset as it is now, every stage counted, without running anything."""
     request, items = request_of(folder)
     planned = plan_stages(request.profile, stages_until(request.until))
     with open_build(request, planned, items) as build:
-        return [build.settle(stage) for stage in planned]
+        yield build, [(stage, build.settle(stage)) for stage in planned]
+
+
+def look_at(folder: Folder) -> list[Counts]:
+    """Count every stage of a dataset as it is now."""
+    with settled(folder) as (_, stages):
+        return [counts for _, counts in stages]
 
 
 def with_source(profile: Profile, source: str | None) -> Profile:

@@ -46,6 +46,17 @@ def stages_until(until: str) -> tuple[Stage, ...]:
     return STAGES[: last + 1]
 
 
+def find_table(name: str) -> str:
+    """Return the name of a table.
+
+    Raises:
+        ConfigError: there is no such table.
+    """
+    if name not in table_names():
+        raise ConfigError(f"{name}: no such table. There are {', '.join(table_names())}")
+    return name
+
+
 def table_names() -> list[str]:
     """Return the names of all tables, in order."""
     return [stage.name for stage in STAGES]

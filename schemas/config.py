@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Positive = Annotated[int, Field(ge=1)]
 Embedder = Literal["colour-layout", "gradients"]
 Writer = Literal["scene-graph"]
@@ -37,7 +38,7 @@ class ImagesConfig(Section):
 class ScenesConfig(Section):
     """Say what is rendered."""
 
-    seed: Count = 0
+    seed: Seed = 0
     """Seed of all worlds: the same seed gives the same photographs."""
     worlds: Positive = 40
     """Number of worlds (each is a place with objects)."""
@@ -101,7 +102,7 @@ class MiningConfig(Section):
     """Weight of each embedder in the concatenated feature."""
     normalised: bool = True
     """Whether unit vectors are clustered, or raw ones (the stored norm multiplied back)."""
-    seed: Count = 0
+    seed: Seed = 0
     """Seed of k-means inside the spectral clustering."""
 
     @model_validator(mode="after")
@@ -118,7 +119,7 @@ class CaptionsConfig(Section):
 
     writer: Writer = "scene-graph"
     """Who writes: the image's own scene graph."""
-    seed: Count = 0
+    seed: Seed = 0
     """Seed of the wording."""
 
 
@@ -127,7 +128,7 @@ class DifferencesConfig(Section):
 
     writer: Writer = "scene-graph"
     """Who writes."""
-    seed: Count = 0
+    seed: Seed = 0
     """Seed of the wording and of the verbs."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """How often a rejected description is asked for again, with another seed."""
@@ -138,7 +139,7 @@ class ComparisonsConfig(Section):
 
     writer: Writer = "scene-graph"
     """Who writes."""
-    seed: Count = 0
+    seed: Seed = 0
     """Seed of the wording."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """How often a rejected comparison is asked for again, with another seed."""
@@ -149,7 +150,7 @@ class ComparisonsConfig(Section):
 class RejectedTextsConfig(Section):
     """Say how rejected texts are made."""
 
-    seed: Count = 0
+    seed: Seed = 0
     """Seed of the choice among edits."""
     candidates: Annotated[int, Field(ge=1, le=1000)] = 50
     """How many of the most similar descriptions are tried before retrieval gives up."""
@@ -178,7 +179,7 @@ class PreferencesConfig(Section):
     rejected: Literal["drawn", "hardest"] = "drawn"
     """Which maker's text is the rejected one: drawn by the pair's key, so that all makers are met equally often, or the
     one closest to the chosen text; the others are ranked negatives."""
-    seed: Count = 0
+    seed: Seed = 0
     """Seed of the splits and of the wording of prompts."""
     validation: Share = 0.1
     """Share of the components (connected pairs) that go to the validation split."""
@@ -248,3 +249,16 @@ class Profile(Section):
                 f"mining.weights has {len(self.mining.weights)} numbers for {len(self.embedding.embedders)} embedders"
             )
         return self
+
+
+class BuildRecord(Section):
+    """Say what a build was asked for: all that ``resume`` and ``status`` have to know."""
+
+    items: tuple[str, ...]
+    """The parts that list the source, in its order."""
+    profile: Profile
+    """Everything that the build was told."""
+    limit: Positive | None
+    """First N images of the source; none: all."""
+    until: str
+    """The last stage; empty: all."""

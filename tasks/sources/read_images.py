@@ -28,11 +28,15 @@ def recognise_source(text: str) -> str:
     """
     kind, colon, path = text.partition(":")
     if kind == "scenes" and (colon or not Path(text).exists()):
+        if path:
+            raise SourceError(f"{text}: scenes are rendered, not read from a path; write `scenes:`")
         return "scenes:"
     place = path if colon and kind == "folder" else text
     if colon and place is text and not Path(text).exists():
         kinds = "; ".join(KINDS.values())
         raise SourceError(f"{text}: no such folder, and {kind!r} is no kind of source. Sources: {kinds}")
+    if not place:
+        raise SourceError(f"{text!r}: names no folder; write folder:PATH")
     return f"folder:{place if '://' in place else Path(place).absolute()}"
 
 

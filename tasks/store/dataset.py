@@ -8,27 +8,28 @@ OUT/
 """
 
 import contextlib
-import json
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from filelock import FileLock, Timeout
+from pydantic import ValidationError
 
 from schemas.arrow import to_table
+from schemas.config import BuildRecord
 from schemas.errors import ConfigError, StoreError
 from schemas.rows import ItemRow, make_key
 from tasks.store.files import TEMPORARY, Folder, naming
 from tasks.store.index import open_index, write_index
 from tasks.store.ledger import Counts, Ledger
-from tasks.store.part import describe_part, encode_part
+from tasks.store.part import Part, describe_part, encode_part, read_part, read_rows
 from tasks.store.shard import ShardRef, write_plan
 from tasks.store.stage import Planned, Uses, table_folder
 from tasks.store.vectors import write_vectors
@@ -38,12 +39,12 @@ ITEMS = table_folder("items", "listed")
 ITEMS_PER_PART = 20_000
 
 
-def write_record(folder: Folder, record: dict[str, Any]) -> None:
+def write_record(folder: Folder, record: BuildRecord) -> None:
     """Remember what a build was asked for, so that ``resume`` and ``status`` need only the folder."""
-    folder.write(RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
+    folder.write(RECORD, record.model_dump_json(indent=1).encode())
 
 
-def read_record(folder: Folder) -> dict[str, Any]:
+def read_record(folder: Folder) -> BuildRecord:
     """Return what the last build was asked for.
 
     Raises:
@@ -53,9 +54,12 @@ def read_record(folder: Folder) -> dict[str, Any]:
     if not folder.exists(RECORD):
         raise ConfigError(f"{folder.url}: holds no dataset (no {RECORD}): build one with `pairwright build --out`")
     try:
-        return json.loads(folder.read(RECORD))
-    except ValueError as error:
-        raise StoreError(f"{folder.path(RECORD)}: is damaged: {error}. Run `pairwright build` again") from error
+        return BuildRecord.model_validate_json(folder.read(RECORD))
+    except ValidationError as error:
+        what = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False)[:3])
+        raise StoreError(
+            f"{folder.path(RECORD)}: is damaged, or of another version: {what}. Run `pairwright build` again"
+        ) from error
 
 
 def write_items(folder: Folder, items: Iterable[ItemRow]) -> tuple[str, ...]:
@@ -132,6 +136,26 @@ class Build:
         self.ledger.load(planned)
         self.ledger.settle(planned.stage)
         return self.ledger.count(planned)
+
+    def refused(self, planned: Planned) -> Iterator[tuple[str, str, str]]:
+        """Yield status, reason and detail of each input that a settled stage dropped or failed (duplicates are not)."""
+        for name, group in groupby(self.ledger.refused(planned.stage), key=lambda place: place[0]):
+            part = Part(self.folder, f"{planned.table}/{name}")
+            table = read_rows(part, [row for _, row in group], ["status", "reason", "detail"])
+            for record in table.to_pylist():
+                yield record["status"], record["reason"], record["detail"]
+
+    def damage(self) -> Iterator[str]:
+        """Yield a message for each part of the dataset's present tables in which a byte has changed; reads them all."""
+        tables = [planned.table for planned in self.planned]
+        names = [
+            f"{table}/{name}" for table in tables for name in self.folder.names(table) if name.endswith(".parquet")
+        ]
+        for name in [*self.items, *names]:
+            try:
+                read_part(Part(self.folder, name))
+            except StoreError as error:
+                yield str(error)
 
     @contextlib.contextmanager
     def locked(self, planned: Planned, on_wait: Callable[[Planned], None] | None = None) -> Generator[None]:

@@ -212,6 +212,14 @@ class Ledger:
             params=[reason] if reason else None,
         ).to_arrow_reader(BATCH_ROWS)
 
+    def refused(self, stage: Stage) -> list[tuple[str, int]]:
+        """Return where the dropped and failed rows of a settled stage's present input are: part file and row."""
+        return self._run(f"""
+            SELECT p.name, min(r.row) FROM rows_{stage.name} r JOIN outcome_{stage.name} o USING (source_key)
+            JOIN parts_{stage.name} p ON p.part = r.part
+            WHERE o.outcome IN ('dropped', 'failed') AND r.status = o.outcome
+            GROUP BY p.name, r.source_key ORDER BY 1, 2""")
+
     def index(self, table: str) -> pa.RecordBatchReader:
         """Return where each live row of a table is: ``subject`` (16 bytes, rising), ``part``, ``row``."""
         return self._database.sql(

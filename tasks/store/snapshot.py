@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from schemas.arrow import R
+from schemas.config import BuildRecord
 from schemas.errors import StoreError
 from tasks.store.dataset import Build
 from tasks.store.files import Folder
@@ -44,10 +45,13 @@ def latest_snapshot(folder: Folder) -> Snapshot | None:
     try:
         return Snapshot(int(names[-1].removesuffix(".json")), json.loads(folder.read(name)))
     except ValueError as error:
-        raise StoreError(f"{folder.path(name)}: the snapshot is damaged: {error}") from error
+        raise StoreError(
+            f"{folder.path(name)}: the snapshot is damaged: {error}. Delete it: no rows are in it, and the "
+            "next build publishes a version anew"
+        ) from error
 
 
-def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, record: dict[str, Any]) -> Snapshot:
+def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, record: BuildRecord) -> Snapshot:
     """Publish what the settled stages hold as the next version; nothing new gives no new version."""
     stages = {
         planned.stage.name: {
@@ -57,7 +61,7 @@ def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, reco
         }
         for planned, counts in done
     }
-    content: dict[str, Any] = {"items": list(build.items), "stages": stages, "lineage": record}
+    content: dict[str, Any] = {"items": list(build.items), "stages": stages, "lineage": record.model_dump(mode="json")}
     while True:
         before = latest_snapshot(build.folder)
         if before and {name: before.content.get(name) for name in content} == json.loads(json.dumps(content)):

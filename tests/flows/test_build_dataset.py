@@ -106,3 +106,20 @@ def test_a_build_shows_up_in_prefect(server: dict[str, str], tmp_path: Path) -> 
     assert again.returncode == 0, again.stderr
     assert len(ask(server, "task_runs")) == len(task_runs), "nothing was owed, so nothing may run"
     assert {run["name"] for run in ask(server, "flow_runs")} == {f"build-{out}", f"resume-{out}"}
+
+
+def test_a_failing_build_says_why_and_not_how(server: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = build(server, "build", str(tmp_path / "empty"), "--out", str(tmp_path / "out"))
+    assert done.returncode == 2, done.stderr
+    assert f"error: {tmp_path / 'empty'}" in done.stderr
+    assert "HTTP Request" not in done.stderr
+
+
+def test_without_an_answering_server_the_message_names_it(tmp_path: Path) -> None:
+    photographs = write_photographs(tmp_path / "photographs", 2)
+    nowhere = f"http://127.0.0.1:{free_port()}/api"
+    done = build({**os.environ, "PREFECT_API_URL": nowhere}, "build", str(photographs), "--out", str(tmp_path / "out"))
+    assert done.returncode == 1
+    assert f"error: {nowhere}: no Prefect server answers" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -96,6 +96,55 @@ def test_removing_a_picture_gives_a_version_without_it(
     assert [stage["rows"] for stage in status["stages"][:3]] == [8, 16, 8]
 
 
+def test_what_was_dropped_is_listed_by_name(
+    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run("build", photographs, "--out", out, *BUILD) == 0
+    capsys.readouterr()
+    assert run("status", out, "--refused", "images") == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert sorted(line[:2] for line in lines) == [["dropped", "empty file"], ["dropped", "not an image"]]
+    assert {line[2].split(":")[0] for line in lines} == {"empty.jpg", "text.jpg"}
+
+
+def test_verify_names_a_part_that_nothing_else_would_read(
+    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run("build", photographs, "--out", out, *BUILD) == 0
+    assert run("status", out, "--verify") == 0
+    (part,) = (out / "tables" / "images").rglob("*.parquet")
+    data = bytearray(part.read_bytes())
+    data[2000] ^= 1
+    part.write_bytes(data)
+    capsys.readouterr()
+    assert run("status", out) == 0
+    assert run("status", out, "--verify") == 1
+    assert str(part) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "null", "{", '{"items": 5}'])
+def test_a_damaged_record_is_named(
+    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "build.json").write_text(text)
+    for verb in ("status", "resume", "report"):
+        assert run(verb, out) == 1
+        assert "build.json: is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["file", "file/deeper", "photographs/inside", "bad\udcff"])
+def test_a_place_that_can_hold_no_dataset_is_refused(
+    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert run("build", photographs, "--out", f"{tmp_path}/{name}") == 2
+    assert "--out" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -105,6 +154,12 @@ def test_removing_a_picture_gives_a_version_without_it(
         (["build", "--out", "OUT", "--profile", "nowhere"], "no such profile"),
         (["build", "--out", "OUT", "--set", "mining.gama=1"], "Did you mean gamma?"),
         (["build", "--out", "OUT", "--until", "dinner"], "no such stage"),
+        (["build", "--out", "OUT", "--set", "mining.seed=4294967296"], "--set mining.seed=4294967296: mining.seed"),
+        (["build", "--out", "OUT", "--set", "mining.weights=[1]"], "--set mining.weights=[1]: mining.weights has 1"),
+        (["build", "--out", "OUT", "--set", "run.rows_per_shard_of.nosuch=3"], "nosuch: no such table"),
+        (["build", "scenes:somewhere", "--out", "OUT"], "rendered, not read"),
+        (["build", "folder:", "--out", "OUT"], "names no folder"),
+        (["status", "OUT", "--refused", "nosuch"], "no such table"),
         (["status", "OUT"], "holds no dataset"),
         (["resume", "OUT"], "holds no dataset"),
         (["build"], "--out"),
