@@ -1,13 +1,14 @@
 """Write the differences of two photographs, axis by axis (paper 003's six); nothing where an axis has no difference."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from schemas.claims import Selector
 from schemas.phrases import COLUMNS, DEPTHS, joined, some
+from schemas.scene import SceneObject
 from tasks.captioning.contrast import Contrast
-from tasks.captioning.refer import Related, find_relation
+from tasks.captioning.refer import SPOKEN, Related, find_relation, find_reversal
 from tasks.captioning.scope import Scope
-from tasks.captioning.statements import SIDES, Mention, Side, Statement, claims_of, describe, selects
+from tasks.captioning.statements import SIDES, Mention, Side, Statement, claims_of, describe, selects, shown
 from tasks.captioning.validate_comparisons import Axis
 from tasks.captioning.word_contrasts import MentionPair, everything, tells_apart, word_contrast
 
@@ -20,7 +21,7 @@ def _versus(pair: MentionPair, scope: Scope) -> Statement:
 
 
 def _gone(selectors: list[Selector], scope: Scope, *, side: Side) -> Statement:
-    here = [Mention(side, selector) for selector in selectors]
+    here = [shown(side, selector, scope.graphs[side]) for selector in selectors]
     there = [Mention(SIDES[1 - side], selector, 0) for selector in selectors]
     text = scope.say(
         "gone",
@@ -62,7 +63,7 @@ def _actions(scope: Scope) -> list[Statement]:
     for side, thing in scope.lost():
         marks = [name for name in ("facing", "pose") if getattr(thing, name) is not None]
         if marks and all(part.claims[0].side != side for part in found):
-            mention = Mention(side, describe(thing, *marks))
+            mention = shown(side, describe(thing, *marks), scope.graphs[side])
             found.append(Statement(scope.say("doing", here=side + 1, thing=mention.text), (mention.claim,)))
     return sorted(found, key=lambda part: part.claims[0].side)
 
@@ -103,26 +104,43 @@ def _numbers(selector: Selector, scope: Scope) -> MentionPair | None:
 
 
 def _locations(scope: Scope) -> list[Statement]:
-    """Say where the things stand that only one photograph has, one for each photograph."""
+    """Say where the things stand that only one photograph has, one for each photograph; like things together."""
     found: dict[Side, Statement] = {}
     for side, thing in scope.lost():
-        claim = Mention(side, describe(thing, "column", "depth")).claim
+        alike = describe(thing).select(scope.graphs[side])
+        if side in found or len({(one.column, one.depth) for one in alike}) > 1:
+            continue
+        count = len(alike) if len(alike) > 1 else None
         where = f"{COLUMNS[thing.column]} {DEPTHS[thing.depth]}"
-        text = scope.say("located", here=side + 1, thing=some(describe(thing)), where=where)
-        found.setdefault(side, Statement(text, (claim,)))
+        text = scope.say("located", here=side + 1, things=some(describe(thing), count), where=where)
+        found[side] = Statement(text, (Mention(side, describe(thing, "column", "depth"), count).claim,))
     return [found[side] for side in SIDES if side in found]
 
 
 def _relative_positions(scope: Scope) -> list[Statement]:
-    """Relate a thing of each photograph to another where that would be false of the other photograph."""
+    """Relate what is new, gone or replaced to another thing; or else say which relation was reversed."""
     found: dict[Side, Statement] = {}
+    for side, thing in _exchanged(scope):
+        related = find_relation(thing, scope.graphs[side], scope.rng) if side not in found else None
+        if related and tells_apart(related.claims(side), scope.graphs):
+            found[side] = _related(related, side, scope)
+    return [found[side] for side in SIDES if side in found] or _reversed(scope)
+
+
+def _exchanged(scope: Scope) -> Iterator[tuple[Side, SceneObject]]:
+    """Yield what only one photograph has: a thing that merely changed its looks stands where it stood."""
     for contrast in scope.contrasts:
-        for side in SIDES:
-            thing = (contrast.first, contrast.second)[side]
-            related = find_relation(thing, scope.graphs[side], scope.rng) if thing and side not in found else None
-            if related and tells_apart(related.claims(side), scope.graphs):
-                found[side] = _related(related, side, scope)
-    return [found[side] for side in SIDES if side in found]
+        yield from contrast.lost
+        if contrast.first is not None and contrast.second is not None and "shape" in contrast.changed:
+            yield from zip(SIDES, (contrast.first, contrast.second), strict=True)
+
+
+def _reversed(scope: Scope) -> list[Statement]:
+    reversal = find_reversal(scope.graphs, scope.rng) if scope.one_world else None
+    if reversal is None:
+        return []
+    text = scope.say("reversed", **reversal[0].words, opposite=SPOKEN[reversal[1].relation])
+    return [Statement(text, (*reversal[0].claims(0), *reversal[1].claims(1)))]
 
 
 def _related(related: Related, side: Side, scope: Scope) -> Statement:

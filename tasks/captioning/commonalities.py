@@ -1,12 +1,17 @@
-"""Write what two photographs have in common: place, things, light, viewpoint, numbers."""
+"""Write what two photographs have in common: place, things, light, viewpoint, numbers.
 
-from typing import Literal
+Of one scene, light and viewpoint are mentioned here where they differ, too: they are on none of the six axes.
+"""
 
-from schemas.claims import Claim, Selector, is_no_change
-from schemas.phrases import joined, some, within
+from typing import Literal, get_args
+
+from schemas.claims import Claim, Graphs, Selector, is_no_change
+from schemas.phrases import joined, noun, within
 from tasks.captioning.scope import Scope
-from tasks.captioning.statements import SIDES, Mention, Statement, claims_of
+from tasks.captioning.statements import SIDES, Mention, Statement, claims_of, shown
 from tasks.captioning.word_contrasts import everything, shared
+
+View = Literal["viewpoint", "light"]
 
 
 def write_commonalities(scope: Scope) -> list[Statement]:
@@ -26,7 +31,20 @@ def write_commonalities(scope: Scope) -> list[Statement]:
 def _same_scene(scope: Scope) -> list[Statement]:
     if not is_no_change(scope.graphs):
         return []
-    return [Statement(scope.say("same_scene"), (Claim(side=0, kind="no_change"),))]
+    return [Statement(scope.say("same_scene"), (Claim(side=0, kind="no_change"),)), *_other_view(scope)]
+
+
+def _other_view(scope: Scope) -> list[Statement]:
+    """Say how light and viewpoint differ."""
+    first, second = scope.graphs
+    kinds: list[View] = [kind for kind in get_args(View) if getattr(first, kind) != getattr(second, kind)]
+    values = {
+        f"{name}_{kind}": getattr(graph, kind)
+        for name, graph in zip(("first", "second"), scope.graphs, strict=True)
+        for kind in kinds
+    }
+    claims = tuple(claim for kind in kinds for claim in scope.phrases(kind))
+    return [Statement(scope.say(f"other_{'_'.join(kinds)}", **values), claims)] if kinds else []
 
 
 def _same_things(scope: Scope) -> list[Statement]:
@@ -39,11 +57,20 @@ def _same_things(scope: Scope) -> list[Statement]:
     chosen = scope.rng.sample(looks, min(len(looks), scope.rng.choice((2, 3, 4))))
     if not chosen:
         return []
-    claims = claims_of(Mention(side, selector) for side in SIDES for selector in chosen)
-    return [Statement(scope.say("same_things", things=joined([some(a) for a in chosen])), claims)]
+    shows = [_shown_by_both(selector, scope.graphs) for selector in chosen]
+    claims = tuple(claim for _, both in shows for claim in both)
+    return [Statement(scope.say("same_things", things=joined([words for words, _ in shows])), claims)]
 
 
-def _same_phrase(scope: Scope, kind: Literal["light", "viewpoint"]) -> list[Statement]:
+def _shown_by_both(selector: Selector, graphs: Graphs) -> tuple[str, tuple[Claim, ...]]:
+    """Name like things by their number where that is the same, and else leave it open."""
+    mentions = [shown(side, selector, graphs[side]) for side in SIDES]
+    if mentions[0].count == mentions[1].count:
+        return mentions[0].text, claims_of(mentions)
+    return f"one or more {noun(selector, 2)}", claims_of(Mention(side, selector) for side in SIDES)
+
+
+def _same_phrase(scope: Scope, kind: View) -> list[Statement]:
     values = [getattr(graph, kind) for graph in scope.graphs]
     if values[0] != values[1] or scope.rng.random() < 0.5:
         return []

@@ -9,7 +9,7 @@ from prompts import load, load_wordings
 from schemas.claims import Claim, Graphs, is_no_change
 from schemas.phrases import bare, joined, noun, some, with_the, within
 from tasks.captioning.contrast import Contrast, find_contrasts
-from tasks.captioning.statements import SIDES, Mention, Side, Statement, claims_of, describe
+from tasks.captioning.statements import SIDES, Mention, Side, Statement, claims_of, describe, selects, shown
 from tasks.captioning.word_contrasts import MentionPair, everything, picked, shared
 
 MOST_CHANGES = 3
@@ -48,7 +48,7 @@ def _contents(graphs: Graphs, rng: Random) -> list[list[Mention]]:
     """Describe two unrelated photographs by what each has and the other lacks."""
     contrasts = find_contrasts(graphs)
     rng.shuffle(contrasts)
-    own = [_own_things(contrasts, side, rng) for side in SIDES]
+    own = [_own_things(contrasts, side, graphs=graphs, rng=rng) for side in SIDES]
     if all(own):
         return own
     # One holds all that the other does: say what is missing; with equal contents, look at sizes, places and numbers.
@@ -56,14 +56,16 @@ def _contents(graphs: Graphs, rng: Random) -> list[list[Mention]]:
     return _by_side(picked(whole, graphs, rng, limit=MOST_THINGS))
 
 
-def _own_things(contrasts: list[Contrast], side: Side, rng: Random) -> list[Mention]:
+def _own_things(contrasts: list[Contrast], side: Side, *, graphs: Graphs, rng: Random) -> list[Mention]:
+    """Describe single things in some detail, and like things by their number."""
     found: dict[str, Mention] = {}
     for contrast in contrasts:
         thing = (contrast.first, contrast.second)[side]
         if thing is not None and len(found) < MOST_THINGS:
             extras = rng.choice((("text",), ("size", "text"), ("column", "text"), ("size", "pose"), ("facing", "text")))
-            selector = describe(thing, *(name for name in extras if getattr(thing, name) is not None))
-            found.setdefault(noun(describe(thing)), Mention(side, selector))
+            single = selects(describe(thing), graphs[side]) == 1
+            named = [name for name in extras if single and getattr(thing, name) is not None]
+            found.setdefault(noun(describe(thing)), shown(side, describe(thing, *named), graphs[side]))
     return list(found.values())[: rng.choice((2, MOST_THINGS))]
 
 
@@ -102,10 +104,10 @@ def _place(side: Side, graphs: Graphs) -> Claim:
 
 def _unchanged(graphs: Graphs, rng: Random) -> tuple[Statement, Statement]:
     """Say that nothing has changed: the first half shows the scene, the second says that it is the same."""
-    common = shared(graphs)
-    things = [
-        Mention(0, selector) for selector in rng.sample(common, min(len(common), rng.choice((1, 2, MOST_THINGS))))
-    ]
+    # Another viewpoint may hide some of several like things: another number of them would read as a change.
+    common = [a for a in shared(graphs) if selects(a, graphs[0]) == selects(a, graphs[1])]
+    looks = rng.sample(common, min(len(common), rng.choice((1, 2, MOST_THINGS))))
+    things = [shown(0, selector, graphs[0]) for selector in looks]
     first = _shown(things, graphs, rng)
     kinds = ["unchanged", "unchanged_view", "unchanged_light"]
     if things and graphs[0].place == graphs[1].place:
@@ -125,7 +127,7 @@ def _same(kind: str, things: list[Mention], graphs: Graphs, *, rng: Random) -> S
         "the_place": with_the(graphs[1].place),
         "bare_place": bare(graphs[1].place),
         "things": joined([mention.text for mention in things]),
-        "the_things": joined([f"the {noun(mention.selector)}" for mention in things]),
+        "the_things": joined([f"the {noun(mention.selector, mention.count or 1)}" for mention in things]),
         "viewpoint": graphs[1].viewpoint,
         "light": graphs[1].light,
     }
@@ -140,4 +142,4 @@ def _same(kind: str, things: list[Mention], graphs: Graphs, *, rng: Random) -> S
 
 
 def _there(things: list[Mention]) -> tuple[Claim, ...]:
-    return claims_of(Mention(1, mention.selector) for mention in things)
+    return claims_of(Mention(1, mention.selector, mention.count) for mention in things)

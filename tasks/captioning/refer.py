@@ -1,10 +1,11 @@
 """Refer to objects so that a reader finds them: the shortest phrase that only one object of the photograph fits."""
 
 from dataclasses import dataclass
+from itertools import permutations
 from random import Random
 from typing import get_args
 
-from schemas.claims import Claim, Relation, Selector, stands
+from schemas.claims import Claim, Graphs, Relation, Selector, stands
 from schemas.phrases import the
 from schemas.scene import SceneGraph, SceneObject
 from tasks.captioning.statements import Side, describe, selects
@@ -29,6 +30,12 @@ SPOKEN: dict[Relation, str] = {
     "right of": "to the right of",
     "in front of": "in front of",
     "behind": "behind",
+}
+OPPOSITES: dict[Relation, Relation] = {
+    "left of": "right of",
+    "right of": "left of",
+    "in front of": "behind",
+    "behind": "in front of",
 }
 
 
@@ -70,6 +77,20 @@ def find_relation(thing: SceneObject, graph: SceneGraph, rng: Random) -> Related
         relations = [relation for relation in get_args(Relation) if stands(thing, relation, other)]
         if other.id != thing.id and relations and (partner := referring(other, graph)):
             return Related(named, rng.choice(relations), partner)
+    return None
+
+
+def find_reversal(graphs: Graphs, rng: Random) -> tuple[Related, Related] | None:
+    """Relate two things that both photographs show and that stand the other way round in the second."""
+    first, second = ({thing.id: thing for thing in graph.objects} for graph in graphs)
+    names = [(name, referring(thing, graphs[0])) for name, thing in first.items() if name in second]
+    # A phrase that names a place which the thing has left would name another thing.
+    named = {name: it for name, it in names if it is not None and it == referring(second[name], graphs[1])}
+    pairs = list(permutations(named, 2))
+    for a, b in rng.sample(pairs, len(pairs)):
+        for relation, opposite in OPPOSITES.items():
+            if stands(first[a], relation, first[b]) and stands(second[a], opposite, second[b]):
+                return Related(named[a], relation, named[b]), Related(named[a], opposite, named[b])
     return None
 
 

@@ -65,6 +65,12 @@ def selects(selector: Selector, graph: SceneGraph) -> int:
     return len(selector.select(graph))
 
 
+def shown(side: Side, selector: Selector, graph: SceneGraph) -> Mention:
+    """Mention what the photograph shows of a selector's choice: one thing as such, several with their number."""
+    count = selects(selector, graph)
+    return Mention(side, selector, count if count > 1 else None)
+
+
 def row_random(*parts: str | float) -> Random:
     """Return the generator that belongs to a row: seeded by names and seeds only, never by a position."""
     return Random(make_key(*parts))

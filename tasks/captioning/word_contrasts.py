@@ -12,7 +12,7 @@ from schemas.claims import Claim, Graphs, Selector, all_hold
 from schemas.phrases import noun
 from schemas.scene import SceneGraph, SceneObject
 from tasks.captioning.contrast import Contrast
-from tasks.captioning.statements import CORE, SIDES, Mention, Side, describe, selects
+from tasks.captioning.statements import CORE, SIDES, Mention, Side, describe, selects, shown
 
 MentionPair = tuple[Mention, Mention]
 Names = tuple[str, ...]
@@ -38,7 +38,12 @@ def word_contrast(contrast: Contrast, graphs: Graphs, rng: Random) -> MentionPai
 def _ways(contrast: Contrast, graphs: Graphs, rng: Random) -> Iterator[MentionPair]:
     extras = rng.sample(EXTRAS, len(EXTRAS))
     if contrast.first is not None and contrast.second is not None:
-        yield from _changed(contrast.first, contrast.second, changed=contrast.changed, extras=extras)
+        ways = list(_changed(contrast, graphs, extras))
+        yield from (way for way in ways if not any(mention.count for mention in way))
+        named = [name for name in contrast.changed if name not in CORE]
+        for thing in (contrast.first, contrast.second):
+            yield _numbers(describe(thing, *(name for name in named if getattr(thing, name) is not None)), graphs)
+        yield from ways
     for side, thing in contrast.lost:
         yield from _lost(thing, side, graphs=graphs, extras=extras, denials=PLAIN_DENIALS)
     for thing in (contrast.first, contrast.second):
@@ -49,12 +54,15 @@ def _ways(contrast: Contrast, graphs: Graphs, rng: Random) -> Iterator[MentionPa
         yield from _lost(thing, side, graphs=graphs, extras=extras, denials=EXTRAS)
 
 
-def _changed(first: SceneObject, second: SceneObject, *, changed: Names, extras: list[Names]) -> Iterator[MentionPair]:
+def _changed(contrast: Contrast, graphs: Graphs, extras: list[Names]) -> Iterator[MentionPair]:
     """Describe the object on both sides with what changed; places only where they are equal, so that nothing moves."""
-    named = [name for name in changed if name not in CORE]
+    first, second = contrast.first, contrast.second
+    assert first is not None
+    assert second is not None
+    named = [name for name in contrast.changed if name not in CORE]
     for extra in extras:
         same = [name for name in extra if name not in named and getattr(first, name) == getattr(second, name)]
-        yield _mention(0, first, [*named, *same]), _mention(1, second, [*named, *same])
+        yield _mention(0, first, [*named, *same], graphs=graphs), _mention(1, second, [*named, *same], graphs=graphs)
 
 
 def _lost(
@@ -68,7 +76,8 @@ def _lost(
     absent = Mention(SIDES[1 - side], describe(thing, *brief), 0)
     marks = [name for name in ("text", "pose", "facing") if getattr(thing, name) is not None]
     for extra in extras:
-        present = _mention(side, thing, [*extra, *(name for name in brief if name not in extra), *marks])
+        names = [*extra, *(name for name in brief if name not in extra), *marks]
+        present = _mention(side, thing, names, graphs=graphs)
         yield (present, absent) if side == 0 else (absent, present)
 
 
@@ -76,8 +85,10 @@ def _numbers(selector: Selector, graphs: Graphs) -> MentionPair:
     return Mention(0, selector, selects(selector, graphs[0])), Mention(1, selector, selects(selector, graphs[1]))
 
 
-def _mention(side: Side, thing: SceneObject, names: list[str]) -> Mention:
-    return Mention(side, describe(thing, *(name for name in names if getattr(thing, name) is not None)))
+def _mention(side: Side, thing: SceneObject, names: list[str], *, graphs: Graphs) -> Mention:
+    """Mention the thing, and with it, by their number, all that the same words fit."""
+    selector = describe(thing, *(name for name in names if getattr(thing, name) is not None))
+    return shown(side, selector, graphs[side])
 
 
 def tells_apart(claims: Iterable[Claim], graphs: Graphs) -> bool:
