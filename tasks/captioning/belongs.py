@@ -30,6 +30,7 @@ def _own_words(own: SceneGraph, other: SceneGraph) -> Iterator[str]:
             selector = describe(thing, *names)
             if not selector.select(other):
                 yield noun(selector)
+                yield noun(selector, 2)
         for name in ("facing", "pose", "text"):
             value = getattr(thing, name)
             if value is not None and not describe(thing, name).select(other):

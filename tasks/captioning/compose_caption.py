@@ -3,36 +3,58 @@
 Needs the wordings of ``prompts/caption_sentences.j2``. Claims are about side 0.
 """
 
-from collections.abc import Iterator
-from itertools import groupby
 from random import Random
-from typing import Literal, get_args
 
-from prompts import Prompt, load_wordings
+from prompts import load_wordings
 from schemas.claims import Claim, Selector
-from schemas.phrases import COLUMNS, DEPTHS, joined, surface
-from schemas.scene import SceneGraph, SceneObject
+from schemas.phrases import joined
+from schemas.scene import SceneGraph
 from tasks.captioning.refer import find_relation
-from tasks.captioning.statements import CORE, Mention, Statement, capital, claims_of, describe, selects
+from tasks.captioning.regions import describe_regions
+from tasks.captioning.statements import Mention, Statement, capital, claims_of, describe, selects
 
-WORDS = (40, 90)
-PER_SENTENCE = 3
-Axis = Literal["column", "depth"]
+MOST_WORDS = 120
+TARGETS = (60, 90)
+"""Sentences are added until a caption has a number of words between these."""
+TOLD_WHOLE = 8
+"""Of so many objects, none is left out."""
 MOST_RELATIONS = 3
 
 
 def compose_caption(graph: SceneGraph, rng: Random) -> tuple[Statement, ...]:
-    """Return the sentences of a caption of 40 to 90 words (fewer only where there is less to say)."""
-    target = rng.randint(50, 80)
-    opening, details, closing = _opening(graph, rng), _regions(graph, rng), _closing(graph, rng)
-    ends = [opening, *closing]
-    used = sum(_words(part) for part in ends)
-    middle: list[Statement] = []
-    for part in (*details, *_fillers(graph, rng)):
-        if used < target and used + _words(part) <= WORDS[1]:
+    """Return the sentences of a caption of 40 to 120 words (fewer only where there is less to say)."""
+    opening, closing = _opening(graph, rng), _closing(graph, rng)
+    ends = sum(_words(part) for part in (opening, *closing))
+    middle = _middle(graph, rng, room=MOST_WORDS - ends)
+    target, used = rng.randint(*TARGETS), ends + sum(_words(part) for part in middle)
+    for part in _fillers(graph, rng):
+        if used < target and used + _words(part) <= MOST_WORDS:
             middle.append(part)
             used += _words(part)
     return (opening, *middle, *closing)
+
+
+def _middle(graph: SceneGraph, rng: Random, *, room: int) -> list[Statement]:
+    """Mention every object; where that takes too many words in less detail, or, of many, without the smallest."""
+    kinds = _kinds(graph)
+    least = len(kinds) if len(graph.objects) <= TOLD_WHOLE else 1
+    attempts = [(len(kinds), True), (len(kinds), True), *((n, False) for n in range(len(kinds), least - 1, -1))]
+    parts: list[Statement] = []
+    for count, detailed in attempts:
+        parts = describe_regions(graph, rng, kinds=kinds[:count], detailed=detailed)
+        if sum(_words(part) for part in parts) <= room:
+            break
+    return parts
+
+
+def _kinds(graph: SceneGraph) -> list[Selector]:
+    """Return the looks of the objects, the one with the largest object first: that is what one sees first."""
+    sizes: dict[Selector, int] = {}
+    for thing in graph.objects:
+        x0, y0, x1, y1 = thing.box
+        look = describe(thing)
+        sizes[look] = max(sizes.get(look, 0), (x1 - x0) * (y1 - y0))
+    return sorted(sizes, key=lambda look: -sizes[look])
 
 
 def _say(kind: str, rng: Random, **values: str) -> str:
@@ -57,54 +79,6 @@ def _closing(graph: SceneGraph, rng: Random) -> list[Statement]:
     lit = Statement(_say("light", rng, light=graph.light), (light,))
     taken = Statement(_say("viewpoint", rng, viewpoint=graph.viewpoint), (view,))
     return rng.choice([[lit], [taken], [lit, taken]])
-
-
-def _regions(graph: SceneGraph, rng: Random) -> list[Statement]:
-    """Say what stands where, by columns or by depth, a few things to a sentence."""
-    axis: Axis = rng.choice(get_args(Axis))
-    places = list(COLUMNS if axis == "column" else DEPTHS)
-    if rng.random() < 0.5:
-        places.reverse()
-    wordings = load_wordings("caption_sentences").dealt("region", rng)
-    groups = [(place, group) for place in places for group in _groups(graph, rng, axis=axis, place=place)]
-    return [_region(group, axis=axis, place=place, wording=next(wordings)) for place, group in groups]
-
-
-def _groups(graph: SceneGraph, rng: Random, *, axis: Axis, place: str) -> Iterator[list[Mention]]:
-    things = [thing for thing in graph.objects if getattr(thing, axis) == place]
-    mentions = _mentions(things, rng, axis=axis)
-    for start in range(0, len(mentions), PER_SENTENCE):
-        yield mentions[start : start + PER_SENTENCE]
-
-
-def _region(mentions: list[Mention], *, axis: Axis, place: str, wording: Prompt) -> Statement:
-    """Say the region's words once for all things; the claims name it for each."""
-    phrases = [_without(mention, axis).text for mention in mentions]
-    text = wording.render(where=surface(axis, place), things=joined(phrases))
-    return Statement(capital(text), claims_of(mentions))
-
-
-def _without(mention: Mention, axis: Axis) -> Mention:
-    return Mention(mention.side, mention.selector.model_copy(update={axis: None}), mention.count)
-
-
-def _mentions(things: list[SceneObject], rng: Random, *, axis: Axis) -> list[Mention]:
-    """Mention equal-looking things together, with their number, and single ones in detail."""
-    found: list[Mention] = []
-    key = lambda thing: tuple(getattr(thing, name) for name in CORE)  # noqa: E731 - sort and group need the same
-    for _, members in groupby(sorted(things, key=key), key=key):
-        group = list(members)
-        if len(group) > 1:
-            found.append(Mention(0, describe(group[0], axis), len(group)))
-        else:
-            found.append(Mention(0, describe(group[0], axis, *_details(group[0], rng))))
-    rng.shuffle(found)
-    return found
-
-
-def _details(thing: SceneObject, rng: Random) -> list[str]:
-    chances = {"size": 0.7, "pose": 0.9, "text": 1.0, "facing": 0.6}
-    return [name for name, chance in chances.items() if getattr(thing, name) is not None and rng.random() < chance]
 
 
 def _fillers(graph: SceneGraph, rng: Random) -> list[Statement]:

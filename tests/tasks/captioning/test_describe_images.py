@@ -1,6 +1,8 @@
 """Captions: true by their claims and by an independent reading, of the right length, the same in any order."""
 
 import re
+from collections import Counter
+from dataclasses import replace
 from random import Random
 
 from hypothesis import given
@@ -14,17 +16,17 @@ from tests.fixtures.graphs import PROPERTY, graph, image_row, pairs, random_pair
 from tests.fixtures.reader import PLACES, read_phrases
 
 CONFIG = CaptionsConfig()
-REGIONS = [(name, words, value) for name in ("column", "depth") for words, value in PLACES[name].items()]
+REGION = re.compile(
+    rf"(?P<column>{'|'.join(PLACES['column'])})?(?:^| )?(?P<depth>{'|'.join(PLACES['depth'])})?", re.IGNORECASE
+)
 
 
 def said_region(sentence):
     """Return the region that a sentence is about as a whole, which its phrases then do not repeat."""
-    for name, words, value in REGIONS:
-        if re.match(rf"(The part of the scene )?{words}", sentence, re.IGNORECASE) or re.search(
-            rf"can be (seen|made out) {words}\.$", sentence
-        ):
-            return {name: value}
-    return {}
+    start = re.sub(r"^The part of the scene ", "", sentence)
+    end = re.search(r"can be (?:seen|made out) ((?:on|in) the [a-z ]+)\.$", sentence)
+    match = REGION.match(end[1] if end else start)
+    return {name: PLACES[name][words.lower()] for name, words in match.groupdict().items() if words}
 
 
 @PROPERTY
@@ -57,11 +59,64 @@ def test_the_independent_reader_sees_lies():
 
 @PROPERTY
 @given(st.integers(0, 10**6))
-def test_captions_have_forty_to_ninety_words(seed):
+def test_captions_have_forty_to_a_hundred_and_twenty_words(seed):
     scene = random_world(Random(seed), "w")[0]
     words = sum(len(part.text.split()) for part in compose_caption(scene, Random(seed)))
-    assert words <= 90
+    assert words <= 120
     assert words >= 40 or len(scene.objects) < 4
+
+
+@PROPERTY
+@given(st.integers(0, 10**6))
+def test_up_to_eight_objects_are_all_mentioned_and_the_largest_always(seed):
+    """Read the sentences between opening and closing: single things once, like things with their whole number."""
+    scene, rng = random_world(Random(seed), "w")[0], Random(seed)
+    boxes = [(*a.box[:2], a.box[2], a.box[1] + rng.randint(5, 90)) for a in scene.objects]
+    things = [a.model_copy(update={"box": box}) for a, box in zip(scene.objects, boxes, strict=True)]
+    scene = scene.model_copy(update={"objects": tuple(things)})
+    text = " ".join(part.text for part in compose_caption(scene, Random(seed)))
+    looks = Counter((a.colour, a.material, a.shape) for a in scene.objects)
+    said = {(a.named["colour"], a.named["material"], a.named["shape"], a.count) for a in read_phrases(text)}
+    missing = [look for look, count in looks.items() if (*look, count if count > 1 else None) not in said]
+    assert not missing or len(scene.objects) > 8
+    sizes = Counter()
+    for a in scene.objects:
+        look = (a.colour, a.material, a.shape)
+        sizes[look] = max(sizes[look], (a.box[2] - a.box[0]) * (a.box[3] - a.box[1]))
+    assert all(sizes[look] <= min(sizes[a] for a in sizes if a not in missing) for look in missing)
+
+
+@PROPERTY
+@given(pairs, st.integers(0, 999))
+def test_no_region_has_two_sentences(both, seed):
+    texts = [part.text for part in compose_caption(both[0], Random(seed))]
+    found = [tuple(region.items()) for text in texts if (region := said_region(text))]
+    assert len(set(found)) == len(found), texts
+
+
+@PROPERTY
+@given(pairs, st.integers(0, 999))
+def test_groups_add_up(both, seed):
+    """ "Six red metal balls stand in the scene, two on the left and four on the right." """
+    numbers = dict(zip(("one", "two", "three", "four", "five", "six", "seven", "eight"), range(1, 9), strict=True))
+    wheres = {words: {name: value} for name in ("column", "depth") for words, value in PLACES[name].items()}
+    for part in compose_caption(both[0], Random(seed)):
+        counted = re.findall(rf"\b({'|'.join(numbers)}) ({'|'.join(wheres)})", part.text)
+        if counted:
+            (phrase,) = read_phrases(part.text)
+            assert sum(numbers[word] for word, _ in counted) == phrase.count
+            for word, where in counted:
+                assert replace(phrase, count=numbers[word]).true_of(both[0], **wheres[where]), part.text
+
+
+def test_like_things_in_several_places_are_counted():
+    rings = [thing(f"r{n}", column=column) for n, column in enumerate(("left", "left", "right"))]
+    rings += [thing(f"s{n}", depth=depth) for n, depth in enumerate(("middle", "back"))]
+    texts = [" ".join(a.text for a in compose_caption(graph(*rings), Random(n))) for n in range(20)]
+    assert all("five red metal balls" in text.lower() for text in texts)
+    assert any("four on the left and one on the right" in text for text in texts)
+    assert any("three in the foreground, one in the middle ground and one in the background" in text for text in texts)
+    assert not any(" a red metal ball" in text for text in texts)
 
 
 def test_sentences_make_up_the_caption():
