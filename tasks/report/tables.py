@@ -36,5 +36,10 @@ class Tables:
         parts = list(self.stream(name, columns))
         return pa.concat_tables(parts) if parts else pa.table({column: pa.array([], pa.string()) for column in columns})
 
+    def refused(self, name: str) -> Iterator[tuple[str, str, str]]:
+        """Yield status, reason and detail of each input that a table's stage dropped or failed, copies left out."""
+        planned = self._planned(name)
+        yield from () if planned is None else self.build.refused(planned)
+
     def _planned(self, name: str) -> Planned | None:
         return next((planned for planned in self.build.planned if planned.stage.name == name), None)

@@ -16,9 +16,10 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from schemas.config import Profile
+from schemas.config import Profile, SourceConfig
 from tasks.report import chart
 from tasks.report.gather_pairs import gather_pairs
+from tasks.report.list_dropped import list_dropped
 from tasks.report.measure_dataset import measure_dataset
 from tasks.report.sample_pairs import sample_pairs
 from tasks.report.tables import Tables
@@ -47,6 +48,11 @@ class Subject:
     profile: Profile
     pairs: int
     """How many pairs to show."""
+
+    @property
+    def source(self) -> str:
+        """Return where the images come from, in words."""
+        return describe_source(self.profile.sources)
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,7 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
         pairs=first,
         measures=measure_dataset(tables, subject.counts),
         totals={one.stage: one.rows for one in subject.counts},
+        dropped=list_dropped(tables, subject.counts),
         owed=sum(one.failed + one.pending for one in subject.counts),
     )
     for name in FILES:
@@ -91,14 +98,28 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
     return Pages(names=("index.html", *names), shown=len(keys))
 
 
+def describe_source(source: SourceConfig) -> str:
+    """Return a source in words; of a folder only its last name: reports are passed on, paths are nobody's business."""
+    if source.kind == "scenes":
+        return "rendered scenes"
+    return f"{source.kind} {Path(source.path).name}".strip()
+
+
+def count_things(number: int, thing: str) -> str:
+    """Return "1 pair", "2 pairs", "1,000 pairs"."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     given: dict[str, Any] = environment.globals  # what it may hold is declared too narrowly
     given["chart_size"] = {name: getattr(chart, name) for name in ("WIDTH", "HEIGHT", "LEFT", "RIGHT")}
-    environment.filters["number"] = lambda value: f"{value:,}"
-    environment.filters["percent"] = lambda value: f"{value:.1%}"
+    filters: dict[str, Any] = environment.filters
+    filters["number"] = lambda value: f"{value:,}"
+    filters["things"] = count_things
+    filters["percent"] = lambda value: f"{value:.1%}"
     return environment
 
 

@@ -16,7 +16,7 @@ from random import Random
 import numpy as np
 from PIL import Image, ImageDraw
 
-from schemas.config import Profile, Section
+from schemas.config import BuildRecord, Profile, Section
 from schemas.rows import (
     CaptionRow,
     ComparisonRow,
@@ -398,7 +398,8 @@ def build_handmade(root: Path, made: Handmade, until: str = "preferences") -> It
             outcomes = list(pool.run(stage, build.shards(stage)))
             assert all(hasattr(outcome.result, "part") for outcome in outcomes), outcomes
             counts.append(build.settle(stage))
-        write_snapshot(build, list(zip(planned, counts, strict=True)), record={"profile": {}})
+        record = BuildRecord(items=tuple(items), profile=PROFILE, limit=None, until=until)
+        write_snapshot(build, list(zip(planned, counts, strict=True)), record=record)
         yield build, counts
 
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from schemas.config import Profile
 from schemas.rows import Dropped, Failed
-from tasks.report.write_report import Subject, write_report
+from tasks.report.write_report import Subject, count_things, describe_source, write_report
 from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows, shown_in
 from tests.tasks.report.handmade import HOSTILE, PROFILE, Handmade, build_handmade, make_whole
 
@@ -152,6 +153,33 @@ def test_rows_still_owed_are_said(tmp_path, whole):
     assert "still owed;" not in read(whole).text
 
 
+def test_one_row_is_said_as_one(tmp_path):
+    made = make_whole(2, 2)
+    made.tables["captions"][0] = Failed(source_key=made.of("images")[0].key, reason="timeout")
+    assert "1 row is still owed" in " ".join(read(report(tmp_path, made, until="captions")).text.split())
+    assert [count_things(number, "pair") for number in (0, 1, 1000)] == ["0 pairs", "1 pair", "1,000 pairs"]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("scenes:", "rendered scenes"),
+        ("scenes:7", "rendered scenes"),
+        ("folder:/home/someone/photographs/", "folder photographs"),
+        ("folder:photographs", "folder photographs"),
+        ("folder:.", "folder"),
+    ],
+)
+def test_a_source_in_words_without_its_place(source, words):
+    assert describe_source(Profile(source=source).sources) == words
+
+
+def test_the_header_says_the_source_in_words(whole):
+    text = read(whole).text
+    assert "profile handmade · rendered scenes" in text
+    assert "scenes:" not in text
+
+
 def test_an_empty_dataset_says_so(tmp_path):
     folder = report(tmp_path, Handmade())
     assert sorted(path.name for path in folder.iterdir()) == ["index.html", "report.css", "report.js"]
@@ -202,6 +230,34 @@ def test_pages_fit_a_phone(browser, whole):
             page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
             assert page.evaluate("window.innerWidth") == 390
             assert not overflows(page)
+            for table in page.locator(".scroll").all():
+                assert table.evaluate("(box) => box.scrollWidth <= box.clientWidth"), "a table is cut"
+            for link in page.locator(".card footer a").all():
+                assert link.evaluate("(link) => link.getClientRects().length") == 1, "a pair's name is broken"
+
+
+def test_a_table_too_wide_for_a_phone_shows_an_edge_that_scrolls(browser, whole):
+    with open_page(browser, whole / "index.html", **PHONE) as (page, _):
+        table = page.get_by_role("region", name="Stages")
+        table.evaluate("(box) => box.querySelectorAll('td').forEach((cell) => cell.textContent = '1,234,567')")
+        assert table.evaluate("(box) => box.scrollWidth > box.clientWidth")
+        assert table.evaluate("(box) => getComputedStyle(box).backgroundAttachment").count("local") == 2
+        assert not overflows(page)
+
+
+def test_texts_and_removals_fill_the_columns_beside_each_other(browser, whole):
+    with open_page(browser, whole / "pairs-1.html", viewport={"width": 1280, "height": 900}) as (page, _):
+        pair = page.locator(".pair", has=page.locator(".removals")).first
+        look, words, removals = (
+            pair.locator(f".split > .{name}").bounding_box() for name in ("look", "words", "removals")
+        )
+        assert removals["x"] == look["x"] < words["x"]
+        assert removals["x"] + removals["width"] < words["x"]
+        assert words["y"] == look["y"] < removals["y"] < look["y"] + look["height"] + 40
+    with open_page(browser, whole / "pairs-1.html", **PHONE) as (page, _):
+        pair = page.locator(".pair", has=page.locator(".removals")).first
+        tops = [pair.locator(f".split > .{name}").bounding_box()["y"] for name in ("look", "words", "removals")]
+        assert tops == sorted(tops)
 
 
 def test_hovering_flickers_between_the_two_images(browser, whole):
