@@ -32,7 +32,7 @@ def export_dataset(folder: Folder, target: str, *, form: str) -> Tally:
         counts = [build.settle(stage) for stage in planned]
         last = next((stage for stage in planned if stage.stage.name == TABLE), None)
         if last is None or not counts[planned.index(last)].rows:
-            raise ConfigError(_nothing(folder, request.until))
+            raise ConfigError(_nothing(folder, request.until, kind=request.profile.sources.kind))
         about = About(
             name=Path(target).resolve().name,
             version=describe_version(build, planned),
@@ -42,13 +42,20 @@ def export_dataset(folder: Folder, target: str, *, form: str) -> Tally:
         return export_hf(build, last, about=about, target=Path(target))
 
 
-def _nothing(folder: Folder, until: str) -> str:
-    if until:
+def _nothing(folder: Folder, until: str, *, kind: str) -> str:
+    built = f"was built until {until} and " if until else ""
+    return f"{folder.url}: {built}has no preferences to export. {_remedy(folder, until, kind=kind)}"
+
+
+def _remedy(folder: Folder, until: str, *, kind: str) -> str:
+    if kind != "scenes":
         return (
-            f"{folder.url}: was built until {until} and has no preferences to export. "
-            "Build the rest with the same `pairwright build` command without --until"
+            "A build cannot make them: its images have no scene graph, "
+            "and captions of photographs need a writer that this version does not have"
         )
+    if until:
+        return "Build the rest with the same `pairwright build` command without --until"
     return (
-        f"{folder.url}: has no preferences to export. See why with: pairwright status {folder.url} "
+        f"See why with: pairwright status {folder.url} "
         f"(rows still owed are finished by: pairwright resume {folder.url})"
     )

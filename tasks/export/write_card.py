@@ -36,7 +36,10 @@ class Tally:
 
     sizes: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     """Rows and bytes of each split that has any."""
+    images: set[bytes] = field(default_factory=set[bytes])
+    """Keys of the images that were counted: about 100 bytes of memory per image."""
     licences: Counter[str] = field(default_factory=Counter[str])
+    """Images under each licence, one that is in several pairs counted once; so with sources."""
     sources: Counter[str] = field(default_factory=Counter[str])
     writers: Counter[str] = field(default_factory=Counter[str])
     makers: Counter[str] = field(default_factory=Counter[str])
@@ -47,13 +50,20 @@ class Tally:
     def add(self, row: PreferenceRow) -> None:
         """Count one row."""
         self.rows += 1
-        self.licences.update(row.licences)
-        self.sources.update(row.sources)
+        self._add_images(row)
         self.writers[row.chosen_model] += 1
         self.rejected_texts += bool(row.rejected)
         self.rejected_images += bool(row.rejected_images)
         if row.rejected:
             self.makers[row.rejected_maker] += 1
+
+    def _add_images(self, row: PreferenceRow) -> None:
+        for key, licence, source in zip(row.image_keys, row.licences, row.sources, strict=True):
+            name = bytes.fromhex(key)
+            if name not in self.images:
+                self.images.add(name)
+                self.licences[licence] += 1
+                self.sources[source] += 1
 
 
 def write_card(about: About, tally: Tally) -> str:

@@ -141,6 +141,11 @@ def test_card_says_what_is_there(tmp_path, made):
     assert f"| images | {len(made.of('images'))} |" in body
     assert f"{tally.rows} of {tally.rows} rows have a rejected text (edited: {tally.rows})" in body
     assert "rendered scenes" in body
+    assert "viewpoint and of the light are distractors by design" in body
+    # An image in two pairs is one image.
+    images = {key for row in made.of("preferences") for key in row.image_keys}
+    assert len(images) < 2 * tally.rows
+    assert f"Licences of the {len(images)} images: CC0-1.0 ({len(images)})." in body
     assert "There is no" not in body
 
 
