@@ -260,6 +260,14 @@ def test_texts_and_removals_fill_the_columns_beside_each_other(browser, whole):
         assert tops == sorted(tops)
 
 
+@pytest.mark.parametrize("width", [600, 1040, 1041, 1280])
+def test_names_of_removals_have_room(browser, whole, width):
+    with open_page(browser, whole / "pairs-1.html", viewport={"width": width, "height": 900}) as (page, _):
+        for tag in page.locator(".candidates .tag").all():
+            assert tag.bounding_box()["width"] > 120
+        assert not overflows(page)
+
+
 def test_hovering_flickers_between_the_two_images(browser, whole):
     with open_page(browser, whole / "pairs-1.html", viewport={"width": 1280, "height": 900}) as (page, _):
         frame = page.locator(".look .frame").first
