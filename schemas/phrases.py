@@ -72,16 +72,20 @@ def noun(selector: Selector, count: int = 1) -> str:
     return " ".join([*filter(None, adjectives), shape if count == 1 else plural(shape)])
 
 
-def tail(selector: Selector) -> str:
+def tail(selector: Selector, count: int = 1) -> str:
     """Return the words after the noun: " on the left facing right", or nothing."""
     named = [(name, getattr(selector, name)) for name in ("column", "depth", "pose", "facing", "text")]
-    return "".join(f" {surface(name, value)}" for name, value in named if value)
+    words = "".join(f" {surface(name, value)}" for name, value in named if value)
+    # Poses are written for one thing: "with its lid open".
+    return (
+        words if count == 1 else re.sub(r"with its (lid|head)\b", r"with their \1s", words).replace(" its ", " their ")
+    )
 
 
 def some(selector: Selector, count: int | None = None) -> str:
     """Return an indefinite phrase: "a small red metal ball on the left"; "no", "one" or "two red balls" for a count."""
-    head = noun(selector, count if count else 1)
-    return f"{with_article(head) if count is None else f'{number(count)} {head}'}{tail(selector)}"
+    head, after = noun(selector, count or 1), tail(selector, count or 1)
+    return f"{with_article(head) if count is None else f'{number(count)} {head}'}{after}"
 
 
 def the(selector: Selector) -> str:

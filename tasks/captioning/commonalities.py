@@ -67,7 +67,8 @@ def _shown_by_both(selector: Selector, graphs: Graphs) -> tuple[str, tuple[Claim
     mentions = [shown(side, selector, graphs[side]) for side in SIDES]
     if mentions[0].count == mentions[1].count:
         return mentions[0].text, claims_of(mentions)
-    return f"one or more {noun(selector, 2)}", claims_of(Mention(side, selector) for side in SIDES)
+    several = noun(selector, 2) if all(mention.count for mention in mentions) else f"one or more {noun(selector, 2)}"
+    return several, claims_of(Mention(side, selector) for side in SIDES)
 
 
 def _same_phrase(scope: Scope, kind: View) -> list[Statement]:

@@ -152,13 +152,13 @@ def _count_edits(claim: Claim) -> Iterator[Edit]:
 
 def _attribute_edits(claim: Claim, rng: Random) -> Iterator[Edit]:
     count = claim.count if claim.kind == "count" else 1
-    phrase = noun(claim.selector, count) + tail(claim.selector)
+    phrase = noun(claim.selector, count) + tail(claim.selector, count)
     for name, value in vars(claim.selector).items():
         if value is None or (name == "shape" and any(getattr(claim.selector, sign) for sign in SIGNS)):
             continue
         for other in _some(_others(name, value), rng):
             selector = claim.selector.model_copy(update={name: other})
-            becomes = noun(selector, count) + tail(selector)
+            becomes = noun(selector, count) + tail(selector, count)
             new = claim.model_copy(update={"selector": selector})
             yield Edit(name, phrase, becomes, claim, new, f"{name} {value} -> {other}")
 
