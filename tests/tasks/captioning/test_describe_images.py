@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from schemas.config import CaptionsConfig
 from schemas.rows import Dropped
+from tasks.captioning import compose_caption as module
 from tasks.captioning.compose_caption import compose_caption
 from tasks.captioning.describe_images import describe_images
-from tests.fixtures.graphs import PROPERTY, graph, image_row, pairs, random_pair, random_world, thing
+from tests.fixtures.graphs import PROPERTY, SHAPES, graph, image_row, pairs, random_pair, random_world, thing
 from tests.fixtures.reader import PLACES, read_phrases
 
 CONFIG = CaptionsConfig()
@@ -84,6 +85,14 @@ def test_up_to_eight_objects_are_all_mentioned_and_the_largest_always(seed):
         look = (a.colour, a.material, a.shape)
         sizes[look] = max(sizes[look], (a.box[2] - a.box[0]) * (a.box[3] - a.box[1]))
     assert all(sizes[look] <= min(sizes[a] for a in sizes if a not in missing) for look in missing)
+
+
+def test_words_do_not_run_out_for_eight_objects(monkeypatch):
+    monkeypatch.setattr(module, "MOST_WORDS", 40)
+    many = [thing(str(n), shape, column="right") for n, shape in enumerate((*SHAPES, "mug", "duck", "lamp"))]
+    for things in (many[:8], many):
+        text = " ".join(part.text for part in compose_caption(graph(*things), Random(0)))
+        assert all(one.shape in text for one in things) is (len(things) <= 8)
 
 
 @PROPERTY

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.phrases import the
-from tasks.captioning.refer import find_relation, referring
+from tasks.captioning.refer import find_relation, find_reversal, referring
 from tests.fixtures.graphs import PROPERTY, graph, random_world, thing
 
 
@@ -47,3 +47,14 @@ def test_relations_hold_and_need_a_clear_gap():
     assert related is not None
     assert related.words == {"thing": "the red metal ball", "relation": "to the left of", "other": "the red metal cube"}
     assert [claim.kind for claim in related.claims(1)] == ["count", "count", "relation"]
+
+
+def test_a_reversal_is_of_things_that_both_photographs_name_alike():
+    left, right, cube = thing("a"), thing("b", column="right"), thing("c", "cube", column="centre")
+    moved = graph(thing("a", column="right"), thing("b"), cube)
+    assert find_reversal((graph(left, right, cube), moved), Random(0)) is None
+    found = find_reversal((graph(left, cube), graph(moved.objects[0], cube)), Random(0))
+    assert found is not None
+    assert {found[0].relation, found[1].relation} == {"left of", "right of"}
+    assert {the(found[0].thing), the(found[1].other)} == {"the red metal ball", "the red metal cube"}
+    assert find_reversal((graph(left, cube), graph(left, cube)), Random(0)) is None
