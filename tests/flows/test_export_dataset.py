@@ -68,7 +68,7 @@ def test_command_line(rendered, tmp_path, monkeypatch, capsys):
     assert run(monkeypatch, "export", rendered, "--format", "hf", "--to", tmp_path / "out") == 0
     assert str(tmp_path / "out") in capsys.readouterr().out
     assert run(monkeypatch, "report", rendered, "--pairs", "3") == 0
-    assert f"3 pairs on 2 pages. Open {rendered}/report/index.html" in capsys.readouterr().out
+    assert f"Pairs shown: 3. Open {rendered}/report/index.html" in capsys.readouterr().out
 
 
 def test_no_preferences_yet_is_wrong_usage(mined, tmp_path, monkeypatch, capsys):
