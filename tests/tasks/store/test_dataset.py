@@ -17,7 +17,18 @@ from tasks.store.files import Folder
 from tasks.store.part import Part, encode_part, read_about, read_part
 from tasks.store.pool import ShardFailed
 from tests.tasks.store.forge import ALL_DONE, Forge
-from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, expect, list_words, open_toy, read_toy, read_tree, say
+from tests.tasks.store.toy import (
+    STAGES,
+    ToyConfig,
+    build_toy,
+    expect,
+    list_words,
+    open_toy,
+    read_toy,
+    read_tree,
+    record_of,
+    say,
+)
 
 WORDS = [f"{letter}{number}" for letter in "abc" for number in range(6)] + ["bad", "a1/again"]
 
@@ -315,8 +326,8 @@ def test_the_record_of_a_build_is_kept(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     with pytest.raises(ConfigError, match="holds no dataset"):
         read_record(folder)
-    write_record(folder, {"limit": 3})
-    assert read_record(folder) == {"limit": 3}
+    write_record(folder, record_of(limit=3))
+    assert read_record(folder) == record_of(limit=3)
     (tmp_path / "build.json").write_text("{")
     with pytest.raises(StoreError, match=r"build\.json: is damaged"):
         read_record(folder)

@@ -10,7 +10,7 @@ from tasks.store import index as index_module
 from tasks.store.dataset import Build, write_items
 from tasks.store.files import Folder
 from tasks.store.snapshot import describe_version, find_live, read_live, stream_live, write_snapshot
-from tests.tasks.store.toy import ToyConfig, build_toy, list_words, plan_toy
+from tests.tasks.store.toy import ToyConfig, build_toy, list_words, plan_toy, record_of
 
 WORDS = [f"word{number:03d}" for number in range(25)]
 
@@ -69,7 +69,7 @@ def test_nothing_live_gives_nothing(tmp_path):
 def test_a_version_is_named_only_while_it_is_what_there_is(toy):
     build, planned, counts = toy
     assert describe_version(build, planned) == "version 1, changed since", "five words are gone"
-    write_snapshot(build, list(zip(planned, counts, strict=True)), record={})
+    write_snapshot(build, list(zip(planned, counts, strict=True)), record=record_of())
     assert describe_version(build, planned) == "version 2"
     other = replace(planned[-1], fingerprint="0" * 16)
     build.settle(other)

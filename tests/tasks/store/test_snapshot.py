@@ -9,7 +9,7 @@ from schemas.errors import StoreError
 from schemas.rows import ImageRow
 from tasks.store.files import Folder
 from tasks.store.snapshot import find_live, latest_snapshot, read_live, stream_live, write_snapshot
-from tests.tasks.store.toy import build_toy, open_toy
+from tests.tasks.store.toy import build_toy, open_toy, record_of
 
 WORDS = [f"w{number:03}" for number in range(300)] + ["w001/again"]
 
@@ -29,7 +29,7 @@ def test_versions_follow_one_another(tmp_path: Path) -> None:
     assert (second.number, second.content["parent"]) == (2, 1)
     images = second.content["stages"]["images"]
     assert (images["counts"]["in"], images["counts"]["ok"], sum(images["parts"].values())) == (3, 3, 3)
-    assert second.content["lineage"] == {"rows_per_shard": 10}
+    assert second.content["lineage"] == record_of().model_dump(mode="json")
     for part in images["parts"]:
         assert (tmp_path / "tables/images" / images["fingerprint"] / part).is_file()
     build_toy(tmp_path, ["a", "b"])
@@ -54,7 +54,7 @@ def test_of_two_that_write_at_once_the_second_takes_the_next_number(
     monkeypatch.setattr(Folder, "create", create_late)
     with open_toy(tmp_path, ["a"]) as build:
         done = [(planned, build.settle(planned)) for planned in build.planned]
-        snapshot = write_snapshot(build, done, record={"new": True})
+        snapshot = write_snapshot(build, done, record=record_of(limit=3))
     assert (snapshot.number, snapshot.content["parent"]) == (3, 2)
     assert (tmp_path / "snapshots/000002.json").read_bytes() == other
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from schemas.config import Section
+from schemas.config import BuildRecord, Profile, RunConfig, Section
 from schemas.rows import CaptionRow, Dropped, Failed, ImageRow, ItemRow, NeighbourRow, PairRow, Row, make_key
 from tasks.store.dataset import Build, write_items
 from tasks.store.files import Folder
@@ -152,6 +152,11 @@ def plan_toy(config: ToyConfig, stages: Sequence[Stage] = STAGES) -> list[Planne
     return [Planned(stage=stage, config=config, fingerprint=tables[stage.name]) for stage in stages]
 
 
+def record_of(rows_per_shard: int = 10, limit: int | None = None) -> BuildRecord:
+    """Return what a toy build was asked for."""
+    return BuildRecord(items=(), profile=Profile(run=RunConfig(rows_per_shard=rows_per_shard)), limit=limit, until="")
+
+
 def build_toy(
     root: Path | str,
     words: Sequence[str],
@@ -173,7 +178,7 @@ def build_toy(
                 if not any(isinstance(outcome.result, ShardFailed) for outcome in done):
                     build.drop_journals(stage)
                 counts.append(build.settle(stage))
-        write_snapshot(build, list(zip(build.planned, counts, strict=True)), record={"rows_per_shard": rows_per_shard})
+        write_snapshot(build, list(zip(build.planned, counts, strict=True)), record=record_of(rows_per_shard))
     return counts, outcomes
 
 
