@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -63,10 +63,11 @@ class Request:
 class Report:
     """Say how a build ended."""
 
-    counts: list[Counts] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    failures: list[ShardFailed] = field(default_factory=list)
-    snapshot: Snapshot | None = None
+    counts: list[Counts]
+    """Per stage, in order."""
+    seconds: list[float]
+    failures: list[ShardFailed]
+    snapshot: Snapshot
 
     @property
     def is_complete(self) -> bool:
@@ -124,19 +125,20 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> R
     """
     items = take_listing(request)
     planned = plan_stages(request.profile, stages_until(request.until))
-    report = Report()
+    counts: list[Counts] = []
+    seconds: list[float] = []
+    failures: list[ShardFailed] = []
     with open_build(request, planned, items) as build:
         for stage in planned:
             start = time.monotonic()
             with build.locked(stage, watcher.waiting):
-                report.failures.extend(run_stage(build, stage, request, run_shards=run_shards, watcher=watcher))
-            report.counts.append(build.settle(stage))
-            report.seconds.append(time.monotonic() - start)
-            watcher.end(stage, report.counts[-1], report.seconds[-1])
-        snapshot = write_snapshot(
-            build, list(zip(planned, report.counts, strict=True)), record=record_of(request, items)
-        )
-    return Report(counts=report.counts, seconds=report.seconds, failures=report.failures, snapshot=snapshot)
+                failures += run_stage(build, stage, request, run_shards=run_shards, watcher=watcher)
+            counts.append(build.settle(stage))
+            seconds.append(time.monotonic() - start)
+            watcher.end(stage, counts[-1], seconds[-1])
+        record = record_of(request, items)
+        snapshot = write_snapshot(build, list(zip(planned, counts, strict=True)), record=record)
+    return Report(counts=counts, seconds=seconds, failures=failures, snapshot=snapshot)
 
 
 def run_stage(

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -191,7 +192,12 @@ def test_a_damaged_part_is_named_and_made_again(
     assert part.read_bytes() == good
 
 
-def test_interrupted_builds_say_how_to_go_on_and_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "send"), [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill)], ids=["Ctrl-C", "SIGTERM"]
+)
+def test_interrupted_builds_say_how_to_go_on_and_do(
+    tmp_path: Path, number: int, send: Callable[[int, int], None]
+) -> None:
     out = tmp_path / "out"
     settings = ["scenes.worlds=8", "scenes.samples=1", "scenes.width=64", "scenes.height=64", "run.workers=2"]
     words = [word for setting in settings for word in ("--set", setting)]
@@ -201,7 +207,7 @@ def test_interrupted_builds_say_how_to_go_on_and_do(tmp_path: Path) -> None:
     deadline = time.monotonic() + 120
     while not list(out.glob("journals/*/*.journal")) and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)
+    send(process.pid, number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "pairwright resume" in errors
