@@ -88,7 +88,10 @@ def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], mess
         _change(values)
 
 
-@pytest.mark.parametrize("model", {*_sections(Profile), SourceConfig}, ids=lambda model: model.__name__)
+SECTIONS = sorted({*_sections(Profile), SourceConfig}, key=lambda model: model.__name__)
+
+
+@pytest.mark.parametrize("model", SECTIONS, ids=lambda model: model.__name__)
 def test_every_field_has_its_sentence(model: type[BaseModel]) -> None:
     assert issubclass(model, Section)
     assert model.__doc__
