@@ -6,7 +6,7 @@ one PUT. Every fault of the medium becomes a ``StoreError`` that names the file.
 
 import os
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +21,8 @@ from schemas.errors import StoreError
 TEMPORARY = ".tmp-"
 """Part of every temporary name; such files are left by a killed process and may be deleted under the table's lock."""
 SLICE_BYTES = 2 << 20
+
+Data = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True)
@@ -86,13 +88,17 @@ class Folder:
         with naming(self.path(name), "read"), self.open(name) as file:
             return file.read()
 
-    def write(self, name: str, data: bytes | bytearray | memoryview) -> None:
-        """Write a whole file, replacing what had the name; on return it survives a loss of power."""
+    def write(self, name: str, data: Data | Iterator[Data]) -> None:
+        """Write a whole file, whose bytes may come in pieces; on return it survives a loss of power.
+
+        It replaces what had the name.
+        """
+        pieces = data if isinstance(data, Iterator) else iter([data])
         with naming(self.path(name), "written"):
             if self.is_local:
-                _write_local(Path(self.path(name)), data)
+                _write_local(Path(self.path(name)), pieces)
             else:
-                self._target[0].pipe_file(self.path(name), bytes(data))
+                self._target[0].pipe_file(self.path(name), b"".join(pieces))
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a file unless its name is taken; say whether it was written. Atomic on a local disk."""
@@ -121,17 +127,19 @@ class Folder:
                 return
 
 
-def _write_local(path: Path, data: bytes | bytearray | memoryview) -> None:
+def _write_local(path: Path, pieces: Iterator[Data]) -> None:
     _make_folder(path.parent)
     temporary = path.with_name(f"{path.name}{TEMPORARY}{uuid.uuid4().hex}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
-            rest = memoryview(data)
-            while rest:
-                count = os.write(descriptor, rest[:SLICE_BYTES])
-                _start_writing(descriptor, len(data) - len(rest), count)
-                rest = rest[count:]
+            place = 0
+            for piece in pieces:
+                rest = memoryview(piece)
+                while rest:
+                    count = os.write(descriptor, rest[:SLICE_BYTES])
+                    _start_writing(descriptor, place, count)
+                    rest, place = rest[count:], place + count
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

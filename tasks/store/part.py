@@ -1,11 +1,11 @@
 """One part of a table: a Parquet file that describes and checks itself.
 
-Layout: image columns uncompressed and without dictionary, text columns zstd, row groups of 100 rows, page checksums.
-The footer's metadata names the stage, its fingerprint and the counts, and holds a CRC-32 of each column chunk and a
+Layout: image columns uncompressed and without dictionary, text columns zstd, row groups of 100 rows. The footer's
+metadata names the stage, its fingerprint and the counts, and holds a hash (XXH3, 64 bits) of each column chunk and a
 digest of the footer itself (blanked there). The chunks fill the file up to the footer, and the footer's digest covers
-their CRCs, so a whole read finds any flipped byte; a read of few rows or columns checks the footer and exactly the
-chunks that it decodes. Parquet's own page checksums would not do: they leave out the headers of the pages, and one
-flipped bit there was seen to give wrong values.
+their hashes, so a whole read finds any flipped byte; a read of few rows or columns checks the footer and exactly the
+chunks that it decodes. Parquet's own page checksums would not do, and are not written: they leave out the headers of
+the pages, where one flipped bit was seen to give wrong values, and cost more time than all else in an image part.
 
 The bytes depend only on the rows, never on time, host or process.
 """
@@ -14,8 +14,7 @@ import hashlib
 import mmap
 import re
 import struct
-import zlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -24,16 +23,23 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 
 from schemas.errors import StoreError
 from tasks.store.files import Folder
 
 ROWS_PER_GROUP = 100
 """Small enough that one row can be read at little cost, large enough that text still compresses."""
+PAGE_BYTES, ROWS_PER_BATCH = 256 << 10, 16
+"""A page ends at the first batch that fills it; larger ones do not stay in the processor's cache while copied."""
+CHUNK_BYTES, FOOTER_BYTES = 1 << 10, 1 << 20
+"""Room for what a part says of a column chunk, and of itself, beside their cells."""
 DIGEST_BYTES = 16
 TAIL_BYTES = 65536
 """How much of a file's end is read at first; most footers fit."""
 MAGIC = b"PAR1"
+SUM_DIGITS = 16
+"""Hexadecimal digits of a chunk's hash."""
 CHUNKS_KEY = b"pairwright.chunks"
 CHECK_KEY = b"pairwright.check"
 BLANK = b"0" * (2 * DIGEST_BYTES)
@@ -53,24 +59,42 @@ class Part:
         return self.folder.path(self.name)
 
 
-def encode_part(table: pa.Table, about: dict[str, str]) -> memoryview:
-    """Return the bytes of a part that holds the table and says ``about`` itself."""
-    sink = pa.BufferOutputStream()
+def encode_part(table: pa.Table, about: dict[str, str]) -> Iterator[memoryview]:
+    """Yield the bytes of a part that holds the table and says ``about`` itself, in pieces, as soon as they are final.
+
+    So the disk is busy with one row group while the next is encoded.
+    """
     images = {field.name for field in table.schema if _holds_images(field.type)}
     leaves = _leaf_paths(table.schema)
     texts = [path for path in leaves if path.split(".")[0] not in images]
     options: dict[str, Any] = {
         "compression": {path: "zstd" if path in texts else "none" for path in leaves},
-        "use_dictionary": texts,
-        "write_statistics": texts,
-        "write_page_checksum": True,
+        "use_dictionary": False,  # zstd finds what repeats
+        "write_statistics": False,  # keys are random: no row group could be skipped
+        "data_page_size": PAGE_BYTES,
+        "write_batch_size": ROWS_PER_BATCH,
     }
-    groups = max(1, -(-len(table) // ROWS_PER_GROUP))
-    blanks = {CHUNKS_KEY.decode(): "0" * (8 * groups * len(leaves)), CHECK_KEY.decode(): BLANK.decode()}
+    starts = range(0, max(1, len(table)), ROWS_PER_GROUP)
+    chunks = len(starts) * len(leaves)
+    blanks = {CHUNKS_KEY.decode(): "0" * (SUM_DIGITS * chunks), CHECK_KEY.decode(): BLANK.decode()}
+    room = _allocate(table, about, chunks)
+    sink = pa.FixedSizeBufferWriter(pa.py_buffer(room))
+    done = 0
     with pq.ParquetWriter(sink, table.schema, **options) as writer:
-        writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+        for start in starts:
+            writer.write_table(table.slice(start, ROWS_PER_GROUP))
+            yield room[done : sink.tell()]
+            done = sink.tell()
         writer.add_key_value_metadata({**about, **blanks})
-    return _seal(sink.getvalue())
+    data = room[: sink.tell()]
+    _seal(data)
+    yield data[done:]
+
+
+def _allocate(table: pa.Table, about: dict[str, str], chunks: int) -> memoryview:
+    """Return room for a part's bytes, more than they can be (each cell is stored once); unused room takes no memory."""
+    footer = FOOTER_BYTES + sum(len(value.encode()) for value in about.values())
+    return memoryview(pa.allocate_buffer(2 * table.nbytes + chunks * CHUNK_BYTES + footer)).cast("B")
 
 
 def _holds_images(kind: pa.DataType) -> bool:
@@ -90,18 +114,16 @@ def _empty_file(schema: pa.Schema) -> pa.BufferReader:
     return pa.BufferReader(sink.getvalue())
 
 
-def _seal(buffer: pa.Buffer) -> memoryview:
-    """Write the chunks' CRCs and the footer's digest over the blanks, in place."""
-    data = memoryview(buffer).cast("B")
+def _seal(data: memoryview) -> None:
+    """Write the chunks' hashes and the footer's digest over the blanks, in place."""
     start = _footer_start(data)
     footer = bytes(data[start:])
-    ends = _chunk_ends(pq.read_metadata(pa.BufferReader(buffer)), start)
-    sums = b"".join(b"%08x" % zlib.crc32(data[begin:end]) for begin, end in pairwise(ends))
+    ends = _chunk_ends(pq.read_metadata(pa.BufferReader(pa.py_buffer(data))), start)
+    sums = b"".join(_sum(data[begin:end]) for begin, end in pairwise(ends))
     place = start + footer.rindex(b"0" * len(sums), 0, footer.rindex(CHECK_KEY))
     data[place : place + len(sums)] = sums
     place = start + _find_digest(footer)
     data[place : place + len(BLANK)] = _digest(data[start:])
-    return data
 
 
 def _chunk_ends(metadata: pq.FileMetaData, footer_start: int) -> list[int]:
@@ -115,12 +137,16 @@ def _chunk_ends(metadata: pq.FileMetaData, footer_start: int) -> list[int]:
     return ends
 
 
+def _sum(chunk: memoryview) -> bytes:
+    return xxhash.xxh3_64_hexdigest(chunk).encode()
+
+
 def _digest(data: bytes | bytearray | memoryview) -> bytes:
     return hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest().encode()
 
 
 def _find_digest(footer: bytes | bytearray) -> int:
-    """Return where the digest is in a footer; a cell's statistics may imitate it, but come before."""
+    """Return where the digest is in a footer; what else the part says of itself may imitate it, but comes before."""
     found = list(DIGEST.finditer(footer))
     if not found:
         raise ValueError("its footer has no digest")
@@ -187,11 +213,11 @@ class OpenPart:
         start, end = self._ends[chunk], self._ends[chunk + 1]
         place = memoryview(self._image)[start:end]
         self._file.seek(start)
-        if self._file.readinto(place) != len(place) or b"%08x" % zlib.crc32(place) != self._stated(chunk):  # pyright: ignore[reportAttributeAccessIssue]
-            raise ValueError(f"bytes {start} to {end} do not have the CRC that its footer states")
+        if self._file.readinto(place) != len(place) or _sum(place) != self._stated(chunk):  # pyright: ignore[reportAttributeAccessIssue]
+            raise ValueError(f"bytes {start} to {end} do not have the hash that its footer states")
 
     def _stated(self, chunk: int) -> bytes:
-        return self._sums[8 * chunk : 8 * chunk + 8]
+        return self._sums[SUM_DIGITS * chunk : SUM_DIGITS * (chunk + 1)]
 
 
 def _read_tail(file: BinaryIO, size: int) -> bytes:
