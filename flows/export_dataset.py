@@ -27,7 +27,7 @@ def export_dataset(folder: Folder, target: str, *, form: str) -> Tally:
         raise ConfigError(f"--to {target}: exports are written to a local folder; copy it from there")
     check_target(Path(target))
     request, items = request_of(folder)
-    planned = plan_stages(request.profile, stages_until(request.until))
+    planned = plan_stages(request.profile, stages_until(request.profile, request.until))
     with open_build(request, planned, items) as build:
         counts = [build.settle(stage) for stage in planned]
         last = next((stage for stage in planned if stage.stage.name == TABLE), None)

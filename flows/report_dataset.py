@@ -22,7 +22,7 @@ def report_dataset(folder: Folder, *, pairs: int) -> Pages:
         StoreError: a file cannot be read or written.
     """
     request, items = request_of(folder)
-    planned = plan_stages(request.profile, stages_until(request.until))
+    planned = plan_stages(request.profile, stages_until(request.profile, request.until))
     with open_build(request, planned, items) as build:
         counts = [build.settle(stage) for stage in planned]
         snapshot = latest_snapshot(folder)

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Protocol
 
 from flows.load_profile import load_profile
-from flows.stages import find_table, plan_stages, stages_until
+from flows.stages import check_stage, find_table, plan_stages, stages_until
 from schemas.config import BuildRecord, Profile
 from schemas.errors import ConfigError, SourceError
-from tasks.sources.read_images import ROWS_PER_SHARD, list_items, recognise_source
+from tasks.sources.readers import READERS, recognise_source
 from tasks.store.dataset import Build, read_record, write_items, write_record
 from tasks.store.files import Folder
 from tasks.store.ledger import Counts
@@ -84,7 +84,7 @@ def make_request(
         ConfigError: the profile, a setting or the stage is wrong.
         SourceError: there is no such source.
     """
-    stages_until(until)
+    check_stage(until)
     chosen = with_source(load_profile(profile, settings), source)
     for table in chosen.run.rows_per_shard_of:
         find_table(table)
@@ -105,13 +105,17 @@ def _check_place(out: str, profile: Profile) -> None:
     if not os.access(first, os.W_OK | os.X_OK):
         raise ConfigError(f"--out {out}: {first} cannot be written to")
     source = profile.sources
-    if source.kind == "folder" and place.resolve().is_relative_to(Path(source.path).resolve()):
+    if _is_folder(source.path) and place.resolve().is_relative_to(Path(source.path).resolve()):
         raise ConfigError(f"--out {out} lies in the folder that is read, {source.path}: name one outside of it")
+
+
+def _is_folder(path: str) -> bool:
+    return bool(path) and "://" not in path and Path(path).is_dir()
 
 
 def resume_request(dataset: str, *, stage: str, reason: str) -> Request:
     """Return what the dataset's last build was asked for, perhaps only for failed rows of one stage."""
-    stages_until(stage)
+    check_stage(stage)
     request, _ = request_of(Folder(dataset))
     return replace(request, only_stage=stage, only_reason=reason)
 
@@ -124,7 +128,7 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> R
         StoreError: the folder cannot be read or written.
     """
     items = take_listing(request)
-    planned = plan_stages(request.profile, stages_until(request.until))
+    planned = plan_stages(request.profile, stages_until(request.profile, request.until))
     counts: list[Counts] = []
     seconds: list[float] = []
     failures: list[ShardFailed] = []
@@ -162,7 +166,8 @@ def run_stage(
 
 def take_listing(request: Request) -> tuple[str, ...]:
     """List the source, remember what is built, and return the parts that hold the listing."""
-    items = write_items(request.folder, list_items(request.profile.sources, limit=request.limit))
+    source = request.profile.sources
+    items = write_items(request.folder, READERS[source.kind].list_items(source, request.limit))
     write_record(request.folder, record_of(request, items))
     return items
 
@@ -175,7 +180,9 @@ def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:
 def open_build(request: Request, planned: Sequence[Planned], items: Sequence[str]) -> Build:
     """Open the dataset's ledger and workspace."""
     run = request.profile.run
-    sizes = {"images": ROWS_PER_SHARD[request.profile.sources.kind], **run.rows_per_shard_of}
+    size = READERS[request.profile.sources.kind].rows_per_shard
+    reading = {stage.stage.name: size for stage in planned if stage.stage.reads == "items"}
+    sizes = {**reading, **run.rows_per_shard_of}
     return Build(request.folder, planned, items, run.rows_per_shard, sizes)
 
 
@@ -189,7 +196,7 @@ def request_of(folder: Folder) -> tuple[Request, tuple[str, ...]]:
 def settled(folder: Folder) -> Generator[tuple[Build, list[tuple[Planned, Counts]]]]:
     """Open a dataset as it is now, every stage counted, without running anything."""
     request, items = request_of(folder)
-    planned = plan_stages(request.profile, stages_until(request.until))
+    planned = plan_stages(request.profile, stages_until(request.profile, request.until))
     with open_build(request, planned, items) as build:
         yield build, [(stage, build.settle(stage)) for stage in planned]
 

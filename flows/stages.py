@@ -9,7 +9,8 @@ from tasks.captioning import compare_pairs, describe_differences, describe_image
 from tasks.mining import embed_images, pair_neighbours, search_neighbours
 from tasks.preferences import build_preferences, split_pairs
 from tasks.rejected import edit_texts, remove_elements, retrieve_texts, swap_texts
-from tasks.sources import read_images
+from tasks.sources import read_given, read_images
+from tasks.sources.readers import READERS
 from tasks.store.stage import Planned, Stage, fingerprint
 
 STAGES: tuple[Stage, ...] = (
@@ -30,20 +31,53 @@ STAGES: tuple[Stage, ...] = (
 GROUPS = ("sources", "mining", "captioning", "rejected", "preferences")
 
 
-def stages_until(until: str) -> tuple[Stage, ...]:
-    """Return the stages up to a group ("mining") or a table ("pairs"), both included; all for an empty name.
+def stages_of(profile: Profile) -> tuple[Stage, ...]:
+    """Return the stages of a build: what the source brings is read, and what would only have led to it is left out."""
+    brought = READERS[profile.sources.kind].brings
+    given = {stage.name: stage for stage in read_given.STAGES if stage.writes in brought}
+    stages = [given.get(stage.name, stage) for stage in STAGES]
+    needed = {read_images.STAGE.name, *given}
+    if STAGES[-1].name not in given:
+        needed |= _names(STAGES) - set().union(*map(_reads, STAGES))
+    for stage in reversed(stages):
+        if stage.name in needed:
+            needed |= _reads(stage)
+    return tuple(stage for stage in stages if stage.name in needed)
+
+
+def _names(stages: Sequence[Stage]) -> set[str]:
+    return {stage.name for stage in stages}
+
+
+def _reads(stage: Stage) -> set[str]:
+    return {stage.reads, stage.only_in, *(use.table for use in stage.uses)}
+
+
+def stages_until(profile: Profile, until: str) -> tuple[Stage, ...]:
+    """Return a build's stages up to a group ("mining") or a table ("pairs"), both included; all for an empty name.
 
     Raises:
         ConfigError: there is no such stage.
     """
+    check_stage(until)
+    stages = stages_of(profile)
     if not until:
-        return STAGES
-    last = max((n for n, stage in enumerate(STAGES) if until in (stage.group, stage.name)), default=-1)
-    if last < 0:
+        return stages
+    names = [stage.name for stage in STAGES]
+    last = max(n for n, stage in enumerate(STAGES) if until in (stage.group, stage.name))
+    return tuple(stage for stage in stages if names.index(stage.name) <= last)
+
+
+def check_stage(name: str) -> None:
+    """Refuse what is neither a group nor a table; the empty name stands for all.
+
+    Raises:
+        ConfigError: there is no such stage.
+    """
+    if name and name not in GROUPS and name not in table_names():
         raise ConfigError(
-            f"{until}: no such stage. There are {', '.join(GROUPS)}; or a table: {', '.join(table_names())}"
+            f"{name}: no such stage. There are {', '.join(GROUPS)}; or a table: {', '.join(table_names())}"
         )
-    return STAGES[: last + 1]
 
 
 def find_table(name: str) -> str:

@@ -84,7 +84,7 @@ COLUMNS: dict[type[Row], list[tuple[str, pa.DataType]]] = {
         ("embedders", STRINGS),
         ("similarities", FLOATS),
         ("similarity", FLOAT),
-        ("human_difference", STRING),
+        ("human_differences", STRINGS),
         ("instruction", STRING),
     ],
     CaptionRow: [("text", STRING), ("sentences", STRINGS), ("model", STRING)],

@@ -35,6 +35,23 @@ class ImagesConfig(Section):
     """Licence written beside every image of this source."""
 
 
+class ReadingConfig(Section):
+    """Say how sources of other layouts are read."""
+
+    splits: tuple[str, ...] = ()
+    """Splits that are read, by the source's own names ("train"); empty: all."""
+    image_column: str = ""
+    """Column of a table that holds the images; empty: found by its type."""
+    caption_column: str = ""
+    """Column of a table, or field of a manifest, that holds captions; empty: found by its name."""
+    images: Annotated[str, Field(exclude=True)] = ""
+    """Folder of the images that a manifest names; empty: the manifest's own."""
+    download: bool = False
+    """Whether the addresses in URL lists may be fetched."""
+    timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
+    """Longest wait for one download."""
+
+
 class ScenesConfig(Section):
     """Say what is rendered."""
 
@@ -58,11 +75,13 @@ class SourceConfig(Section):
     """Say what the sources stage reads; made from a profile, never written in one."""
 
     kind: str
-    """"folder" or "scenes"."""
+    """Which reader reads it ("folder", "scenes", "webdataset", ...)."""
     path: Annotated[str, Field(exclude=True)]
     """Where it is; not part of what identifies rows: a moved folder holds the same images."""
     images: ImagesConfig
     """Which images are accepted."""
+    reading: ReadingConfig
+    """How it is read."""
     scenes: Annotated[ScenesConfig, Field(exclude=True)]
     """What is rendered; the items' own keys say it."""
 
@@ -213,6 +232,8 @@ class Profile(Section):
     """Where the images come from when the command line names no source (``kind:path``)."""
     images: ImagesConfig = ImagesConfig()
     """Which images are accepted."""
+    reading: ReadingConfig = ReadingConfig()
+    """How sources of other layouts are read."""
     scenes: ScenesConfig = ScenesConfig()
     """What is rendered."""
     embedding: EmbeddingConfig = EmbeddingConfig()
@@ -240,7 +261,7 @@ class Profile(Section):
     def sources(self) -> SourceConfig:
         """Return what the sources stage reads."""
         kind, _, path = self.source.partition(":")
-        return SourceConfig(kind=kind, path=path, images=self.images, scenes=self.scenes)
+        return SourceConfig(kind=kind, path=path, images=self.images, reading=self.reading, scenes=self.scenes)
 
     @model_validator(mode="after")
     def _a_weight_for_each_embedder(self) -> "Profile":

@@ -115,7 +115,7 @@ class PairRow(Row):
     first: str
     second: str
     origin: str
-    """"mined", "edit", "scene", "noun-overlap" or "given"."""
+    """"mined", "noun-overlap", "given" (the source paired them) or "edit" (it made one of the other)."""
     anchor: str
     """The image whose search found the pair; empty where the source gave it."""
     cluster: int
@@ -125,8 +125,10 @@ class PairRow(Row):
     """Cosine per embedder."""
     similarity: float = 0.0
     """Cosine of the weighted, concatenated features, by which it was chosen."""
-    human_difference: str = ""
+    human_differences: tuple[str, ...] = ()
+    """What people wrote about the difference, as the source gave it."""
     instruction: str = ""
+    """The edit that made the second image of the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

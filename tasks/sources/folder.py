@@ -16,14 +16,15 @@ import json
 import logging
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from schemas.config import ImagesConfig
+from schemas.config import ImagesConfig, SourceConfig
 from schemas.errors import SourceError
 from schemas.rows import Dropped, Failed, ImageRow, ItemRow, make_key
+from tasks.sources.reader import Reader
 from tasks.store.images import RefusedImageError, decode_rgb, probe_image
 
 log = logging.getLogger(__name__)
@@ -192,3 +193,21 @@ def _unread(item: ItemRow, error: OSError) -> Dropped | Failed:
 
 def _dropped(item: ItemRow, reason: str, detail: str = "") -> Dropped:
     return Dropped(source_key=item.key, reason=reason, detail=f"{item.name}: {detail}" if detail else item.name)
+
+
+def _list(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
+    return list_items(config.path, limit=limit)
+
+
+def _read(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[ImageRow | Dropped | Failed]:
+    for item in items:
+        yield from read_item(item, root=config.path, config=config.images)
+
+
+READER = Reader(
+    kind="folder",
+    about="a local folder of images, read recursively",
+    example="folder:PHOTOS (or the path alone)",
+    list_items=_list,
+    read_items=_read,
+)

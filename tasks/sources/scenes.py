@@ -9,15 +9,16 @@ and ``SCENES_VERSION``, which is raised whenever this code would draw or render 
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from schemas.config import ScenesConfig
+from schemas.config import ScenesConfig, SourceConfig
 from schemas.rows import Dropped, ImageRow, ItemRow, make_key
+from tasks.sources.reader import Reader
 from tasks.sources.scene.variant import choose_variant
 
 SCENES_VERSION = 1
@@ -78,3 +79,23 @@ def _encode_png(picture: NDArray[np.uint8]) -> bytes:
     file = io.BytesIO()
     Image.fromarray(picture).save(file, format="PNG", compress_level=6)
     return file.getvalue()
+
+
+def _list(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
+    return list_items(config.scenes, limit=limit)
+
+
+def _read(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[ImageRow | Dropped]:
+    for item in items:
+        yield from read_item(item, config=config.scenes)
+
+
+READER = Reader(
+    kind="scenes",
+    about="rendered table-top, room and street scenes with known truth",
+    example="scenes:",
+    list_items=_list,
+    read_items=_read,
+    needs_path=False,
+    rows_per_shard=4,
+)

@@ -11,6 +11,7 @@ from schemas.config import Section
 from schemas.rows import Dropped, Failed, Row, make_key
 
 Results = Iterator[Row | Dropped | Failed]
+Group = Literal["sources", "mining", "captioning", "rejected", "preferences"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class Stage:
     name: str
     version: int
     """Raise it when the function's results change for the same configuration."""
-    group: Literal["sources", "mining", "captioning", "rejected", "preferences"]
+    group: Group
     reads: str
     """The table that gives its input rows; "items" is the source's listing."""
     row: type[Row]

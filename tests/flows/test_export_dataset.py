@@ -34,7 +34,7 @@ def run(monkeypatch, *words) -> int:
 
 def source_images(folder):
     request, items = request_of(folder)
-    planned = plan_stages(request.profile, stages_until(request.until))
+    planned = plan_stages(request.profile, stages_until(request.profile, request.until))
     with open_build(request, planned, items) as build:
         build.settle(planned[0])
         return {row.key: row for row in read_live(build, planned[0], ImageRow)}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import SourceError
-from tasks.sources.read_images import recognise_source
+from tasks.sources.readers import READERS, recognise_source
 
 
 def test_a_folder_is_recognised_by_path_or_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +27,23 @@ def test_scenes_are_recognised_unless_a_folder_has_the_name(tmp_path: Path, monk
     assert recognise_source("scenes:") == "scenes:"
 
 
-@pytest.mark.parametrize("text", ["s3://bucket/pictures", "video:film.mp4"])
+def test_addresses_keep_their_form() -> None:
+    assert recognise_source("s3://bucket/pictures") == "folder:s3://bucket/pictures"
+
+
+@pytest.mark.parametrize("text", ["video:film.mp4", "vidoe:"])
 def test_an_unknown_kind_is_refused_with_those_that_are_known(text: str) -> None:
-    with pytest.raises(SourceError, match=r"no kind of source\. Sources: a local folder"):
+    with pytest.raises(SourceError, match=r"no kind of source\. There are: folder, .*`pairwright sources`"):
         recognise_source(text)
+
+
+@pytest.mark.parametrize("text", ["", "folder:"])
+def test_a_source_without_a_path_is_refused(text: str) -> None:
+    with pytest.raises(SourceError, match=r"names no path; write it like folder:PHOTOS|the source is empty"):
+        recognise_source(text)
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_examples_name_their_kind(kind: str) -> None:
+    assert READERS[kind].example.startswith(f"{kind}:")
+    assert READERS[kind].about

@@ -1,0 +1,44 @@
+"""Read what a source brings beside its images: pairs, comparisons, preferences.
+
+Reads ``ItemRow``, writes the rows of one type that the source's reader yields. Such a stage takes the place of the one
+that would make the table, so all that follows works on brought rows as on made ones.
+
+An item is read once for its images and once for each of these tables, which is far cheaper than what is asked of models
+about it.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from schemas.config import SourceConfig
+from schemas.rows import ComparisonRow, Dropped, Failed, ItemRow, PairRow, PreferenceRow, Row
+from tasks.sources.reader import Read
+from tasks.sources.readers import READERS
+from tasks.store.stage import Group, Stage
+
+
+def read_given(rows: Sequence[ItemRow], config: SourceConfig, *, wanted: type[Row]) -> Iterator[Read]:
+    """Yield the rows of one type that the items hold, or why there is none."""
+    for found in READERS[config.kind].read_items(rows, config):
+        if isinstance(found, wanted | Dropped | Failed):
+            yield found
+
+
+def _stage(name: str, group: Group, writes: type[Row]) -> Stage:
+    return Stage(
+        name=name,
+        version=1,
+        group=group,
+        reads="items",
+        row=ItemRow,
+        writes=writes,
+        function=partial(read_given, wanted=writes),
+        config="sources",
+    )
+
+
+STAGES = (
+    _stage("pairs", "mining", PairRow),
+    _stage("comparisons", "captioning", ComparisonRow),
+    _stage("preferences", "preferences", PreferenceRow),
+)

@@ -1,0 +1,47 @@
+"""All readers, and which of them reads a source."""
+
+from pathlib import Path
+
+from schemas.errors import SourceError
+from tasks.sources import folder, scenes
+from tasks.sources.reader import Reader
+
+READERS: dict[str, Reader] = {
+    reader.kind: reader
+    for reader in (
+        folder.READER,
+        scenes.READER,
+    )
+}
+
+
+def recognise_source(text: str) -> str:
+    """Return a source as ``kind:path``, a local path absolute, so that a build is resumed from anywhere.
+
+    Raises:
+        SourceError: the kind is unknown, or nothing is there.
+    """
+    kind, colon, path = text.partition(":")
+    reader = READERS.get(kind)
+    if reader and not reader.needs_path and (colon or not Path(text).exists()):
+        if path:
+            raise SourceError(f"{text}: {kind} are made, not read from a path; write `{kind}:`")
+        return f"{kind}:"
+    if reader and colon:
+        if not path:
+            raise SourceError(f"{text!r}: names no path; write it like {reader.example}")
+        return f"{kind}:{_absolute(path)}"
+    if colon and "://" not in text and not Path(text).exists():
+        raise SourceError(
+            f"{text}: no such file or folder, and {kind!r} is no kind of source. There are: {', '.join(READERS)} "
+            "(`pairwright sources` shows an example of each)"
+        )
+    if not text:
+        raise SourceError("the source is empty: name a folder, or kind:path")
+    place = _absolute(text)
+    known = next((name for name, reader in READERS.items() if reader.recognises(place)), "folder")
+    return f"{known}:{place}"
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else str(Path(path).absolute())

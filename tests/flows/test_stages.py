@@ -1,0 +1,52 @@
+"""Which stages a build has: those that lead somewhere, and readers in place of makers where the source brings rows."""
+
+from dataclasses import replace
+
+import pytest
+
+from flows import stages
+from flows.stages import STAGES, stages_of, stages_until
+from schemas.config import Profile
+from schemas.errors import ConfigError
+from schemas.rows import ComparisonRow, PairRow, PreferenceRow, Row
+from tasks.sources.readers import READERS
+
+PHOTOGRAPHS = Profile(source="folder:/photographs")
+
+
+def bringing(monkeypatch: pytest.MonkeyPatch, *rows: type[Row]) -> dict[str, str]:
+    """Return the stages of a source that brings such rows, by name, with the table that each reads."""
+    monkeypatch.setitem(stages.READERS, "folder", replace(READERS["folder"], brings=rows))
+    return {stage.name: stage.reads for stage in stages_of(PHOTOGRAPHS)}
+
+
+def test_a_source_of_images_has_every_stage() -> None:
+    assert stages_of(PHOTOGRAPHS) == STAGES
+
+
+def test_brought_pairs_are_not_mined(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = bringing(monkeypatch, PairRow)
+    left_out = [stage.name for stage in STAGES if stage.name not in found]
+    assert left_out == ["embeddings", "neighbours"]
+    assert found["pairs"] == "items"
+    assert found["preferences"] != "items"
+
+
+def test_brought_comparisons_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = bringing(monkeypatch, PairRow, ComparisonRow)
+    assert (found["pairs"], found["comparisons"]) == ("items", "items")
+    assert "differences" in found
+
+
+def test_brought_preferences_need_nothing_but_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bringing(monkeypatch, PreferenceRow) == {"images": "items", "preferences": "items"}
+
+
+def test_a_build_stops_after_a_group_or_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [stage.name for stage in stages_until(PHOTOGRAPHS, "mining")] == [s.name for s in STAGES[:4]]
+    assert [stage.name for stage in stages_until(PHOTOGRAPHS, "embeddings")] == ["images", "embeddings"]
+    bringing(monkeypatch, PairRow)
+    assert [stage.name for stage in stages_until(PHOTOGRAPHS, "mining")] == ["images", "pairs"]
+    assert [stage.name for stage in stages_until(PHOTOGRAPHS, "embeddings")] == ["images"]
+    with pytest.raises(ConfigError, match="minig: no such stage"):
+        stages_until(PHOTOGRAPHS, "minig")
