@@ -86,6 +86,7 @@ COLUMNS: dict[type[Row], list[tuple[str, pa.DataType]]] = {
         ("similarity", FLOAT),
         ("human_differences", STRINGS),
         ("instruction", STRING),
+        ("change_types", STRINGS),
     ],
     CaptionRow: [("text", STRING), ("sentences", STRINGS), ("model", STRING)],
     DifferenceRow: [

@@ -129,6 +129,8 @@ class PairRow(Row):
     """What people wrote about the difference, as the source gave it."""
     instruction: str = ""
     """The edit that made the second image of the first."""
+    change_types: tuple[str, ...] = ()
+    """What kinds of change the source says there are, in its own words ("color", "viewpoint")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

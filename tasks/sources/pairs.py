@@ -35,6 +35,7 @@ class About:
     """"given" (the source paired them) or "edit" (it made the second of the first)."""
     human_differences: tuple[str, ...] = ()
     instruction: str = ""
+    change_types: tuple[str, ...] = ()
     may_be_identical: bool = False
     """Whether the source says that nothing changed, so that two equal images are right."""
 
@@ -54,7 +55,8 @@ def read_pair(
     if not about.may_be_identical and np.array_equal(pixels[0], pixels[1]):
         return dropped(item, "identical images", f"{first.name} and {second.name}")
     names = tuple(image.key for image in images)
-    key = make_key("pair", *names, about.origin, about.instruction, *about.human_differences)
+    types = (make_key("change types", *about.change_types),) if about.change_types else ()
+    key = make_key("pair", *names, about.origin, about.instruction, *about.human_differences, *types)
     pair = PairRow(
         key=key,
         source_key=item.key,
@@ -66,6 +68,7 @@ def read_pair(
         cluster=-1,
         human_differences=about.human_differences,
         instruction=about.instruction,
+        change_types=about.change_types,
     )
     return [*images[: len(set(names))], pair]
 
