@@ -1,0 +1,45 @@
+"""Tell near-identical images by the perceptual hash of their low frequencies (pHash), kept as a vector like any other.
+
+The hash is that of the ``imagehash`` package's ``phash``: grey, 32 x 32, discrete cosine transform, its 8 x 8 lowest
+frequencies, one bit each: above their median or not. The resizing is OpenCV's, so single bits may differ from theirs.
+As a vector a set bit is 1/8 and a clear one -1/8: of two hashes ``d`` of whose 64 bits differ the cosine is exactly
+``1 - d / 32``, also in float16, and whatever compares vectors compares hashes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+NAME = "perceptual-hash"
+BITS, SIDE, LOW = 64, 32, 8
+
+
+@dataclass(frozen=True)
+class PerceptualHash:
+    """Hash images; an image of one flat colour has no frequencies and gets the zero vector, near to nothing."""
+
+    name: str = NAME
+    version: str = "1"
+    dimension: int = BITS
+
+    def embed(self, images: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
+        """Return ``(n, 64)`` vectors of ``(h, w, 3)`` RGB images."""
+        return np.array([_hash(image) for image in images], dtype=np.float32).reshape(-1, BITS)
+
+
+def _hash(image: NDArray[np.uint8]) -> NDArray[np.float32]:
+    import cv2
+
+    small = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+    if small.min() == small.max():
+        return np.zeros(BITS, dtype=np.float32)
+    low = cv2.dct(small.astype(np.float64))[:LOW, :LOW].ravel()
+    return np.where(low > np.median(low), 0.125, -0.125).astype(np.float32)
+
+
+def count_differing_bits(hashes: NDArray[np.float16], other: NDArray[np.float16]) -> NDArray[np.int64]:
+    """Return how many bits of each of the ``(n, 64)`` hashes differ from another; 32 where one is of a flat image."""
+    cosines = hashes.astype(np.float64) @ other.astype(np.float64)
+    return np.rint((1 - cosines) * BITS / 2).astype(np.int64)
