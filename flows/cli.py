@@ -5,7 +5,8 @@ import logging
 import os
 import signal
 import sys
-from contextlib import nullcontext
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
 from typing import Annotated, Any
 
 import typer
@@ -103,11 +104,57 @@ def status(
 
 def _print_status(dataset: str, counts: Any) -> None:
     _print_table(counts)
+    _print_reasons(counts)
+    if any(count.failed or count.pending for count in counts):
+        print(f"Rows are owed. Finish them with: pairwright resume {dataset}")
+
+
+def _print_reasons(counts: Any) -> None:
     for count in counts:
         for reason, number in count.reasons.items():
             print(f"  {count.stage}: {number:,} x {reason}")
-    if any(count.failed or count.pending for count in counts):
-        print(f"Rows are owed. Finish them with: pairwright resume {dataset}")
+
+
+@app.command(epilog="Example: `pairwright refilter dataset --set mining.min_similarity=0.8`")
+def refilter(
+    dataset: Dataset,
+    settings: Settings = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Let the dataset have these thresholds from now on.")] = False,
+) -> None:
+    """Try other mining thresholds on the stored similarities: what pairs come and go. Nothing is embedded again."""
+    from flows.refilter_dataset import refilter_dataset, refilter_request
+    from tasks.store.files import Folder
+
+    request = refilter_request(Folder(dataset), settings or [])
+    with _working(request) as (run_shards, watcher):
+        found = refilter_dataset(request, run_shards=run_shards, watcher=watcher, keep=keep)
+    _print_failures(found.failures)
+    for title, counts in (("Before", found.before), ("After", found.after)):
+        print(f"\n{title}")
+        _print_table(counts)
+        _print_reasons(counts)
+    print(f"\nPairs: {found.kept:,} stay, {found.gained:,} come, {found.lost:,} go.")
+    if found.failures:
+        raise typer.Exit(OWED)
+    words = " ".join(f"--set {setting}" for setting in settings or [])
+    if keep:
+        print(f"Kept. Make what is missing for these pairs with: pairwright resume {dataset}")
+    else:
+        print(f"The dataset is as it was. To go on with these pairs: pairwright refilter {dataset} {words} --keep")
+
+
+@app.command(epilog="Example: `pairwright sources`")
+def sources() -> None:
+    """List the kinds of sources that a build can read, with an example of each."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from tasks.sources.readers import READERS
+
+    table = Table("kind", "what it is", "example", box=None, pad_edge=False)
+    for reader in READERS.values():
+        table.add_row(reader.kind, reader.about, f"pairwright build {reader.example} --out dataset")
+    Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
 
 
 @app.command(epilog="Example: `pairwright report dataset`")
@@ -144,10 +191,21 @@ def _run(request: Any, flow: str, words: dict[str, Any]) -> None:
     if os.environ.get("PREFECT_API_URL"):
         _run_with_prefect(request, flow, words)
         return
+    from flows.run_build import run_build
+
+    with _working(request) as (run_shards, watcher):
+        report = run_build(request, run_shards=run_shards, watcher=watcher)
+    _print_failures(report.failures)
+    _print_table(report.counts, report.seconds)
+    _conclude(report.counts, request.folder.url, report.snapshot)
+
+
+@contextmanager
+def _working(request: Any) -> Generator[tuple[Any, Any]]:
+    """Give worker processes and who shows their progress; an interrupt ends them in order."""
     from rich.console import Console
 
     from flows.progress import BarWatcher, LineWatcher
-    from flows.run_build import run_build
     from tasks.store.pool import Workers
 
     console = Console(stderr=True)
@@ -155,14 +213,15 @@ def _run(request: Any, flow: str, words: dict[str, Any]) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as orderly an end as Ctrl-C
     try:
         with Workers(request.profile.run.workers) as workers, bars.progress if bars else nullcontext():
-            report = run_build(request, run_shards=workers.run, watcher=bars or LineWatcher())
+            yield workers.run, bars or LineWatcher()
     except KeyboardInterrupt:
         print(f"Stopped. Nothing finished is lost; go on with: pairwright resume {request.folder.url}", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
-    for failure in report.failures:
+
+
+def _print_failures(failures: Any) -> None:
+    for failure in failures:
         print(f"shard {failure.name} failed: {failure.error}", file=sys.stderr)
-    _print_table(report.counts, report.seconds)
-    _conclude(report.counts, request.folder.url, report.snapshot)
 
 
 def _run_with_prefect(request: Any, flow: str, words: dict[str, Any]) -> None:

@@ -44,6 +44,22 @@ def load_profile(name: str, settings: Sequence[str] = ()) -> Profile:
     return make_profile({"name": path.stem, **values}, where=str(path), settings=settings)
 
 
+def change_profile(profile: Profile, settings: Sequence[str]) -> Profile:
+    """Return a profile with ``a.b=value`` settings applied.
+
+    Raises:
+        ConfigError: a setting is not allowed.
+    """
+    values = profile.model_dump(mode="json")
+    for section in Profile.model_fields.keys() & values.keys():
+        inner = getattr(profile, section)
+        if isinstance(inner, BaseModel):  # also what its dump leaves out
+            values[section] = {name: getattr(inner, name) for name in type(inner).model_fields}
+    for setting in settings:
+        _set(values, setting)
+    return make_profile(values, where="--set", settings=settings)
+
+
 def make_profile(values: Mapping[str, Any], *, where: str, settings: Sequence[str] = ()) -> Profile:
     """Return the profile that a mapping describes; ``where`` names its file in messages."""
     try:

@@ -1,12 +1,13 @@
 """The stages of a build, in order. Each is declared at the end of its own file."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from prompts import load
 from schemas.config import Profile
 from schemas.errors import ConfigError
 from tasks.captioning import compare_pairs, describe_differences, describe_images
-from tasks.mining import embed_images, pair_neighbours, search_neighbours
+from tasks.mining import embed_images, limit_pairs, pair_neighbours, search_neighbours
 from tasks.preferences import build_preferences, split_pairs
 from tasks.rejected import edit_texts, remove_elements, retrieve_texts, swap_texts
 from tasks.sources import read_given, read_images
@@ -39,10 +40,18 @@ def stages_of(profile: Profile) -> tuple[Stage, ...]:
     needed = {read_images.STAGE.name, *given}
     if STAGES[-1].name not in given:
         needed |= _names(STAGES) - set().union(*map(_reads, STAGES))
+    if profile.mining.max_pairs_per_image:
+        stages = _followed(stages, limit_pairs.STAGE, "candidates")
     for stage in reversed(stages):
         if stage.name in needed:
             needed |= _reads(stage)
     return tuple(stage for stage in stages if stage.name in needed)
+
+
+def _followed(stages: Sequence[Stage], last: Stage, name: str) -> list[Stage]:
+    """Return the stages with ``last`` behind the one whose table it takes over; that one's table gets another name."""
+    place = next(n for n, stage in enumerate(stages) if stage.name == last.name)
+    return [*stages[:place], replace(stages[place], name=name), last, *stages[place + 1 :]]
 
 
 def _names(stages: Sequence[Stage]) -> set[str]:
@@ -63,9 +72,11 @@ def stages_until(profile: Profile, until: str) -> tuple[Stage, ...]:
     stages = stages_of(profile)
     if not until:
         return stages
-    names = [stage.name for stage in STAGES]
+    names = table_names()
     last = max(n for n, stage in enumerate(STAGES) if until in (stage.group, stage.name))
-    return tuple(stage for stage in stages if names.index(stage.name) <= last)
+    # A table of this build alone leads to the pairs.
+    places = {stage: names.index(stage.name if stage.name in names else "pairs") for stage in stages}
+    return tuple(stage for stage in stages if places[stage] <= last)
 
 
 def check_stage(name: str) -> None:

@@ -4,7 +4,7 @@ Every stage's function receives its own section, never the whole profile. A fiel
 many workers, how large a shard) is in ``RunConfig``, which no fingerprint includes.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -12,7 +12,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Positive = Annotated[int, Field(ge=1)]
-Embedder = Literal["colour-layout", "gradients"]
+Embedder = Literal["colour-layout", "gradients", "clip", "dinov2"]
 Writer = Literal["scene-graph"]
 
 
@@ -20,6 +20,8 @@ class Section(BaseModel):
     """Be one section of a profile: frozen, unknown keys refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    uncounted: ClassVar[frozenset[str]] = frozenset()
+    """Fields that no fingerprint counts: they change no row, or the stage's ``models`` tell what counts of them."""
 
 
 class ImagesConfig(Section):
@@ -86,11 +88,42 @@ class SourceConfig(Section):
     """What is rendered; the items' own keys say it."""
 
 
+class ClipConfig(Section):
+    """Say which CLIP model of open_clip embeds; the default is the paper's."""
+
+    model: str = "ViT-L-14-quickgelu"
+    """open_clip's name of the model, or a JSON file that describes one. OpenAI's weights want the "-quickgelu" ones."""
+    pretrained: str = "openai"
+    """open_clip's name of the weights; they are read from the Hub's local cache."""
+    checkpoint: str = ""
+    """Local weights in their place: a file, or a folder with open_clip_config.json (which names the model, too)."""
+    revision: str = ""
+    """The Hub's commit, or the hash of the local files; empty: what is on this machine. A build writes it down."""
+
+
+class Dinov2Config(Section):
+    """Say which DINOv2 embeds; the default is the paper's."""
+
+    model: Annotated[str, Field(min_length=1)] = "facebook/dinov2-large"
+    """Name on the Hub (read from its local cache), or a local folder as save_pretrained writes it."""
+    revision: str = ""
+    """The Hub's commit, or the hash of the local files; empty: what is on this machine. A build writes it down."""
+
+
 class EmbeddingConfig(Section):
     """Say which vectors are made of each image."""
 
+    uncounted: ClassVar[frozenset[str]] = frozenset({"clip", "dinov2", "batch", "download"})
     embedders: Annotated[tuple[Embedder, ...], Field(min_length=1, max_length=4)] = ("colour-layout", "gradients")
     """Which embedders, in the order that mining weighs them."""
+    clip: ClipConfig = ClipConfig()
+    """Which model "clip" is."""
+    dinov2: Dinov2Config = Dinov2Config()
+    """Which model "dinov2" is."""
+    batch: Annotated[int, Field(ge=0, le=4096)] = 0
+    """Images that an encoder takes at once; 0: found by trying, which may change the last digits of its vectors."""
+    download: bool = False
+    """Whether weights that are not on this machine may be fetched from the Hub when a build starts."""
 
 
 class SearchConfig(Section):
@@ -113,8 +146,15 @@ class MiningConfig(Section):
     """Neighbours less similar than this are left out, per embedder."""
     max_similarity: Share = 0.95
     """Neighbours more similar than this are left out, per embedder."""
+    near_identical: Annotated[int, Field(ge=-1, le=31)] = -1
+    """Candidates whose perceptual hash differs from the anchor's in at most so many of 64 bits are left out before all
+    else (ours); -1: none."""
     clusters: Annotated[int, Field(ge=1, le=16)] = 3
-    """K: pairs per image at the most, one from each cluster of its candidates."""
+    """K: how many clusters an image's candidates are split into."""
+    per_cluster: Annotated[int, Field(ge=1, le=64)] = 1
+    """Pairs taken from each cluster, most similar first; the paper's 1 gives K pairs per image at the most."""
+    max_pairs_per_image: Count = 0
+    """In how many pairs one image may be, the most similar pairs first (ours); 0: any number."""
     gamma: Annotated[float, Field(gt=0)] = 0.1
     """Width of the RBF affinity exp(-gamma d^2)."""
     weights: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (0.4, 0.6)

@@ -2,16 +2,17 @@
 
 Reads ``NeighbourRow``, one per anchor image, and the matrices of all images' vectors; writes ``PairRow``. CPU only.
 
-Per anchor, in this order: the set filter on each space's raw neighbours, the anchor left out; the image filter; the
-candidates are those left in every space; they are clustered, the anchor again left out; of each cluster the candidate
-most similar to the anchor becomes a pair. An anchor that gives no pair leaves one ``Dropped`` with the counts. The same
-pair found from its other image has the same key; the reader keeps one of the two.
+Per anchor, in this order: near-identical images are left out (ours, off by default); the set filter on each space's raw
+neighbours, the anchor left out; the image filter; the candidates are those left in every space; they are clustered, the
+anchor again left out; of each cluster the candidate most similar to the anchor becomes a pair, or the first few of them
+(ours). An anchor that gives no pair leaves one ``Dropped`` with the counts. The same pair found from its other image has
+the same key; the reader keeps one of the two.
 
 Memory: the features of all candidates of the rows given, in float32.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from schemas.config import MiningConfig
 from schemas.rows import Dropped, EmbeddingRow, NeighbourRow, PairRow, make_key
 from tasks.mining.cluster import CandidateSets, spectral_labels_gathered
+from tasks.models import perceptual_hash
 from tasks.store.stage import Stage, Uses
 from tasks.store.vectors import Vectors
 
@@ -37,7 +39,7 @@ def pair_neighbours(
     rows: Sequence[NeighbourRow], config: MiningConfig, *, vectors: Mapping[str, Vectors]
 ) -> Iterator[PairRow | Dropped]:
     """Yield the pairs of each anchor, or one ``Dropped`` that says why there is none."""
-    kept = [_candidates(row, config) for row in rows]
+    kept = [_candidates(row, config, vectors) for row in rows]
     sets = [found for found in kept if isinstance(found, Candidates)]
     labels = iter(_cluster(sets, config, vectors))
     for found in kept:
@@ -47,8 +49,28 @@ def pair_neighbours(
             yield from _pairs(found, next(labels), config=config, vectors=vectors)
 
 
-def _candidates(row: NeighbourRow, config: MiningConfig) -> Candidates | Dropped:
+def _without_copies(row: NeighbourRow, config: MiningConfig, vectors: Mapping[str, Vectors]) -> NeighbourRow:
+    """Leave out neighbours that show the very photograph of the anchor."""
+    if config.near_identical < 0:
+        return row
+    keys = sorted(set().union(*row.neighbours))
+    space = vectors[perceptual_hash.NAME]
+    own, *_ = space.matrix[space.rows_of([row.subject])]
+    differing = perceptual_hash.count_differing_bits(space.matrix[space.rows_of(keys)], own)
+    copies = {key for key, bits in zip(keys, differing.tolist(), strict=True) if bits <= config.near_identical}
+    kept = [[place for place, key in enumerate(keys) if key not in copies] for keys in row.neighbours]
+    return replace(
+        row,
+        neighbours=tuple(tuple(keys[p] for p in places) for keys, places in zip(row.neighbours, kept, strict=True)),
+        similarities=tuple(tuple(s[p] for p in places) for s, places in zip(row.similarities, kept, strict=True)),
+    )
+
+
+def _candidates(all_found: NeighbourRow, config: MiningConfig, vectors: Mapping[str, Vectors]) -> Candidates | Dropped:
     """Apply the filters of steps 3 to 5."""
+    row = _without_copies(all_found, config, vectors)
+    if any(all_found.neighbours) and not any(row.neighbours):
+        return _dropped(row, "only near-identical neighbours", f"{len(set().union(*all_found.neighbours))} of them")
     spaces = [
         dict(zip(keys, values, strict=True)) for keys, values in zip(row.neighbours, row.similarities, strict=True)
     ]
@@ -124,27 +146,32 @@ def _features(
 def _pairs(
     found: Candidates, labels: NDArray[np.int32], *, config: MiningConfig, vectors: Mapping[str, Vectors]
 ) -> Iterator[PairRow]:
-    """Yield each cluster's candidate most similar to the anchor; of equals the one of lower key."""
-    row = found.row
+    """Yield each cluster's candidates most similar to the anchor, as many as wanted; of equals the one of lower key."""
     similarity = _concatenated(found, config, vectors)
     for cluster in np.unique(labels).tolist():
         inside = np.flatnonzero(labels == cluster)
-        best = int(inside[np.argmax(similarity[inside])])
-        first, second = sorted((row.subject, found.keys[best]))
-        key = make_key("pair", first, second)
-        yield PairRow(
-            key=key,
-            source_key=row.key,
-            subject=key,
-            first=first,
-            second=second,
-            origin="mined",
-            anchor=row.subject,
-            cluster=cluster,
-            embedders=row.embedders,
-            similarities=tuple(found.similarities[best].tolist()),
-            similarity=float(np.float32(similarity[best])),
-        )
+        order = np.argsort(-similarity[inside], kind="stable")[: config.per_cluster]
+        for place in inside[order].tolist():
+            yield _pair(found, place, cluster=cluster, similarity=float(np.float32(similarity[place])))
+
+
+def _pair(found: Candidates, place: int, *, cluster: int, similarity: float) -> PairRow:
+    row = found.row
+    first, second = sorted((row.subject, found.keys[place]))
+    key = make_key("pair", first, second)
+    return PairRow(
+        key=key,
+        source_key=row.key,
+        subject=key,
+        first=first,
+        second=second,
+        origin="mined",
+        anchor=row.subject,
+        cluster=cluster,
+        embedders=row.embedders,
+        similarities=tuple(found.similarities[place].tolist()),
+        similarity=similarity,
+    )
 
 
 def _concatenated(found: Candidates, config: MiningConfig, vectors: Mapping[str, Vectors]) -> NDArray[np.float64]:

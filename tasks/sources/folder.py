@@ -206,8 +206,8 @@ def _read(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[ImageRow |
 
 READER = Reader(
     kind="folder",
-    about="a local folder of images, read recursively",
-    example="folder:PHOTOS (or the path alone)",
+    about="a local folder of images, read recursively; its path alone will do",
+    example="folder:PHOTOS",
     list_items=_list,
     read_items=_read,
 )

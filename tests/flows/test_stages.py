@@ -6,7 +6,7 @@ import pytest
 
 from flows import stages
 from flows.stages import STAGES, stages_of, stages_until
-from schemas.config import Profile
+from schemas.config import MiningConfig, Profile
 from schemas.errors import ConfigError
 from schemas.rows import ComparisonRow, PairRow, PreferenceRow, Row
 from tasks.sources.readers import READERS
@@ -40,6 +40,16 @@ def test_brought_comparisons_are_not_written(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_brought_preferences_need_nothing_but_images(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bringing(monkeypatch, PreferenceRow) == {"images": "items", "preferences": "items"}
+
+
+def test_a_limit_on_pairs_is_a_stage_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = PHOTOGRAPHS.model_copy(update={"mining": MiningConfig(max_pairs_per_image=2)})
+    reads = {stage.name: stage.reads for stage in stages_of(profile)}
+    assert (reads["candidates"], reads["pairs"]) == ("neighbours", "candidates")
+    assert [stage.name for stage in stages_until(profile, "mining")][-2:] == ["candidates", "pairs"]
+    monkeypatch.setitem(stages.READERS, "folder", replace(READERS["folder"], brings=(PairRow,)))
+    reads = {stage.name: stage.reads for stage in stages_of(profile)}
+    assert (reads["candidates"], reads["pairs"]) == ("items", "candidates")
 
 
 def test_a_build_stops_after_a_group_or_a_table(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,5 +210,35 @@ def test_of_equals_the_lower_key_is_taken():
     assert other == 1
 
 
+def hashed(bits):
+    """Return an anchor's row with a neighbour for each number of bits in which its hash differs, and the spaces."""
+    row, vectors, others = hand([0.9] * len(bits), [0.9] * len(bits))
+    hashes = np.full((len(bits) + 1, 64), 0.125, dtype=np.float16)
+    for place, number in enumerate(bits, start=1):
+        hashes[place, :number] = -0.125
+    space = Vectors(vectors[NAMES[0]].keys, hashes, np.ones(len(hashes), np.float32))
+    return row, {**vectors, "perceptual-hash": space}, others
+
+
+def test_near_identical_neighbours_are_left_out_before_all_else():
+    row, vectors, others = hashed([0, 2, 3, 40])
+    made = list(pair_neighbours([row], MiningConfig(near_identical=2), vectors=vectors))
+    assert {image for pair in made for image in (pair.first, pair.second)} - {row.subject} == set(others[2:])
+    (refused,) = pair_neighbours([row], MiningConfig(near_identical=2, max_below=0.95), vectors=vectors)
+    assert refused.reason == "set below tau_max: colour-layout"
+    row, vectors, others = hashed([0, 1])
+    (refused,) = pair_neighbours([row], MiningConfig(near_identical=1), vectors=vectors)
+    assert (refused.reason, refused.detail) == ("only near-identical neighbours", "2 of them")
+
+
+@pytest.mark.parametrize(("quota", "expected"), [(1, [1]), (2, [1, 3]), (9, [1, 3, 0, 2])])
+def test_a_cluster_gives_its_most_similar_candidates_up_to_its_quota(quota, expected):
+    similarities = [0.85, 0.92, 0.8, 0.9]
+    got = outcome(similarities, similarities, clusters=1, per_cluster=quota)
+    assert [other for other, _ in got] == expected
+    assert {pair.cluster for _, pair in got} == {0}
+    assert [pair.similarity for _, pair in got] == pytest.approx([similarities[other] for other in expected])
+
+
 def test_nothing_in_nothing_out():
     assert list(pair_neighbours([], MiningConfig(), vectors={})) == []

@@ -1,0 +1,112 @@
+"""Try other mining thresholds on what a dataset has stored: no image is read, nothing is embedded or searched again.
+
+The new pairs are a table of their own beside the old one, which stays; a later build with the same thresholds finds it
+done. The dataset itself is not changed unless the thresholds are kept.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from flows.load_profile import change_profile
+from flows.run_build import Request, RunShards, Watcher, open_build, record_of, request_of, run_stage
+from flows.stages import plan_stages, stages_until
+from schemas.errors import ConfigError
+from tasks.store.dataset import Build, write_record
+from tasks.store.files import Folder
+from tasks.store.ledger import Counts
+from tasks.store.pool import ShardFailed
+from tasks.store.snapshot import stream_live
+from tasks.store.stage import Planned
+
+SECTION = "mining"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refiltered:
+    """Say what other thresholds made of the stored neighbours."""
+
+    before: list[Counts]
+    """Of each table that the thresholds decide, with those that the dataset has."""
+    after: list[Counts]
+    """With the new ones."""
+    kept: int
+    """Pairs in both."""
+    gained: int
+    """Pairs that only the new thresholds give."""
+    lost: int
+    """Pairs that only the old ones gave."""
+    failures: list[ShardFailed]
+
+
+def refilter_request(folder: Folder, settings: Sequence[str]) -> Request:
+    """Return the dataset's own request with other mining thresholds.
+
+    Raises:
+        ConfigError: a setting is wrong or not one of mining, there is none, or the pairs were not mined.
+    """
+    request, _ = request_of(folder)
+    if not settings:
+        raise ConfigError("nothing to change: name thresholds, as in --set mining.min_similarity=0.8")
+    for setting in settings:
+        if not setting.strip().startswith(f"{SECTION}."):
+            raise ConfigError(f"--set {setting}: refilter changes {SECTION}.* only; build again to change other things")
+    if "neighbours" not in _tables(request):
+        raise ConfigError(f"{folder.url}: its pairs were not mined but brought by the source: nothing to filter again")
+    return replace(request, profile=change_profile(request.profile, settings), until=SECTION)
+
+
+def refilter_dataset(request: Request, *, run_shards: RunShards, watcher: Watcher, keep: bool) -> Refiltered:
+    """Make the pairs of the request's thresholds and compare them with those that the dataset has.
+
+    Raises:
+        ConfigError: the neighbours are not all searched yet.
+        StoreError: the folder cannot be read or written.
+    """
+    own, items = request_of(request.folder)
+    before, old = _look(replace(own, until=SECTION), items)
+    planned = plan_stages(request.profile, stages_until(request.profile, SECTION))
+    stored = list(takewhile(lambda stage: stage.stage.config != SECTION, planned))
+    made = planned[len(stored) :]
+    failures: list[ShardFailed] = []
+    after: list[Counts] = []
+    with open_build(request, planned, items) as build:
+        for counts in map(build.settle, stored):
+            if counts.pending or counts.failed:
+                owed = counts.pending + counts.failed
+                raise ConfigError(
+                    f"{request.folder.url}: {counts.stage} still owes {owed:,} rows. First finish them with: "
+                    f"pairwright resume {request.folder.url}"
+                )
+        for stage in made:
+            with build.locked(stage, watcher.waiting):
+                failures += run_stage(build, stage, request, run_shards=run_shards, watcher=watcher)
+            after.append(build.settle(stage))
+        new = _keys(build, made[-1])
+    if keep and not failures:
+        write_record(request.folder, record_of(replace(own, profile=request.profile), items))
+    return Refiltered(
+        before=before,
+        after=after,
+        kept=len(old & new),
+        gained=len(new - old),
+        lost=len(old - new),
+        failures=failures,
+    )
+
+
+def _tables(request: Request) -> set[str]:
+    return {stage.name for stage in stages_until(request.profile, SECTION)}
+
+
+def _look(request: Request, items: tuple[str, ...]) -> tuple[list[Counts], set[str]]:
+    """Count the tables that the dataset's own thresholds decide, and return its pairs, without making any."""
+    planned = plan_stages(request.profile, stages_until(request.profile, SECTION))
+    with open_build(request, planned, items) as build:
+        counts = [build.settle(stage) for stage in planned]
+        chosen = [count for stage, count in zip(planned, counts, strict=True) if stage.stage.config == SECTION]
+        return chosen, _keys(build, planned[-1])
+
+
+def _keys(build: Build, pairs: Planned) -> set[str]:
+    return {key for table in stream_live(build, pairs, ["key"]) for key in table.column("key").to_pylist()}

@@ -1,0 +1,112 @@
+"""Refiltering: the pairs of other thresholds are those of a build with them, nothing before them is made again."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli import app
+from flows.progress import LineWatcher
+from flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
+from flows.run_build import look_at, request_of, run_build, settled
+from schemas.errors import ConfigError
+from tasks.store.files import Folder
+from tasks.store.ledger import Counts
+from tasks.store.pool import Workers
+from tasks.store.snapshot import latest_snapshot, stream_live
+from tests.flows.conftest import build
+
+TIGHTER = ["mining.min_similarity=0.85", "mining.max_below=0.85"]
+
+
+@pytest.fixture
+def dataset(mined: Path, tmp_path: Path) -> Folder:
+    return Folder(str(shutil.copytree(mined, tmp_path / "dataset")))
+
+
+def refilter(folder: Folder, settings: list[str], *, keep: bool = False) -> Refiltered:
+    with Workers(1) as workers:
+        request = refilter_request(folder, settings)
+        return refilter_dataset(request, run_shards=workers.run, watcher=LineWatcher(), keep=keep)
+
+
+def pairs_of(folder: Folder) -> set[str]:
+    with settled(folder) as (opened, stages):
+        pairs = next(planned for planned, _ in stages if planned.stage.name == "pairs")
+        return {key for table in stream_live(opened, pairs, ["key"]) for key in table.column("key").to_pylist()}
+
+
+def by_name(counts: list[Counts]) -> dict[str, Counts]:
+    return {count.stage: count for count in counts}
+
+
+def test_pairs_are_those_of_a_build_with_the_new_thresholds(dataset: Folder, mined: Path, tmp_path: Path) -> None:
+    old = pairs_of(dataset)
+    found = refilter(dataset, TIGHTER)
+    other = build(tmp_path / "other", str(mined.parent / "in"), until="mining", settings=["run.workers=1", *TIGHTER])
+    new = pairs_of(Folder(str(other)))
+    assert (found.kept, found.gained, found.lost) == (len(old & new), len(new - old), len(old - new))
+    assert found.lost > 0
+    assert found.after == [by_name(look_at(Folder(str(other))))["pairs"]]
+    assert found.before == [by_name(look_at(dataset))["pairs"]]
+
+
+def test_the_dataset_is_as_it_was_unless_the_thresholds_are_kept(dataset: Folder) -> None:
+    request, version, pairs = request_of(dataset), latest_snapshot(dataset), pairs_of(dataset)
+    found = refilter(dataset, TIGHTER)
+    assert (request_of(dataset), latest_snapshot(dataset), pairs_of(dataset)) == (request, version, pairs)
+    assert len(dataset.folders("tables/pairs")) == 2
+    for name in ("images", "embeddings", "neighbours"):
+        assert len(dataset.folders(f"tables/{name}")) == 1
+    assert refilter(dataset, TIGHTER, keep=True) == found
+    kept, _ = request_of(dataset)
+    assert (kept.profile.mining.min_similarity, kept.until) == (0.85, "mining")
+    assert by_name(look_at(dataset))["pairs"] == found.after[0]
+    with Workers(1) as workers:
+        report = run_build(kept, run_shards=workers.run, watcher=LineWatcher())
+    assert report.is_complete
+    assert report.snapshot.number == 2
+    assert refilter(dataset, TIGHTER).gained == refilter(dataset, TIGHTER).lost == 0
+
+
+def test_a_limit_on_pairs_per_image_is_tried_too(dataset: Folder) -> None:
+    found = refilter(dataset, ["mining.max_pairs_per_image=1"])
+    candidates, pairs = found.after
+    assert (candidates.stage, pairs.stage) == ("candidates", "pairs")
+    assert candidates.rows == found.before[0].rows
+    assert pairs.dropped == pairs.reasons["image in too many pairs"] == found.lost > 0
+    assert found.gained == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ([], "nothing to change"),
+        (["search.k=9"], r"refilter changes mining\.\* only"),
+        (["mining.min_similarty=0.8"], "Did you mean min_similarity"),
+        (["mining.min_similarity=2"], "less than or equal to 1"),
+        (["mining.min_similarity=0.9", "mining.max_similarity=0.8"], "no pair fits"),
+    ],
+)
+def test_wrong_settings_are_refused(dataset: Folder, settings: list[str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        refilter(dataset, settings)
+
+
+def test_neighbours_must_be_there(mined: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "dataset"
+    build(folder, str(mined.parent / "in"), until="embeddings", settings=["run.workers=1"])
+    with pytest.raises(ConfigError, match=r"neighbours still owes 104 rows.*pairwright resume"):
+        refilter(Folder(str(folder)), TIGHTER)
+
+
+def test_the_command_says_what_comes_and_goes(dataset: Folder) -> None:
+    words = ["refilter", dataset.url, *(word for setting in TIGHTER for word in ("--set", setting))]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert " come, " in result.output
+    assert "The dataset is as it was." in result.output
+    assert f"refilter {dataset.url} --set {TIGHTER[0]} --set {TIGHTER[1]} --keep" in result.output
+    result = CliRunner().invoke(app, [*words, "--keep"])
+    assert f"pairwright resume {dataset.url}" in result.output

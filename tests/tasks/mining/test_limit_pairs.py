@@ -1,0 +1,58 @@
+"""The limit of pairs per image against a check by brute force, and that the order of rows does not matter."""
+
+import random
+from collections import Counter
+from itertools import combinations
+
+import pyarrow as pa
+import pytest
+
+from schemas.config import MiningConfig
+from schemas.rows import Dropped, PairRow, make_key
+from tasks.mining.limit_pairs import REASON, limit_pairs
+
+IMAGES = [make_key("image", number) for number in range(8)]
+
+
+def pair(first: str, second: str, similarity: float) -> PairRow:
+    key = make_key("pair", first, second)
+    return PairRow(
+        key=key, source_key=make_key("anchor", first), subject=key, first=first, second=second, origin="mined",
+        anchor=first, cluster=0, similarity=similarity,
+    )  # fmt: skip
+
+
+def limited(rows: list[PairRow], most: int) -> dict[str, PairRow | Dropped]:
+    """Return what became of each pair, by its key."""
+    names = ("key", "first", "second", "similarity")
+    everything = pa.table({name: [getattr(row, name) for row in rows] for name in names})
+    everything = everything.set_column(3, "similarity", everything.column("similarity").cast(pa.float32()))
+    found = limit_pairs(rows, MiningConfig(max_pairs_per_image=most), everything=everything)
+    return {row.source_key: row for row in found}
+
+
+def test_the_most_similar_pairs_of_a_hub_are_kept() -> None:
+    hub, *others = IMAGES
+    rows = [pair(hub, other, 0.80 + number / 100) for number, other in enumerate(others)]
+    found = limited(rows, 2)
+    assert [isinstance(found[row.key], PairRow) for row in rows] == [False] * 5 + [True] * 2
+    assert found[rows[0].key] == Dropped(source_key=rows[0].key, reason=REASON, detail="similarity 0.8000")
+    kept = found[rows[-1].key]
+    assert isinstance(kept, PairRow)
+    assert (kept.key, kept.first, kept.second, kept.source_key) == (rows[-1].key, hub, others[-1], rows[-1].key)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 100])
+def test_a_pair_is_refused_only_where_an_image_is_full_of_better_ones(most: int) -> None:
+    rng = random.Random(most)
+    rows = [pair(first, second, rng.choice([0.8, 0.85, 0.9])) for first, second in combinations(IMAGES, 2)]
+    found = limited(rows, most)
+    rng.shuffle(rows)
+    assert limited(rows, most) == found
+    kept = [row for row in rows if isinstance(found[row.key], PairRow)]
+    counts = Counter(image for row in kept for image in (row.first, row.second))
+    assert max(counts.values()) <= most
+    for row in rows:
+        better = [r for r in kept if (-r.similarity, r.key) < (-row.similarity, row.key)]
+        full = [sum(image in (r.first, r.second) for r in better) >= most for image in (row.first, row.second)]
+        assert any(full) == (row not in kept)
