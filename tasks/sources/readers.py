@@ -3,7 +3,16 @@
 from pathlib import Path
 
 from schemas.errors import SourceError
-from tasks.sources import folder, scenes
+from tasks.sources import (
+    clevr_change,
+    clevr_dc,
+    folder,
+    image_editing_request,
+    localized_narratives,
+    omnidiff,
+    scenes,
+    spot_the_diff,
+)
 from tasks.sources.reader import Reader
 
 READERS: dict[str, Reader] = {
@@ -11,6 +20,12 @@ READERS: dict[str, Reader] = {
     for reader in (
         folder.READER,
         scenes.READER,
+        clevr_change.READER,
+        clevr_dc.READER,
+        image_editing_request.READER,
+        localized_narratives.READER,
+        omnidiff.READER,
+        spot_the_diff.READER,
     )
 }
 

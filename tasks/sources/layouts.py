@@ -1,0 +1,303 @@
+"""Read data sets that are folders of images with annotation files beside them: what their readers share.
+
+A reader turns the annotations into ``Entry`` rows, in their own order; from there on all is alike. Each becomes one
+``ItemRow`` whose locator holds everything but the pixels (paths, sizes, times, texts), so that annotations are read
+once, while listing. Each item becomes one image, or one pair with both its images, or one ``Dropped`` or ``Failed``.
+No network, no model; local disks only.
+
+A bad record becomes an item that is dropped with its reason, and so does an image that is a link out of the folder.
+"""
+
+import errno
+import json
+import logging
+import os
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from schemas.config import ImagesConfig, ReadingConfig, SourceConfig
+from schemas.errors import SourceError
+from schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow, make_key
+from tasks.sources.annotations import RefusedEntryError, check_path
+from tasks.sources.folder import shown_name
+from tasks.sources.pairs import About, Picture, dropped, read_image, read_pair
+
+log = logging.getLogger(__name__)
+
+_NO_FILE = (-1, 0)
+"""Stands for size and time where there is no file, so that the item has another key once it is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Be one image or pair as the annotations name it."""
+
+    name: str
+    """What people call it, and what makes it different from others of the same content."""
+    images: tuple[str, ...] = ()
+    """Paths below the folder of images: one, or the two of a pair in the source's order."""
+    texts: tuple[str, ...] = ()
+    """Captions of the one image, or what people wrote about the difference."""
+    instruction: str = ""
+    change_types: tuple[str, ...] = ()
+    group: str = ""
+    no_change: bool = False
+    """Whether the source says that nothing changed."""
+    refused: str = ""
+    """Why there is none."""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Say where a data set is."""
+
+    root: Path
+    """What was named on the command line."""
+    images: Path
+    """Where paths of images start: ``reading.images``, or the root (its folder, where it is a file)."""
+    reading: ReadingConfig
+
+    def find_folder(self, *names: str) -> str:
+        """Return the first of these folders of images that is there, with a final slash; "" stands for all."""
+        found = next((name for name in names if (self.images / name).is_dir()), "")
+        return f"{found}/" if found else ""
+
+    def find_image(self, *paths: str) -> str:
+        """Return the first of these paths at which there is something, else the first.
+
+        Raises:
+            RefusedEntryError: one of them is no path below the folder.
+        """
+        for path in paths:
+            check_path(path)
+        return next((path for path in paths if _size_and_time(self.images / path) != _NO_FILE), paths[0])
+
+    def names_in(self, folder: str) -> list[str]:
+        """Return the names in a folder of images, none where there is no such folder.
+
+        Raises:
+            SourceError: it cannot be listed.
+        """
+        try:
+            return [path.name for path in (self.images / folder).iterdir()]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise SourceError(f"{self.images / folder}: cannot be listed: {error.strerror}") from error
+
+    def find_file(self, *names: str) -> Path:
+        """Return the first of these files that is there.
+
+        Raises:
+            SourceError: there is none of them.
+        """
+        for name in names:
+            if (self.root / name).is_file():
+                return self.root / name
+        raise SourceError(f"{self.root}: holds no {' or '.join(names)}")
+
+    def find_lists(self, folders: Sequence[str], splits: Sequence[str]) -> tuple[str, dict[str, Path]]:
+        """Return the first folder that holds the list ``<split>.json`` of a split, and the lists that it holds.
+
+        Raises:
+            SourceError: none holds any.
+        """
+        for folder in folders:
+            paths = {split: self.root / f"{folder}{split}.json" for split in splits}
+            if found := {split: path for split, path in paths.items() if path.is_file()}:
+                return folder, found
+        raise SourceError(f"{self.root}: holds no {', '.join(f'{folders[0]}{split}.json' for split in splits)}")
+
+    def find_lines(self) -> list[Path]:
+        """Return the root, where it is a file, else the JSON Lines files in it, in the order of their names.
+
+        Raises:
+            SourceError: there is none.
+        """
+        if self.root.is_file():
+            return [self.root]
+        try:
+            paths = sorted(path for path in self.root.iterdir() if path.suffix == ".jsonl" and path.name[0] != ".")
+        except OSError as error:
+            raise SourceError(f"{self.root}: cannot be listed: {error.strerror}") from error
+        if not paths:
+            raise SourceError(f"{self.root}: holds no file *.jsonl")
+        return paths
+
+    def choose_splits(self, there: Sequence[str]) -> list[str]:
+        """Return the splits to read, in the source's own order.
+
+        Raises:
+            SourceError: a split is asked for that is not there.
+        """
+        wanted = self.reading.splits
+        if unknown := sorted(set(wanted) - set(there)):
+            raise SourceError(
+                f"{self.root}: reading.splits names {', '.join(map(repr, unknown))}; there are: "
+                f"{', '.join(map(shown_name, there)) or 'none'}"
+            )
+        return [name for name in there if not wanted or name in wanted]
+
+
+Entries = Callable[[Layout], Iterator[Entry]]
+
+
+def list_entries(entries: Entries, config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
+    """Yield an item per entry, the first ``limit`` of them.
+
+    Raises:
+        SourceError: there is no such data set, or nothing in it.
+    """
+    return _items(entries, _open_layout(config), kind=config.kind, limit=limit)
+
+
+def read_entries(
+    items: Sequence[ItemRow], config: SourceConfig, *, origin: str = "given"
+) -> Iterator[ImageRow | PairRow | Dropped | Failed]:
+    """Yield the image of each item, or the pair with its images, or why there is none."""
+    base = _base(config).resolve()
+    for item in items:
+        yield from _read(item, base, config, origin=origin)
+
+
+def has_files(names: Sequence[str], path: str) -> bool:
+    """Say whether a folder, or ``data`` in it, holds all of these files."""
+    places = (Path(path), Path(path, "data")) if "://" not in path else ()
+    return any(all((place / name).is_file() for name in names) for place in places)
+
+
+def checked(name: str, make: Callable[[], Entry]) -> Entry:
+    """Return the entry that ``make`` makes, or a refused one where it raises."""
+    try:
+        return make()
+    except RefusedEntryError as refused:
+        return Entry(name=name, refused=refused.reason, detail=refused.detail)
+
+
+def _open_layout(config: SourceConfig) -> Layout:
+    for path in filter(None, (config.path, config.reading.images)):
+        if "://" in path:
+            raise SourceError(f"{path}: {config.kind} is read from local disks only; copy or mount it")
+    root, images = Path(config.path), _base(config)
+    for path, what in ((root, "the data set's folder"), (images, "reading.images")):
+        if _size_and_time(path) == _NO_FILE:
+            raise SourceError(f"{path}: there is no such folder; give {what}")
+        if not os.access(path, os.R_OK | os.X_OK * path.is_dir()):
+            raise SourceError(f"{path}: may not be read")
+    if not images.is_dir():
+        raise SourceError(f"{images}: is no folder; reading.images names the folder of the images")
+    return Layout(root=root, images=images, reading=config.reading)
+
+
+def _base(config: SourceConfig) -> Path:
+    root = Path(config.path)
+    return Path(config.reading.images or (root.parent if root.is_file() else root))
+
+
+def _items(entries: Entries, layout: Layout, *, kind: str, limit: int | None) -> Iterator[ItemRow]:
+    seen: Counter[str] = Counter()
+    count = 0
+    for entry in islice(entries(layout), limit):
+        item = _item(kind, layout.images, entry, seen)
+        count += 1
+        yield item
+    log.info("%s: listed %d of %s", shown_name(str(layout.root)), count, kind)
+    if not count and limit != 0:
+        raise SourceError(f"{layout.root}: the annotations name no image")
+
+
+def _item(kind: str, base: Path, entry: Entry, seen: Counter[str]) -> ItemRow:
+    place = {name: value for name, value in asdict(entry).items() if value and name != "name"}
+    place["images"] = [[path, *_size_and_time(base / path)] for path in entry.images]
+    locator = json.dumps(place, ensure_ascii=True, sort_keys=True)
+    name = shown_name(entry.name)
+    key = make_key(kind, name, locator)
+    # A record that is there twice is two items, of which the store keeps one row.
+    again = seen[key]
+    seen[key] += 1
+    key = make_key(key, again) if again else key
+    return ItemRow(key=key, source_key=key, subject=key, name=name, locator=locator)
+
+
+def _size_and_time(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return _NO_FILE
+    return status.st_size, status.st_mtime_ns
+
+
+def _read(
+    item: ItemRow, base: Path, config: SourceConfig, *, origin: str
+) -> Iterator[ImageRow | PairRow | Dropped | Failed]:
+    place: dict[str, Any] = json.loads(item.locator)
+    if "refused" in place:
+        yield dropped(item, place["refused"], place.get("detail", ""))
+        return
+    data: list[bytes] = []
+    for path, *listed in place["images"]:
+        found = _read_file(item, base, path, listed=tuple(listed), config=config.images)
+        if not isinstance(found, bytes):
+            yield found
+            return
+        data.append(found)
+    names = [shown_name(path) for path, *_ in place["images"]]
+    texts, group = tuple(place.get("texts", ())), place.get("group", "")
+    if len(data) == 1:
+        picture = Picture(data=data[0], name=names[0], captions=texts)
+        yield read_image(item, picture, config, about=About(group=group))
+        return
+    about = About(
+        group=group,
+        origin=origin,
+        human_differences=texts,
+        instruction=place.get("instruction", ""),
+        change_types=tuple(place.get("change_types", ())),
+        may_be_identical=place.get("no_change", False),
+    )
+    first, second = (Picture(data=found, name=name) for found, name in zip(data, names, strict=True))
+    result = read_pair(item, first, second, config, about=about)
+    yield from [result] if isinstance(result, Dropped) else result
+
+
+def _read_file(
+    item: ItemRow, base: Path, path: str, *, listed: tuple[int, ...], config: ImagesConfig
+) -> bytes | Dropped | Failed:
+    """Return a file's bytes; only regular files below the folder, and as they were listed."""
+    real = os.path.realpath(base / path)
+    if not Path(real).is_relative_to(base):
+        return dropped(item, "path leaves the folder", f"{shown_name(path)} is a link out of {shown_name(str(base))}")
+    try:
+        # Opening a pipe waits for a writer, and opening a device may do things.
+        file = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW) if _is_file(Path(real)) else None
+        if file is None:
+            return dropped(item, "not a regular file", shown_name(path))
+        with os.fdopen(file, "rb") as opened:
+            status = os.fstat(opened.fileno())
+            if status.st_size > config.max_bytes:
+                detail = f"{shown_name(path)}: {status.st_size} bytes, the limit is {config.max_bytes}"
+                return dropped(item, "file too large", detail)
+            if (status.st_size, status.st_mtime_ns) != listed:
+                return dropped(item, "changed since it was listed", shown_name(path))
+            return opened.read(config.max_bytes)
+    except OSError as error:
+        return _unread(item, path, error)
+
+
+def _is_file(path: Path) -> bool:
+    return stat.S_ISREG(path.stat().st_mode)
+
+
+def _unread(item: ItemRow, path: str, error: OSError) -> Dropped | Failed:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return dropped(item, "missing file", shown_name(path))
+    if isinstance(error, PermissionError) or error.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO):
+        return dropped(item, "unreadable file", f"{shown_name(path)}: {error.strerror}")
+    # Disks and networks recover: the item is owed again.
+    return Failed(source_key=item.key, reason="I/O error", detail=f"{item.name}: {error}")

@@ -1,0 +1,118 @@
+"""Read Localized Narratives: photographs, each described at length by one or more annotators.
+
+Layout: JSON Lines ``<collection>_localized_narratives[-0000i-of-0000n].jsonl`` in a folder (or one such file), and the
+images in ``reading.images``: ``<image_id>.jpg`` (COCO's with twelve digits) there, in ``images``, or in a folder named
+like the dataset_id or its last word ("train2017"). Splits are the collections ("coco_train", "open_images_train_v6").
+
+An image is one row with the captions of all its annotators, so two rows never show the same image. Its lines stand
+anywhere in the files: while listing they are collected in a temporary SQLite table on disk, so memory stays the same
+for millions of lines. Of a line only the part before ``timed_caption`` is parsed, the first percent of its bytes.
+
+The annotations' licence is CC BY 4.0. The images have their own, one for each collection or image: state it with
+``images.licence``.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import lru_cache, partial
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+
+from schemas.errors import SourceError
+from tasks.sources.annotations import TEXTS, RefusedEntryError, check_texts, parse_record, read_lines
+from tasks.sources.layouts import Entry, Layout, checked, list_entries, read_entries
+from tasks.sources.reader import Reader
+
+_FILE = re.compile(r"(.+?)_localized_narratives(-\d+-of-\d+)?\.jsonl")
+_WORD = re.compile(r"[\w-][\w.-]{0,199}", re.ASCII)
+_TRACES = b', "timed_caption":'
+"""Where the part begins that is not needed. It cannot be inside a text: there a quotation mark follows a backslash."""
+_TABLES = """
+PRAGMA journal_mode = OFF;
+CREATE TABLE images (number INTEGER PRIMARY KEY, dataset TEXT, image TEXT, UNIQUE (dataset, image));
+CREATE TABLE narratives (number INTEGER, caption TEXT);
+"""
+_IMAGE = "INSERT OR IGNORE INTO images (dataset, image) VALUES (?, ?)"
+_NARRATIVE = "INSERT INTO narratives SELECT number, ? FROM images WHERE dataset = ? AND image = ?"
+_ALL = "SELECT number, dataset, image, caption FROM images JOIN narratives USING (number) ORDER BY 1, narratives.rowid"
+
+
+def _entries(layout: Layout) -> Iterator[Entry]:
+    files: dict[str, list[Path]] = {}
+    for path in layout.find_lines():
+        match = _FILE.fullmatch(path.name)
+        files.setdefault(match[1] if match else path.stem, []).append(path)
+    splits = layout.choose_splits(list(files))
+    try:
+        # The empty name is a file of its own that grows on disk and goes with the connection.
+        with closing(sqlite3.connect("")) as table:
+            table.executescript(_TABLES)
+            for path in (path for split in splits for path in files[split]):
+                yield from _collect(path, table)
+            yield from _images(layout, table)
+    except sqlite3.Error as error:
+        raise SourceError(f"{layout.root}: the temporary table of its lines cannot be kept: {error}") from error
+
+
+def _images(layout: Layout, table: sqlite3.Connection) -> Iterator[Entry]:
+    """Yield the images in the order in which the files first name them."""
+    folders_of = lru_cache(partial(_folders, layout))
+    for (_, dataset, image), rows in groupby(table.execute(_ALL), key=itemgetter(0, 1, 2)):
+        name, captions = f"{dataset}/{image}", [row[3] for row in islice(rows, TEXTS + 1)]
+        yield checked(name, partial(_entry, layout, folders_of(dataset), name, captions))
+
+
+def _collect(path: Path, table: sqlite3.Connection) -> Iterator[Entry]:
+    """Add a file's narratives to the table; yield the lines that hold none."""
+    good = False
+    for number, line in read_lines(path):
+        try:
+            dataset, image, caption = _narrative(line)
+        except RefusedEntryError as refused:
+            yield Entry(name=f"{path.name} line {number}", refused=refused.reason, detail=refused.detail)
+        else:
+            good = True
+            table.execute(_IMAGE, (dataset, image))
+            table.execute(_NARRATIVE, (caption, dataset, image))
+    if not good:
+        raise SourceError(f"{path}: no line is a narrative with dataset_id, image_id and caption")
+
+
+def _narrative(line: bytes | None) -> tuple[str, str, str]:
+    """Return dataset, image and caption of a line."""
+    place = line.find(_TRACES) if line else -1
+    if line and place >= 0 and not line.rstrip().endswith(b"}"):
+        raise RefusedEntryError("damaged line", "it is cut off")
+    record = parse_record(line[:place] + b"}" if line and place >= 0 else line)
+    dataset, image = (str(record.get(name, "")) for name in ("dataset_id", "image_id"))
+    if not _WORD.fullmatch(dataset) or not _WORD.fullmatch(image):
+        raise RefusedEntryError("no dataset_id or image_id", f"{dataset[:50]} {image[:50]}")
+    return dataset, image, " ".join(check_texts(record.get("caption")))
+
+
+def _folders(layout: Layout, dataset: str) -> tuple[str, ...]:
+    """Return the folders that may hold a dataset's images, and are there."""
+    last = dataset.rpartition("_")[2]
+    places = (dataset, last, f"images/{dataset}", f"images/{last}", "images")
+    return (*filter(None, (layout.find_folder(place) for place in places)), "")
+
+
+def _entry(layout: Layout, folders: Sequence[str], name: str, captions: list[str]) -> Entry:
+    image = name.rpartition("/")[2]
+    names = [f"{image}.jpg", f"{int(image):012d}.jpg"] if image.isdecimal() and len(image) < 12 else [f"{image}.jpg"]
+    path = layout.find_image(*(f"{folder}{file}" for folder in folders for file in names))
+    return Entry(name=name, images=(path,), texts=check_texts(captions))
+
+
+READER = Reader(
+    kind="localized-narratives",
+    about="Localized Narratives: photographs with long captions by their annotators",
+    example="localized-narratives:ANNOTATIONS --set reading.images=IMAGES",
+    list_items=partial(list_entries, _entries),
+    read_items=read_entries,
+    recognises=lambda path: "://" not in path and _FILE.fullmatch(Path(path).name) is not None,
+    rows_per_shard=128,
+)
