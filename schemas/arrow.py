@@ -25,6 +25,7 @@ from schemas.rows import (
     ItemRow,
     Negative,
     NeighbourRow,
+    NounsRow,
     PairRow,
     PreferenceRow,
     RejectedTextRow,
@@ -75,6 +76,7 @@ COLUMNS: dict[type[Row], list[tuple[str, pa.DataType]]] = {
     ],
     EmbeddingRow: [("embedder", STRING), ("vector", pa.list_(pa.float16())), ("norm", FLOAT)],
     NeighbourRow: [("embedders", STRINGS), ("neighbours", pa.list_(STRINGS)), ("similarities", pa.list_(FLOATS))],
+    NounsRow: [("nouns", STRINGS), ("model", STRING)],
     PairRow: [
         ("first", STRING),
         ("second", STRING),
@@ -87,6 +89,7 @@ COLUMNS: dict[type[Row], list[tuple[str, pa.DataType]]] = {
         ("human_differences", STRINGS),
         ("instruction", STRING),
         ("change_types", STRINGS),
+        ("shared_nouns", STRINGS),
     ],
     CaptionRow: [("text", STRING), ("sentences", STRINGS), ("model", STRING)],
     DifferenceRow: [

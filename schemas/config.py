@@ -173,6 +173,47 @@ class MiningConfig(Section):
         return self
 
 
+class NounsConfig(Section):
+    """Say how the nouns of captions are found."""
+
+    uncounted: ClassVar[frozenset[str]] = frozenset({"model", "revision"})
+    model: Annotated[str, Field(min_length=1)] = "en_core_web_sm"
+    """An installed spaCy pipeline, or the folder of one."""
+    revision: str = ""
+    """The pipeline's version, or the hash of its folder's files; empty: what is on this machine."""
+    proper_nouns: bool = True
+    """Whether names count as nouns."""
+
+
+FILLERS = (
+    *("image", "picture", "photo", "photograph", "pic", "view", "background", "foreground"),
+    *("front", "back", "side", "left", "right", "top", "bottom", "middle", "center", "centre", "corner"),
+    *("thing", "something", "anything", "lot", "kind", "type", "part"),
+)
+"""What people say when they talk about an image, and not what it shows (ours)."""
+
+
+class NounPairsConfig(Section):
+    """Say which images pair by the nouns that their captions share (after paper 003, section 3.1)."""
+
+    stop_words: tuple[str, ...] = FILLERS
+    """Nouns that do not count."""
+    levels: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=16)] = (2, 4, 6, 8)
+    """Levels of similarity: the fewest shared nouns of each, rising (ours; the paper's benchmark has 8 or more)."""
+    pairs_per_level: Annotated[int, Field(ge=1, le=64)] = 1
+    """Pairs drawn for each image from each level."""
+    looked_at: Annotated[int, Field(ge=1, le=1_000_000)] = 5000
+    """Images looked at per image at the most, those that share its rarest nouns first."""
+    seed: Seed = 0
+    """Seed of what is drawn."""
+
+    @model_validator(mode="after")
+    def _levels_rise(self) -> "NounPairsConfig":
+        if sorted(set(self.levels)) != list(self.levels):
+            raise ValueError(f"levels {list(self.levels)} must rise")
+        return self
+
+
 class CaptionsConfig(Section):
     """Say how images are described."""
 
@@ -270,6 +311,8 @@ class Profile(Section):
     """What the profile is called."""
     source: str = "scenes:"
     """Where the images come from when the command line names no source (``kind:path``)."""
+    pairing: Literal["similarity", "nouns"] = "similarity"
+    """Whether images pair by their similarity, or by the nouns that the captions brought by their source share."""
     images: ImagesConfig = ImagesConfig()
     """Which images are accepted."""
     reading: ReadingConfig = ReadingConfig()
@@ -282,6 +325,10 @@ class Profile(Section):
     """How neighbours are searched."""
     mining: MiningConfig = MiningConfig()
     """Which neighbours become pairs."""
+    nouns: NounsConfig = NounsConfig()
+    """How the nouns of captions are found, for pairing by nouns."""
+    noun_pairs: NounPairsConfig = NounPairsConfig()
+    """Which images pair by nouns."""
     captions: CaptionsConfig = CaptionsConfig()
     """How images are described."""
     differences: DifferencesConfig = DifferencesConfig()

@@ -109,6 +109,16 @@ class NeighbourRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NounsRow(Row):
+    """Hold the nouns of one image's captions; ``subject`` is the image."""
+
+    nouns: tuple[str, ...]
+    """Distinct lemmas, in alphabetical order."""
+    model: str
+    """The pipeline that found them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PairRow(Row):
     """Name two images that look alike. ``subject`` is the pair itself (= ``key``)."""
 
@@ -131,6 +141,8 @@ class PairRow(Row):
     """The edit that made the second image of the first."""
     change_types: tuple[str, ...] = ()
     """What kinds of change the source says there are, in its own words ("color", "viewpoint")."""
+    shared_nouns: tuple[str, ...] = ()
+    """The nouns that the captions of both images have, where it is by them that they were paired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
