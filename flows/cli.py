@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from schemas.errors import ConfigError, PairwrightError, ServerError, SourceError
+from schemas.errors import ConfigError, ModelError, PairwrightError, ServerError, SourceError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -171,6 +171,21 @@ def report(
     print(f"Pairs shown: {pages.shown:,}. Open {folder.path('report/index.html')}")
 
 
+@app.command(epilog="Example: `pairwright calibrate dataset`")
+def calibrate(
+    dataset: Dataset,
+    per_bin: Annotated[int, typer.Option("--per-bin", min=1, max=100, help="Pairs shown of each bin.")] = 12,
+    width: Annotated[float, typer.Option("--width", min=0.005, max=0.2, help="Width of a bin of similarity.")] = 0.02,
+) -> None:
+    """Write a page to choose mining's thresholds by looking: pairs at each similarity, to be judged, and yields."""
+    from flows.calibrate_dataset import calibrate_dataset
+    from tasks.store.files import Folder
+
+    folder = Folder(dataset)
+    made = calibrate_dataset(folder, per_bin=per_bin, width=width)
+    print(f"Pairs to judge: {made.pairs:,} in {made.bins:,} bins. Open {folder.path('calibrate/index.html')}")
+
+
 @app.command(epilog="Example: `pairwright export dataset --format hf --to dataset-hf`")
 def export(
     dataset: Dataset,
@@ -274,7 +289,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     try:
         app()
-    except (ConfigError, SourceError) as error:
+    except (ConfigError, SourceError, ModelError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(WRONG)
     except PairwrightError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from flows.load_profile import load_profile
-from flows.stages import check_stage, find_table, plan_stages, stages_until
+from flows.stages import STAGES, check_stage, find_table, plan_stages, stages_until
 from schemas.config import BuildRecord, Profile
 from schemas.errors import ConfigError, SourceError
 from tasks.sources.readers import READERS, recognise_source
@@ -83,13 +83,25 @@ def make_request(
     Raises:
         ConfigError: the profile, a setting or the stage is wrong.
         SourceError: there is no such source.
+        ModelError: a model's weights or packages are not on this machine.
     """
     check_stage(until)
     chosen = with_source(load_profile(profile, settings), source)
     for table in chosen.run.rows_per_shard_of:
         find_table(table)
     _check_place(out, chosen)
-    return Request(folder=Folder(out), profile=chosen, limit=limit, until=until)
+    return Request(folder=Folder(out), profile=pin_models(chosen, until), limit=limit, until=until)
+
+
+def pin_models(profile: Profile, until: str) -> Profile:
+    """Return the profile with each model that the build loads at the revision that this machine has.
+
+    Raises:
+        ModelError: one is missing.
+    """
+    stages = [stage for stage in stages_until(profile, until) if stage.pin]
+    pinned = {stage.config: stage.pin(getattr(profile, stage.config)) for stage in stages if stage.pin}
+    return profile.model_copy(update=pinned)
 
 
 def _check_place(out: str, profile: Profile) -> None:
@@ -117,6 +129,8 @@ def resume_request(dataset: str, *, stage: str, reason: str) -> Request:
     """Return what the dataset's last build was asked for, perhaps only for failed rows of one stage."""
     check_stage(stage)
     request, _ = request_of(Folder(dataset))
+    if not stage or any(stage in (pinned.name, pinned.group) for pinned in STAGES if pinned.pin):
+        request = replace(request, profile=pin_models(request.profile, request.until))
     return replace(request, only_stage=stage, only_reason=reason)
 
 

@@ -4,7 +4,7 @@ PairwrightError
 ├── ConfigError      a profile, option or argument is wrong (exit code 2)
 ├── SourceError      the images to read cannot be reached or hold nothing (exit code 2)
 ├── StoreError       a table, part, journal or snapshot cannot be read or written
-├── ModelError       weights cannot be loaded or run
+├── ModelError       weights are missing (exit code 2), or cannot be loaded or run
 ├── ServerError      a served model does not answer
 ├── ValidationError  rows do not add up, or a text breaks its template
 └── TrainingError    a training run cannot go on
@@ -28,7 +28,7 @@ class StoreError(PairwrightError):
 
 
 class ModelError(PairwrightError):
-    """Say that weights cannot be loaded or run."""
+    """Say that weights are missing, or cannot be loaded or run; the message names them and what fetches them."""
 
 
 class ServerError(PairwrightError):

@@ -8,7 +8,6 @@ roots, so that one strong patch does not outweigh the rest.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,29 +17,6 @@ Floats = NDArray[np.float32]
 
 NOISE = 0.02
 """Contrast (Sobel's, of grey values from 0 to 1) below which gradients are grain and fade out."""
-
-
-class Embedder(Protocol):
-    """Turn images into vectors of one space."""
-
-    @property
-    def name(self) -> str:
-        """The name that profiles use."""
-        ...
-
-    @property
-    def version(self) -> str:
-        """What changes when the same image would get another vector."""
-        ...
-
-    @property
-    def dimension(self) -> int:
-        """Length of the vectors."""
-        ...
-
-    def embed(self, images: Sequence[Pixels]) -> Floats:
-        """Return ``(n, dimension)`` raw vectors of ``(h, w, 3)`` RGB images."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -56,11 +32,12 @@ class ColourLayout:
         """Length of the vectors."""
         return 3 * self.grid**2
 
-    def embed(self, images: Sequence[Pixels]) -> Floats:
-        """Return ``(n, 3 grid^2)`` vectors."""
-        return np.array([self._describe(image) for image in images], dtype=np.float32).reshape(-1, self.dimension)
+    def encode(self, prepared: Sequence[Floats]) -> Floats:
+        """Return ``(n, 3 grid^2)`` vectors of prepared images."""
+        return np.array(prepared, dtype=np.float32).reshape(-1, self.dimension)
 
-    def _describe(self, image: Pixels) -> Floats:
+    def prepare(self, image: Pixels) -> Floats:
+        """Return the image's vector."""
         import cv2
 
         cells = cv2.resize(image, (self.grid, self.grid), interpolation=cv2.INTER_AREA)
@@ -86,11 +63,12 @@ class Gradients:
         """Length of the vectors."""
         return self.bins * self.grid**2
 
-    def embed(self, images: Sequence[Pixels]) -> Floats:
-        """Return ``(n, bins grid^2)`` vectors."""
-        return np.array([self._describe(image) for image in images], dtype=np.float32).reshape(-1, self.dimension)
+    def encode(self, prepared: Sequence[Floats]) -> Floats:
+        """Return ``(n, bins grid^2)`` vectors of prepared images."""
+        return np.array(prepared, dtype=np.float32).reshape(-1, self.dimension)
 
-    def _describe(self, image: Pixels) -> Floats:
+    def prepare(self, image: Pixels) -> Floats:
+        """Return the image's vector."""
         import cv2
 
         # Blurred before cells are averaged, so an edge that crosses into the next cell does not jump.
@@ -118,8 +96,3 @@ class Gradients:
         planes[lower % self.bins, rows, columns] = length * (1 - share)
         planes[(lower + 1) % self.bins, rows, columns] += length * share
         return planes
-
-
-def make_embedder(name: str) -> Embedder:
-    """Return the embedder of that name; ``KeyError`` when there is none."""
-    return {embedder.name: embedder for embedder in (ColourLayout(), Gradients())}[name]

@@ -2,6 +2,9 @@
 
 A worker that dies (out of memory, say) breaks the pool: a new one is made, and each shard that was running is done
 again in a process of its own, so that the one at fault is known. Workers end with the build, also when it is killed.
+
+A stage that loads models gets processes of its own, as many as its devices allow, which end when another stage begins.
+The workers that it leaves idle help these processes (``helpers``): they decode while the device computes.
 """
 
 import logging
@@ -14,16 +17,23 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing.util import Finalize
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from schemas.errors import PairwrightError
 from tasks.store.shard import ShardDone, ShardRef, run_shard
 from tasks.store.stage import Planned
 
+if TYPE_CHECKING:
+    from multiprocessing.sharedctypes import Synchronized
+
 log = logging.getLogger(__name__)
 DIED = "the worker process died: out of memory? Try a smaller run.rows_per_shard, or fewer run.workers"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
+PLACE, HELPERS = "PAIRWRIGHT_PLACE", "PAIRWRIGHT_HELPERS"
+"""In a worker's environment: its number among those of its pool, and how many helpers it may have."""
 Run = Callable[[Planned, ShardRef], ShardDone]
 
 
@@ -51,7 +61,8 @@ class Workers:
         """Start no process yet; ``count`` 0 means one per core."""
         self.count = count or _cores()
         self._run = run
-        self._pool: ProcessPoolExecutor | None = None
+        self._pools: dict[str, ProcessPoolExecutor] = {}
+        """By the stage that they are for; "" for all that need none of their own."""
         self._changing = threading.Lock()
         self._quarantine = threading.Lock()
         self._stopped = False
@@ -64,8 +75,9 @@ class Workers:
     ) -> None:
         if error is not None:
             self._stop()
-        elif self._pool:
-            self._pool.shutdown()
+        else:
+            for pool in self._pools.values():
+                pool.shutdown()
 
     def run(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
         """Yield the outcome of each shard as it ends, in no certain order."""
@@ -85,11 +97,11 @@ class Workers:
         """Run one shard in a worker process and wait for it; may be called from many threads."""
         if self.count == 1:
             return _attempt(self._run, planned, shard)
-        pool = self._shared_pool()
+        name, pool = self._pool_for(planned)
         try:
             return pool.submit(_attempt, self._run, planned, shard).result()
         except (BrokenProcessPool, CancelledError):
-            self._discard(pool)
+            self._discard(name, pool)
         if self._stopped:
             return Outcome(shard=shard, result=ShardFailed(name=shard.name, error="stopped"), seconds=0.0)
         log.warning("%s: a worker process died; trying it again by itself", shard.name)
@@ -99,33 +111,52 @@ class Workers:
             except BrokenProcessPool:
                 return Outcome(shard=shard, result=ShardFailed(name=shard.name, error=DIED), seconds=0.0)
 
-    def _shared_pool(self) -> ProcessPoolExecutor:
+    def _pool_for(self, planned: Planned) -> tuple[str, ProcessPoolExecutor]:
+        """Return the pool that runs the stage; what another stage had of its own ends."""
+        most = planned.stage.processes(planned.config) if planned.stage.processes else None
+        name, size = ("", self.count) if most is None else (planned.stage.name, min(most or self.count, self.count))
         with self._changing:
-            if self._pool is None:
-                self._pool = _new_pool(self.count)
-            return self._pool
+            for other in self._pools.keys() - {"", name}:
+                self._pools.pop(other).shutdown(wait=False)
+            if name not in self._pools:
+                self._pools[name] = _new_pool(size, helpers=self.count // size - 1)
+            return name, self._pools[name]
 
     def _stop(self) -> None:
         """Kill the workers: their shards are owed, and a half-written part has no final name."""
         self._stopped = True
-        if self._pool:
-            _kill(self._pool)
+        for pool in self._pools.values():
+            _kill(pool)
 
-    def _discard(self, pool: ProcessPoolExecutor) -> None:
+    def _discard(self, name: str, pool: ProcessPoolExecutor) -> None:
         with self._changing:
-            if self._pool is pool:
-                self._pool = None
+            if self._pools.get(name) is pool:
+                del self._pools[name]
+
+
+@lru_cache(maxsize=1)
+def helpers() -> ProcessPoolExecutor | None:
+    """Return this worker's own worker processes, started at the first call; ``None`` where it may have none."""
+    count = int(os.environ.get(HELPERS, "0"))
+    if not count:
+        return None
+    pool = _new_pool(count)
+    # A worker's end waits for its children, which wait for work: they have to be told first.
+    Finalize(None, pool.shutdown, kwargs={"cancel_futures": True}, exitpriority=10)
+    return pool
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _new_pool(count: int) -> ProcessPoolExecutor:
+def _new_pool(count: int, *, helpers: int = 0) -> ProcessPoolExecutor:
     for name in THREADS:
         os.environ.setdefault(name, "1")  # one thread per worker: the shards are the parallelism
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait leave the core to other workers
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(os.getpid(),))
+    places = context.Value("i", 0)
+    return ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(os.getpid(), places, helpers))
 
 
 def _attempt(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
@@ -141,8 +172,11 @@ def _attempt(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
     return Outcome(shard=shard, result=result, seconds=time.monotonic() - start)
 
 
-def _begin(parent: int) -> None:
-    """Leave Ctrl-C to the parent, and end when it is gone."""
+def _begin(parent: int, places: "Synchronized[int]", helpers: int) -> None:
+    """Take a number, leave Ctrl-C to the parent, and end when it is gone."""
+    with places.get_lock():
+        os.environ[PLACE], os.environ[HELPERS] = str(places.value), str(helpers)
+        places.value += 1
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 

@@ -66,6 +66,12 @@ class Stage:
     """Prompt files whose words end up in the rows."""
     models: Callable[[Any], tuple[str, ...]] | None = None
     """Names the models of a configuration, with their revisions."""
+    pin: Callable[[Any], Any] | None = None
+    """Returns the configuration with its models at the revisions that this machine has; called before a build starts.
+    ``ModelError`` where one is missing."""
+    processes: Callable[[Any], int | None] | None = None
+    """How many processes of its own the stage may have, which end with it and free what its models hold: one per
+    device; 0: as many as there are workers. ``None``: it runs in the build's workers."""
     only_in: str = ""
     """A table of pairs: only images that are in one of them are read."""
     whole: bool = False
@@ -86,12 +92,12 @@ def fingerprint(stage: Stage, config: Section, *, prompts: Mapping[str, str], ta
 
     Args:
         stage: what is run.
-        config: its section of the profile; fields marked ``exclude`` do not count.
+        config: its section of the profile; fields marked ``exclude`` or named in ``uncounted`` do not count.
         prompts: prompt file name to SHA-256.
         tables: the fingerprints of the tables made so far; those that the stage reads or uses count.
     """
     read = sorted({stage.reads, *(use.table for use in stage.uses), *filter(None, [stage.only_in])} - {"items"})
-    parts = [stage.name, str(stage.version), config.model_dump_json()]
+    parts = [stage.name, str(stage.version), config.model_dump_json(exclude=set(config.uncounted))]
     parts += [f"prompt {name} {prompts[name]}" for name in sorted(stage.prompts)]
     parts += [f"table {name} {tables[name]}" for name in read]
     models = stage.models(config) if stage.models else ()

@@ -42,7 +42,7 @@ def test_one_unit_vector_per_image_and_embedder():
     ]
     for made, embedder in zip(got, [ColourLayout(), Gradients()] * 2, strict=True):
         pixels = np.asarray(Image.open(io.BytesIO(rows[0].image if made.subject == rows[0].key else rows[1].image)))
-        raw = embedder.embed([pixels])[0]
+        raw = embedder.encode([embedder.prepare(pixels)])[0]
         np.testing.assert_allclose(np.array(made.vector) * made.norm, raw, atol=made.norm * 1e-3)
         assert abs(np.linalg.norm(made.vector) - 1) < 1e-3
         assert np.array_equal(np.array(made.vector, dtype=np.float16), made.vector)

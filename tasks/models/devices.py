@@ -1,0 +1,30 @@
+"""Say which devices encoders run on: each GPU, with one process of its own, or else the CPU. Needs PyTorch."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tasks.store.pool import PLACE
+
+if TYPE_CHECKING:
+    from torch import device
+
+DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+"""What NVIDIA's and AMD's drivers, and that of Windows' Linux, leave on a machine that has a GPU."""
+
+
+def count_gpus() -> int:
+    """Return how many GPUs there are; PyTorch is asked (and takes seconds to load) only where there is a driver."""
+    if not any(Path(driver).exists() for driver in DRIVERS):
+        return 0
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def choose_device() -> "device":
+    """Return this process' device: the worker's number says which GPU."""
+    import torch
+
+    gpus = count_gpus()
+    return torch.device("cuda", int(os.environ.get(PLACE, "0")) % gpus) if gpus else torch.device("cpu")

@@ -1,0 +1,175 @@
+"""Describe images by DINOv2: the class token of the last layer, after its normalisation.
+
+Reads a folder as ``save_pretrained`` writes it (``config.json``, ``preprocessor_config.json``, weights), local or in
+the Hub's cache, safetensors first; transformers reads a pickle with ``weights_only``, and no code comes with the
+weights. Needs PyTorch and transformers. Images are prepared as the folder's ``BitImageProcessor`` does.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.config import Dinov2Config
+from schemas.errors import ModelError
+from tasks.models.batches import Batches
+from tasks.models.encoder import Encoder
+from tasks.models.preprocess import Interpolation, Preprocess, Resize
+from tasks.models.weights import (
+    HubFiles,
+    check_revision,
+    find_local,
+    find_on_hub,
+    identify_files,
+    loading,
+    require_packages,
+)
+
+FIELD = "embedding.dinov2"
+CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
+KNOWN = {
+    "facebook/dinov2-small": "ed25f3a31f01632728cabb09d1542f84ab7b0056",
+    "facebook/dinov2-base": "f9e44c814b77203eaa57a6bdbbd535f21ede1415",
+    "facebook/dinov2-large": "47b73eefe95e8d44ec3623f8890bd894b6ea2d6c",
+}
+"""The commits that are taken where a profile names none."""
+KINDS = {"dinov2": "Dinov2Model", "dinov2_with_registers": "Dinov2WithRegistersModel"}
+"""transformers' class of each kind of model."""
+CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+DEFAULTS: Mapping[str, Any] = {
+    "do_resize": True, "size": {"shortest_edge": 224}, "resample": 3, "do_center_crop": True,
+    "crop_size": {"height": 224, "width": 224}, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True,
+    "image_mean": CLIP_MEAN, "image_std": CLIP_STD,
+}  # fmt: skip
+"""What ``BitImageProcessor`` does where its file is silent."""
+RESAMPLE: Mapping[int, Interpolation] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
+"""Pillow's numbers of its methods."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dinov2:
+    """Embed images with DINOv2; its weights are loaded once per process, when they are first needed."""
+
+    config: Dinov2Config
+    batch: int = 0
+    name: str = "dinov2"
+
+    @property
+    def version(self) -> str:
+        """Say which weights these are."""
+        return identify(self.config)
+
+    @property
+    def prepare(self) -> Callable[[NDArray[np.uint8]], NDArray[Any]]:
+        """Return the model's own transform."""
+        return _load(self.config.model_dump_json(), self.batch).preprocess
+
+    def encode(self, prepared: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+        """Return ``(n, dimension)`` class tokens."""
+        return _load(self.config.model_dump_json(), self.batch).encode(prepared)
+
+
+def identify(config: Dinov2Config) -> str:
+    """Return the model's name with its revision, from the configuration alone."""
+    revision = config.revision or KNOWN.get(config.model, "main")
+    return f"DINOv2 {revision}" if _is_local(config) and config.revision else f"{config.model} {revision}"
+
+
+def pin_dinov2(config: Dinov2Config, *, download: bool) -> Dinov2Config:
+    """Return the configuration with the revision of the weights that are on this machine.
+
+    Raises:
+        ModelError: weights or packages are missing, or the weights are not those that the configuration names.
+    """
+    require_packages(FIELD, "torch", "torchvision", "transformers")
+    folder = _folder(config, download=download)
+    found = identify_files(_local_files(folder)) if _is_local(config) else folder.name
+    return config.model_copy(update={"revision": found})
+
+
+def _is_local(config: Dinov2Config) -> bool:
+    """Say whether the model is a folder; a name on the Hub is ``owner/name``."""
+    return config.model.startswith((".", "/", "~")) or Path(config.model).is_dir()
+
+
+def _folder(config: Dinov2Config, *, download: bool) -> Path:
+    if not _is_local(config):
+        revision = config.revision or KNOWN.get(config.model, "")
+        weights = ("model.safetensors", "pytorch_model.bin")
+        files = HubFiles(
+            field=FIELD, repository=config.model, revision=revision, weights=weights, beside=(CONFIG, PROCESSOR)
+        )
+        return find_on_hub(files, download=download).parent
+    folder = Path(config.model).expanduser()
+    check_revision(FIELD, config.revision, identify_files(_local_files(folder)), folder)
+    return folder
+
+
+def _local_files(folder: Path) -> list[Path]:
+    return find_local(f"{FIELD}.model", folder, beside=(CONFIG, PROCESSOR))
+
+
+@lru_cache(maxsize=1)
+def _load(configuration: str, batch: int) -> Encoder:
+    """Load the model by transformers' own loader."""
+    from tasks.models.devices import choose_device
+
+    config = Dinov2Config.model_validate_json(configuration)
+    device = choose_device()
+    folder = _folder(config, download=False)
+    chosen = _model_class(folder)
+    with loading(FIELD, folder):
+        model = chosen.from_pretrained(folder, local_files_only=True).eval().to(device)
+        preprocess = transform_of(json.loads((folder / PROCESSOR).read_text(encoding="utf-8")))
+    return Encoder(
+        network=lambda images: model(images).last_hidden_state[:, 0],
+        preprocess=preprocess,
+        device=device,
+        batches=Batches(batch),
+    )
+
+
+def _model_class(folder: Path) -> Any:
+    import transformers
+
+    kind = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("model_type")
+    if kind not in KINDS:
+        raise ModelError(f"{FIELD}.model: {folder / CONFIG} describes a {kind}, not a {' or a '.join(KINDS)}")
+    return getattr(transformers, KINDS[kind])
+
+
+def transform_of(values: Mapping[str, Any]) -> Preprocess:
+    """Return what ``BitImageProcessor`` does, of the same configuration.
+
+    Raises:
+        ModelError: images would come out in different sizes.
+    """
+    said = {**DEFAULTS, **{name: value for name, value in values.items() if value is not None}}
+    resize, size = _resizing(said["size"]) if said["do_resize"] else ("none", (0, 0))
+    if not said["do_center_crop"] and resize != "exact":
+        raise ModelError(f"{FIELD}: {PROCESSOR} neither crops nor squeezes images: they differ in size")
+    crop = (said["crop_size"]["height"], said["crop_size"]["width"]) if said["do_center_crop"] else size
+    mean, std = (said["image_mean"], said["image_std"]) if said["do_normalize"] else ((0, 0, 0), (1, 1, 1))
+    return Preprocess(
+        resize=resize,
+        size=size,
+        crop=crop,
+        interpolation=RESAMPLE[said["resample"]],
+        offset="floor",
+        scale=float(said["rescale_factor"]) if said["do_rescale"] else 1.0,
+        mean=(float(mean[0]), float(mean[1]), float(mean[2])),
+        std=(float(std[0]), float(std[1]), float(std[2])),
+    )
+
+
+def _resizing(size: Mapping[str, int]) -> tuple[Resize, tuple[int, int]]:
+    if "shortest_edge" in size and "longest_edge" not in size:
+        return "shortest", (size["shortest_edge"], size["shortest_edge"])
+    if "height" in size and "width" in size:
+        return "exact", (size["height"], size["width"])
+    raise ModelError(f"{FIELD}: {PROCESSOR} resizes by {dict(size)}, which is not supported")

@@ -1,0 +1,53 @@
+"""The embedders that profiles name: two descriptors without weights, and two encoders with them.
+
+An embedder works in two steps, so that the first can run in other processes than the second: ``prepare`` turns one
+image into what is encoded of it (the vector itself, for a descriptor; a small square of pixels, for an encoder), and
+``encode`` turns many of those into vectors.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.config import EmbeddingConfig
+from tasks.models.descriptors import ColourLayout, Gradients
+from tasks.models.dinov2_embedder import Dinov2
+from tasks.models.open_clip_embedder import OpenClip
+
+Pixels = NDArray[np.uint8]
+Prepare = Callable[[Pixels], NDArray[Any]]
+WITH_WEIGHTS = ("clip", "dinov2")
+
+
+class Embedder(Protocol):
+    """Turn images into vectors of one space."""
+
+    @property
+    def name(self) -> str:
+        """The name that profiles use."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """What changes when the same image would get another vector."""
+        ...
+
+    @property
+    def prepare(self) -> Prepare:
+        """What is done with one ``(h, w, 3)`` RGB image; can be sent to another process."""
+        ...
+
+    def encode(self, prepared: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+        """Return ``(n, dimension)`` raw vectors of prepared images."""
+        ...
+
+
+def make_embedder(name: str, config: EmbeddingConfig) -> Embedder:
+    """Return the embedder of that name; its weights are loaded when they are first needed."""
+    if name == "clip":
+        return OpenClip(config=config.clip, batch=config.batch)
+    if name == "dinov2":
+        return Dinov2(config=config.dinov2, batch=config.batch)
+    return {embedder.name: embedder for embedder in (ColourLayout(), Gradients())}[name]

@@ -1,0 +1,205 @@
+"""Describe images by a CLIP model of open_clip: the projected image embedding.
+
+Reads weights from a local file, a folder with ``open_clip_config.json``, or the Hub's local cache, safetensors first; a
+pickle is read with ``weights_only``. Needs PyTorch and open_clip. Images are prepared as open_clip's ``preprocess_val``
+does. Only the image tower is kept in memory.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.config import ClipConfig
+from schemas.errors import ModelError
+from tasks.models.batches import Batches
+from tasks.models.encoder import Encoder
+from tasks.models.preprocess import Preprocess, Resize
+from tasks.models.weights import (
+    HubFiles,
+    check_revision,
+    find_local,
+    find_on_hub,
+    identify_files,
+    loading,
+    require_packages,
+)
+
+FIELD = "embedding.clip"
+FOLDER_CONFIG = "open_clip_config.json"
+SAFE, PICKLE = "open_clip_model.safetensors", "open_clip_pytorch_model.bin"
+KNOWN = {
+    ("ViT-L-14-quickgelu", "openai"): (
+        "timm/vit_large_patch14_clip_224.openai",
+        "18d0535469bb561bf468d76c1d73aa35156c922b",
+    ),
+    ("ViT-B-32-quickgelu", "openai"): (
+        "timm/vit_base_patch32_clip_224.openai",
+        "a6f597a30f7b82c51704746581f9a4e41421e878",
+    ),
+}
+"""Where open_clip's own table says that the profiles' models are, and the commits that are taken."""
+
+
+RESIZE: dict[str, Resize] = {"shortest": "shortest", "outside": "outside", "longest": "inside", "squash": "exact"}
+"""Our names of open_clip's ``resize_mode``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenClip:
+    """Embed images with a CLIP model; its weights are loaded once per process, when they are first needed."""
+
+    config: ClipConfig
+    batch: int = 0
+    name: str = "clip"
+
+    @property
+    def version(self) -> str:
+        """Say which weights these are."""
+        return identify(self.config)
+
+    @property
+    def prepare(self) -> Callable[[NDArray[np.uint8]], NDArray[Any]]:
+        """Return the model's own transform."""
+        return _load(self.config.model_dump_json(), self.batch).preprocess
+
+    def encode(self, prepared: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+        """Return ``(n, dimension)`` projected image embeddings."""
+        return _load(self.config.model_dump_json(), self.batch).encode(prepared)
+
+
+def identify(config: ClipConfig) -> str:
+    """Return the model's name with its revision, from the configuration alone."""
+    if config.checkpoint:
+        return f"{config.model} {config.revision or config.checkpoint}"
+    revision = config.revision or KNOWN.get((config.model, config.pretrained), ("", ""))[1]
+    return f"{config.model} {config.pretrained} {revision or 'main'}"
+
+
+def pin_clip(config: ClipConfig, *, download: bool) -> ClipConfig:
+    """Return the configuration with the revision of the weights that are on this machine.
+
+    Raises:
+        ModelError: weights or packages are missing, or the weights are not those that the configuration names.
+    """
+    require_packages(FIELD, "torch", "open_clip")
+    if config.checkpoint:
+        found = identify_files(_local_files(config))
+        check_revision(FIELD, config.revision, found, Path(config.checkpoint))
+        return config.model_copy(update={"revision": found})
+    weights = find_on_hub(_hub_files(config), download=download)
+    return config.model_copy(update={"revision": weights.parent.name})
+
+
+def _local_files(config: ClipConfig) -> list[Path]:
+    path = Path(config.checkpoint).expanduser()
+    files = find_local(f"{FIELD}.checkpoint", path, beside=(FOLDER_CONFIG,) if path.is_dir() else ())
+    described = Path(config.model)
+    return [*files, described] if described.suffix == ".json" and described.is_file() else files
+
+
+def _hub_files(config: ClipConfig) -> HubFiles:
+    """Say where a tag's weights are, by open_clip's table; it takes seconds to load, so the usual ones are known."""
+    repository, revision = KNOWN.get((config.model, config.pretrained), ("", ""))
+    weights = (SAFE, PICKLE)
+    if not repository:
+        repository, _, name = _tag(config)["hf_hub"].rpartition("/")
+        if name:
+            weights = (f"{Path(name).stem}.safetensors", name) if name.endswith((".bin", ".pth")) else (name,)
+    return HubFiles(field=FIELD, repository=repository, revision=config.revision or revision, weights=weights)
+
+
+def _tag(config: ClipConfig) -> dict[str, Any]:
+    """Return open_clip's own entry for the model and the tag."""
+    import open_clip
+
+    _add_described(config)
+    if config.model not in open_clip.list_models() and not config.model.endswith(".json"):
+        raise ModelError(f"{FIELD}.model: {config.model}: open_clip has no such model; see open_clip.list_models()")
+    found = open_clip.get_pretrained_cfg(config.model, config.pretrained)
+    if not found.get("hf_hub"):
+        tags = ", ".join(open_clip.list_pretrained_tags_by_model(config.model)) or "none"
+        raise ModelError(
+            f"{FIELD}.pretrained: {config.pretrained or '(empty)'}: no weights of {config.model} of that name on the "
+            f"Hub. There are: {tags}; or name a local file: {FIELD}.checkpoint"
+        )
+    return found
+
+
+def _add_described(config: ClipConfig) -> str:
+    """Return open_clip's name of the model; one that a JSON file describes is made known to it first."""
+    import open_clip
+
+    if not config.model.endswith(".json"):
+        return config.model
+    if not Path(config.model).is_file():
+        raise ModelError(f"{FIELD}.model: {config.model}: no such file")
+    open_clip.add_model_config(config.model)
+    return Path(config.model).stem
+
+
+@lru_cache(maxsize=1)
+def _load(configuration: str, batch: int) -> Encoder:
+    """Load the model and keep its image tower."""
+    from tasks.models.devices import choose_device
+
+    config = ClipConfig.model_validate_json(configuration)
+    device = choose_device()
+    tower = _create(config).visual.eval().requires_grad_(requires_grad=False).to(device)
+    return Encoder(
+        network=lambda images: _first(tower(images)),
+        preprocess=transform_of(tower.preprocess_cfg),
+        device=device,
+        batches=Batches(batch),
+    )
+
+
+def _create(config: ClipConfig) -> Any:
+    """Return the whole model with its weights, by open_clip's own loader."""
+    import open_clip
+
+    if not config.checkpoint:
+        weights = find_on_hub(_hub_files(config), download=False)
+        with loading(FIELD, weights):
+            return open_clip.create_model(
+                config.model, pretrained=str(weights), force_preprocess_cfg=_tag(config), weights_only=True
+            )
+    path = Path(config.checkpoint).expanduser()
+    check_revision(FIELD, config.revision, identify_files(_local_files(config)), path)
+    with loading(f"{FIELD}.checkpoint", path):
+        if path.is_dir():
+            return open_clip.create_model(f"local-dir:{path}", require_pretrained=True, weights_only=True)
+        return open_clip.create_model(_add_described(config), pretrained=str(path), weights_only=True)
+
+
+def _first(result: Any) -> Any:
+    """Return the embedding where a tower gives its tokens too."""
+    return result[0] if isinstance(result, tuple) else result
+
+
+def transform_of(cfg: dict[str, Any]) -> Preprocess:
+    """Return what open_clip's ``image_transform_v2`` does for validation, of the same configuration."""
+    size = cfg["size"]
+    height, width = (size, size) if isinstance(size, int) else tuple(size)
+    mode = cfg.get("resize_mode") or "shortest"
+    interpolation = "bilinear" if cfg.get("interpolation") == "bilinear" else "bicubic"
+    if mode == "shortest" and height != width:
+        mode, interpolation = "outside", "bicubic"  # open_clip names no interpolation here
+    return Preprocess(
+        resize=RESIZE[mode],
+        size=(height, width),
+        crop=(height, width),
+        interpolation=interpolation,
+        fill=int(cfg.get("fill_color") or 0) if mode == "longest" else 0,
+        mean=_three(cfg["mean"]),
+        std=_three(cfg["std"]),
+    )
+
+
+def _three(values: Any) -> tuple[float, float, float]:
+    first, second, third = values if isinstance(values, list | tuple) else (values,) * 3
+    return float(first), float(second), float(third)

@@ -1,0 +1,200 @@
+"""Find the weights of models on this machine; say what is missing, where it was looked for, and what fetches it.
+
+Reads local files and the cache of Hugging Face's Hub (``HF_HOME``). Goes to the network only where the profile says
+``download: true``. Loads nothing, so that it costs milliseconds and no PyTorch.
+"""
+
+import importlib.util
+import logging
+import sys
+import warnings
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import xxhash
+
+from schemas.errors import ModelError
+
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".npz")
+LOCAL = "xxh3:"
+"""How the identity of local files begins; a Hub revision is a commit."""
+CHUNK_BYTES = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubFiles:
+    """Say which files of a Hub repository a model needs."""
+
+    field: str
+    """The section of the profile that asks for them, for messages."""
+    repository: str
+    revision: str
+    """A commit, a branch or a tag; empty: what the cache knows as ``main``."""
+    weights: tuple[str, ...]
+    """Alternatives, the best first."""
+    beside: tuple[str, ...] = ()
+    """Other files, all of them needed."""
+
+    @property
+    def command(self) -> str:
+        """Return what a user types to have them."""
+        revision = f" --revision {self.revision}" if self.revision else ""
+        return f"hf download {self.repository} {' '.join((*self.beside, self.weights[0]))}{revision}"
+
+
+def require_packages(field: str, *names: str) -> None:
+    """Refuse to go on where Python packages are missing.
+
+    Raises:
+        ModelError: names them, and what installs them.
+    """
+    if missing := [name for name in names if importlib.util.find_spec(name) is None]:
+        raise ModelError(
+            f"{field}: needs {', '.join(missing)}, not installed here: python -m pip install -e '.[cpu,models]'"
+        )
+
+
+def find_on_hub(files: HubFiles, *, download: bool) -> Path:
+    """Return the path of the weights in the local cache, the other files beside them; fetch them first if allowed.
+
+    Raises:
+        ModelError: they are not there, or could not be fetched.
+    """
+    found = _cached(files)
+    if found is None and download:
+        found = _fetch(files)
+    if found is None:
+        from huggingface_hub import constants
+
+        where = Path(constants.HF_HUB_CACHE) / f"models--{files.repository.replace('/', '--')}"
+        names = " and ".join((*files.beside, " or ".join(files.weights)))
+        raise ModelError(
+            f"{files.field}: {files.repository} is not on this machine: looked in {where} for {names}"
+            f"{f' at revision {files.revision}' if files.revision else ''}. Fetch it with: {files.command}\n"
+            "or let the build fetch it: --set embedding.download=true"
+        )
+    return found
+
+
+def _cached(files: HubFiles) -> Path | None:
+    from huggingface_hub import try_to_load_from_cache
+
+    def look(name: str) -> Path | None:
+        found = try_to_load_from_cache(files.repository, name, revision=files.revision or None)
+        return Path(found) if isinstance(found, str) else None
+
+    beside = [look(name) for name in files.beside]
+    weights = next((path for name in files.weights if (path := look(name))), None)
+    return weights if None not in beside else None
+
+
+def _fetch(files: HubFiles) -> Path:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError
+
+    def fetch(name: str) -> Path:
+        return Path(hf_hub_download(files.repository, name, revision=files.revision or None))
+
+    try:
+        for name in files.beside:
+            fetch(name)
+        for name in files.weights:
+            try:
+                return fetch(name)
+            except EntryNotFoundError:
+                continue
+    except Exception as error:  # the Hub's client raises its own, httpx's and the system's errors
+        raise ModelError(
+            f"{files.field}: {files.repository} could not be fetched: {error}\nTry: {files.command}"
+        ) from error
+    raise ModelError(f"{files.field}: {files.repository} holds none of {', '.join(files.weights)}")
+
+
+def find_local(field: str, path: Path, *, beside: Sequence[str] = ()) -> list[Path]:
+    """Return the files of a local model: the file itself, or a folder's weights and the files that must lie beside.
+
+    Raises:
+        ModelError: something is missing.
+    """
+    if path.is_file() and not beside:
+        return [path]
+    if not path.is_dir():
+        raise ModelError(f"{field}: {path}: no such {'folder' if beside else 'file or folder'}")
+    if missing := [name for name in beside if not (path / name).is_file()]:
+        raise ModelError(f"{field}: {path} holds no {' and no '.join(missing)}")
+    weights = sorted(file for file in path.iterdir() if file.suffix in WEIGHTS)
+    if not weights:
+        raise ModelError(f"{field}: {path} holds no weights (a file ending in {', '.join(WEIGHTS)})")
+    return [*(path / name for name in beside), *weights]
+
+
+def identify_files(files: Sequence[Path]) -> str:
+    """Return what tells these files from all others: a hash of their names and bytes."""
+    hashes = [f"{file.name} {_hash(file, file.stat().st_size, file.stat().st_mtime_ns)}" for file in files]
+    return LOCAL + xxhash.xxh3_128_hexdigest("\n".join(hashes).encode())
+
+
+@lru_cache(maxsize=64)
+def _hash(file: Path, size: int, changed: int) -> str:  # noqa: ARG001 - size and time are the cache's key
+    made = xxhash.xxh3_128()
+    with file.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            made.update(chunk)
+    return made.hexdigest()
+
+
+def check_revision(field: str, wanted: str, found: str, path: Path) -> None:
+    """Refuse weights that are not those that the profile, or the dataset's record, names.
+
+    Raises:
+        ModelError: they differ.
+    """
+    if wanted and wanted != found:
+        raise ModelError(
+            f"{field}.revision: {path} holds {found}, not {wanted}: the file has changed since the dataset was built. "
+            "Put the old one back, or build with the new one (its vectors get a table of their own)"
+        )
+
+
+@contextmanager
+def offline() -> Generator[None]:
+    """Keep Hugging Face's libraries off the network while a local model is loaded."""
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+@contextmanager
+def loading(field: str, path: Path) -> Generator[None]:
+    """Turn whatever a loader raises about a file into ``ModelError``; nothing is fetched or told meanwhile."""
+    try:
+        with offline(), _quiet():
+            yield
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{field}: {path} cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Silence what libraries say while they load: progress bars, notes on the root logger, deprecations."""
+    transformers = sys.modules.get("transformers")
+    if transformers:
+        transformers.logging.disable_progress_bar()
+    before = logging.root.manager.disable
+    logging.disable(logging.INFO)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
