@@ -40,7 +40,7 @@ def run(machine, images=IMAGES, **options):
 
 
 def test_batches_double_while_that_pays():
-    # n images take 8 + n. From 64 to 128 the gain is (128 / 136) / (64 / 72) = 1.059; from 128 to 256, 1.030: too little.
+    # n images take 8 + n: twice 64 gains (128 / 136) / (64 / 72) = 1.059, twice 128 gains 1.030, which is too little.
     machine = Machine()
     assert run(machine) == 128
     assert max(machine.sizes) == 256
