@@ -1,17 +1,19 @@
 """Write the report of a dataset: settle its stages as they are now, and hand them to the pages."""
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from flows.run_build import open_build, request_of
 from flows.stages import plan_stages, stages_until
 from tasks.report.write_report import Pages, Subject, write_report
-from tasks.store.dataset import Build
 from tasks.store.files import Folder
 from tasks.store.replace import replacing
-from tasks.store.snapshot import describe_version, latest_snapshot
+from tasks.store.snapshot import Snapshot, describe_version, latest_snapshot
 
 REPORT = "report"
+T = TypeVar("T")
 
 
 def report_dataset(folder: Folder, *, pairs: int) -> Pages:
@@ -25,34 +27,44 @@ def report_dataset(folder: Folder, *, pairs: int) -> Pages:
     planned = plan_stages(request.profile, stages_until(request.profile, request.until))
     with open_build(request, planned, items) as build:
         counts = [build.settle(stage) for stage in planned]
-        snapshot = latest_snapshot(folder)
         subject = Subject(
-            name=folder.path("").rstrip("/").rpartition("/")[2] or folder.url,
+            name=name_of(folder),
             version=describe_version(build, planned),
-            made=str(snapshot.content.get("created", ""))[:10] if snapshot else "",
+            made=day_of(latest_snapshot(folder)),
             counts=counts,
             profile=request.profile,
             pairs=pairs,
         )
-        return _write(build, folder, subject)
+        return put_pages(folder, REPORT, lambda place: write_report(build, place, subject=subject))
 
 
-def _write(build: Build, folder: Folder, subject: Subject) -> Pages:
+def put_pages(folder: Folder, name: str, write: Callable[[Path], T]) -> T:
+    """Let ``write`` fill an empty folder, and put it into the dataset in place of what has the name."""
     if folder.is_local:
-        with replacing(Path(folder.path(REPORT))) as place:
-            return write_report(build, place, subject=subject)
+        with replacing(Path(folder.path(name))) as place:
+            return write(place)
     with tempfile.TemporaryDirectory(prefix="pairwright-") as place:
-        pages = write_report(build, Path(place), subject=subject)
-        _upload(Path(place), folder)
+        pages = write(Path(place))
+        _upload(Path(place), folder, name)
     return pages
 
 
-def _upload(place: Path, folder: Folder) -> None:
+def name_of(folder: Folder) -> str:
+    """Return what a dataset is called on its pages."""
+    return folder.path("").rstrip("/").rpartition("/")[2] or folder.url
+
+
+def day_of(snapshot: Snapshot | None) -> str:
+    """Return the day on which a version was made; empty: there is none."""
+    return str(snapshot.content.get("created", ""))[:10] if snapshot else ""
+
+
+def _upload(place: Path, folder: Folder, target: str = REPORT) -> None:
     """Copy the pages to a store that has no folders to rename: the first page last, what is left over deleted."""
     names = sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file())
     for name in sorted(names, key=lambda name: name == "index.html"):
-        folder.write(f"{REPORT}/{name}", (place / name).read_bytes())
-    for inside in (REPORT, f"{REPORT}/images"):
+        folder.write(f"{target}/{name}", (place / name).read_bytes())
+    for inside in (target, f"{target}/images"):
         for name in folder.names(inside):
-            if f"{inside}/{name}".removeprefix(f"{REPORT}/") not in names:
+            if f"{inside}/{name}".removeprefix(f"{target}/") not in names:
                 folder.delete(f"{inside}/{name}")

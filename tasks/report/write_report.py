@@ -66,7 +66,7 @@ class Pages:
 def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
     """Write all pages into an empty folder; the build's stages are settled."""
     tables = Tables(build)
-    environment = _environment()
+    environment = make_environment()
     keys = sample_pairs(tables, subject.pairs)
     starts = range(0, len(keys), PAIRS_PER_PAGE)
     names = tuple(f"pairs-{number}.html" for number in range(1, len(starts) + 1))
@@ -110,7 +110,8 @@ def count_things(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def _environment() -> Environment:
+def make_environment() -> Environment:
+    """Return what renders the templates beside this file: everything escaped, nothing undefined."""
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
