@@ -83,7 +83,7 @@ def load_json(path: Path, kind: type[T]) -> T:
         raise SourceError(f"{path}: is no JSON: {error}") from error
     if not isinstance(found, kind):
         wanted = "an object" if kind is dict else "a list"
-        raise SourceError(f"{path}: must hold {wanted}, but holds a {type(found).__name__}")
+        raise SourceError(f"{path}: must hold {wanted}, not {type(found).__name__}")
     return found
 
 
@@ -96,7 +96,7 @@ def load_lists(path: Path) -> dict[str, list[Any]]:
     found = load_json(path, dict)
     for name, values in found.items():
         if not isinstance(values, list):
-            raise SourceError(f"{path}: {shown_name(name)} must be a list, but is a {type(values).__name__}")
+            raise SourceError(f"{path}: {shown_name(name)} must be a list, not {type(values).__name__}")
     return found
 
 

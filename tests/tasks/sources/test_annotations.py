@@ -1,0 +1,126 @@
+"""Annotations are hostile: paths that leave, texts that are none, files and lines that are too long."""
+
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import SourceError
+from tasks.sources import annotations
+from tasks.sources.annotations import (
+    RefusedEntryError,
+    check_path,
+    check_texts,
+    load_json,
+    load_lists,
+    parse_record,
+    read_lines,
+)
+
+
+@pytest.mark.parametrize("path", ["a.png", "a/b.png", "./a.png", "a b/é.jpg", "..a/b..png", "12:30.jpg", "a\\b.png"])
+def test_paths_below_the_folder_are_taken(path: str) -> None:
+    assert check_path(path) == path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("../a.png", "a/../../b.png", "/etc/passwd", "a/..", "..\\a.png", "\\a.png", "C:\\a.png", "C:/a.png"),
+        *("file:///etc/passwd", "http://host/a.png", "s3://bucket/a.png", ".", "./"),
+    ],
+)
+def test_paths_that_leave_are_refused(path: str) -> None:
+    with pytest.raises(RefusedEntryError, match="path leaves the folder"):
+        check_path(path)
+
+
+@pytest.mark.parametrize("path", [None, 7, ["a.png"], {}, "", "a\0.png", "\ud800.png", "a" * 1001])
+def test_what_is_no_path_is_refused(path: object) -> None:
+    with pytest.raises(RefusedEntryError, match="no path of an image"):
+        check_path(path)
+
+
+def test_texts_are_stripped_and_blank_ones_left_out() -> None:
+    assert check_texts([" a car ", "", " \n", "two"]) == ("a car", "two")
+    assert check_texts("one") == ("one",)
+    assert check_texts("") == check_texts([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, "captions are not texts"),
+        (3, "captions are not texts"),
+        ({"a": "b"}, "captions are not texts"),
+        (["a", None], "captions are not texts"),
+        ([["a"]], "captions are not texts"),
+        (["a"] * 1001, "too much text"),
+        ("a" * 100_001, "too much text"),
+        ("half a sign \ud83d", "text is not Unicode"),
+    ],
+)
+def test_other_texts_are_refused(value: object, reason: str) -> None:
+    with pytest.raises(RefusedEntryError) as refused:
+        check_texts(value)
+    assert refused.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "is no JSON"),
+        (b"{", "is no JSON"),
+        (b"[" * 100_000, "is no JSON"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "is no JSON"),
+        (b"\xff\xff\xff", "is no JSON"),
+        (b"[]", "must hold an object, not list"),
+        (b'{"a": 3}', "a must be a list, not int"),
+    ],
+)
+def test_files_that_are_no_annotations_are_a_source_error(data: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(data)
+    with pytest.raises(SourceError, match=rf"a\.json: {said}"):
+        load_lists(tmp_path / "a.json")
+
+
+def test_files_with_a_byte_order_mark_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(b'\xef\xbb\xbf{"a": [1]}')
+    assert load_lists(tmp_path / "a.json") == {"a": [1]}
+
+
+def test_missing_and_oversized_files_are_a_source_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SourceError, match="No such file"):
+        load_json(tmp_path / "a.json", list)
+    (tmp_path / "a.json").write_bytes(b"[1, 2]")
+    monkeypatch.setattr(annotations, "MANIFEST_BYTES", 5)
+    with pytest.raises(SourceError, match="has 6 bytes; annotations may have 5"):
+        load_json(tmp_path / "a.json", list)
+
+
+def test_long_lines_are_skipped_and_blank_ones_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(annotations, "LINE_BYTES", 8)
+    (tmp_path / "a").write_bytes(b"1234567\n\n12345678\n123456789\n" + b"x" * 30 + b"\n  \nlast")
+    assert list(read_lines(tmp_path / "a")) == [
+        (1, b"1234567\n"),
+        (3, b"12345678\n"),
+        (4, None),
+        (5, None),
+        (7, b"last"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (None, "line too long"),
+        (b"{", "damaged line"),
+        (b'{"a": "\xff"}', "damaged line"),
+        (b"[" * 100_000, "damaged line"),
+        (b"[1]", "no record"),
+        (b"null", "no record"),
+    ],
+)
+def test_bad_lines_are_refused(line: bytes | None, reason: str) -> None:
+    with pytest.raises(RefusedEntryError) as refused:
+        parse_record(line)
+    assert refused.value.reason == reason

@@ -1,0 +1,315 @@
+"""What holds for every data set of images with annotations: order, keys, limits, hostile paths, a whole build."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from schemas.errors import SourceError
+from schemas.rows import Dropped, Failed, ImageRow, PairRow
+from tasks.sources import layouts
+from tasks.sources.readers import READERS
+from tests.fixtures.layouts import (
+    build,
+    cut,
+    list_all,
+    put,
+    put_lines,
+    read_all,
+    source_of,
+    write_clevr_change,
+    write_clevr_dc,
+    write_image_editing_request,
+    write_localized_narratives,
+    write_omnidiff,
+    write_spot_the_diff,
+)
+
+
+class Write(Protocol):
+    def __call__(self, root: Path) -> None: ...
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Say what a tiny data set holds, counted by hand."""
+
+    kind: str
+    write: Write
+    names: list[str]
+    """Items, in order."""
+    images: int
+    """Distinct images that are read."""
+    file: str
+    """One image that only ``names[position]`` shows."""
+    position: int
+    annotations: str
+
+
+SAMPLES = [
+    Sample(
+        kind="clevr-change",
+        write=write_clevr_change,
+        names=[f"00000{n}.png{end}" for n in (4, 0, 1, 3) for end in ("", "_n")],
+        images=11,  # 4 before, 4 after, 4 distractors of which one is its own before
+        file="sc_images/CLEVR_semantic_000001.png",
+        position=4,
+        annotations="change_captions.json",
+    ),
+    Sample(
+        kind="clevr-dc",
+        write=write_clevr_dc,
+        names=["000010.png", "000000.png", "000002.png", "000047.png"],
+        images=8,
+        file="aft/10.png",
+        position=0,
+        annotations="captions.json",
+    ),
+    Sample(
+        kind="spot-the-diff",
+        write=write_spot_the_diff,
+        names=["12998", "7", "12", "40", "41"],
+        images=10,
+        file="resized_images/7_2.png",
+        position=1,
+        annotations="annotations/train.json",
+    ),
+    Sample(
+        kind="image-editing-request",
+        write=write_image_editing_request,
+        names=["Zhopped_1", "Zhopped_2", "Zhopped_3", "reddit_4"],
+        images=7,
+        file="images/d_b.jpg",
+        position=3,
+        annotations="train.json",
+    ),
+    Sample(
+        kind="localized-narratives",
+        write=write_localized_narratives,
+        names=[
+            *("mscoco_train2017/285", "mscoco_train2017/139"),
+            *("open_images_train/fffabc0000000001", "open_images_train/00a1b2c3d4e5f607"),
+        ],
+        images=4,
+        file="images/train2017/000000000139.jpg",
+        position=1,
+        annotations="coco_train_localized_narratives-00001-of-00002.jsonl",
+    ),
+    Sample(
+        kind="omnidiff",
+        write=write_omnidiff,
+        names=["2", "same", "0", "1"],
+        images=6,
+        file="real/1_b.jpg",
+        position=3,
+        annotations="train.jsonl",
+    ),
+]
+every_kind = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.kind)
+
+
+@every_kind
+def test_order_and_keys_are_the_same_each_time_and_elsewhere(sample: Sample, tmp_path: Path) -> None:
+    sample.write(tmp_path / "one")
+    first = list_all(source_of(sample.kind, tmp_path / "one"))
+    assert [item.name for item in first] == sample.names
+    assert len({item.key for item in first}) == len(first)
+    assert all(item.locator.isascii() for item in first)
+    (tmp_path / "one").rename(tmp_path / "two")
+    assert list_all(source_of(sample.kind, tmp_path / "two")) == first
+    for limit in (0, 1, 3):
+        assert list_all(source_of(sample.kind, tmp_path / "two"), limit) == first[:limit]
+
+
+@every_kind
+def test_every_item_gives_its_images_and_its_pair(sample: Sample, tmp_path: Path) -> None:
+    sample.write(tmp_path)
+    found = read_all(source_of(sample.kind, tmp_path))
+    rows = [row for rows in found.values() for row in rows]
+    assert not [row for row in rows if isinstance(row, Dropped | Failed)]
+    images = {row.key for row in rows if isinstance(row, ImageRow)}
+    assert len(images) == sample.images
+    assert {row.source for row in rows if isinstance(row, ImageRow)} == {sample.kind}
+    pairs = [row for row in rows if isinstance(row, PairRow)]
+    assert len(pairs) == (0 if sample.kind == "localized-narratives" else len(sample.names))
+    assert {key for pair in pairs for key in (pair.first, pair.second)} == (images if pairs else set())
+
+
+@every_kind
+def test_a_changed_image_changes_the_key_of_its_item_alone(sample: Sample, tmp_path: Path) -> None:
+    sample.write(tmp_path)
+    config = source_of(sample.kind, tmp_path)
+    before = list_all(config)
+    put(tmp_path, sample.file, cut(99))
+    os.utime(tmp_path / sample.file, ns=(5, 5))
+    (dropped,) = [row for row in READERS[sample.kind].read_items(before, config) if isinstance(row, Dropped)]
+    assert (dropped.source_key, dropped.reason) == (before[sample.position].key, "changed since it was listed")
+    after = list_all(config)
+    assert [old.name for old, new in zip(before, after, strict=True) if old.key != new.key] == [
+        sample.names[sample.position]
+    ]
+    (tmp_path / sample.file).unlink()
+    gone = list_all(config)[sample.position]
+    assert gone.key not in (before[sample.position].key, after[sample.position].key)
+    (row,) = READERS[sample.kind].read_items([gone], config)
+    assert isinstance(row, Dropped)
+    assert (row.reason, row.source_key) == ("missing file", gone.key)
+
+
+@every_kind
+def test_changed_annotations_are_new_items(sample: Sample, tmp_path: Path) -> None:
+    sample.write(tmp_path)
+    config = source_of(sample.kind, tmp_path)
+    before = {item.name: item.key for item in list_all(config)}
+    text = (tmp_path / sample.annotations).read_text()
+    old = {"omnidiff": "A chair came.", "localized-narratives": "I can see a bear."}.get(sample.kind, "the ")
+    old = "remove the flag" if sample.kind == "image-editing-request" else old
+    assert old in text
+    (tmp_path / sample.annotations).write_text(text.replace(old, "THE ", 1))
+    after = {item.name: item.key for item in list_all(config)}
+    assert sum(before[name] != after[name] for name in before) == 1
+
+
+@every_kind
+def test_bad_and_missing_images_are_dropped(sample: Sample, tmp_path: Path) -> None:
+    sample.write(tmp_path)
+    put(tmp_path, sample.file, b"no image")
+    rows = read_all(source_of(sample.kind, tmp_path))
+    (row,) = rows[sample.names[sample.position]]
+    assert isinstance(row, Dropped)
+    assert row.reason == "not an image"
+    assert sample.file.rpartition("/")[2] in row.detail
+    assert sum(isinstance(row, Dropped) for found in rows.values() for row in found) == 1
+
+
+@every_kind
+def test_links_out_and_odd_files_are_refused(sample: Sample, tmp_path: Path) -> None:
+    sample.write(tmp_path / "in")
+    outside = put(tmp_path, "secret.png", cut(77))
+    path = tmp_path / "in" / sample.file
+    config = source_of(sample.kind, tmp_path / "in")
+    for reason, make in (
+        ("path leaves the folder", lambda: path.symlink_to(outside)),
+        ("not a regular file", lambda: os.mkfifo(path)),
+        ("not a regular file", path.mkdir),
+    ):
+        path.unlink()
+        make()
+        (row,) = read_all(config)[sample.names[sample.position]]
+        assert isinstance(row, Dropped), row
+        assert row.reason == reason
+
+
+@every_kind
+def test_a_link_inside_the_folder_is_followed(sample: Sample, tmp_path: Path) -> None:
+    sample.write(tmp_path / "in")
+    path = tmp_path / "in" / sample.file
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+    (tmp_path / "link").symlink_to("in")
+    found = read_all(source_of(sample.kind, tmp_path / "link"))
+    assert not any(isinstance(row, Dropped) for rows in found.values() for row in rows)
+
+
+@every_kind
+def test_images_may_be_elsewhere(sample: Sample, tmp_path: Path) -> None:
+    sample.write(tmp_path / "in")
+    (tmp_path / "pictures").mkdir()
+    folders = [path for path in (tmp_path / "in").iterdir() if path.is_dir() and path.name != "annotations"]
+    for folder in folders:
+        folder.rename(tmp_path / "pictures" / folder.name)
+    config = source_of(sample.kind, tmp_path / "in", images=str(tmp_path / "pictures"))
+    rows = [row for rows in read_all(config).values() for row in rows]
+    assert len({row.key for row in rows if isinstance(row, ImageRow)}) == sample.images
+    with pytest.raises(SourceError, match=r"nowhere: there is no such folder; give reading\.images"):
+        list_all(source_of(sample.kind, tmp_path / "in", images=str(tmp_path / "nowhere")))
+
+
+@every_kind
+def test_what_is_no_such_source_is_named(sample: Sample, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for path, said in (("missing", "there is no such folder"), ("empty", "holds no ")):
+        with pytest.raises(SourceError, match=f"{path}: {said}"):
+            list_all(source_of(sample.kind, tmp_path / path))
+    with pytest.raises(SourceError, match="local disks only"):
+        list_all(source_of(sample.kind, Path("x")).model_copy(update={"path": "s3://bucket/x"}))
+
+
+@every_kind
+def test_unknown_splits_are_named_with_those_there_are(sample: Sample, tmp_path: Path) -> None:
+    sample.write(tmp_path)
+    with pytest.raises(SourceError, match=r"reading\.splits names 'dev'; there are: .*(train|coco_train)"):
+        list_all(source_of(sample.kind, tmp_path, splits=["dev"]))
+
+
+@every_kind
+def test_annotations_that_are_none_are_a_source_error(sample: Sample, tmp_path: Path) -> None:
+    sample.write(tmp_path)
+    for data in (b"", b"\x89PNG\r\n", b"[" * 100_000, b"12"):
+        (tmp_path / sample.annotations).write_bytes(data)
+        with pytest.raises(SourceError, match=Path(sample.annotations).name):
+            list_all(source_of(sample.kind, tmp_path))
+
+
+@every_kind
+def test_a_whole_build_counts_right_and_owes_nothing_after(sample: Sample, tmp_path: Path) -> None:
+    sample.write(tmp_path / "in")
+    put(tmp_path / "in", sample.file, b"no image")
+    source = f"{sample.kind}:{tmp_path / 'in'}"
+    counts, parts = build(tmp_path / "out", source)
+    stages = [*READERS[sample.kind].brings] and ["images", "pairs"]
+    assert list(counts) == (stages or ["images", "embeddings", "neighbours", "pairs"])
+    images = counts["images"]
+    assert images.pending == images.failed == 0
+    # Of a pair with a bad image the other is missing too, unless another pair shows it.
+    shared = sample.kind in ("clevr-change", "localized-narratives")
+    assert images.rows == sample.images - (1 if shared else 2)
+    if stages:
+        pairs = counts["pairs"]
+        assert (pairs.ok, pairs.dropped, pairs.rows) == (len(sample.names) - 1, 1, len(sample.names) - 1)
+    again, parts_again = build(tmp_path / "out", source)
+    assert (again, parts_again) == (counts, parts)
+
+
+def test_the_same_record_twice_is_two_items_of_one_pair(tmp_path: Path) -> None:
+    write_omnidiff(tmp_path)
+    line = (tmp_path / "train.jsonl").read_bytes().split(b"\n")[0]
+    put_lines(tmp_path, "train.jsonl", line, line, line)
+    config = source_of("omnidiff", tmp_path, splits=["train"])
+    items = list_all(config)
+    assert len({item.key for item in items}) == 3
+    assert len({row.key for row in READERS["omnidiff"].read_items(items, config) if isinstance(row, PairRow)}) == 1
+
+
+def test_a_disk_that_fails_for_a_while_leaves_a_failed_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_omnidiff(tmp_path)
+    config = source_of("omnidiff", tmp_path, splits=["train"])
+
+    def fail(*_: object, **__: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    items = list_all(config)
+    monkeypatch.setattr(layouts.os, "open", fail)
+    rows = list(READERS["omnidiff"].read_items(items, config))
+    assert [(type(row), row.source_key) for row in rows] == [(Failed, item.key) for item in items]
+    assert {row.reason for row in rows if isinstance(row, Failed)} == {"I/O error"}
+
+
+def test_a_link_to_itself_is_no_file(tmp_path: Path) -> None:
+    write_omnidiff(tmp_path)
+    path = tmp_path / "real/1_b.jpg"
+    path.unlink()
+    path.symlink_to(path.name)
+    (row,) = read_all(source_of("omnidiff", tmp_path))["1"]
+    assert isinstance(row, Dropped)
+    assert row.reason == "unreadable file"
+
+
+def test_files_above_the_limit_are_not_read(tmp_path: Path) -> None:
+    write_omnidiff(tmp_path)
+    config = source_of("omnidiff", tmp_path, splits=["train"])
+    config = config.model_copy(update={"images": config.images.model_copy(update={"max_bytes": 100})})
+    rows = list(READERS["omnidiff"].read_items(list_all(config), config))
+    assert [row.reason for row in rows if isinstance(row, Dropped)] == ["file too large"] * 2
