@@ -1,0 +1,479 @@
+"""Samples, captions and their order; hostile and damaged tars; gzip; patterns, folders and remote stores."""
+
+import gzip
+import io
+import json
+import os
+import tarfile
+from typing import ClassVar
+
+import fsspec
+import pytest
+
+from schemas.config import ImagesConfig, ReadingConfig, ScenesConfig, SourceConfig
+from schemas.errors import SourceError
+from schemas.rows import Dropped, Failed, ImageRow, make_key
+from tasks.sources import tar_members
+from tasks.sources.find_archives import Root
+from tasks.sources.read_archive import close_kept
+from tasks.sources.readers import recognise_source
+from tasks.sources.webdataset import MAX_OF_SAMPLE, MAX_TEXT, READER
+from tests.fixtures.builds import build_through_mining, ok_rows
+from tests.fixtures.pictures import picture
+from tests.fixtures.tars import entry, raw_header, write_tar
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    close_kept()
+
+
+def config_of(path, *, images=None, **reading):
+    return SourceConfig(
+        kind="webdataset",
+        path=str(path),
+        images=images or ImagesConfig(),
+        reading=ReadingConfig(**reading),
+        scenes=ScenesConfig(),
+    )
+
+
+def listed(path, limit=None):
+    return list(READER.list_items(config_of(path), limit))
+
+
+def read(path, **options):
+    """Return the rows by the items' names."""
+    config = config_of(path, **options)
+    items = list(READER.list_items(config, None))
+    names = {item.key: item.name for item in items}
+    rows = {name: [] for name in names.values()}
+    for row in READER.read_items(items, config):
+        rows[names[row.source_key]].append(row)
+    return rows
+
+
+def reasons(path, **options):
+    rows = read(path, **options)
+    assert all(len(got) == 1 for got in rows.values())
+    return {name: got[0].reason for name, got in rows.items() if isinstance(got[0], Dropped)}
+
+
+def test_a_sample_becomes_an_image_with_captions_licence_and_group(tmp_path):
+    record = {"caption": "from json", "url": "http://x.example/1.jpg", "license": "CC-BY-4.0", "group": 7}
+    path = write_tar(
+        tmp_path / "a.tar",
+        ("0001.jpg", picture(1, kind="JPEG")),
+        ("0001.txt", b"from text\n"),
+        ("0001.caption", b"from caption"),
+        ("0001.json", json.dumps(record).encode()),
+        ("0001.cls", b"3"),
+    )
+    (row,) = read(path)["a.tar/0001"]
+    data = picture(1, kind="JPEG")
+    assert row == ImageRow(
+        key=make_key(data),
+        source_key=listed(path)[0].key,
+        subject=make_key(data),
+        image=data,
+        format="jpeg",
+        width=32,
+        height=24,
+        name="a.tar/0001.jpg",
+        source="webdataset",
+        licence="CC-BY-4.0",
+        group="7",
+        captions=("from text", "from caption", "from json"),
+    )
+    (row,) = read(path, images=ImagesConfig(licence="CC0-1.0"), caption_column="url")["a.tar/0001"]
+    assert (row.licence, row.captions[2]) == ("CC0-1.0", "http://x.example/1.jpg")
+
+
+def test_samples_are_listed_in_the_order_of_the_tar_even_where_their_members_lie_apart(tmp_path):
+    path = write_tar(
+        tmp_path / "a.tar",
+        ("./b/2.png", picture(2)),
+        ("1.txt", b"one"),
+        ("b/2.txt", b"two"),
+        ("1.png", picture(1)),
+        ("README.md", b"ignored"),
+        (".hidden.png", b"ignored"),
+        ("__MACOSX/._1.png", b"ignored"),
+        (entry("b/", type=tarfile.DIRTYPE)),
+    )
+    assert [item.name for item in listed(path)] == ["a.tar/b/2", "a.tar/1"]
+    assert [item.name for item in listed(path, limit=1)] == ["a.tar/b/2"]
+    rows = read(path)
+    assert [rows[name][0].captions for name in rows] == [("two",), ("one",)]
+
+
+def test_the_plainest_images_of_a_sample_count_and_several_are_a_group(tmp_path):
+    path = write_tar(
+        tmp_path / "a.tar",
+        ("1.png", picture(1)),
+        ("1.mask.png", picture(2)),
+        ("2.after.png", picture(3)),
+        ("2.before.png", picture(4)),
+        ("2.before.txt", b"a dog"),
+        ("2.txt", b"about both"),
+    )
+    rows = read(path)
+    assert [(row.name, row.group) for row in rows["a.tar/1"]] == [("a.tar/1.png", "")]
+    assert [(row.name, row.group, row.captions) for row in rows["a.tar/2"]] == [
+        ("a.tar/2.after.png", "a.tar/2", ()),
+        ("a.tar/2.before.png", "a.tar/2", ("a dog",)),
+    ]
+
+
+@pytest.mark.parametrize("layout", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_long_and_odd_names_in_every_layout(tmp_path, layout):
+    stems = ["d" * 90 + "/" + "x" * 60, "é 😀", "new\nline"]
+    if layout != tarfile.USTAR_FORMAT:
+        stems += ["y" * 300]
+    entries = [(f"{stem}.png", picture(number)) for number, stem in enumerate(stems)]
+    path = write_tar(tmp_path / "a.tar", *entries, format=layout)
+    rows = read(path)
+    assert list(rows) == ["a.tar/" + stem.replace("\n", r"\n") for stem in stems]
+    assert all(isinstance(row, ImageRow) for (row,) in rows.values())
+
+
+def test_a_name_that_is_no_utf8_is_shown_escaped(tmp_path):
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
+        info, data = entry(os.fsdecode(b"\xff.png"), picture())
+        tar.addfile(info, io.BytesIO(data))
+    (item,) = listed(path)
+    assert item.name == r"a.tar/\xff"
+    item.locator.encode("ascii")
+    assert isinstance(read(path)[r"a.tar/\xff"][0], ImageRow)
+
+
+def test_hostile_members_are_refused(tmp_path):
+    path = write_tar(
+        tmp_path / "a.tar",
+        ("good.png", picture()),
+        ("../up.png", picture(1)),
+        ("a/../../up2.png", picture(1)),
+        ("/etc/abs.png", picture(1)),
+        entry("soft.png", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+        entry("hard.png", type=tarfile.LNKTYPE, linkname="good.png"),
+        entry("char.png", type=tarfile.CHRTYPE, devmajor=1, devminor=5),
+        entry("block.png", type=tarfile.BLKTYPE),
+        entry("pipe.png", type=tarfile.FIFOTYPE),
+        ("big.png", picture(2, kind="BMP", size=(100, 100))),
+        ("caption.png", picture(3)),
+        entry("caption.txt", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+        ("twice.png", picture(4)),
+        ("twice.png", picture(5)),
+        ("words.txt", b"no image here"),
+        ("long.png", picture(6)),
+        ("long.txt", b"x" * (MAX_TEXT + 1)),
+        ("latin.png", picture(7)),
+        ("latin.txt", b"caf\xe9"),
+        ("json.png", picture(8)),
+        ("json.json", b'{"caption": '),
+        ("deep.png", picture(9)),
+        ("deep.json", b"[" * 100_000),
+        ("text.jpg", b"hello"),
+        *((f"many.{number}.png", b"") for number in range(MAX_OF_SAMPLE + 1)),
+    )
+    assert reasons(path, images=ImagesConfig(max_bytes=20_000)) == {
+        "a.tar/../up": "path leaves the archive",
+        "a.tar/a/../../up2": "path leaves the archive",
+        "a.tar//etc/abs": "path leaves the archive",
+        "a.tar/soft": "link in an archive",
+        "a.tar/hard": "link in an archive",
+        "a.tar/char": "not a regular file",
+        "a.tar/block": "not a regular file",
+        "a.tar/pipe": "not a regular file",
+        "a.tar/big": "file too large",
+        "a.tar/caption": "link in an archive",
+        "a.tar/twice": "duplicated member",
+        "a.tar/words": "no image in the sample",
+        "a.tar/long": "file too large",
+        "a.tar/latin": "damaged caption or record",
+        "a.tar/json": "damaged caption or record",
+        "a.tar/deep": "damaged caption or record",
+        "a.tar/text": "not an image",
+        "a.tar/many": "too many members of one basename",
+    }
+
+
+def test_sparse_members_are_refused_and_what_follows_is_found(tmp_path):
+    path = tmp_path / "a.tar"
+    old = bytearray(raw_header("old.png", 512, b"S"))
+    old[482] = 1
+    old[148:156] = b"%06o\0 " % (sum(old[:148]) + 256 + sum(old[156:]))
+    blocks = bytes(old) + bytes(512) + b"p" * 512
+    with tarfile.open(tmp_path / "pax.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+        info, data = entry("pax.png", b"sparse")
+        info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
+        tar.addfile(info, io.BytesIO(data))
+        info, data = entry("good.png", picture())
+        tar.addfile(info, io.BytesIO(data))
+    path.write_bytes(blocks + (tmp_path / "pax.tar").read_bytes())
+    assert reasons(path) == dict.fromkeys(["a.tar/old", "a.tar/pax"], "sparse file in an archive")
+    assert isinstance(read(path)["a.tar/good"][0], ImageRow)
+
+
+def test_the_size_in_a_pax_header_counts(tmp_path):
+    path = tmp_path / "a.tar"
+    data = picture()
+    record = b"size=%d\n" % len(data)
+    record = b"%d %s" % (len(record) + 3, record)
+    padding = bytes(-len(data) % 512)
+    header = raw_header("p", len(record), b"x") + record.ljust(512, b"\0") + raw_header("a.png", 0)
+    path.write_bytes(header + data + padding + raw_header("b.png", len(data)) + data + padding + bytes(1024))
+    assert [row.key for rows in read(path).values() for row in rows] == [make_key(data)] * 2
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        (raw_header("p", 12, b"x") + b"no record..\n".ljust(512, b"\0"), "damaged header"),
+        (raw_header("p", 6, b"x") + b"99 a=\n".ljust(512, b"\0"), "damaged header"),
+        (raw_header("p", 2 << 20, b"x") + bytes(2 << 20), "damaged header"),
+        (raw_header("p", 2 << 20, b"L") + bytes(2 << 20), "damaged header"),
+    ],
+)
+def test_extended_headers_that_make_no_sense_refuse_the_member_that_they_are_about(tmp_path, header, reason):
+    path = tmp_path / "a.tar"
+    write_tar(path, ("a.png", picture()), ("b.png", picture(1)))
+    path.write_bytes(header + path.read_bytes())
+    assert reasons(path) == {"a.tar/a": reason}
+
+
+def test_truncated_and_damaged_tars_give_what_is_whole_and_say_that_something_is_missing(tmp_path):
+    whole = write_tar(tmp_path / "whole.tar", ("a.png", picture(1)), ("b.png", picture(2))).read_bytes()
+    second = 512 + -(-len(picture(1)) // 512) * 512
+    (tmp_path / "cut.tar").write_bytes(whole[: second + 600])
+    (tmp_path / "header.tar").write_bytes(whole[: second + 100])
+    (tmp_path / "noend.tar").write_bytes(whole[:second])
+    (tmp_path / "noise.tar").write_bytes(whole[:second] + b"x" * 512 + whole[second:])
+    (tmp_path / "absurd.tar").write_bytes(whole[:second] + raw_header("huge.png", 2**62) + bytes(1024))
+    negative = raw_header("huge.png", -5)
+    (tmp_path / "negative.tar").write_bytes(whole[:second] + negative + bytes(1024))
+    for name, reason in {
+        "cut": "truncated archive",
+        "header": "truncated archive",
+        "noend": "truncated archive",
+        "noise": "damaged archive",
+        "absurd": "truncated archive",
+        "negative": "damaged archive",
+    }.items():
+        path = tmp_path / f"{name}.tar"
+        rows = read(path)
+        assert [type(row).__name__ for (row,) in rows.values()] == ["ImageRow", "Dropped"], name
+        assert reasons(path) == {f"{name}.tar": reason}
+
+
+@pytest.mark.parametrize("data", [b"", b"this is no tar" * 100, bytes(10240), gzip.compress(b"no tar"), b"\x1f\x8bno"])
+def test_a_file_that_is_no_tar_or_holds_no_sample_is_a_source_error(tmp_path, data):
+    (tmp_path / "a.tar").write_bytes(data)
+    with pytest.raises(SourceError, match=r"a\.tar: no sample"):
+        listed(tmp_path / "a.tar")
+
+
+@pytest.mark.parametrize("place", ["missing.tar", "empty", "nothing-*.tar", "nothing-{0..3}.tar", "odd://x/a.tar"])
+def test_nothing_to_list_is_a_source_error(tmp_path, place):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SourceError, match=r"no archive found|cannot be read"):
+        listed(place if "://" in place else tmp_path / place)
+
+
+def test_splits_are_refused(tmp_path):
+    path = write_tar(tmp_path / "a.tar", ("a.png", picture()))
+    with pytest.raises(SourceError, match=r"reading\.splits asks for train"):
+        list(READER.list_items(config_of(path, splits=("train",)), None))
+
+
+def shards(folder, count=3):
+    for number in range(count):
+        write_tar(folder / f"s-{number:03d}.tar", (f"{number}.png", picture(number)))
+
+
+def test_patterns_and_folders_list_their_tars_in_order(tmp_path):
+    shards(tmp_path / "d")
+    write_tar(tmp_path / "d" / "deeper" / "z.tar.gz", ("z.png", picture(9)), mode="w:gz")
+    everything = ["deeper/z.tar.gz/z", "s-000.tar/0", "s-001.tar/1", "s-002.tar/2"]
+    assert [item.name for item in listed(tmp_path / "d")] == everything
+    assert [item.name for item in listed(f"{tmp_path}/d/s-{{002..000}}.tar")] == everything[:0:-1]
+    assert [item.name for item in listed(f"{tmp_path}/d/s-*.tar")] == everything[1:]
+    assert [item.name for item in listed(f"{tmp_path}/d/{{deeper/*,s-001}}.tar*")] == [everything[0], everything[2]]
+    assert [item.name for item in listed(tmp_path / "d" / "s-001.tar")] == everything[2:3]
+    (tmp_path / "d" / "s-001.tar").rename(tmp_path / "d" / "s-[0].tar")
+    assert [item.name for item in listed(tmp_path / "d" / "s-[0].tar")] == ["s-[0].tar/1"]
+
+
+def test_a_tar_that_a_pattern_names_and_that_is_missing_is_a_dropped_row(tmp_path):
+    shards(tmp_path)
+    (tmp_path / "s-001.tar").unlink()
+    os.mkfifo(tmp_path / "s-001.tar")
+    assert reasons(f"{tmp_path}/s-{{000..003}}.tar") == {
+        "s-001.tar": "not a regular file",
+        "s-003.tar": "missing archive",
+    }
+
+
+def test_keys_follow_name_size_and_time_but_not_the_place_of_the_folder(tmp_path):
+    shards(tmp_path / "one")
+    before = listed(tmp_path / "one")
+    (tmp_path / "one").rename(tmp_path / "two")
+    assert listed(tmp_path / "two") == before
+    os.utime(tmp_path / "two" / "s-001.tar", ns=(1, 1))
+    after = listed(tmp_path / "two")
+    assert [a.key == b.key for a, b in zip(after, before, strict=True)] == [True, False, True]
+    assert len({item.key for item in [*before, *after]}) == 4
+
+
+def test_a_tar_that_changes_or_vanishes_after_listing(tmp_path):
+    shards(tmp_path)
+    config = config_of(tmp_path)
+    items = listed(tmp_path)
+    write_tar(tmp_path / "s-000.tar", ("0.png", picture(5)), ("1.png", picture(5)))
+    os.utime(tmp_path / "s-000.tar", ns=(1, 1))
+    (tmp_path / "s-001.tar").unlink()
+    rows = list(READER.read_items(items, config))
+    assert [getattr(row, "reason", "") for row in rows] == ["changed since it was listed", "missing archive", ""]
+
+
+def test_a_disk_that_fails_leaves_its_items_owed(tmp_path, monkeypatch):
+    shards(tmp_path, 1)
+    config = config_of(tmp_path)
+    items = listed(tmp_path)
+
+    def refuse(self, name):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Root, "open", refuse)
+    (row,) = READER.read_items(items, config)
+    assert (type(row), row.reason) == (Failed, "I/O error")
+    with pytest.raises(SourceError, match="Input/output error"):
+        listed(tmp_path)
+
+
+class Counting(io.FileIO):
+    """Count what is read of a file."""
+
+    counts: ClassVar[list[int]] = []
+
+    def readinto(self, buffer):
+        got = super().readinto(buffer)
+        Counting.counts.append(got)
+        return got
+
+
+def test_listing_a_plain_tar_reads_headers_only_and_an_image_is_one_seek(tmp_path, monkeypatch):
+    large = picture(1, kind="BMP", size=(1000, 700))
+    entries = [(f"{number}.bmp", large) for number in range(5)]
+    path = write_tar(tmp_path / "a.tar", *entries)
+    monkeypatch.setattr(Root, "open", lambda self, name: io.BufferedReader(Counting(f"{self.path}/{name}"), 8192))
+    Counting.counts = []
+    items = listed(path)
+    assert len(items) == 5
+    assert sum(Counting.counts) <= 8192 * 8
+    Counting.counts = []
+    list(READER.read_items(items[3:4], config_of(path)))
+    assert sum(Counting.counts) <= len(large) + 2 * 8192
+
+
+def test_gzipped_tars_are_unpacked_once_per_pass_whatever_the_shards(tmp_path, monkeypatch):
+    entries = [member for n in range(40) for member in ((f"{n}.png", picture(n)), (f"{n}.txt", f"t{n}".encode()))]
+    path = write_tar(tmp_path / "a.tar.gz", *entries, mode="w:gz")
+    starts = []
+    rewind = tar_members.GzippedTar._rewind
+    monkeypatch.setattr(tar_members.GzippedTar, "_rewind", lambda self: (starts.append(1), rewind(self))[1])
+    config = config_of(path)
+    items = listed(path)
+    rows = [row for place in range(0, 40, 7) for row in READER.read_items(items[place : place + 7], config)]
+    assert [(row.name, row.captions) for row in rows] == [(f"a.tar.gz/{n}.png", (f"t{n}",)) for n in range(40)]
+    assert len(starts) == 2  # one to list, one to read
+    list(READER.read_items(items[:1], config))
+    assert len(starts) == 3  # a place behind is reached from the start
+
+
+def test_samples_that_lie_apart_in_a_gzipped_tar_are_read_in_one_pass(tmp_path, monkeypatch):
+    entries = [(f"{n}.png", picture(n)) for n in range(9)] + [(f"{n}.txt", f"t{n}".encode()) for n in range(9)]
+    path = write_tar(tmp_path / "a.tgz", *entries, mode="w:gz")
+    rows = read(path)
+    assert [rows[f"a.tgz/{n}"][0].captions for n in range(9)] == [(f"t{n}",) for n in range(9)]
+
+
+def test_damaged_gzip(tmp_path):
+    entries = [(f"{n}.png", picture(n)) for n in range(40)]
+    whole = write_tar(tmp_path / "a.tar.gz", *entries, mode="w:gz").read_bytes()
+    (tmp_path / "a.tar.gz").write_bytes(whole[: len(whole) // 2])
+    items = listed(tmp_path / "a.tar.gz")
+    assert 10 < len(items) < 30
+    assert reasons(tmp_path / "a.tar.gz") == {"a.tar.gz": "damaged archive"}
+    # Damaged between listing and reading, with size and time as they were: what was read before stays read.
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(whole)
+    os.utime(path, ns=(1, 1))
+    items = listed(path)
+    path.write_bytes(whole[: len(whole) // 2] + bytes(len(whole) - len(whole) // 2))
+    os.utime(path, ns=(1, 1))
+    rows = list(READER.read_items(items, config_of(path)))
+    assert [row.source_key for row in rows] == [item.key for item in items]
+    kinds = [type(row) for row in rows]
+    assert kinds.index(Dropped) > 10
+    assert set(kinds[kinds.index(Dropped) :]) == {Dropped}
+    assert rows[-1].reason == "damaged archive"
+
+
+def test_a_gzip_bomb_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(tar_members, "MIN_UNPACKED", 1 << 20)
+    path = tmp_path / "bomb.tar.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        info, data = entry("a.png", picture())
+        file.write(info.tobuf() + data + bytes(-len(data) % 512) + raw_header("zeros.png", 300 << 20))
+        for _ in range(300):
+            file.write(bytes(1 << 20))
+    assert reasons(path) == {"bomb.tar.gz": "archive unpacks to too much"}
+
+
+def test_too_many_members(tmp_path, monkeypatch):
+    monkeypatch.setattr(tar_members, "MAX_MEMBERS", 3)
+    path = write_tar(tmp_path / "a.tar", *((f"{n}.png", picture(n)) for n in range(5)))
+    assert reasons(path) == {"a.tar": "too many members"}
+
+
+def test_tars_in_a_remote_store(tmp_path):
+    store = fsspec.filesystem("memory")
+    shards(tmp_path, 2)
+    for path in tmp_path.iterdir():
+        store.pipe_file(f"/bucket/d/{path.name}", path.read_bytes())
+    names = ["s-000.tar/0", "s-001.tar/1"]
+    for source in ("memory://bucket/d", "memory://bucket/d/s-{000..001}.tar", "memory://bucket/d/*.tar"):
+        assert list(read(source)) == names
+    rows = read("memory://bucket/d/s-001.tar")
+    assert rows["s-001.tar/1"][0].image == picture(1)
+    before = listed("memory://bucket/d")
+    store.pipe_file("/bucket/d/s-001.tar", (tmp_path / "s-001.tar").read_bytes())
+    after = listed("memory://bucket/d")
+    assert [a.key == b.key for a, b in zip(after, before, strict=True)] == [True, False]
+    store.rm("/bucket", recursive=True)
+
+
+def test_tars_are_recognised_by_name_and_folders_by_what_they_hold(tmp_path):
+    shards(tmp_path / "d", 1)
+    assert recognise_source(f"{tmp_path}/d/s-{{000..011}}.tar") == f"webdataset:{tmp_path}/d/s-{{000..011}}.tar"
+    assert recognise_source("s3://bucket/a.TAR.gz") == "webdataset:s3://bucket/a.TAR.gz"
+    assert recognise_source(f"{tmp_path}/d") == f"webdataset:{tmp_path}/d"
+    (tmp_path / "d" / "a.png").write_bytes(b"")
+    assert recognise_source(f"{tmp_path}/d") == f"folder:{tmp_path}/d"
+
+
+@pytest.mark.parametrize("ending", ["tar", "tar.gz"])
+def test_a_build_through_mining(tmp_path, ending):
+    base = picture(0, size=(64, 64))
+    entries = [(f"{n}.png", picture(n, size=(64, 64))) for n in range(4)] + [("same.png", base), ("bad.png", b"x")]
+    path = write_tar(tmp_path / "in" / f"a.{ending}", *entries, mode="w:gz" if ending == "tar.gz" else "w")
+    counts = build_through_mining(tmp_path / "out", str(path))
+    found = {name: counts["images"][name] for name in ("in", "ok", "dropped", "failed", "pending")}
+    assert found == {"in": 6, "ok": 4, "dropped": 2, "failed": 0, "pending": 0}
+    assert counts["images"]["reasons"] == {"duplicate of another row": 1, "not an image": 1}
+    assert {row["key"] for row in ok_rows(tmp_path / "out", "images")} == {make_key(data) for _, data in entries[:4]}
+    assert counts["pairs"]["ok"] > 0
+    assert build_through_mining(tmp_path / "out", str(path))["shards"] == 0
