@@ -10,8 +10,10 @@ from tasks.sources import (
     image_editing_request,
     localized_narratives,
     omnidiff,
+    parquet,
     scenes,
     spot_the_diff,
+    webdataset,
 )
 from tasks.sources.reader import Reader
 
@@ -20,11 +22,13 @@ READERS: dict[str, Reader] = {
     for reader in (
         folder.READER,
         scenes.READER,
+        webdataset.READER,
         clevr_change.READER,
         clevr_dc.READER,
         image_editing_request.READER,
         localized_narratives.READER,
         omnidiff.READER,
+        parquet.READER,
         spot_the_diff.READER,
     )
 }
