@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import stat
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -38,11 +37,15 @@ class Entry:
     """Be one image or pair as the annotations name it."""
 
     name: str
-    """What people call it, and what makes it different from others of the same content."""
+    """What people call it."""
     images: tuple[str, ...] = ()
     """Paths below the folder of images: one, or the two of a pair in the source's order."""
     texts: tuple[str, ...] = ()
     """Captions of the one image, or what people wrote about the difference."""
+    captions: tuple[tuple[str, ...], ...] = ()
+    """Captions of each image of a pair."""
+    licence: str = ""
+    """What the record itself says; the configured one goes before it."""
     instruction: str = ""
     change_types: tuple[str, ...] = ()
     group: str = ""
@@ -201,10 +204,9 @@ def _base(config: SourceConfig) -> Path:
 
 
 def _items(entries: Entries, layout: Layout, *, kind: str, limit: int | None) -> Iterator[ItemRow]:
-    seen: Counter[str] = Counter()
     count = 0
     for entry in islice(entries(layout), limit):
-        item = _item(kind, layout.images, entry, seen)
+        item = _item(kind, layout.images, entry)
         count += 1
         yield item
     log.info("%s: listed %d of %s", shown_name(str(layout.root)), count, kind)
@@ -212,16 +214,13 @@ def _items(entries: Entries, layout: Layout, *, kind: str, limit: int | None) ->
         raise SourceError(f"{layout.root}: the annotations name no image")
 
 
-def _item(kind: str, base: Path, entry: Entry, seen: Counter[str]) -> ItemRow:
+def _item(kind: str, base: Path, entry: Entry) -> ItemRow:
+    """Return an entry as an item. A record that is there twice has one key, and so is read once."""
     place = {name: value for name, value in asdict(entry).items() if value and name != "name"}
     place["images"] = [[path, *_size_and_time(base / path)] for path in entry.images]
     locator = json.dumps(place, ensure_ascii=True, sort_keys=True)
     name = shown_name(entry.name)
     key = make_key(kind, name, locator)
-    # A record that is there twice is two items, of which the store keeps one row.
-    again = seen[key]
-    seen[key] += 1
-    key = make_key(key, again) if again else key
     return ItemRow(key=key, source_key=key, subject=key, name=name, locator=locator)
 
 
@@ -248,20 +247,23 @@ def _read(
             return
         data.append(found)
     names = [shown_name(path) for path, *_ in place["images"]]
-    texts, group = tuple(place.get("texts", ())), place.get("group", "")
+    texts, group, licence = tuple(place.get("texts", ())), place.get("group", ""), place.get("licence", "")
     if len(data) == 1:
         picture = Picture(data=data[0], name=names[0], captions=texts)
-        yield read_image(item, picture, config, about=About(group=group))
+        yield read_image(item, picture, config, about=About(group=group, licence=licence))
         return
     about = About(
         group=group,
+        licence=licence,
         origin=origin,
         human_differences=texts,
         instruction=place.get("instruction", ""),
         change_types=tuple(place.get("change_types", ())),
         may_be_identical=place.get("no_change", False),
     )
-    first, second = (Picture(data=found, name=name) for found, name in zip(data, names, strict=True))
+    captions = [tuple(texts) for texts in place.get("captions", ((), ()))]
+    pictures = zip(data, names, captions, strict=True)
+    first, second = (Picture(data=found, name=name, captions=own) for found, name, own in pictures)
     result = read_pair(item, first, second, config, about=about)
     yield from [result] if isinstance(result, Dropped) else result
 
