@@ -34,6 +34,7 @@ def build_dataset(
     settings: list[str] | None = None,
     limit: int | None = None,
     until: str = "",
+    exclude: list[str] | None = None,
 ) -> State[None]:
     """Build a dataset, or do what an earlier build of it still owes.
 
@@ -44,8 +45,10 @@ def build_dataset(
         settings: Fields to set over the profile ("mining.min_similarity=0.8").
         limit: Only the first so many images of the source.
         until: Stop after this stage.
+        exclude: Sources whose images are kept out, and what is nearly one of them.
     """
-    return _run(make_request(out, source, profile=profile, settings=settings or [], limit=limit, until=until))
+    words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
+    return _run(make_request(out, source, **words, exclude=exclude or []))
 
 
 @flow(name="resume-dataset", flow_run_name="resume-{dataset}", task_runner=RUNNER, persist_result=False)

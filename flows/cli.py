@@ -46,11 +46,16 @@ def build(
     settings: Settings = None,
     limit: Limit = None,
     until: Until = "",
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("--exclude", help="Keep out images that are nearly those of this source (repeatable)."),
+    ] = None,
 ) -> None:
     """Build a dataset, or do what an earlier build of it still owes."""
     from flows.run_build import make_request
 
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
+    words["exclude"] = exclude or []
     request = make_request(out, source, **words)
     _run(request, "build_dataset", {"out": out, "source": source, **words})
 

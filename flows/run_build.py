@@ -14,8 +14,12 @@ from typing import Protocol
 
 from flows.load_profile import load_profile
 from flows.stages import STAGES, check_stage, find_table, plan_stages, stages_until
-from schemas.config import BuildRecord, Profile
+from schemas.config import BuildRecord, ExcludeConfig, Profile
 from schemas.errors import ConfigError, SourceError
+from schemas.rows import make_key
+from tasks.mining import embed_images
+from tasks.mining.exclude_images import write_references
+from tasks.sources import read_images
 from tasks.sources.readers import READERS, recognise_source
 from tasks.store.dataset import Build, read_record, write_items, write_record
 from tasks.store.files import Folder
@@ -76,7 +80,14 @@ class Report:
 
 
 def make_request(
-    out: str, source: str | None, *, profile: str, settings: Sequence[str], limit: int | None, until: str
+    out: str,
+    source: str | None,
+    *,
+    profile: str,
+    settings: Sequence[str],
+    limit: int | None,
+    until: str,
+    exclude: Sequence[str] = (),
 ) -> Request:
     """Return what a user asked for, everything checked that can be checked without reading the source.
 
@@ -86,7 +97,7 @@ def make_request(
         ModelError: a model's weights or packages are not on this machine.
     """
     check_stage(until)
-    chosen = with_source(load_profile(profile, settings), source)
+    chosen = with_excluded(with_source(load_profile(profile, settings), source), exclude)
     for table in chosen.run.rows_per_shard_of:
         find_table(table)
     _check_place(out, chosen)
@@ -141,6 +152,7 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> R
         SourceError: the source cannot be listed or holds nothing.
         StoreError: the folder cannot be read or written.
     """
+    request = embed_excluded(request, run_shards=run_shards, watcher=watcher)
     items = take_listing(request)
     planned = plan_stages(request.profile, stages_until(request.profile, request.until))
     counts: list[Counts] = []
@@ -157,6 +169,29 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> R
         record = record_of(request, items)
         snapshot = write_snapshot(build, list(zip(planned, counts, strict=True)), record=record)
     return Report(counts=counts, seconds=seconds, failures=failures, snapshot=snapshot)
+
+
+def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher) -> Request:
+    """Embed the images that are to be kept out, each set a small dataset of its own below this one.
+
+    Raises:
+        SourceError: such a set cannot be listed, or some of it could not be read yet.
+    """
+    exclude = request.profile.exclude
+    files: list[str] = []
+    for source in exclude.sources:
+        folder = Folder(f"{request.folder.url.rstrip('/')}/excluded/{make_key(source)[:16]}")
+        profile = request.profile.model_copy(update={"source": source, "exclude": ExcludeConfig()})
+        inner = Request(folder=folder, profile=profile, until=embed_images.STAGE.name)
+        if not run_build(inner, run_shards=run_shards, watcher=watcher).is_complete:
+            raise SourceError(f"{source}: not all images to exclude could be read: build again, or leave it out")
+        with settled(folder) as (build, stages):
+            by_name = {planned.stage.name: planned for planned, _ in stages}
+            name = write_references(build, by_name[embed_images.STAGE.name], by_name[read_images.STAGE.name])
+        files.append(f"{folder.url}/{name}")
+    marks = tuple(file.rpartition("/")[2] for file in files)
+    found = exclude.model_copy(update={"files": tuple(files), "marks": marks})
+    return replace(request, profile=request.profile.model_copy(update={"exclude": found}))
 
 
 def run_stage(
@@ -233,3 +268,14 @@ def with_source(profile: Profile, source: str | None) -> Profile:
             f"profile {profile.name} names no source: give one, as in `pairwright build PHOTOS --out DIR`"
         )
     return profile.model_copy(update={"source": recognise_source(text)})
+
+
+def with_excluded(profile: Profile, sources: Sequence[str]) -> Profile:
+    """Return the profile keeping out these sources beside its own excluded ones.
+
+    Raises:
+        SourceError: one is of no known kind.
+    """
+    places = dict.fromkeys(recognise_source(text) for text in (*profile.exclude.sources, *sources))
+    exclude = profile.exclude.model_copy(update={"sources": tuple(places)})
+    return profile.model_copy(update={"exclude": exclude})

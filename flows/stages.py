@@ -6,8 +6,18 @@ from dataclasses import replace
 from prompts import load
 from schemas.config import Profile
 from schemas.errors import ConfigError
+from schemas.rows import PairRow
 from tasks.captioning import compare_pairs, describe_differences, describe_images
-from tasks.mining import embed_images, limit_pairs, pair_neighbours, search_neighbours
+from tasks.mining import (
+    admit_pairs,
+    embed_images,
+    exclude_images,
+    find_nouns,
+    limit_pairs,
+    pair_neighbours,
+    pair_nouns,
+    search_neighbours,
+)
 from tasks.preferences import build_preferences, split_pairs
 from tasks.rejected import edit_texts, remove_elements, retrieve_texts, swap_texts
 from tasks.sources import read_given, read_images
@@ -29,17 +39,32 @@ STAGES: tuple[Stage, ...] = (
     split_pairs.STAGE,
     build_preferences.STAGE,
 )
+PAIRINGS: dict[str, dict[str, tuple[Stage, ...]]] = {
+    "similarity": {},
+    "nouns": {pair_neighbours.STAGE.name: (find_nouns.STAGE, pair_nouns.STAGE)},
+}
+"""The stages that take the place of others, by how images are paired."""
+BEFORE = {"admitted": "neighbours", "nouns": "pairs", "brought": "pairs", "candidates": "pairs"}
+"""Tables that only some builds have, with the one that each leads to."""
 GROUPS = ("sources", "mining", "captioning", "rejected", "preferences")
 
 
-def stages_of(profile: Profile) -> tuple[Stage, ...]:
-    """Return the stages of a build: what the source brings is read, and what would only have led to it is left out."""
+def stages_of(profile: Profile, until: str = "") -> tuple[Stage, ...]:
+    """Return the stages of a build: what the source brings is read, and what would only have led to it is left out.
+
+    The table that a build ends with is made in any case.
+    """
     brought = READERS[profile.sources.kind].brings
     given = {stage.name: stage for stage in read_given.STAGES if stage.writes in brought}
-    stages = [given.get(stage.name, stage) for stage in STAGES]
-    needed = {read_images.STAGE.name, *given}
+    made = PAIRINGS[profile.pairing]
+    stages = [given.get(stage.name, stage) for own in STAGES for stage in made.get(own.name, (own,))]
+    needed = {read_images.STAGE.name, until, *given}
     if STAGES[-1].name not in given:
         needed |= _names(STAGES) - set().union(*map(_reads, STAGES))
+    if profile.exclude.sources:
+        stages = _redirected(stages, exclude_images.STAGE)
+        if PairRow in brought:
+            stages = _followed(stages, admit_pairs.STAGE, "brought")
     if profile.mining.max_pairs_per_image:
         stages = _followed(stages, limit_pairs.STAGE, "candidates")
     for stage in reversed(stages):
@@ -52,6 +77,22 @@ def _followed(stages: Sequence[Stage], last: Stage, name: str) -> list[Stage]:
     """Return the stages with ``last`` behind the one whose table it takes over; that one's table gets another name."""
     place = next(n for n, stage in enumerate(stages) if stage.name == last.name)
     return [*stages[:place], replace(stages[place], name=name), last, *stages[place + 1 :]]
+
+
+def _redirected(stages: Sequence[Stage], new: Stage) -> list[Stage]:
+    """Return the stages with ``new`` behind the one that it reads, and all later ones reading its table instead."""
+    place = next(n for n, stage in enumerate(stages) if stage.name == new.reads)
+    later = [
+        replace(
+            stage,
+            reads=new.name if stage.reads == new.reads else stage.reads,
+            uses=tuple(
+                replace(use, table=new.name, name=use.argument) if use.table == new.reads else use for use in stage.uses
+            ),
+        )
+        for stage in stages[place + 1 :]
+    ]
+    return [*stages[: place + 1], new, *later]
 
 
 def _names(stages: Sequence[Stage]) -> set[str]:
@@ -69,13 +110,12 @@ def stages_until(profile: Profile, until: str) -> tuple[Stage, ...]:
         ConfigError: there is no such stage.
     """
     check_stage(until)
-    stages = stages_of(profile)
+    stages = stages_of(profile, until)
     if not until:
         return stages
     names = table_names()
     last = max(n for n, stage in enumerate(STAGES) if until in (stage.group, stage.name))
-    # A table of this build alone leads to the pairs.
-    places = {stage: names.index(stage.name if stage.name in names else "pairs") for stage in stages}
+    places = {stage: names.index(BEFORE.get(stage.name, stage.name)) for stage in stages}
     return tuple(stage for stage in stages if places[stage] <= last)
 
 

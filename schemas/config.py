@@ -126,6 +126,22 @@ class EmbeddingConfig(Section):
     """Whether weights that are not on this machine may be fetched from the Hub when a build starts."""
 
 
+class ExcludeConfig(Section):
+    """Say which images are kept out because they are nearly those of a given set (ours)."""
+
+    uncounted: ClassVar[frozenset[str]] = frozenset({"sources", "files"})
+    sources: tuple[str, ...] = ()
+    """Sources of the images to keep out, the test images of a benchmark above all; embedded like the images."""
+    bits: Annotated[int, Field(ge=0, le=31)] = 4
+    """Images whose perceptual hash differs from an excluded one's in at most so many of 64 bits are kept out."""
+    similarity: Share = 0.96
+    """Images at least so similar to an excluded one, by every embedder, are kept out, too."""
+    files: tuple[str, ...] = ()
+    """Where the vectors of the excluded sets are; a build writes it down."""
+    marks: tuple[str, ...] = ()
+    """What identifies the excluded sets; a build writes it down."""
+
+
 class SearchConfig(Section):
     """Say how neighbours are searched."""
 
@@ -321,6 +337,8 @@ class Profile(Section):
     """What is rendered."""
     embedding: EmbeddingConfig = EmbeddingConfig()
     """Which vectors are made."""
+    exclude: ExcludeConfig = ExcludeConfig()
+    """Which images are kept out."""
     search: SearchConfig = SearchConfig()
     """How neighbours are searched."""
     mining: MiningConfig = MiningConfig()

@@ -1,8 +1,8 @@
 """Make a vector of each image in each embedder's space (paper 001, Appendix D.1, step 1).
 
-Reads ``ImageRow``, writes one ``EmbeddingRow`` per image and embedder: the unit vector as float16 numbers, and the
-length that it had before. An image in which an embedder sees nothing (one flat colour) has the zero vector, which is
-similar to nothing.
+Reads ``ImageRow``, writes one ``EmbeddingRow`` per image and embedder, and one for its perceptual hash: the unit vector
+as float16 numbers, and the length that it had before. An image in which an embedder sees nothing (one flat colour) has
+the zero vector, which is similar to nothing.
 
 Each image is decoded once, for all embedders. On a GPU, other processes decode and prepare the next images while the
 device works; on a CPU the shards in other workers are the parallelism. Needs what the embedders need.
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from schemas.config import EmbeddingConfig
 from schemas.errors import ModelError, SourceError
 from schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
+from tasks.models import perceptual_hash
 from tasks.models.devices import count_gpus
 from tasks.models.dinov2_embedder import pin_dinov2
 from tasks.models.embedders import WITH_WEIGHTS, Embedder, make_embedder
@@ -47,8 +48,8 @@ class Prepared:
 
 
 def embed_images(rows: Sequence[ImageRow], config: EmbeddingConfig) -> Iterator[EmbeddingRow | Dropped]:
-    """Yield the image's vector in each space, in the configured order."""
-    embedders = [make_embedder(name, config) for name in config.embedders]
+    """Yield the image's vector in each space, in the configured order, and last its perceptual hash."""
+    embedders = [make_embedder(name, config) for name in _names(config)]
     on_gpu = _has_weights(config) and count_gpus() > 0
     prepare = [embedder.prepare for embedder in embedders]
     chunks = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
@@ -132,7 +133,12 @@ def _row(image: str, embedder: Embedder, vector: NDArray[np.float32]) -> Embeddi
 
 def name_models(config: EmbeddingConfig) -> tuple[str, ...]:
     """Return the embedders with their versions, for the table's fingerprint."""
-    return tuple(f"{name} {make_embedder(name, config).version}" for name in config.embedders)
+    return tuple(f"{name} {make_embedder(name, config).version}" for name in _names(config))
+
+
+def _names(config: EmbeddingConfig) -> tuple[str, ...]:
+    """Return what is made of each image: its vectors, and its perceptual hash, by which copies are told."""
+    return (*config.embedders, perceptual_hash.NAME)
 
 
 def pin_models(config: EmbeddingConfig) -> EmbeddingConfig:

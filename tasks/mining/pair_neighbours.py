@@ -5,8 +5,8 @@ Reads ``NeighbourRow``, one per anchor image, and the matrices of all images' ve
 Per anchor, in this order: near-identical images are left out (ours, off by default); the set filter on each space's raw
 neighbours, the anchor left out; the image filter; the candidates are those left in every space; they are clustered, the
 anchor again left out; of each cluster the candidate most similar to the anchor becomes a pair, or the first few of them
-(ours). An anchor that gives no pair leaves one ``Dropped`` with the counts. The same pair found from its other image has
-the same key; the reader keeps one of the two.
+(ours). An anchor that gives no pair leaves one ``Dropped`` with the counts. The same pair found from its other image
+has the same key; the reader keeps one of the two.
 
 Memory: the features of all candidates of the rows given, in float32.
 """

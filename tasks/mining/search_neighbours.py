@@ -10,6 +10,7 @@ import numpy as np
 
 from schemas.config import SearchConfig
 from schemas.rows import Dropped, EmbeddingRow, ImageRow, NeighbourRow, Row, make_key
+from tasks.models import perceptual_hash
 from tasks.models.search import top_k
 from tasks.store.stage import Stage, Uses
 from tasks.store.vectors import Vectors
@@ -19,6 +20,7 @@ def search_neighbours(
     rows: Sequence[Row], config: SearchConfig, *, vectors: Mapping[str, Vectors]
 ) -> Iterator[NeighbourRow | Dropped]:
     """Yield the ``k`` nearest other images of each row's ``subject``, in every space."""
+    vectors = {name: space for name, space in vectors.items() if name != perceptual_hash.NAME}
     present = [row for row in rows if not _lacking(row, vectors)]
     results = [_search(present, config, space) for space in vectors.values()]
     places = {row.key: place for place, row in enumerate(present)}

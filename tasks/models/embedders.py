@@ -1,4 +1,5 @@
-"""The embedders that profiles name: two descriptors without weights, and two encoders with them.
+"""The embedders that profiles name: two descriptors without weights, and two encoders with them. Every
+image gets a perceptual hash, too.
 
 An embedder works in two steps, so that the first can run in other processes than the second: ``prepare`` turns one
 image into what is encoded of it (the vector itself, for a descriptor; a small square of pixels, for an encoder), and
@@ -15,6 +16,7 @@ from schemas.config import EmbeddingConfig
 from tasks.models.descriptors import ColourLayout, Gradients
 from tasks.models.dinov2_embedder import Dinov2
 from tasks.models.open_clip_embedder import OpenClip
+from tasks.models.perceptual_hash import PerceptualHash
 
 Pixels = NDArray[np.uint8]
 Prepare = Callable[[Pixels], NDArray[Any]]
@@ -50,4 +52,4 @@ def make_embedder(name: str, config: EmbeddingConfig) -> Embedder:
         return OpenClip(config=config.clip, batch=config.batch)
     if name == "dinov2":
         return Dinov2(config=config.dinov2, batch=config.batch)
-    return {embedder.name: embedder for embedder in (ColourLayout(), Gradients())}[name]
+    return {embedder.name: embedder for embedder in (ColourLayout(), Gradients(), PerceptualHash())}[name]

@@ -24,19 +24,19 @@ class PerceptualHash:
     version: str = "1"
     dimension: int = BITS
 
-    def embed(self, images: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
-        """Return ``(n, 64)`` vectors of ``(h, w, 3)`` RGB images."""
-        return np.array([_hash(image) for image in images], dtype=np.float32).reshape(-1, BITS)
+    def prepare(self, image: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return the vector of an ``(h, w, 3)`` RGB image."""
+        import cv2
 
+        small = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+        if small.min() == small.max():
+            return np.zeros(BITS, dtype=np.float32)
+        low = cv2.dct(small.astype(np.float64))[:LOW, :LOW].ravel()
+        return np.where(low > np.median(low), 0.125, -0.125).astype(np.float32)
 
-def _hash(image: NDArray[np.uint8]) -> NDArray[np.float32]:
-    import cv2
-
-    small = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), (SIDE, SIDE), interpolation=cv2.INTER_AREA)
-    if small.min() == small.max():
-        return np.zeros(BITS, dtype=np.float32)
-    low = cv2.dct(small.astype(np.float64))[:LOW, :LOW].ravel()
-    return np.where(low > np.median(low), 0.125, -0.125).astype(np.float32)
+    def encode(self, prepared: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+        """Return ``(n, 64)`` vectors of prepared images."""
+        return np.array(prepared, dtype=np.float32).reshape(-1, BITS)
 
 
 def count_differing_bits(hashes: NDArray[np.float16], other: NDArray[np.float16]) -> NDArray[np.int64]:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from flows import stages
-from flows.stages import STAGES, stages_of, stages_until
-from schemas.config import MiningConfig, Profile
+from flows.stages import STAGES, plan_stages, stages_of, stages_until
+from schemas.config import ExcludeConfig, MiningConfig, Profile
 from schemas.errors import ConfigError
 from schemas.rows import ComparisonRow, PairRow, PreferenceRow, Row
 from tasks.sources.readers import READERS
@@ -52,11 +52,39 @@ def test_a_limit_on_pairs_is_a_stage_of_its_own(monkeypatch: pytest.MonkeyPatch)
     assert (reads["candidates"], reads["pairs"]) == ("items", "candidates")
 
 
+EXCLUDING = PHOTOGRAPHS.model_copy(update={"exclude": ExcludeConfig(sources=("folder:/benchmark",))})
+
+
+def test_excluded_images_leave_before_the_search() -> None:
+    stages = {stage.name: stage for stage in stages_of(EXCLUDING)}
+    assert list(stages)[:5] == ["images", "embeddings", "admitted", "neighbours", "pairs"]
+    assert stages["admitted"].reads == "embeddings"
+    for name in ("neighbours", "pairs"):
+        (use,) = stages[name].uses
+        assert (use.table, use.argument) == ("admitted", "vectors")
+    own = plan_stages(PHOTOGRAPHS, stages_until(PHOTOGRAPHS, "embeddings"))
+    assert plan_stages(EXCLUDING, stages_until(EXCLUDING, "embeddings")) == own  # nothing is embedded again
+
+
+def test_brought_pairs_of_excluded_images_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(stages.READERS, "folder", replace(READERS["folder"], brings=(PairRow,)))
+    limited = EXCLUDING.model_copy(update={"mining": MiningConfig(max_pairs_per_image=2)})
+    reads = {stage.name: stage.reads for stage in stages_until(limited, "mining")}
+    assert reads == {
+        "images": "items",
+        "embeddings": "images",
+        "admitted": "embeddings",
+        "brought": "items",
+        "candidates": "brought",
+        "pairs": "candidates",
+    }
+
+
 def test_a_build_stops_after_a_group_or_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [stage.name for stage in stages_until(PHOTOGRAPHS, "mining")] == [s.name for s in STAGES[:4]]
     assert [stage.name for stage in stages_until(PHOTOGRAPHS, "embeddings")] == ["images", "embeddings"]
     bringing(monkeypatch, PairRow)
     assert [stage.name for stage in stages_until(PHOTOGRAPHS, "mining")] == ["images", "pairs"]
-    assert [stage.name for stage in stages_until(PHOTOGRAPHS, "embeddings")] == ["images"]
+    assert [stage.name for stage in stages_until(PHOTOGRAPHS, "embeddings")] == ["images", "embeddings"]
     with pytest.raises(ConfigError, match="minig: no such stage"):
         stages_until(PHOTOGRAPHS, "minig")

@@ -10,6 +10,7 @@ from schemas.config import EmbeddingConfig
 from schemas.rows import Dropped, ImageRow, make_key
 from tasks.mining.embed_images import BATCH, embed_images
 from tasks.models.descriptors import ColourLayout, Gradients
+from tasks.models.perceptual_hash import PerceptualHash
 
 CONFIG = EmbeddingConfig()
 
@@ -38,16 +39,16 @@ def test_one_unit_vector_per_image_and_embedder():
     rows = [row(0), row(1)]
     got = list(embed_images(rows, CONFIG))
     assert [(made.subject, made.embedder) for made in got] == [
-        (image.key, name) for image in rows for name in ("colour-layout", "gradients")
+        (image.key, name) for image in rows for name in ("colour-layout", "gradients", "perceptual-hash")
     ]
-    for made, embedder in zip(got, [ColourLayout(), Gradients()] * 2, strict=True):
+    for made, embedder in zip(got, [ColourLayout(), Gradients(), PerceptualHash()] * 2, strict=True):
         pixels = np.asarray(Image.open(io.BytesIO(rows[0].image if made.subject == rows[0].key else rows[1].image)))
         raw = embedder.encode([embedder.prepare(pixels)])[0]
         np.testing.assert_allclose(np.array(made.vector) * made.norm, raw, atol=made.norm * 1e-3)
         assert abs(np.linalg.norm(made.vector) - 1) < 1e-3
         assert np.array_equal(np.array(made.vector, dtype=np.float16), made.vector)
         assert np.float32(made.norm) == made.norm
-    assert len({made.key for made in got}) == 4
+    assert len({made.key for made in got}) == 6
 
 
 def test_rows_do_not_depend_on_the_batch():

@@ -16,7 +16,7 @@ PICTURES = [data.astronaut(), data.coffee(), data.chelsea(), data.rocket()]
 
 
 def bits_between(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> int:
-    one, other = PerceptualHash().embed([first, second]).astype(np.float16)
+    one, other = (PerceptualHash().prepare(image).astype(np.float16) for image in (first, second))
     return int(count_differing_bits(one[None], other)[0])
 
 
@@ -28,7 +28,7 @@ def test_hash_by_the_definition_of_the_cosine_transform() -> None:
     scale = np.where(np.arange(8) == 0, np.sqrt(1 / 32), np.sqrt(2 / 32))
     low = (scale[:, None] * waves) @ grey.astype(float) @ (scale[:, None] * waves).T
     expected = np.where(low > np.median(low), 0.125, -0.125).ravel()
-    np.testing.assert_array_equal(PerceptualHash().embed([image])[0], expected)
+    np.testing.assert_array_equal(PerceptualHash().prepare(image), expected)
 
 
 def test_cosine_counts_bits() -> None:
@@ -63,9 +63,9 @@ def test_other_photographs_and_turned_ones_are_far() -> None:
 
 def test_flat_images_are_near_to_nothing() -> None:
     flat = np.full((40, 50, 3), 7, dtype=np.uint8)
-    assert not PerceptualHash().embed([flat]).any()
+    assert not PerceptualHash().prepare(flat).any()
     assert bits_between(flat, flat) == bits_between(flat, PICTURES[0]) == 32
 
 
 def test_no_images_give_no_rows() -> None:
-    assert PerceptualHash().embed([]).shape == (0, 64)
+    assert PerceptualHash().encode([]).shape == (0, 64)

@@ -1,0 +1,143 @@
+"""Keep out images that are near-duplicates of a given set, such as the test images of a benchmark.
+
+Reads ``EmbeddingRow``, all of one image together, and the vectors of the excluded sets (an Arrow file for each, made by
+``write_references``); writes those of the images that are admitted. An image is refused when its perceptual hash
+is that of an excluded one but for a few bits, or when in every other space the two are at least so similar. The rows of
+a refused image are dropped with what it is too near to and how near.
+
+Memory: the vectors of the excluded sets in float32, and their products with those of ``BLOCK`` images.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from schemas.arrow import schema_of
+from schemas.config import ExcludeConfig
+from schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
+from tasks.models import perceptual_hash
+from tasks.store.dataset import Build
+from tasks.store.files import Folder
+from tasks.store.snapshot import read_live, stream_live
+from tasks.store.stage import Planned, Stage, Uses
+
+BLOCK = 128
+"""Images compared with a whole excluded set at a time."""
+REASON = "near-duplicate of an excluded image"
+EMPTY = schema_of(EmbeddingRow).empty_table().select(["subject", "embedder", "vector"])
+
+
+@dataclass(frozen=True)
+class References:
+    """Hold the images of an excluded set."""
+
+    names: list[str]
+    """(R,) what people call them."""
+    spaces: dict[str, NDArray[np.float32]]
+    """Per embedder (R, d) unit vectors."""
+
+
+def exclude_images(
+    rows: Sequence[EmbeddingRow], config: ExcludeConfig, *, vectors: Mapping[str, tuple[EmbeddingRow, ...]]
+) -> Iterator[EmbeddingRow | Dropped]:
+    """Yield the vectors of admitted images.
+
+    Args:
+        rows: vectors of the shard, one per image and embedder.
+        config: the excluded sets and the limits.
+        vectors: all vectors of the images that the rows are about.
+    """
+    images = sorted(vectors)
+    refused: dict[str, str] = {}
+    for place in config.files:
+        references = _read_references(place)
+        refused |= dict(_refuse(images, vectors, references, config=config))
+    for row in rows:
+        if row.subject in refused:
+            yield Dropped(source_key=row.key, reason=REASON, detail=refused[row.subject])
+        else:
+            # Its key stays: what is made of it does not depend on what is excluded.
+            yield EmbeddingRow(
+                key=row.key,
+                source_key=row.key,
+                subject=row.subject,
+                embedder=row.embedder,
+                vector=row.vector,
+                norm=row.norm,
+            )
+
+
+def _refuse(
+    images: Sequence[str],
+    vectors: Mapping[str, tuple[EmbeddingRow, ...]],
+    references: References,
+    *,
+    config: ExcludeConfig,
+) -> Iterator[tuple[str, str]]:
+    """Yield the keys of images that are refused, and why."""
+    for start in range(0, len(images) if references.names else 0, BLOCK):
+        block = images[start : start + BLOCK]
+        cosines = {name: _stack(block, vectors, name) @ matrix.T for name, matrix in references.spaces.items()}
+        bits = np.rint((1 - cosines.pop(perceptual_hash.NAME)) * perceptual_hash.BITS / 2).astype(np.int64)
+        similar = np.min(list(cosines.values()), axis=0)
+        for image, differing, likeness in zip(block, bits, similar, strict=True):
+            nearest, likest = int(differing.argmin()), int(likeness.argmax())
+            if differing[nearest] <= config.bits:
+                yield image, f"{references.names[nearest]}: {differing[nearest]} bits of the perceptual hash differ"
+            elif likeness[likest] >= config.similarity:
+                yield image, f"{references.names[likest]}: similarity {likeness[likest]:.4f} in every space"
+
+
+def _stack(images: Sequence[str], vectors: Mapping[str, tuple[EmbeddingRow, ...]], name: str) -> NDArray[np.float32]:
+    return np.array(
+        [next(row.vector for row in vectors[image] if row.embedder == name) for image in images], dtype=np.float32
+    )
+
+
+def write_references(build: Build, embeddings: Planned, images: Planned) -> str:
+    """Write the excluded set that a settled build has embedded; return the file's name, which tells its content."""
+    names = {row.key: row.name for row in read_live(build, images, ImageRow, without=("image", "graph"))}
+    tables = [EMPTY, *stream_live(build, embeddings, EMPTY.column_names)]
+    table = pa.concat_tables(tables).sort_by([("embedder", "ascending"), ("subject", "ascending")])
+    column = pa.array([names[key] for key in table.column("subject").to_pylist()], pa.string())
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema.append(pa.field("name", pa.string()))) as writer:
+        writer.write_table(table.append_column("name", column).combine_chunks())
+    data = sink.getvalue().to_pybytes()
+    name = f"references-{make_key(data)[:16]}.arrow"
+    build.folder.write(name, data)
+    return name
+
+
+@lru_cache(maxsize=8)
+def _read_references(place: str) -> References:
+    """Read an excluded set, once per process."""
+    folder, _, name = place.rpartition("/")
+    table = pa.ipc.open_file(pa.BufferReader(Folder(folder).read(name))).read_all()
+    embedders = table.column("embedder").to_numpy()
+    spaces: dict[str, NDArray[np.float32]] = {}
+    names: list[str] = []
+    for embedder in np.unique(embedders).tolist():
+        chosen = table.filter(pa.array(embedders == embedder))
+        column = chosen.column("vector").combine_chunks()
+        spaces[embedder] = column.flatten().to_numpy().astype(np.float32).reshape(len(chosen), -1)
+        names = chosen.column("name").to_pylist()  # every image has every embedder, in one order
+    return References(names, spaces)
+
+
+STAGE = Stage(
+    name="admitted",
+    version=1,
+    group="mining",
+    reads="embeddings",
+    row=EmbeddingRow,
+    writes=EmbeddingRow,
+    function=exclude_images,
+    config="exclude",
+    uses=(Uses(table="embeddings", row=EmbeddingRow, kind="many", name="vectors"),),
+    rows_per_shard=3000,
+)

@@ -1,0 +1,143 @@
+"""Images near to an excluded set leave with the reason; the limits by hand-made vectors, the whole by real builds."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+from PIL import Image, ImageEnhance
+from skimage import data
+
+from flows.progress import LineWatcher
+from flows.run_build import look_at, make_request, run_build, settled
+from schemas.config import ExcludeConfig
+from schemas.errors import SourceError
+from schemas.rows import Dropped, EmbeddingRow
+from tasks.mining.exclude_images import REASON, exclude_images
+from tasks.store.files import Folder
+from tasks.store.ledger import Counts
+from tasks.store.pool import Workers
+
+SETTINGS = ["run.workers=1"]
+
+
+def hashed(bits: int) -> NDArray[np.float16]:
+    vector = np.full(64, 0.125, dtype=np.float16)
+    vector[:bits] = -0.125
+    return vector
+
+
+def turned(cosine: float) -> NDArray[np.float16]:
+    return np.array([cosine, np.sqrt(1 - cosine**2)], dtype=np.float16)
+
+
+def row(image: str, embedder: str, vector: NDArray[np.float16]) -> EmbeddingRow:
+    return EmbeddingRow(
+        key=f"{image} {embedder}", source_key=image, subject=image, embedder=embedder, vector=tuple(vector.tolist()),
+        norm=1.0,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def references(tmp_path: Path) -> str:
+    """Return the file of one excluded image, whose vectors are all (1, 0) and whose hash has no bit set."""
+    columns = {
+        "subject": ["r"] * 3,
+        "embedder": ["gradients", "layout", "perceptual-hash"],
+        "vector": pa.array([turned(1), turned(1), hashed(0)], pa.list_(pa.float16())),
+        "name": ["benchmark/7.png"] * 3,
+    }
+    table = pa.table(columns)
+    with pa.ipc.new_file(str(tmp_path / "references.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    return f"{tmp_path}/references.arrow"
+
+
+@pytest.mark.parametrize(
+    ("bits", "cosines", "detail"),
+    [
+        (4, (0, 0), "benchmark/7.png: 4 bits of the perceptual hash differ"),
+        (5, (0.97, 0.97), "benchmark/7.png: similarity 0.97"),
+        (5, (0.97, 0.9), ""),
+        (32, (0.95, 0.95), ""),
+    ],
+)
+def test_limits(references: str, bits: int, cosines: tuple[float, float], detail: str) -> None:
+    rows = [
+        row("a", "gradients", turned(cosines[0])),
+        row("a", "layout", turned(cosines[1])),
+        row("a", "perceptual-hash", hashed(bits)),
+    ]
+    config = ExcludeConfig(bits=4, similarity=0.96, files=(references,))
+    found = list(exclude_images(rows, config, vectors={"a": tuple(rows)}))
+    if detail:
+        assert [type(one) for one in found] == [Dropped] * 3
+        assert all(isinstance(one, Dropped) and one.reason == REASON for one in found)
+        assert all(isinstance(one, Dropped) and one.detail.startswith(detail) for one in found)
+    else:
+        assert [one.key for one in found if isinstance(one, EmbeddingRow)] == [one.key for one in rows]
+        assert {one.source_key for one in found} == {one.key for one in rows}
+
+
+def counts_of(folder: Folder) -> dict[str, Counts]:
+    return {count.stage: count for count in look_at(folder)}
+
+
+def build(out: Path, source: Path, exclude: list[str]) -> Folder:
+    words = {"profile": "scenes", "settings": SETTINGS, "limit": None, "until": "mining"}
+    request = make_request(str(out), str(source), **words, exclude=exclude)
+    with Workers(1) as workers:
+        assert run_build(request, run_shards=workers.run, watcher=LineWatcher()).is_complete
+    return request.folder
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """Return a folder of ten photographs: five scenes, each also brighter."""
+    (tmp_path / "in").mkdir()
+    for name in ("astronaut", "coffee", "chelsea", "rocket", "retina"):
+        image = Image.fromarray(getattr(data, name)()).convert("RGB").resize((256, 192))
+        image.save(tmp_path / "in" / f"{name}-0.png")
+        ImageEnhance.Brightness(image).enhance(1.2).save(tmp_path / "in" / f"{name}-1.jpg", quality=85)
+    return tmp_path / "in"
+
+
+def test_images_of_a_benchmark_are_kept_out_of_mining(pictures: Path, tmp_path: Path) -> None:
+    benchmark = tmp_path / "benchmark"
+    benchmark.mkdir()
+    with Image.open(pictures / "coffee-0.png") as image:
+        image.resize((200, 150)).save(benchmark / "test 1.jpg", quality=70)
+    folder = build(tmp_path / "out", pictures, [str(benchmark)])
+    counts = counts_of(folder)
+    assert (counts["images"].ok, counts["embeddings"].ok) == (10, 10)
+    assert (counts["admitted"].of, counts["admitted"].dropped, counts["admitted"].reasons) == (30, 6, {REASON: 6})
+    assert (counts["neighbours"].ok, counts["neighbours"].reasons) == (8, {"no vector": 2})
+    with settled(folder) as (opened, stages):
+        admitted = next(planned for planned, _ in stages if planned.stage.name == "admitted")
+        details = {detail for _, _, detail in opened.refused(admitted)}
+    assert all(detail.startswith("test 1.jpg: ") for detail in details)
+    assert len(folder.folders("excluded")) == 1
+
+
+def test_another_benchmark_embeds_nothing_again(pictures: Path, tmp_path: Path) -> None:
+    benchmark = tmp_path / "benchmark"
+    benchmark.mkdir()
+    Image.fromarray(data.camera()).save(benchmark / "camera.png")
+    folder = build(tmp_path / "out", pictures, [])
+    before = folder.names(f"tables/embeddings/{folder.folders('tables/embeddings')[0]}")
+    folder = build(tmp_path / "out", pictures, [str(benchmark)])
+    assert counts_of(folder)["admitted"].dropped == 0
+    (marked,) = folder.folders("tables/admitted")
+    with Image.open(pictures / "rocket-0.png") as image:
+        image.save(benchmark / "rocket.png")
+    folder = build(tmp_path / "out", pictures, [str(benchmark)])
+    assert counts_of(folder)["admitted"].dropped == 6
+    assert set(folder.folders("tables/admitted")) > {marked}
+    assert folder.folders("tables/embeddings") == [folder.folders("tables/embeddings")[0]]
+    assert folder.names(f"tables/embeddings/{folder.folders('tables/embeddings')[0]}") == before
+
+
+def test_a_missing_benchmark_is_named(pictures: Path, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"nowhere: there is no such folder"):
+        build(tmp_path / "out", pictures, [str(tmp_path / "nowhere")])
