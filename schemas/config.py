@@ -147,6 +147,13 @@ class SearchConfig(Section):
 
     k: Annotated[int, Field(ge=1, le=1024)] = 64
     """Neighbours kept per image and embedder, the image itself not counted."""
+    exact_up_to: Count = 200_000
+    """Up to so many images every one is compared with every other; above, an index of cells is searched."""
+    probes: Annotated[int, Field(ge=0, le=65536)] = 0
+    """Cells of the index that are searched per image; 0: one of 32, and at least 16."""
+    band: Share = 0.78
+    """The similarity from which on neighbours matter, mining.min_similarity or less: recall is measured above it, and a
+    list that ends above it is reported as cut off."""
 
 
 class MiningConfig(Section):
@@ -218,7 +225,7 @@ class NounPairsConfig(Section):
     """Levels of similarity: the fewest shared nouns of each, rising (ours; the paper's benchmark has 8 or more)."""
     pairs_per_level: Annotated[int, Field(ge=1, le=64)] = 1
     """Pairs drawn for each image from each level."""
-    looked_at: Annotated[int, Field(ge=1, le=1_000_000)] = 5000
+    looked_at: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
     """Images looked at per image at the most, those that share its rarest nouns first."""
     seed: Seed = 0
     """Seed of what is drawn."""
