@@ -1,0 +1,62 @@
+"""Find the nouns of images' captions, by which they are paired (paper 003, section 3.1).
+
+Reads ``ImageRow`` with the captions that its source brought, writes one ``NounsRow`` per image: the distinct lemmas of
+all its captions, before any stop list or limit, so that those can be moved without tagging again. Needs spaCy.
+
+The paper says neither which tagger it used nor whether it counted words or distinct lemmas: both are ours, as is taking
+proper nouns along (as Img-Diff does) and taking the captions of one image together, whoever wrote them.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from schemas.config import NounsConfig
+from schemas.rows import Dropped, ImageRow, NounsRow, make_key
+from tasks.models.nouns import find_nouns_of, name_model, pin_model
+from tasks.store.stage import Stage
+
+MAX_CHARACTERS = 20_000
+"""Of all captions of one image; hundreds of times what people write."""
+
+
+def find_nouns(rows: Sequence[ImageRow], config: NounsConfig) -> Iterator[NounsRow | Dropped]:
+    """Yield the nouns of each image, or why it has none."""
+    model = name_model(config)[0]
+    found = find_nouns_of((caption for row in rows if not _refuse(row) for caption in row.captions), config)
+    for row in rows:
+        if refused := _refuse(row):
+            yield refused
+            continue
+        nouns = tuple(sorted(set().union(*islice(found, len(row.captions)))))
+        if nouns:
+            key = make_key("nouns", row.key, model, *nouns)
+            yield NounsRow(key=key, source_key=row.key, subject=row.key, nouns=nouns, model=model)
+        else:
+            yield Dropped(
+                source_key=row.key, reason="no nouns in captions", detail=f"{row.name}: {row.captions[0]:.80}"
+            )
+
+
+def _refuse(row: ImageRow) -> Dropped | None:
+    length = sum(map(len, row.captions))
+    if not length:
+        return Dropped(source_key=row.key, reason="no captions", detail=row.name)
+    if length > MAX_CHARACTERS:
+        return Dropped(source_key=row.key, reason="captions too long", detail=f"{row.name}: {length:,} characters")
+    return None
+
+
+STAGE = Stage(
+    name="nouns",
+    version=1,
+    group="mining",
+    reads="images",
+    row=ImageRow,
+    writes=NounsRow,
+    function=find_nouns,
+    config="nouns",
+    models=name_model,
+    pin=pin_model,
+    without=("image", "graph"),
+    rows_per_shard=2000,
+)

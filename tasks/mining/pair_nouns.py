@@ -1,0 +1,104 @@
+"""Pair images whose captions share nouns, at several levels of similarity (paper 003, section 3.1).
+
+Reads ``NounsRow`` of the anchors and the nouns of all images, writes ``PairRow`` with the shared nouns. CPU only.
+
+Per anchor: images that have one of its nouns are looked at, those of its rarest noun first; their shared nouns are
+counted, all of them; a level holds those that share at least its number of nouns and less than the next level's; of
+each level some are drawn. An anchor that gives no pair leaves one ``Dropped``. A pair drawn from both of its images has
+one key; the reader keeps one of the two.
+
+The paper counts overlapping nouns to have "different levels of similarity", and takes 8 or more for its benchmark
+(section 4). Ours: the other levels, pairs per level, how they are drawn, the stop list. One image is never paired with
+itself, however many people described it; images of one group may be paired, as in mining by similarity.
+
+Work: at most ``looked_at`` images per anchor, so it grows with the images and not with their square. All images of a
+noun are looked at where that allows it; else those that follow the anchor in the noun's list, whose order is drawn by
+the seed, so that each image is looked at equally often. Pairs that share a rare noun are thus all found; of the many
+that share only common ones, a sample. Memory: ``noun_index.py``, and 12 bytes per image and noun.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.arrow import schema_of
+from schemas.config import NounPairsConfig
+from schemas.rows import Dropped, NounsRow, PairRow, make_key
+from tasks.mining.noun_index import NounIndex, build_index
+from tasks.store.stage import Stage, Uses
+
+MEASURE = "nouns"
+"""What stands among a pair's ``embedders``: the cosine is that of the two images' sets of nouns."""
+
+
+def pair_nouns(
+    rows: Sequence[NounsRow], config: NounPairsConfig, *, everything: pa.Table
+) -> Iterator[PairRow | Dropped]:
+    """Yield the pairs of each anchor, or one ``Dropped`` that says why there is none.
+
+    Args:
+        rows: the anchors of the shard.
+        config: levels, stop list and limits.
+        everything: ``subject`` and ``nouns`` of every image.
+    """
+    from tasks.mining.noun_kernel import draw_partners  # compiles
+
+    index = build_index(everything, config)
+    anchors = index.numbers_of([row.subject for row in rows])
+    partners = np.empty((len(rows), len(config.levels), config.pairs_per_level), dtype=np.int64)
+    most_shared = np.zeros(len(rows), dtype=np.int64)
+    draw_partners(anchors, index.lists, np.array(config.levels), config.looked_at, partners, most_shared)
+    for place, (row, anchor) in enumerate(zip(rows, anchors.tolist(), strict=True)):
+        nouns = index.nouns_of(anchor)
+        found = partners[place][partners[place] >= 0].tolist()
+        for other in found:
+            yield _pair(row, nouns, index=index, other=other)
+        if len(nouns) < config.levels[0]:
+            yield _dropped(row, "too few nouns", f"{len(nouns)}: {', '.join(index.words[noun] for noun in nouns)}")
+        elif not found:
+            yield _dropped(row, "no image shares enough nouns", f"at most {most_shared[place]} of {len(nouns)}")
+
+
+def _pair(row: NounsRow, nouns: Sequence[int], *, index: NounIndex, other: int) -> PairRow:
+    theirs = index.nouns_of(other)
+    shared = set(nouns).intersection(theirs)
+    cosine = float(np.float32(len(shared) / (len(nouns) * len(theirs)) ** 0.5))
+    first, second = sorted((row.subject, index.keys[other].decode()))
+    key = make_key("pair", first, second)
+    return PairRow(
+        key=key,
+        source_key=row.key,
+        subject=key,
+        first=first,
+        second=second,
+        origin="noun-overlap",
+        anchor=row.subject,
+        cluster=-1,
+        embedders=(MEASURE,),
+        similarities=(cosine,),
+        similarity=cosine,
+        shared_nouns=tuple(sorted(index.words[noun] for noun in shared)),
+    )
+
+
+def _dropped(row: NounsRow, reason: str, detail: str) -> Dropped:
+    return Dropped(source_key=row.key, reason=reason, detail=detail)
+
+
+REST = tuple(name for name in schema_of(NounsRow).names if name not in ("subject", "nouns"))
+
+STAGE = Stage(
+    name="pairs",
+    version=1,
+    group="mining",
+    reads="nouns",
+    row=NounsRow,
+    writes=PairRow,
+    function=pair_nouns,
+    config="noun_pairs",
+    tie="anchor",
+    whole=True,
+    uses=(Uses(table="nouns", row=NounsRow, kind="table", without=REST, name="everything"),),
+    rows_per_shard=50_000,
+)
