@@ -1,0 +1,306 @@
+"""Fields, pairs, splits and groups of manifests; lines that make no sense; paths that may not be read."""
+
+import json
+import os
+
+import pytest
+
+from schemas.config import ImagesConfig, ReadingConfig, ScenesConfig, SourceConfig
+from schemas.errors import SourceError
+from schemas.rows import Dropped, ImageRow, PairRow, make_key
+from tasks.sources.annotations import LINE_BYTES
+from tasks.sources.readers import READERS, recognise_source
+from tests.fixtures.builds import build_through_mining, ok_rows
+from tests.fixtures.pictures import picture
+
+A, B, C = (picture(number) for number in range(3))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "d" / "deep").mkdir(parents=True)
+    for name, data in {"a.png": A, "b.png": B, "deep/c.png": C}.items():
+        (tmp_path / "d" / name).write_bytes(data)
+    (tmp_path / "secret.png").write_bytes(A)
+    return tmp_path / "d"
+
+
+def config_of(path, kind="jsonl", *, images=None, **reading):
+    return SourceConfig(
+        kind=kind,
+        path=str(path),
+        images=images or ImagesConfig(),
+        reading=ReadingConfig(**reading),
+        scenes=ScenesConfig(),
+    )
+
+
+def manifest(folder, *lines):
+    """Write lines: objects as JSON, bytes as they are."""
+    path = folder / "m.jsonl"
+    path.write_bytes(b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines))
+    return path
+
+
+def listed(path, kind="jsonl", limit=None, **options):
+    return list(READERS[kind].list_items(config_of(path, kind, **options), limit))
+
+
+def read(path, kind="jsonl", **options):
+    """Return the rows by the items' names."""
+    config = config_of(path, kind, **options)
+    items = list(READERS[kind].list_items(config, None))
+    names = {item.key: item.name for item in items}
+    rows = {name: [] for name in names.values()}
+    for row in READERS[kind].read_items(items, config):
+        rows[names[row.source_key]].append(row)
+    return rows
+
+
+def reasons(path, kind="jsonl", **options):
+    rows = read(path, kind, **options)
+    return {name: got[0].reason for name, got in rows.items() if isinstance(got[0], Dropped) and len(got) == 1}
+
+
+def test_a_line_becomes_an_image_with_all_that_it_says(folder):
+    line = {"image": "a.png", "caption": " A dog. ", "captions": ["A dog.", "Rex"], "license": "CC-BY-4.0", "group": 7}
+    path = manifest(folder, line)
+    (row,) = read(path)["a.png"]
+    assert row == ImageRow(
+        key=make_key(A),
+        source_key=listed(path)[0].key,
+        subject=make_key(A),
+        image=A,
+        format="png",
+        width=32,
+        height=24,
+        name="a.png",
+        source="jsonl",
+        licence="CC-BY-4.0",
+        group="7",
+        captions=("A dog.", "Rex"),
+    )
+    (row,) = read(path, images=ImagesConfig(licence="CC0-1.0"), caption_column="license")["a.png"]
+    assert (row.licence, row.captions) == ("CC0-1.0", ("CC-BY-4.0",))
+
+
+@pytest.mark.parametrize("field", ["image", "image_path", "file_name", "path", "images"])
+def test_every_name_of_the_field_and_lists_of_one(folder, field):
+    path = manifest(folder, {field: "deep/c.png"}, {field: ["a.png"], "id": "x"})
+    assert {name: rows[0].key for name, rows in read(path).items()} == {"deep/c.png": make_key(C), "x": make_key(A)}
+
+
+def test_images_may_be_in_another_folder(folder, tmp_path):
+    path = manifest(tmp_path, {"image": "c.png"})
+    assert reasons(path) == {"c.png": "missing file"}
+    (row,) = read(path, images=None)["c.png"]
+    config = config_of(path).model_copy(update={"reading": ReadingConfig(images=str(folder / "deep"))})
+    items = list(READERS["jsonl"].list_items(config, None))
+    (row,) = READERS["jsonl"].read_items(items, config)
+    assert row.key == make_key(C)
+
+
+@pytest.mark.parametrize("line", [{"image1": "b.png", "image2": "a.png"}, {"images": ["b.png", "a.png"]}])
+def test_two_images_are_a_pair_in_their_own_order(folder, line):
+    about = {
+        "difference": "The dog left.",
+        "captions": ["A cat came.", "The dog left."],
+        "caption1": "a dog",
+        "caption2": ["a cat", "the cat"],
+        "licence": "CC0-1.0",
+        "group": "film 3",
+    }
+    path = manifest(folder, {**line, **about})
+    first, second, pair = read(path, "jsonl-pairs")["b.png a.png"]
+    assert (first.key, first.captions, first.licence, first.group) == (make_key(B), ("a dog",), "CC0-1.0", "film 3")
+    assert (second.key, second.captions) == (make_key(A), ("a cat", "the cat"))
+    differences = ("The dog left.", "A cat came.")
+    key = make_key("pair", make_key(B), make_key(A), "given", "", *differences)
+    assert pair == PairRow(
+        key=key,
+        source_key=listed(path, "jsonl-pairs")[0].key,
+        subject=key,
+        first=make_key(B),
+        second=make_key(A),
+        origin="given",
+        anchor="",
+        cluster=-1,
+        human_differences=differences,
+    )
+
+
+def test_an_instruction_makes_an_edit(folder):
+    path = manifest(
+        folder,
+        {"image1": "a.png", "image2": "b.png", "instruction": "remove the dog"},
+        {"image1": "a.png", "image2": "b.png", "difference": "instruction"},
+    )
+    pairs = [row for rows in read(path, "jsonl-pairs").values() for row in rows if isinstance(row, PairRow)]
+    assert [(pair.origin, pair.instruction) for pair in pairs] == [("edit", "remove the dog"), ("given", "")]
+
+
+def test_equal_images_are_a_pair_only_where_nothing_changed(folder):
+    (folder / "same.png").write_bytes(A)
+    line = {"image1": "a.png", "image2": "same.png"}
+    path = manifest(folder, {**line, "id": "said", "no_change": True}, {**line, "id": "unsaid"})
+    rows = read(path, "jsonl-pairs")
+    assert [type(row) for row in rows["said"]] == [ImageRow, PairRow]
+    assert reasons(path, "jsonl-pairs") == {"unsaid": "identical images"}
+
+
+def test_a_line_of_another_number_of_images(folder):
+    path = manifest(folder, {"images": ["a.png", "b.png"]}, {"image": "a.png"}, {"images": ["a.png"] * 3, "id": "3"})
+    assert reasons(path, "jsonl-pairs") == {"line 2": "not a pair", "line 3": "more than two images"}
+    rows = read(path)
+    assert [row.key for row in rows["a.png b.png"] if isinstance(row, ImageRow)] == [make_key(A), make_key(B)]
+    assert [row.key for row in rows["a.png"]] == [make_key(A)]
+
+
+def test_lines_that_make_no_sense_are_dropped_with_their_number(folder, tmp_path):
+    (folder / "out.png").symlink_to(tmp_path / "secret.png")
+    (folder / "loop.png").symlink_to(folder / "loop.png")
+    os.mkfifo(folder / "pipe.png")
+    (folder / "large.bmp").write_bytes(picture(kind="BMP", size=(100, 100)))
+    (folder / "words.png").write_text("no image")
+    path = manifest(
+        folder,
+        {"image": "a.png"},
+        b"",
+        b"{",
+        b"[1]",
+        b'{"image": "caf\xe9.png"}',
+        b"[" * 100_000,
+        b'{"x": ' + b"9" * 5000 + b"}",
+        {"caption": "no image"},
+        {"image": "../secret.png"},
+        {"image": str(tmp_path / "secret.png")},
+        {"image": "https://x.example/a.png"},
+        {"image": "C:\\a.png"},
+        {"image": 7},
+        {"image": "half \ud83d.png"},
+        {"image": "b.png", "caption": "half \ud83d"},
+        {"image": "b.png", "caption": {"en": "a"}},
+        {"image": "b.png", "group": ["a"]},
+        {"image": "b.png", "group": "x" * 2000},
+        b'{"image": "b.png", "caption": "' + b"x" * LINE_BYTES + b'"}',
+        {"image": "out.png"},
+        {"image": "loop.png"},
+        {"image": "pipe.png"},
+        {"image": "large.bmp"},
+        {"image": "words.png"},
+        {"image": "none.png"},
+        {"image": "deep/c.png"},
+    )
+    assert reasons(path, images=ImagesConfig(max_bytes=20_000)) == {
+        "line 3": "damaged line",
+        "line 4": "no record",
+        "line 5": "damaged line",
+        "line 6": "damaged line",
+        "line 7": "damaged line",
+        "line 8": "names no image",
+        "line 9": "path leaves the folder",
+        "line 10": "path leaves the folder",
+        "line 11": "path leaves the folder",
+        "line 12": "path leaves the folder",
+        "line 13": "no path of an image",
+        "line 14": "no path of an image",
+        "line 15": "text is not Unicode",
+        "line 16": "captions are not texts",
+        "line 17": "damaged field",
+        "line 18": "damaged field",
+        "line 19": "line too long",
+        "out.png": "path leaves the folder",
+        "loop.png": "unreadable file",
+        "pipe.png": "not a regular file",
+        "large.bmp": "file too large",
+        "words.png": "not an image",
+        "none.png": "missing file",
+    }
+    rows = read(path)
+    assert [name for name, got in rows.items() if isinstance(got[0], ImageRow)] == ["a.png", "large.bmp", "deep/c.png"]
+
+
+def test_a_pair_gives_everything_or_one_reason(folder):
+    path = manifest(folder, {"image1": "a.png", "image2": "none.png"}, {"image1": "a.png", "image2": "b.png"})
+    rows = read(path, "jsonl-pairs")
+    assert [type(row) for row in rows["a.png none.png"]] == [Dropped]
+    assert [type(row) for row in rows["a.png b.png"]] == [ImageRow, ImageRow, PairRow]
+
+
+def test_splits(folder):
+    path = manifest(folder, {"image": "a.png", "split": "train"}, {"image": "b.png", "split": "val"}, b"{")
+    assert [item.name for item in listed(path, splits=("val",))] == ["b.png", "line 3"]
+    with pytest.raises(SourceError, match=r"'test'; there are: train, val"):
+        listed(path, splits=("train", "test"))
+
+
+def test_keys_follow_line_and_image_but_neither_order_nor_place(folder, tmp_path):
+    lines = [{"image": name} for name in ("a.png", "b.png", "deep/c.png")]
+    before = {item.name: item.key for item in listed(manifest(folder, *lines))}
+    assert list(before) == ["a.png", "b.png", "deep/c.png"]
+    assert [item.name for item in listed(folder / "m.jsonl", limit=2)] == ["a.png", "b.png"]
+    manifest(folder, {"image": "new.png"}, lines[2], {**lines[1], "caption": "new"}, lines[0])
+    os.utime(folder / "a.png", ns=(1, 1))
+    folder.rename(tmp_path / "moved")
+    after = {item.name: item.key for item in listed(tmp_path / "moved" / "m.jsonl")}
+    assert [name for name in before if before[name] == after[name]] == ["deep/c.png"]
+
+
+def test_an_image_that_changes_after_listing(folder):
+    config = config_of(manifest(folder, {"image": "a.png"}))
+    items = list(READERS["jsonl"].list_items(config, None))
+    (folder / "a.png").write_bytes(picture(5, size=(64, 64)))
+    (row,) = READERS["jsonl"].read_items(items, config)
+    assert row.reason == "changed since it was listed"
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"\n\n", b"no json\n" * 200, b"\x89PNG\r\n\x1a\n" * 50, b"[1, 2]", b'[{"image": "a.png"}]']
+)
+def test_a_file_that_is_no_manifest_is_a_source_error(folder, text):
+    (folder / "m.jsonl").write_bytes(text)
+    with pytest.raises(SourceError, match=r"m\.jsonl: is no manifest"):
+        listed(folder / "m.jsonl")
+
+
+@pytest.mark.parametrize("place", ["none.jsonl", "", "s3://bucket/m.jsonl"])
+def test_a_manifest_that_is_not_there_is_a_source_error(folder, place):
+    with pytest.raises(SourceError, match=r"there is no such file|is no file|local disks"):
+        listed(place if "://" in place else folder / place)
+
+
+def test_the_first_line_that_names_images_tells_the_kind(folder):
+    path = manifest(folder, b"{", {"note": "a line without images"}, {"image1": "a.png", "image2": "b.png"})
+    assert recognise_source(str(path)) == f"jsonl-pairs:{path}"
+    manifest(folder, b"{", {"image": "a.png"}, {"image1": "a.png", "image2": "b.png"})
+    assert recognise_source(str(path)) == f"jsonl:{path}"
+    assert recognise_source("/nowhere/m.jsonl") == "jsonl:/nowhere/m.jsonl"
+
+
+def test_a_build_of_images_through_mining(folder, tmp_path):
+    path = manifest(folder, *({"image": name} for name in ("a.png", "b.png", "deep/c.png", "none.png", "a.png")), b"{")
+    counts = build_through_mining(tmp_path / "out", f"jsonl:{path}")
+    found = {name: counts["images"][name] for name in ("ok", "dropped", "failed", "pending")}
+    assert found == {"ok": 3, "dropped": 2, "failed": 0, "pending": 0}
+    assert counts["images"]["reasons"] == {"damaged line": 1, "missing file": 1}
+    assert counts["pairs"]["ok"] > 0
+    assert build_through_mining(tmp_path / "out", f"jsonl:{path}")["shards"] == 0
+
+
+def test_a_build_of_pairs_skips_mining(folder, tmp_path):
+    path = manifest(
+        folder,
+        {"image1": "a.png", "image2": "b.png", "difference": "x"},
+        {"image1": "b.png", "image2": "deep/c.png", "instruction": "y"},
+        {"image1": "b.png", "image2": "none.png"},
+    )
+    counts = build_through_mining(tmp_path / "out", str(path))
+    assert set(counts) == {"images", "pairs", "shards"}
+    assert (counts["pairs"]["ok"], counts["pairs"]["dropped"]) == (2, 1)
+    rows = sorted(ok_rows(tmp_path / "out", "pairs"), key=lambda row: row["origin"])
+    assert [(row["origin"], row["first"], row["second"]) for row in rows] == [
+        ("edit", make_key(B), make_key(C)),
+        ("given", make_key(A), make_key(B)),
+    ]
+    assert {row["key"] for row in ok_rows(tmp_path / "out", "images")} == {make_key(data) for data in (A, B, C)}
+    assert build_through_mining(tmp_path / "out", str(path))["shards"] == 0
