@@ -14,7 +14,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,10 @@ class Entry:
     refused: str = ""
     """Why there is none."""
     detail: str = ""
+
+
+_STORED = tuple(field.name for field in fields(Entry) if field.name != "name")
+"""What a locator holds, where there is any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +130,8 @@ class Layout:
         if self.root.is_file():
             return [self.root]
         try:
-            paths = sorted(path for path in self.root.iterdir() if path.suffix == ".jsonl" and path.name[0] != ".")
+            found = (path for path in self.root.iterdir() if path.suffix == ".jsonl" and path.name[0] != ".")
+            paths = sorted(path for path in found if path.is_file())
         except OSError as error:
             raise SourceError(f"{self.root}: cannot be listed: {error.strerror}") from error
         if not paths:
@@ -216,7 +221,7 @@ def _items(entries: Entries, layout: Layout, *, kind: str, limit: int | None) ->
 
 def _item(kind: str, base: Path, entry: Entry) -> ItemRow:
     """Return an entry as an item. A record that is there twice has one key, and so is read once."""
-    place = {name: value for name, value in asdict(entry).items() if value and name != "name"}
+    place: dict[str, Any] = {name: value for name in _STORED if (value := getattr(entry, name))}
     place["images"] = [[path, *_size_and_time(base / path)] for path in entry.images]
     locator = json.dumps(place, ensure_ascii=True, sort_keys=True)
     name = shown_name(entry.name)

@@ -30,6 +30,7 @@ _FILE = re.compile(r"(.+?)_localized_narratives(-\d+-of-\d+)?\.jsonl")
 _WORD = re.compile(r"[\w-][\w.-]{0,199}", re.ASCII)
 _TRACES = b', "timed_caption":'
 """Where the part begins that is not needed. It cannot be inside a text: there a quotation mark follows a backslash."""
+_NEEDED = (b'"dataset_id"', b'"image_id"', b'"caption"')
 _TABLES = """
 PRAGMA journal_mode = OFF;
 CREATE TABLE images (number INTEGER PRIMARY KEY, dataset TEXT, image TEXT, UNIQUE (dataset, image));
@@ -83,14 +84,21 @@ def _collect(path: Path, table: sqlite3.Connection) -> Iterator[Entry]:
 
 def _narrative(line: bytes | None) -> tuple[str, str, str]:
     """Return dataset, image and caption of a line."""
-    place = line.find(_TRACES) if line else -1
-    if line and place >= 0 and not line.rstrip().endswith(b"}"):
-        raise RefusedEntryError("damaged line", "it is cut off")
-    record = parse_record(line[:place] + b"}" if line and place >= 0 else line)
+    record = parse_record(_head(line) if line else line)
     dataset, image = (str(record.get(name, "")) for name in ("dataset_id", "image_id"))
     if not _WORD.fullmatch(dataset) or not _WORD.fullmatch(image):
         raise RefusedEntryError("no dataset_id or image_id", f"{dataset[:50]} {image[:50]}")
     return dataset, image, " ".join(check_texts(record.get("caption")))
+
+
+def _head(line: bytes) -> bytes:
+    """Return the part of a line that is needed, as an object of its own, or the line where that stands behind."""
+    head, traces, rest = line.partition(_TRACES)
+    if not traces or not all(name in head for name in _NEEDED):
+        return line
+    if not rest.rstrip().endswith(b"}"):
+        raise RefusedEntryError("damaged line", "it is cut off")
+    return head + b"}"
 
 
 def _folders(layout: Layout, dataset: str) -> tuple[str, ...]:

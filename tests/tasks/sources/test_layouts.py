@@ -273,14 +273,12 @@ def test_a_whole_build_counts_right_and_owes_nothing_after(sample: Sample, tmp_p
     assert (again, parts_again) == (counts, parts)
 
 
-def test_the_same_record_twice_is_two_items_of_one_pair(tmp_path: Path) -> None:
-    write_omnidiff(tmp_path)
-    line = (tmp_path / "train.jsonl").read_bytes().split(b"\n")[0]
-    put_lines(tmp_path, "train.jsonl", line, line, line)
-    config = source_of("omnidiff", tmp_path, splits=["train"])
-    items = list_all(config)
-    assert len({item.key for item in items}) == 3
-    assert len({row.key for row in READERS["omnidiff"].read_items(items, config) if isinstance(row, PairRow)}) == 1
+def test_the_same_record_twice_is_read_once(tmp_path: Path) -> None:
+    write_omnidiff(tmp_path / "in")
+    line = (tmp_path / "in/train.jsonl").read_bytes().split(b"\n")[0]
+    put_lines(tmp_path / "in", "train.jsonl", line, line, line)
+    counts, _ = build(tmp_path / "out", f"omnidiff:{tmp_path / 'in/train.jsonl'}")
+    assert [(count.of, count.ok, count.rows) for count in counts.values()] == [(1, 1, 2), (1, 1, 1)]
 
 
 def test_a_disk_that_fails_for_a_while_leaves_a_failed_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,141 @@
+"""Localized Narratives' traps: an image's lines stand apart, lines are long, COCO's names have twelve digits."""
+
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import SourceError
+from schemas.rows import Dropped, ImageRow
+from tasks.sources import localized_narratives
+from tasks.sources.readers import recognise_source
+from tests.fixtures.layouts import (
+    cut,
+    list_all,
+    narrative,
+    put,
+    put_lines,
+    read_all,
+    source_of,
+    write_localized_narratives,
+)
+
+COCO = "coco_train_localized_narratives-00000-of-00002.jsonl"
+
+
+def read(root: Path, **reading: object) -> dict[str, ImageRow]:
+    rows = read_all(source_of("localized-narratives", root, **reading))
+    return {name: row for name, (row,) in rows.items() if isinstance(row, ImageRow)}
+
+
+def test_an_image_is_one_row_with_the_captions_of_all_annotators(tmp_path: Path) -> None:
+    write_localized_narratives(tmp_path)
+    images = read(tmp_path)
+    assert {name: row.captions for name, row in images.items()} == {
+        "mscoco_train2017/285": ('A sign reads "stop", "timed_caption": it says.', "I can see a bear."),
+        "mscoco_train2017/139": ("In this image there is a room.",),
+        "open_images_train/fffabc0000000001": ("There is a boat.", "A boat on water."),
+        "open_images_train/00a1b2c3d4e5f607": ("A person on a bench.",),
+    }
+    row = images["mscoco_train2017/139"]
+    assert (row.name, row.format, row.licence) == ("images/train2017/000000000139.jpg", "jpeg", "")
+
+
+def test_collections_are_the_splits(tmp_path: Path) -> None:
+    write_localized_narratives(tmp_path)
+    assert list(read(tmp_path, splits=["open_images_train_v6"])) == [
+        "open_images_train/fffabc0000000001",
+        "open_images_train/00a1b2c3d4e5f607",
+    ]
+
+
+def test_one_file_is_a_source_too(tmp_path: Path) -> None:
+    write_localized_narratives(tmp_path)
+    path = tmp_path / COCO
+    assert list(read(path)) == ["mscoco_train2017/285", "mscoco_train2017/139"]
+    assert recognise_source(str(path)) == f"localized-narratives:{path}"
+
+
+def test_images_are_found_where_the_collections_unpack_them(tmp_path: Path) -> None:
+    write_localized_narratives(tmp_path)
+    (tmp_path / "images/train2017").rename(tmp_path / "train2017")
+    (tmp_path / "images").rename(tmp_path / "open_images_train")
+    assert len(read(tmp_path)) == 4
+    for path in (tmp_path / "train2017").iterdir():
+        path.rename(path.parent.parent / path.name)
+    assert len(read(tmp_path)) == 4
+
+
+def test_traces_are_not_parsed_unless_they_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_localized_narratives(tmp_path)
+    parsed: list[bytes] = []
+    parse = localized_narratives.parse_record
+    monkeypatch.setattr(localized_narratives, "parse_record", lambda line: (parsed.append(line), parse(line))[1])
+    line = narrative("mscoco_train2017", "139", 7, "Another one.")
+    other_order = {name: line[name] for name in reversed(line)}
+    compact = json.dumps(line, separators=(",", ":")).encode()
+    put_lines(tmp_path, "flickr30k_test_localized_narratives.jsonl", line, other_order, compact)
+    config = source_of("localized-narratives", tmp_path, splits=["flickr30k_test"])
+    (item,) = list_all(config)
+    assert json.loads(item.locator)["texts"] == ["Another one."] * 3
+    assert [b"traces" in found for found in parsed] == [False, True, True]
+
+
+def test_bad_lines_are_dropped_by_their_number(tmp_path: Path) -> None:
+    write_localized_narratives(tmp_path)
+    good = narrative("mscoco_train2017", "139", 1, "A room.")
+    cut_off = json.dumps(good).encode()[:-20]
+    bad = [
+        cut_off,
+        b'{"dataset_id": "a", "image_id',
+        {**good, "image_id": "../139"},
+        {**good, "dataset_id": ""},
+        {**good, "caption": None},
+        {**good, "caption": ["\ud800"]},
+        [1],
+    ]
+    put_lines(tmp_path, COCO, *bad, good)
+    found = read_all(source_of("localized-narratives", tmp_path, splits=["coco_train"]))
+    reasons = [row.reason for rows in found.values() for row in rows if isinstance(row, Dropped)]
+    assert reasons == [
+        *("damaged line", "damaged line", "no dataset_id or image_id", "no dataset_id or image_id"),
+        *("captions are not texts", "text is not Unicode", "no record"),
+    ]
+    assert list(found)[:2] == [f"{COCO} line 1", f"{COCO} line 2"]
+    assert list(found)[7:] == ["mscoco_train2017/139", "mscoco_train2017/285"]
+
+
+def test_a_file_without_any_narrative_is_a_source_error(tmp_path: Path) -> None:
+    write_localized_narratives(tmp_path)
+    put_lines(tmp_path, COCO, {"image": "a.jpg", "caption": "x"})
+    with pytest.raises(SourceError, match="no line is a narrative with dataset_id, image_id and caption"):
+        list_all(source_of("localized-narratives", tmp_path))
+
+
+def test_an_image_of_too_many_captions_is_dropped(tmp_path: Path) -> None:
+    write_localized_narratives(tmp_path)
+    put_lines(tmp_path, COCO, *(narrative("mscoco_train2017", "139", n, f"Text {n}.") for n in range(1001)))
+    (row,) = read_all(source_of("localized-narratives", tmp_path))["mscoco_train2017/139"]
+    assert isinstance(row, Dropped)
+    assert row.reason == "too much text"
+
+
+def test_listing_takes_the_same_memory_for_more_lines(tmp_path: Path) -> None:
+    put(tmp_path, "images/0.jpg", cut(0, kind="JPEG"))
+
+    def peak(count: int) -> int:
+        lines = (narrative("flickr30k", str(n % (count // 2)), n, f"A long caption {n}. " * 20) for n in range(count))
+        put_lines(tmp_path, "flickr30k_train_localized_narratives.jsonl", *lines)
+        config = source_of("localized-narratives", tmp_path)
+        tracemalloc.start()
+        try:
+            listed = sum(1 for _ in localized_narratives.READER.list_items(config, None))
+            assert listed == count // 2
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    small, large = peak(500), peak(4000)
+    # The captions of the 3500 lines more have 1.4 million characters; some garbage waits for its collection.
+    assert large - small < 700_000
