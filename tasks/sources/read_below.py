@@ -20,8 +20,13 @@ LEAVES = "path leaves the folder"
 def is_below(relative: str) -> bool:
     """Say whether a name stays below its folder as it is written; links are looked at when the file is opened."""
     path = PurePosixPath(relative.replace("\\", "/"))
-    is_plain = bool(relative) and len(relative) <= LONGEST_PATH and "\0" not in relative
+    is_plain = bool(relative) and len(relative) <= LONGEST_PATH and "\0" not in relative and is_unicode(relative)
     return is_plain and not path.is_absolute() and ".." not in path.parts and ":" not in path.parts[:1]
+
+
+def is_unicode(text: str) -> bool:
+    """Say whether a text can be stored; JSON can name halves of characters, which cannot."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 def size_and_time(root: str, relative: str) -> tuple[int, int]:
