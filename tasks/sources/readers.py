@@ -28,6 +28,7 @@ READERS: dict[str, Reader] = {
     for reader in (
         folder.READER,
         scenes.READER,
+        localized_narratives.READER,  # its files are JSON Lines too: the first that recognises a source reads it
         webdataset.READER,
         jsonl.READER,
         jsonl_pairs.READER,
@@ -36,7 +37,6 @@ READERS: dict[str, Reader] = {
         image_editing_request.READER,
         instructpix2pix.READER,
         llava_recap.READER,
-        localized_narratives.READER,
         omnidiff.READER,
         parquet.READER,
         rlaif_v.READER,
