@@ -63,7 +63,7 @@ def stages_of(profile: Profile, until: str = "") -> tuple[Stage, ...]:
         needed |= _names(STAGES) - set().union(*map(_reads, STAGES))
     if profile.exclude.sources:
         stages = _redirected(stages, exclude_images.STAGE)
-        if PairRow in brought:
+        if PairRow in brought or made:  # then pairs are not found by the vectors that are left
             stages = _followed(stages, admit_pairs.STAGE, "brought")
     if profile.mining.max_pairs_per_image:
         stages = _followed(stages, limit_pairs.STAGE, "candidates")

@@ -80,6 +80,31 @@ def test_brought_pairs_of_excluded_images_leave(monkeypatch: pytest.MonkeyPatch)
     }
 
 
+def test_pairs_by_nouns_need_no_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = PHOTOGRAPHS.model_copy(update={"pairing": "nouns"})
+    reads = {stage.name: stage.reads for stage in stages_of(profile)}
+    assert {"embeddings", "neighbours"}.isdisjoint(reads)
+    assert (reads["nouns"], reads["pairs"], reads["differences"]) == ("images", "nouns", "pairs")
+    assert reads.keys() - {"nouns"} == {stage.name for stage in STAGES} - {"embeddings", "neighbours"}
+    assert [stage.name for stage in stages_until(profile, "mining")] == ["images", "nouns", "pairs"]
+    monkeypatch.setitem(stages.READERS, "folder", replace(READERS["folder"], brings=(PairRow,)))
+    assert [stage.name for stage in stages_until(profile, "mining")] == ["images", "pairs"]
+
+
+def test_excluded_images_and_limits_hold_for_pairs_by_nouns_too() -> None:
+    mining = MiningConfig(max_pairs_per_image=2)
+    profile = EXCLUDING.model_copy(update={"pairing": "nouns", "mining": mining})
+    assert {stage.name: stage.reads for stage in stages_until(profile, "mining")} == {
+        "images": "items",
+        "embeddings": "images",
+        "admitted": "embeddings",
+        "nouns": "images",
+        "brought": "nouns",
+        "candidates": "brought",
+        "pairs": "candidates",
+    }
+
+
 def test_a_build_stops_after_a_group_or_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [stage.name for stage in stages_until(PHOTOGRAPHS, "mining")] == [s.name for s in STAGES[:4]]
     assert [stage.name for stage in stages_until(PHOTOGRAPHS, "embeddings")] == ["images", "embeddings"]
