@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from schemas.claims import Selector
+from schemas.comparisons import Axis
 from schemas.phrases import COLUMNS, DEPTHS, joined, some
 from schemas.scene import SceneObject
 from tasks.captioning.contrast import Contrast
 from tasks.captioning.refer import SPOKEN, Related, find_relation, find_reversal
 from tasks.captioning.scope import Scope
 from tasks.captioning.statements import SIDES, Mention, Side, Statement, claims_of, describe, selects, shown
-from tasks.captioning.validate_comparisons import Axis
 from tasks.captioning.word_contrasts import MentionPair, everything, tells_apart, word_contrast
 
 AxisWriter = Callable[[Scope], list[Statement]]

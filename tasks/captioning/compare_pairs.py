@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from prompts import load
 from schemas.claims import Graphs, all_hold
+from schemas.comparisons import Comparison, read_comparison
 from schemas.config import ComparisonsConfig
 from schemas.rows import CaptionRow, ComparisonRow, Dropped, ImageRow, PairRow, Turn
 from tasks.captioning.belongs import false_of_other
 from tasks.captioning.compose_comparison import compose_comparison
 from tasks.captioning.pair_graphs import pair_graphs
 from tasks.captioning.statements import SIDES, row_random
-from tasks.captioning.validate_comparisons import Comparison, read_comparison
 from tasks.store.stage import Stage, Uses
 
 WORD = re.compile(r"\w+")

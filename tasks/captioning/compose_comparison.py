@@ -8,13 +8,13 @@ from random import Random
 
 from prompts import load
 from schemas.claims import Graphs, is_no_change
+from schemas.comparisons import AXES
 from tasks.captioning.axes import AXIS_WRITERS
 from tasks.captioning.commonalities import write_commonalities
 from tasks.captioning.contrast import find_contrasts
 from tasks.captioning.scope import Scope
 from tasks.captioning.statements import Statement
 from tasks.captioning.unchanged_axes import UNCHANGED_WRITERS
-from tasks.captioning.validate_comparisons import AXES
 
 LIST_SHARE = 0.25
 """How often the commonalities are a numbered list instead of prose."""

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from schemas.claims import Claim
+from schemas.comparisons import Axis
 from tasks.captioning.axes import AxisWriter
 from tasks.captioning.scope import Scope
 from tasks.captioning.statements import Statement
-from tasks.captioning.validate_comparisons import Axis
 
 
 def _unchanged(axis: Axis) -> AxisWriter:

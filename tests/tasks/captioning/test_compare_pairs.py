@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from prompts import load
 from schemas.claims import is_no_change
+from schemas.comparisons import AXES, Comparison, read_comparison
 from schemas.config import CaptionsConfig, ComparisonsConfig
 from schemas.rows import CaptionRow, ComparisonRow, Dropped
 from schemas.scene import SceneChange
@@ -17,7 +18,6 @@ from tasks.captioning.compare_pairs import compare_pairs, overlap
 from tasks.captioning.compose_comparison import compose_comparison
 from tasks.captioning.describe_images import describe_images
 from tasks.captioning.statements import Statement
-from tasks.captioning.validate_comparisons import AXES, Comparison, read_comparison
 from tests.fixtures.graphs import LIGHTS, PROPERTY, graph, image_row, pair_row, pairs, random_pair, rows_of, thing
 from tests.fixtures.reader import read_phrases
 

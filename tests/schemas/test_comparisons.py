@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.captioning.validate_comparisons import (
+from schemas.comparisons import (
     AXES,
     Comparison,
     Item,
