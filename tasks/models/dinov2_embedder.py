@@ -117,14 +117,17 @@ def _local_files(folder: Path) -> list[Path]:
 @lru_cache(maxsize=1)
 def _load(configuration: str, batch: int) -> Encoder:
     """Load the model by transformers' own loader."""
+    import transformers
+
     from tasks.models.devices import choose_device
 
     config = Dinov2Config.model_validate_json(configuration)
     device = choose_device()
     folder = _folder(config, download=False)
-    chosen = _model_class(folder)
     with loading(FIELD, folder):
-        model = chosen.from_pretrained(folder, local_files_only=True).eval().to(device)
+        model = (
+            getattr(transformers, _class_name(folder)).from_pretrained(folder, local_files_only=True).eval().to(device)
+        )
         preprocess = transform_of(json.loads((folder / PROCESSOR).read_text(encoding="utf-8")))
     return Encoder(
         network=lambda images: model(images).last_hidden_state[:, 0],
@@ -134,13 +137,11 @@ def _load(configuration: str, batch: int) -> Encoder:
     )
 
 
-def _model_class(folder: Path) -> Any:
-    import transformers
-
+def _class_name(folder: Path) -> str:
     kind = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("model_type")
     if kind not in KINDS:
         raise ModelError(f"{FIELD}.model: {folder / CONFIG} describes a {kind}, not a {' or a '.join(KINDS)}")
-    return getattr(transformers, KINDS[kind])
+    return KINDS[kind]
 
 
 def transform_of(values: Mapping[str, Any]) -> Preprocess:

@@ -1,0 +1,140 @@
+"""DINOv2 through transformers' real loaders: the vectors are those of its own pipeline, one image at a time."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from transformers import BitImageProcessor, Dinov2Model
+
+from schemas.config import Dinov2Config
+from schemas.errors import ModelError
+from tasks.models.dinov2_embedder import Dinov2, identify, pin_dinov2
+from tests.fixtures.checkpoints import DINOV2_ARCHITECTURE, write_dinov2_folder, write_hub_cache
+from tests.tasks.models.samples import photographs
+
+PHOTOGRAPHS = photographs()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_dinov2_folder(tmp_path_factory.mktemp("dinov2"))
+
+
+def embed(embedder, images):
+    return embedder.encode([embedder.prepare(image) for image in images])
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def reference(folder, images):
+    """Return what a user of transformers gets: its image processor, one image at a time, float32."""
+    model, processor = Dinov2Model.from_pretrained(folder), BitImageProcessor.from_pretrained(folder)
+    with torch.inference_mode():
+        inputs = [processor(Image.fromarray(image), return_tensors="pt") for image in images]
+        return np.concatenate([model(**given).last_hidden_state[:, 0].numpy() for given in inputs])
+
+
+def test_vectors_are_those_of_transformers(folder):
+    embedder = Dinov2(config=pin_dinov2(Dinov2Config(model=str(folder)), download=False))
+    images = list(PHOTOGRAPHS.values())
+    got, wanted = embed(embedder, images), reference(folder, images)
+    assert got.dtype == np.float32
+    assert got.shape == (len(images), DINOV2_ARCHITECTURE["hidden_size"])
+    assert (unit(got) * unit(wanted)).sum(axis=1).min() >= 0.9999
+    np.testing.assert_allclose(np.linalg.norm(got, axis=1), np.linalg.norm(wanted, axis=1), rtol=0.02)
+    # The check above can fail: these vectors tell photographs apart, and crops that are a few pixels off.
+    moved = embed(embedder, [image[:, image.shape[1] // 20 :] for image in images])
+    assert np.median((unit(got) * unit(moved)).sum(axis=1)) < 0.999
+
+
+def test_the_batch_changes_roundings_only(folder):
+    images = list(PHOTOGRAPHS.values())
+    config = pin_dinov2(Dinov2Config(model=str(folder)), download=False)
+    one, many = (unit(embed(Dinov2(config=config, batch=batch), images)) for batch in (1, 7))
+    assert (one * many).sum(axis=1).min() > 1 - 1e-6
+
+
+def test_a_pickle_is_read_where_there_is_nothing_better(folder, tmp_path):
+    for name in ("config.json", "preprocessor_config.json"):
+        shutil.copy(folder / name, tmp_path)
+    torch.save(Dinov2Model.from_pretrained(folder).state_dict(), tmp_path / "pytorch_model.bin")
+    images = list(PHOTOGRAPHS.values())[:3]
+    ours = [embed(Dinov2(config=Dinov2Config(model=str(path))), images) for path in (folder, tmp_path)]
+    np.testing.assert_array_equal(*ours)
+
+
+def test_a_name_is_read_from_the_hubs_cache(tmp_path, monkeypatch, folder):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    snapshot = write_hub_cache(tmp_path, "someone/dinov2-tiny", folder)
+    config = pin_dinov2(Dinov2Config(model="someone/dinov2-tiny"), download=False)
+    assert config.revision == snapshot.name
+    assert identify(config) == f"someone/dinov2-tiny {snapshot.name}"
+    images = list(PHOTOGRAPHS.values())[:3]
+    local = Dinov2(config=Dinov2Config(model=str(folder)))
+    np.testing.assert_array_equal(embed(Dinov2(config=config), images), embed(local, images))
+
+
+def test_a_local_model_is_known_by_its_bytes_wherever_it_lies(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "copy")
+    names = {
+        identify(pin_dinov2(Dinov2Config(model=str(path)), download=False)) for path in (folder, tmp_path / "copy")
+    }
+    assert len(names) == 1
+    assert names.pop().startswith("DINOv2 xxh3:")
+    (tmp_path / "copy" / "preprocessor_config.json").write_text("{}")
+    changed = pin_dinov2(Dinov2Config(model=str(tmp_path / "copy")), download=False)
+    assert identify(changed) != identify(pin_dinov2(Dinov2Config(model=str(folder)), download=False))
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (
+            "facebook/dinov2-large",
+            "hf download facebook/dinov2-large config.json preprocessor_config.json model.safetensors "
+            "--revision 47b73eefe95e8d44ec3623f8890bd894b6ea2d6c$",
+        ),
+        ("someone/dinov2", "hf download someone/dinov2 config.json preprocessor_config.json model.safetensors$"),
+        ("./nowhere", "embedding.dinov2.model: nowhere: no such folder"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path, monkeypatch, model, words):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ModelError) as caught:
+        pin_dinov2(Dinov2Config(model=model), download=False)
+    assert re.search(words, str(caught.value), re.MULTILINE), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        (
+            "config.json",
+            json.dumps({"model_type": "bert"}),
+            "describes a bert, not a dinov2 or a dinov2_with_registers",
+        ),
+        ("config.json", "{", "embedding.dinov2: .* cannot be loaded: JSONDecodeError"),
+        ("preprocessor_config.json", "{", "embedding.dinov2: .* cannot be loaded: JSONDecodeError"),
+        ("preprocessor_config.json", '{"do_center_crop": false}', "they differ in size"),
+        ("model.safetensors", "not weights", "embedding.dinov2: .* cannot be loaded"),
+    ],
+)
+def test_a_damaged_folder_is_one_message(folder, tmp_path, name, text, words):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ModelError, match=words):
+        _ = Dinov2(config=Dinov2Config(model=str(tmp_path))).prepare
+
+
+def test_a_changed_folder_is_refused_where_a_record_names_the_old_one(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    config = pin_dinov2(Dinov2Config(model=str(tmp_path)), download=False)
+    write_dinov2_folder(tmp_path, seed=1)
+    with pytest.raises(ModelError, match="has changed since"):
+        pin_dinov2(config, download=False)

@@ -1,0 +1,161 @@
+"""CLIP through open_clip's real loaders: the vectors are those of its own pipeline, one image at a time."""
+
+import pickle
+import re
+
+import numpy as np
+import open_clip
+import pytest
+import torch
+from PIL import Image
+
+from schemas.config import ClipConfig
+from schemas.errors import ModelError
+from tasks.models.open_clip_embedder import FOLDER_CONFIG, KNOWN, PICKLE, SAFE, OpenClip, identify, pin_clip
+from tests.fixtures.checkpoints import CLIP_ARCHITECTURE, write_clip_file, write_clip_folder, write_hub_cache
+from tests.tasks.models.samples import photographs
+
+PHOTOGRAPHS = photographs()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_clip_folder(tmp_path_factory.mktemp("clip"))
+
+
+def embed(embedder, images):
+    return embedder.encode([embedder.prepare(image) for image in images])
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def reference(name, images, **options):
+    """Return what a user of open_clip gets: its transform, one image at a time, float32."""
+    model, _, preprocess = open_clip.create_model_and_transforms(name, **options)
+    model.eval()
+    with torch.inference_mode():
+        return np.concatenate(
+            [model.encode_image(preprocess(Image.fromarray(image))[None]).numpy() for image in images]
+        )
+
+
+def test_vectors_are_those_of_open_clip(folder):
+    embedder = OpenClip(config=pin_clip(ClipConfig(checkpoint=str(folder)), download=False))
+    images = list(PHOTOGRAPHS.values())
+    got, wanted = embed(embedder, images), reference(f"local-dir:{folder}", images)
+    assert got.dtype == np.float32
+    assert got.shape == (len(images), CLIP_ARCHITECTURE["embed_dim"])
+    assert (unit(got) * unit(wanted)).sum(axis=1).min() >= 0.9999
+    np.testing.assert_allclose(np.linalg.norm(got, axis=1), np.linalg.norm(wanted, axis=1), rtol=0.02)
+    # The check above can fail: these vectors tell photographs apart, and crops that are a few pixels off.
+    cosines = unit(got) @ unit(got).T
+    assert np.median(cosines[~np.eye(len(images), dtype=bool)]) < 0.9
+    moved = embed(embedder, [image[:, image.shape[1] // 20 :] for image in images])
+    assert np.median((unit(got) * unit(moved)).sum(axis=1)) < 0.999
+
+
+@pytest.mark.parametrize("ending", [".pt", ".bin", ".safetensors"])
+def test_a_file_with_a_description_of_the_model(tmp_path, folder, ending):
+    described = write_clip_file(tmp_path / f"tiny-for{ending[1:]}{ending}")
+    config = pin_clip(ClipConfig(model=str(described), checkpoint=str(described.with_suffix(ending))), download=False)
+    images = list(PHOTOGRAPHS.values())[:3]
+    same = OpenClip(config=pin_clip(ClipConfig(checkpoint=str(folder)), download=False))
+    np.testing.assert_allclose(embed(OpenClip(config=config), images), embed(same, images), rtol=1e-5, atol=1e-5)
+
+
+def test_a_tag_is_read_from_the_hubs_cache_with_its_own_transform(tmp_path, monkeypatch, folder):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    snapshot = write_hub_cache(tmp_path, "timm/tiny.squeezed", folder)
+    described = write_clip_file(tmp_path / "tiny-tagged.pt")
+    open_clip.add_model_config(described)
+    tag = {**open_clip.get_pretrained_cfg("ViT-B-16-SigLIP", "webli"), "hf_hub": "timm/tiny.squeezed/", "url": ""}
+    monkeypatch.setitem(open_clip.pretrained._PRETRAINED, "tiny-tagged", {"squeezed": tag})
+    config = pin_clip(ClipConfig(model="tiny-tagged", pretrained="squeezed"), download=False)
+    assert config.revision == snapshot.name == "c" * 40
+    assert identify(config) == f"tiny-tagged squeezed {'c' * 40}"
+    images = list(PHOTOGRAPHS.values())[:4]
+    as_tagged = {f"image_{name}": tag[name] for name in ("mean", "std", "interpolation", "resize_mode")}
+    wanted = reference("tiny-tagged", images, pretrained=str(snapshot / SAFE), **as_tagged)
+    got = embed(OpenClip(config=config), images)
+    assert (unit(got) * unit(wanted)).sum(axis=1).min() >= 0.9999
+    plain = reference("tiny-tagged", images, pretrained=str(snapshot / SAFE))
+    assert (unit(got) * unit(plain)).sum(axis=1).min() < 0.999
+
+
+@pytest.mark.parametrize(("model", "tag"), KNOWN)
+def test_the_known_places_are_those_of_open_clips_table(model, tag):
+    repository, commit = KNOWN[model, tag]
+    assert open_clip.get_pretrained_cfg(model, tag)["hf_hub"] == f"{repository}/"
+    assert (open_clip.constants.HF_SAFE_WEIGHTS_NAME, open_clip.constants.HF_WEIGHTS_NAME) == (SAFE, PICKLE)
+    assert len(commit) == 40
+    assert identify(ClipConfig(model=model, pretrained=tag)) == f"{model} {tag} {commit}"
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (
+            ClipConfig(),
+            r"hf download timm/vit_large_patch14_clip_224.openai open_clip_model.safetensors --revision 18d",
+        ),
+        (ClipConfig(model="RN50"), "hf download timm/resnet50_clip.openai open_clip_model.safetensors$"),
+        (ClipConfig(model="ViT-L-15"), "embedding.clip.model: ViT-L-15: open_clip has no such model"),
+        (ClipConfig(model="none.json"), "embedding.clip.model: none.json: no such file"),
+        (ClipConfig(model="RN50", pretrained="mine"), "embedding.clip.pretrained: mine: .*There are: openai, "),
+        (ClipConfig(checkpoint="nowhere.pt"), "embedding.clip.checkpoint: nowhere.pt: no such file or folder"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path, monkeypatch, config, words):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ModelError) as caught:
+        pin_clip(config, download=False)
+    assert re.search(words, str(caught.value), re.MULTILINE), str(caught.value)
+
+
+def test_a_folder_without_weights_never_becomes_a_random_model(tmp_path, folder):
+    (tmp_path / FOLDER_CONFIG).write_bytes((folder / FOLDER_CONFIG).read_bytes())
+    config = ClipConfig(checkpoint=str(tmp_path))
+    with pytest.raises(ModelError, match="holds no weights"):
+        pin_clip(config, download=False)
+    with pytest.raises(ModelError, match="holds no weights"):
+        _ = OpenClip(config=config).prepare
+
+
+@pytest.mark.parametrize("damage", ["cut", "other architecture", "code"])
+def test_damaged_or_foreign_weights_are_one_message(tmp_path, damage):
+    path = tmp_path / "tiny-damaged.pt"
+    described = write_clip_file(path)
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:5000])
+    elif damage == "other architecture":
+        torch.save({"weight": torch.zeros(3)}, path)
+    else:
+        path.write_bytes(pickle.dumps(Bomb(tmp_path / "exploded")))
+    embedder = OpenClip(config=ClipConfig(model=str(described), checkpoint=str(path)))
+    with pytest.raises(ModelError, match=r"embedding.clip.checkpoint: .*tiny-damaged.pt cannot be loaded"):
+        _ = embedder.prepare
+    assert not (tmp_path / "exploded").exists()
+
+
+class Bomb:
+    """Make a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+def test_a_changed_file_is_refused_where_a_record_names_the_old_one(tmp_path):
+    described = write_clip_file(tmp_path / "tiny-changed.pt")
+    config = pin_clip(ClipConfig(model=str(described), checkpoint=str(tmp_path / "tiny-changed.pt")), download=False)
+    write_clip_file(tmp_path / "tiny-changed.pt", seed=1)
+    with pytest.raises(ModelError, match="has changed since"):
+        pin_clip(config, download=False)
+    with pytest.raises(ModelError, match="has changed since"):
+        _ = OpenClip(config=config).prepare
+    again = pin_clip(config.model_copy(update={"revision": ""}), download=False)
+    assert identify(again) != identify(config)
