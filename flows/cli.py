@@ -196,14 +196,25 @@ def export(
     dataset: Dataset,
     to: Annotated[str, typer.Option("--to", help="Folder to write: a new name, or an earlier export.")],
     form: Annotated[str, typer.Option("--format", "-f", help="hf: Parquet that `datasets.load_dataset` reads.")] = "hf",
+    licence: Annotated[
+        list[str] | None,
+        typer.Option("--licence", help="Only rows whose images are under this licence, or `unstated` (repeatable)."),
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option("--source", help="Only rows whose images are from a source of this kind (repeatable)."),
+    ] = None,
 ) -> None:
     """Write a dataset in a form that other programs read."""
     from flows.export_dataset import export_dataset
+    from tasks.export.select_rows import Selection
     from tasks.store.files import Folder
 
-    tally = export_dataset(Folder(dataset), to, form=form)
+    selection = Selection(licences=tuple(licence or ()), sources=tuple(source or ()))
+    tally = export_dataset(Folder(dataset), to, form=form, selection=selection)
     sizes = ", ".join(f"{split} {rows:,}" for split, (rows, _) in tally.sizes.items())
-    print(f"{tally.rows:,} preferences ({sizes}) are in {to}")
+    left_out = f"; {tally.left_out:,} others are left out" if tally.left_out else ""
+    print(f"{tally.rows:,} preferences ({sizes}) are in {to}{left_out}")
 
 
 def _run(request: Any, flow: str, words: dict[str, Any]) -> None:

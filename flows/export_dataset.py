@@ -5,7 +5,8 @@ from pathlib import Path
 from flows.run_build import open_build, request_of
 from flows.stages import plan_stages, stages_until
 from schemas.errors import ConfigError
-from tasks.export.export_hf import check_target, export_hf
+from tasks.export.export_hf import EVERYTHING, check_target, export_hf
+from tasks.export.select_rows import Selection
 from tasks.export.write_card import About, Tally
 from tasks.store.files import Folder
 from tasks.store.snapshot import describe_version
@@ -14,11 +15,11 @@ TABLE = "preferences"
 FORMATS = ("hf",)
 
 
-def export_dataset(folder: Folder, target: str, *, form: str) -> Tally:
-    """Write the dataset's preferences to a new folder.
+def export_dataset(folder: Folder, target: str, *, form: str, selection: Selection = EVERYTHING) -> Tally:
+    """Write the dataset's preferences, or those selected, to a new folder.
 
     Raises:
-        ConfigError: the form is unknown, the target is taken, or there are no preferences yet.
+        ConfigError: the form is unknown, the target is taken, or there are no such preferences.
         StoreError: a file cannot be read or written.
     """
     if form not in FORMATS:
@@ -39,7 +40,7 @@ def export_dataset(folder: Folder, target: str, *, form: str) -> Tally:
             counts=counts,
             profile=request.profile,
         )
-        return export_hf(build, last, about=about, target=Path(target))
+        return export_hf(build, last, about=about, target=Path(target), selection=selection)
 
 
 def _nothing(folder: Folder, until: str, *, kind: str) -> str:

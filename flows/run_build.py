@@ -267,7 +267,11 @@ def with_source(profile: Profile, source: str | None) -> Profile:
         raise SourceError(
             f"profile {profile.name} names no source: give one, as in `pairwright build PHOTOS --out DIR`"
         )
-    return profile.model_copy(update={"source": recognise_source(text)})
+    images = profile.reading.images
+    if images and "://" not in images:
+        images = str(Path(images).absolute())  # a build is resumed from anywhere
+    reading = profile.reading.model_copy(update={"images": images})
+    return profile.model_copy(update={"source": recognise_source(text), "reading": reading})
 
 
 def with_excluded(profile: Profile, sources: Sequence[str]) -> Profile:

@@ -46,6 +46,16 @@ class Tally:
     rejected_texts: int = 0
     rejected_images: int = 0
     rows: int = 0
+    left_out: int = 0
+    """Rows that were not selected."""
+    left_out_licences: set[str] = field(default_factory=set[str])
+    left_out_sources: set[str] = field(default_factory=set[str])
+
+    def leave_out(self, row: PreferenceRow) -> None:
+        """Count a row that is not exported."""
+        self.left_out += 1
+        self.left_out_licences.update(row.licences)
+        self.left_out_sources.update(row.sources)
 
     def add(self, row: PreferenceRow) -> None:
         """Count one row."""

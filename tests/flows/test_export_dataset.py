@@ -71,6 +71,16 @@ def test_command_line(rendered, tmp_path, monkeypatch, capsys):
     assert f"Pairs shown: 3. Open {rendered}/report/index.html" in capsys.readouterr().out
 
 
+def test_licences_are_selected_and_the_card_says_what_is_left_out(rendered, tmp_path, monkeypatch, capsys):
+    assert run(monkeypatch, "export", rendered, "--to", tmp_path / "all", "--licence", "cc0-1.0") == 0
+    assert "left out" not in capsys.readouterr().out
+    assert "left out" not in (tmp_path / "all/README.md").read_text()
+    assert run(monkeypatch, "export", rendered, "--to", tmp_path / "none", "--licence", "MIT") == 2
+    said = capsys.readouterr().err
+    assert "has images of these licences and sources. It has licences: CC0-1.0; sources: scenes" in said
+    assert not (tmp_path / "none").exists()
+
+
 def test_no_preferences_yet_is_wrong_usage(mined, tmp_path, monkeypatch, capsys):
     assert run(monkeypatch, "export", mined, "--to", tmp_path / "out") == 2
     assert "was built until mining and has no preferences" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 import json
 import logging
+from dataclasses import replace
 
 import datasets
 import numpy as np
@@ -13,6 +14,7 @@ from schemas.errors import ConfigError, StoreError
 from tasks.export import write_shards
 from tasks.export.export_hf import MARKER, check_target, export_hf
 from tasks.export.hf_schema import FEATURES, SCHEMA, card_features
+from tasks.export.select_rows import Selection
 from tasks.export.write_card import About
 from tasks.store.images import decode_rgb
 from tests.tasks.report.handmade import PROFILE, build_handmade, make_whole
@@ -149,6 +151,18 @@ def test_card_says_what_is_there(tmp_path, made):
     assert "There is no" not in body
 
 
+def test_rows_that_are_not_selected_are_counted(tmp_path, made):
+    rows = made.of("preferences")
+    one = rows[0]
+    made = make_whole()
+    made.tables["preferences"] = [replace(one, licences=("MIT", "")), *rows[1:]]
+    tally = export(tmp_path, made, selection=Selection(licences=("CC0-1.0",)))
+    assert (tally.rows, tally.left_out) == (len(rows) - 1, 1)
+    assert "1 further row of the dataset is left out" in (tmp_path / "out/README.md").read_text()
+    keys = pa.concat_tables([pq.read_table(path) for path in (tmp_path / "out/data").glob("*.parquet")])["key"]
+    assert one.key not in keys.to_pylist()
+
+
 def test_empty_splits_have_no_file_and_the_card_says_so(tmp_path, made, offline):
     made = make_whole()
     made.tables["preferences"] = [row for row in made.of("preferences") if row.split == "train"]
@@ -158,7 +172,6 @@ def test_empty_splits_have_no_file_and_the_card_says_so(tmp_path, made, offline)
 
 
 def test_rows_without_rejected_text_have_an_empty_list(tmp_path, offline):
-    from dataclasses import replace
 
     made = make_whole()
     rows = made.of("preferences")
