@@ -13,7 +13,7 @@ from tasks.report.write_report import Subject, count_things, describe_source, wr
 from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows, shown_in
 from tests.tasks.report.handmade import HOSTILE, PROFILE, Handmade, build_handmade, make_whole
 
-VOID = {"meta", "link", "img", "br", "line", "rect"}
+VOID = {"meta", "link", "img", "input", "br", "line", "rect"}
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
