@@ -16,10 +16,8 @@ Draws = NDArray[np.uint64]
 
 
 @compiled_entry()
-def draw_partners(
-    anchors: Numbers, lists: Lists, levels: Numbers, looked_at: int, partners: Numbers, most_shared: Numbers
-) -> None:
-    """Fill ``partners`` (anchors, levels, pairs per level), ended by -1, and the most nouns that any image shares."""
+def draw_partners(anchors: Numbers, lists: Lists, levels: Numbers, looked_at: int, partners: Numbers) -> None:
+    """Fill ``partners`` (anchors, levels, pairs per level); -1 where a level has fewer."""
     owner = np.full(len(lists.noun_starts) - 1, -1, np.int32)  # the last anchor that has the noun
     seen = np.full(len(lists.image_starts) - 1, -1, np.int32)
     ranks = np.zeros(partners.shape[1:], np.uint64)
@@ -42,7 +40,6 @@ def draw_partners(
                 if seen[other] != row:
                     seen[other] = row
                     shared = count_owned(lists, other, owner, row)
-                    most_shared[row] = max(most_shared[row], shared)
                     level = np.searchsorted(levels, shared, side="right") - 1
                     if level >= 0:
                         keep_lowest(partners[row, level], ranks[level], other, rank_of(lists.draws, anchor, other))

@@ -47,17 +47,16 @@ def pair_nouns(
     index = build_index(everything, config)
     anchors = index.numbers_of([row.subject for row in rows])
     partners = np.empty((len(rows), len(config.levels), config.pairs_per_level), dtype=np.int64)
-    most_shared = np.zeros(len(rows), dtype=np.int64)
-    draw_partners(anchors, index.lists, np.array(config.levels), config.looked_at, partners, most_shared)
+    draw_partners(anchors, index.lists, np.array(config.levels), config.looked_at, partners)
     for place, (row, anchor) in enumerate(zip(rows, anchors.tolist(), strict=True)):
         nouns = index.nouns_of(anchor)
         found = partners[place][partners[place] >= 0].tolist()
         for other in found:
             yield _pair(row, nouns, index=index, other=other)
-        if len(nouns) < config.levels[0]:
-            yield _dropped(row, "too few nouns", f"{len(nouns)}: {', '.join(index.words[noun] for noun in nouns)}")
-        elif not found:
-            yield _dropped(row, "no image shares enough nouns", f"at most {most_shared[place]} of {len(nouns)}")
+        if not found:
+            reason = "too few nouns" if len(nouns) < config.levels[0] else "no image shares enough nouns"
+            detail = f"{len(nouns)}: {', '.join(sorted(index.words[noun] for noun in nouns)):.200}"
+            yield Dropped(source_key=row.key, reason=reason, detail=detail)
 
 
 def _pair(row: NounsRow, nouns: Sequence[int], *, index: NounIndex, other: int) -> PairRow:
@@ -80,10 +79,6 @@ def _pair(row: NounsRow, nouns: Sequence[int], *, index: NounIndex, other: int) 
         similarity=cosine,
         shared_nouns=tuple(sorted(index.words[noun] for noun in shared)),
     )
-
-
-def _dropped(row: NounsRow, reason: str, detail: str) -> Dropped:
-    return Dropped(source_key=row.key, reason=reason, detail=detail)
 
 
 REST = tuple(name for name in schema_of(NounsRow).names if name not in ("subject", "nouns"))

@@ -1,0 +1,52 @@
+"""Captions in, distinct lemmas out: per image, whatever else is in the shard."""
+
+import pytest
+
+from schemas.config import NounsConfig
+from schemas.rows import Dropped, ImageRow, make_key
+from tasks.mining.find_nouns import MAX_CHARACTERS, find_nouns
+from tasks.models.nouns import name_model
+from tests.fixtures.tagger import write_tagger
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return NounsConfig(model=str(write_tagger(tmp_path_factory.mktemp("models") / "tagger")))
+
+
+def image(number, *captions):
+    key = make_key("image", number)
+    return ImageRow(
+        key=key, source_key=make_key("item", number), subject=key, image=b"", format="png", width=1, height=1,
+        name=f"{number}.png", source="jsonl", licence="", group="", captions=captions,
+    )  # fmt: skip
+
+
+def test_an_image_has_the_distinct_nouns_of_all_its_captions(config):
+    row = image(0, "In this image there are two dogs near a table.", "", "A dog chases people.")
+    (found,) = find_nouns([row], config)
+    (model,) = name_model(config)
+    assert found.nouns == ("dog", "image", "person", "table")
+    assert (found.subject, found.source_key, found.model) == (row.key, row.key, model)
+    assert found.key == make_key("nouns", row.key, model, "dog", "image", "person", "table")
+
+
+def test_images_without_nouns_say_why(config):
+    long = image(2, "a dog " * (MAX_CHARACTERS // 6), "a cat")
+    rows = [image(0), image(1, ""), long, image(3, "it runs", ""), image(4, "a dog")]
+    assert [row for row in find_nouns(rows, config) if isinstance(row, Dropped)] == [
+        Dropped(source_key=rows[0].key, reason="no captions", detail="0.png"),
+        Dropped(source_key=rows[1].key, reason="no captions", detail="1.png"),
+        Dropped(source_key=long.key, reason="captions too long", detail="2.png: 20,003 characters"),
+        Dropped(source_key=rows[3].key, reason="no nouns in captions", detail="3.png: it runs"),
+    ]
+
+
+def test_rows_come_in_order_and_do_not_depend_on_the_shard(config):
+    rows = [image(n, text) for n, text in enumerate(["a dog", "", "a cat and a dog", "it", "a cup", "people and cats"])]
+    whole = list(find_nouns(rows, config))
+    assert [row.source_key for row in whole] == [row.key for row in rows]
+    assert whole == [found for row in rows for found in find_nouns([row], config)]
+    assert [row.nouns for row in whole if not isinstance(row, Dropped)] == [
+        ("dog",), ("cat", "dog"), ("cup",), ("cat", "person"),
+    ]  # fmt: skip
