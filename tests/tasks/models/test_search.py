@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.models import search_scan
 from tasks.models.search import top_k
 
 
@@ -94,3 +95,64 @@ def test_wide_vectors_that_differ_in_the_last_bits():
 def test_nothing_to_find():
     near, products = top_k(unit([[1, 0]]), np.array([0]), k=4)
     assert near.shape == products.shape == (1, 0)
+
+
+def test_only_the_rows_named_are_searched(matrix):
+    rows, among = np.array([0, 3, 150, 399]), np.arange(0, 400, 3)
+    near, products = top_k(matrix, rows, k=9, among=among)
+    for row, found, values in zip(rows, near, products, strict=True):
+        places, exact = brute(matrix[np.append(among[among != row], row)], [(among != row).sum()], 9)
+        assert among[among != row][places[0]].tolist() == found.tolist()
+        assert exact[0].tolist() == values.tolist()
+    near, products = top_k(matrix, np.array([6, 7]), k=3, among=np.array([6, 9]))
+    assert (near[0].tolist(), products[0, 1]) == ([9, -1], -np.inf)
+    assert sorted(near[1].tolist()) == [6, 9]
+
+
+def test_a_row_may_find_itself():
+    matrix = unit(np.eye(5))
+    assert top_k(matrix, np.arange(5), k=1, itself=True)[0][:, 0].tolist() == list(range(5))
+
+
+@pytest.fixture
+def bfloat(monkeypatch):
+    """Use torch's kernel also for small searches, and where the processor only emulates it."""
+    pytest.importorskip("torch")
+    monkeypatch.setattr(search_scan, "WORTH_TORCH", 0)
+    monkeypatch.setattr(search_scan, "has_bfloat", lambda: True)
+
+
+@pytest.mark.parametrize("k", [1, 7, 64, 399])
+@pytest.mark.usefixtures("bfloat")
+def test_bfloat_preselects_and_nothing_is_lost(matrix, k):
+    near, products = top_k(matrix, np.arange(400), k=k, block_bytes=24 * 2 * 50)
+    expected = brute(matrix, range(400), k)
+    assert near.tolist() == expected[0].tolist()
+    assert products.tolist() == expected[1].tolist()
+
+
+@pytest.mark.usefixtures("bfloat")
+def test_bfloat_tells_apart_what_it_cannot_see():
+    """All products round to the same number: every row must be scored exactly."""
+    rng = np.random.default_rng(3)
+    matrix = unit(rng.normal(size=256) + 1e-3 * rng.normal(size=(700, 256)))
+    near, products = top_k(matrix, np.arange(0, 700, 70), k=20)
+    expected = brute(matrix, np.arange(0, 700, 70), 20)
+    assert near.tolist() == expected[0].tolist()
+    assert products.tolist() == expected[1].tolist()
+
+
+@pytest.mark.parametrize("kernel", [search_scan.BfloatKernel(), search_scan.FloatKernel()], ids=["bfloat", "float"])
+@pytest.mark.parametrize("width", [3, 64, 1024])
+def test_products_are_off_by_less_than_the_bound(kernel, width):
+    pytest.importorskip("torch")
+    rng = np.random.default_rng(width)
+    rows = [rng.normal(size=(200, width)), np.abs(rng.normal(size=(100, width))), rng.normal(size=(50, width)) ** 9]
+    # One more than a power of two by a bit less than half a step of bfloat16: the worst that rounding can do.
+    rows += [np.full((2, width), 1 + 0.0038), np.eye(3, width)]
+    made = unit(np.concatenate(rows))
+    steps = kernel.products(kernel.encode(made), kernel.encode(made))
+    exact = made.astype(np.float64) @ made.astype(np.float64).T
+    assert np.abs(kernel.values(steps) - exact).max() <= kernel.error(width)
+    order = np.argsort(steps, axis=None)
+    assert (np.diff(kernel.values(steps).reshape(-1)[order]) >= 0).all()

@@ -1,0 +1,263 @@
+"""Preselect neighbours by products of lower precision, with a proven bound of their error.
+
+A scan multiplies blocks of rows with all queries at once and keeps, per query, the rows of the highest products. Three
+ways to multiply, each with the most that its products can be off:
+
+* bfloat16 with torch, where the processor multiplies it natively (AVX-512 BF16, AMX): two to four times float32.
+* float32 with Faiss, on a GPU where Faiss has one.
+* float32 with NumPy: for the short lists of an index, which are no work for Faiss.
+
+Kept products are 16-bit steps, ordered like the numbers, so that one 64-bit number holds query, product and row, and
+sorting such numbers, which NumPy does with vectors, ranks all queries together.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK_BYTES = 16 << 20
+"""Bytes of a block's rows; with its products it stays in a processor's last cache."""
+MOST_QUERIES = 1024
+"""Queries that are scanned together."""
+WORTH_TORCH = 2e10
+"""Multiplications under which a scan is over before torch is loaded."""
+FULL_SCALE = 30_000
+"""Steps of a product of 1 in float32; a rounded unit vector may be a little longer than 1."""
+
+Halves = NDArray[np.float16]
+Steps = NDArray[np.int16]
+Codes = NDArray[Any]
+
+
+class Kernel(Protocol):
+    """Multiply rows with queries in some precision."""
+
+    def encode(self, rows: Halves) -> Codes:
+        """Return rows in the form that is multiplied; it may be stored."""
+        ...
+
+    def products(self, rows: Codes, queries: Codes) -> Steps:
+        """Return ``(rows, queries)`` products as steps."""
+        ...
+
+    def values(self, steps: Steps) -> NDArray[np.float32]:
+        """Return the numbers that steps stand for."""
+        ...
+
+    def error(self, width: int) -> float:
+        """Return how far a value can be from the product of two rows of length 1, of so many numbers each."""
+        ...
+
+
+class BfloatKernel:
+    """Multiply bfloat16 numbers, sum in float32, round to bfloat16."""
+
+    def encode(self, rows: Halves) -> Codes:
+        """Return the upper halves of the float32 numbers, rounded."""
+        import torch
+
+        return torch.from_numpy(np.array(rows)).bfloat16().view(torch.int16).numpy()
+
+    def products(self, rows: Codes, queries: Codes) -> Steps:
+        """Multiply; a negative number's bits, all but the sign's turned over, are in order with the positive ones'."""
+        import torch
+
+        left, right = (torch.from_numpy(np.require(codes, requirements="W")) for codes in (rows, queries))
+        product = left.view(torch.bfloat16) @ right.view(torch.bfloat16).T
+        return _in_order(product.view(torch.int16).numpy())
+
+    def values(self, steps: Steps) -> NDArray[np.float32]:
+        """Turn the bits back."""
+        return (_in_order(steps).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+    def error(self, width: int) -> float:
+        """Add up: either factor is off by 2^-8 of its length, the sum by float32's roundings, the result by 2^-8."""
+        return 3.03 * 2.0**-8 + rounding(width)
+
+
+class FloatKernel:
+    """Multiply float32 numbers, round to a fixed step."""
+
+    def encode(self, rows: Halves) -> Codes:
+        """Return float32 numbers."""
+        return np.asarray(rows, dtype=np.float32)
+
+    def products(self, rows: Codes, queries: Codes) -> Steps:
+        """Multiply and round."""
+        product = rows @ queries.T
+        np.multiply(product, FULL_SCALE, out=product)
+        return np.rint(product, out=product).astype(np.int16)
+
+    def values(self, steps: Steps) -> NDArray[np.float32]:
+        """Scale back."""
+        return steps.astype(np.float32) / np.float32(FULL_SCALE)
+
+    def error(self, width: int) -> float:
+        """Add up float32's roundings and half a step."""
+        return 0.51 / FULL_SCALE + rounding(width)
+
+
+def _in_order(bits: Steps) -> Steps:
+    turned = bits >> 15
+    turned &= 0x7FFF
+    turned ^= bits
+    return turned
+
+
+def rounding(width: int) -> float:
+    """Return how far a float32 inner product of two rows of length 1 can be off, in any order of summation."""
+    return 1.01 * width * float(np.finfo(np.float32).eps)
+
+
+def list_kernel() -> Kernel:
+    """Return the fastest kernel for the lists of an index."""
+    return BfloatKernel() if has_bfloat() else FloatKernel()
+
+
+@cache
+def has_bfloat() -> bool:
+    """Say whether torch is installed and this processor multiplies bfloat16 itself; emulated, it is no gain."""
+    if find_spec("torch") is None:
+        return False
+    import torch
+
+    names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(bool(getattr(torch.cpu, name, bool)()) for name in names)
+
+
+class Best:
+    """Keep the ``reach`` highest products of each query while blocks of them come."""
+
+    def __init__(self, count: int, reach: int) -> None:
+        """Keep nothing yet, of ``count`` queries."""
+        self._count, self._reach = count, reach
+        self._floors = np.full(count, -32768, dtype=np.int16)
+        self._kept = np.empty(0, dtype=np.uint64)
+        self._pending: list[NDArray[np.uint64]] = []
+        self._waiting = 0
+
+    def add(self, steps: Steps, rows: NDArray[np.int64], queries: NDArray[np.int64]) -> None:
+        """Take in products of ``rows`` (first axis) with ``queries`` (second axis)."""
+        hits = np.flatnonzero(steps > self._floors[queries])
+        row, query = np.divmod(hits, len(queries))
+        turned = (32767 - steps.reshape(-1)[hits].astype(np.int64)).astype(np.uint64)
+        places = queries[query].astype(np.uint64)
+        self._pending.append(places << np.uint64(48) | turned << np.uint64(32) | rows[row].astype(np.uint64))
+        self._waiting += len(hits)
+        if self._waiting > self._count * self._reach // 2:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Rank what came, and raise the floors below which a product is no longer of interest."""
+        ranked = np.sort(np.concatenate([self._kept, *self._pending]))
+        self._pending, self._waiting = [], 0
+        starts = np.searchsorted(ranked, np.arange(self._count + 1, dtype=np.uint64) << np.uint64(48))
+        rank = np.arange(len(ranked)) - np.repeat(starts[:-1], np.diff(starts))
+        self._kept = ranked[rank < self._reach]
+        full = np.flatnonzero(np.diff(starts) >= self._reach)
+        self._floors[full] = _steps_of(ranked[starts[:-1][full] + self._reach - 1])
+
+    def result(self, kernel: Kernel) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return per query the rows and their products, falling; -1 and -inf where there are fewer."""
+        self._settle()
+        query = (self._kept >> np.uint64(48)).astype(np.int64)
+        place = np.arange(len(query)) - np.searchsorted(query, query)
+        found = np.full((self._count, self._reach), -1, dtype=np.int64)
+        scores = np.full((self._count, self._reach), -np.inf, dtype=np.float32)
+        found[query, place] = (self._kept & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        scores[query, place] = kernel.values(_steps_of(self._kept))
+        return found, scores
+
+
+def _steps_of(kept: NDArray[np.uint64]) -> Steps:
+    return (32767 - ((kept >> np.uint64(32)) & np.uint64(0xFFFF)).astype(np.int64)).astype(np.int16)
+
+
+def preselect(
+    matrix: Halves, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None, reach: int, block_bytes: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32], float]:
+    """Return the ``reach`` rows of highest product, the products, falling, and how far they can be off.
+
+    ``among`` are the rows that are searched; all of them if it is ``None``. There are at least ``reach``.
+    """
+    count = len(matrix) if among is None else len(among)
+    if not _gpu() and float(count) * matrix.shape[1] * len(rows) > WORTH_TORCH and has_bfloat():
+        kernel = BfloatKernel()
+        return *_scan(kernel, matrix, rows, among=among, reach=reach, block_bytes=block_bytes), kernel.error(
+            matrix.shape[1]
+        )
+    block_rows = max(1, block_bytes // (4 * matrix.shape[1]))
+    # On a GPU a factor may be rounded to TF32, whose step is 2^-10.
+    error = rounding(matrix.shape[1]) + (2.02 * 2.0**-11 if _gpu() else 0)
+    return *_scan_faiss(matrix, rows, among=among, reach=reach, block_rows=block_rows), error
+
+
+def _blocks(
+    matrix: Halves, among: NDArray[np.int64] | None, *, first: int, most: int
+) -> Iterator[tuple[NDArray[np.int64], Halves]]:
+    """Yield the rows to be searched, in blocks that double: the first ones show which products are of interest."""
+    count = len(matrix) if among is None else len(among)
+    start, size = 0, min(first, most)
+    while start < count:
+        stop = min(count, start + size)
+        if among is None:
+            yield np.arange(start, stop), matrix[start:stop]
+        else:
+            yield among[start:stop], matrix[among[start:stop]]
+        start, size = stop, min(most, max(size, stop))
+
+
+def _scan(
+    kernel: Kernel,
+    matrix: Halves,
+    rows: NDArray[np.int64],
+    *,
+    among: NDArray[np.int64] | None,
+    reach: int,
+    block_bytes: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    parts: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
+    most = max(1, block_bytes // (2 * matrix.shape[1]))
+    for start in range(0, len(rows), MOST_QUERIES):
+        queries = kernel.encode(matrix[rows[start : start + MOST_QUERIES]])
+        best, everyone = Best(len(queries), reach), np.arange(len(queries))
+        for places, block in _blocks(matrix, among, first=reach, most=most):
+            best.add(kernel.products(kernel.encode(block), queries), places, everyone)
+        parts.append(best.result(kernel))
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+
+@cache
+def _gpu() -> Any:
+    """Return Faiss's handle of a GPU, or ``None``; each process has its own."""
+    import faiss
+
+    if not hasattr(faiss, "StandardGpuResources") or faiss.get_num_gpus() == 0:
+        return None
+    return cast("Any", faiss).StandardGpuResources()
+
+
+def _scan_faiss(
+    matrix: Halves, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None, reach: int, block_rows: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    import faiss  # heavy: only workers load it
+
+    queries = matrix[rows].astype(np.float32)
+    best = np.full((len(rows), reach), -np.inf, dtype=np.float32)
+    found = np.full((len(rows), reach), -1, dtype=np.int64)
+    kind = faiss.METRIC_INNER_PRODUCT
+    for places, halves in _blocks(matrix, among, first=block_rows, most=block_rows):
+        block, wanted = np.ascontiguousarray(halves, dtype=np.float32), min(reach, len(places))
+        if (gpu := _gpu()) is not None:
+            scores, near = cast("Any", faiss).knn_gpu(gpu, queries, block, wanted, metric=kind)
+        else:
+            scores, near = faiss.knn(queries, block, wanted, metric=kind)
+        both = np.concatenate([best, scores], axis=1)
+        order = np.argsort(-both, axis=1, kind="stable")[:, :reach]
+        best = np.take_along_axis(both, order, axis=1)
+        found = np.take_along_axis(np.concatenate([found, places[near]], axis=1), order, axis=1)
+    return found, best
