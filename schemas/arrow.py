@@ -75,7 +75,14 @@ COLUMNS: dict[type[Row], list[tuple[str, pa.DataType]]] = {
         ("graph", STRING),
     ],
     EmbeddingRow: [("embedder", STRING), ("vector", pa.list_(pa.float16())), ("norm", FLOAT)],
-    NeighbourRow: [("embedders", STRINGS), ("neighbours", pa.list_(STRINGS)), ("similarities", pa.list_(FLOATS))],
+    NeighbourRow: [
+        ("embedders", STRINGS),
+        ("neighbours", pa.list_(STRINGS)),
+        ("similarities", pa.list_(FLOATS)),
+        ("cells", pa.list_(INT)),
+        ("recalls", FLOATS),
+        ("cut_off", BOOL),
+    ],
     NounsRow: [("nouns", STRINGS), ("model", STRING)],
     PairRow: [
         ("first", STRING),

@@ -15,6 +15,10 @@ from dataclasses import dataclass
 
 from schemas.scene import SceneGraph
 
+LEAST_RECALL = 0.99
+CUT_OFF = "the k neighbours end inside the band: raise search.k"
+LOW_RECALL = f"recall in the band below {LEAST_RECALL}: raise search.probes"
+
 
 def make_key(*parts: str | bytes | float) -> str:
     """Return the 32-hex-digit BLAKE2b hash of the parts, each with type and length, so that no two lists collide."""
@@ -106,6 +110,20 @@ class NeighbourRow(Row):
     """Per embedder, image keys by falling similarity."""
     similarities: tuple[tuple[float, ...], ...]
     """Per embedder, inner products of unit vectors."""
+    cells: tuple[int, ...] = ()
+    """Per embedder, the cells of the index that was searched; 0: none, the search was exact."""
+    recalls: tuple[float, ...] = ()
+    """Per embedder, the share of the exact neighbours in the band that the index finds, measured on a sample."""
+    cut_off: bool = False
+    """Whether a list is full and ends inside the band, so that there may be more."""
+
+    @property
+    def reason(self) -> str:
+        """Return what ``status`` remarks of the row; it stands where a row without a result says why."""
+        remarks = [CUT_OFF] if self.cut_off else []
+        if any(recall < LEAST_RECALL for recall in self.recalls):
+            remarks.append(LOW_RECALL)
+        return "; ".join(remarks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,71 +1,204 @@
 """Search the nearest neighbours of images in each embedder's space (paper 001, Appendix D.1, step 2).
 
 Reads rows that name images and the matrices of all images' vectors, writes ``NeighbourRow``: the raw result, before
-any threshold, so that thresholds can be moved without searching again. CPU; no network.
+any threshold, so that thresholds can be moved without searching again. CPU, or a GPU where Faiss has one; no network.
+
+Up to ``exact_up_to`` images the search is exact. When images came or went since the last build, an image that was
+there then is compared with the new ones only, and its old neighbours are taken over: N times the new ones instead of
+N times N. Where one of the old neighbours is gone, somebody unknown moves up, and the image is searched again.
+
+Above, an index is searched (``tasks.models.search_lists``) that is extended by what is new; as its cells change a
+little with every image, all images are searched in it again, at N times a thirtieth of N. Its recall is measured on a
+sample, stored in the rows and in the parts' metadata, and warned of below 0.99.
+
+Either way the rows are the same as those of a build from scratch.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from schemas.config import SearchConfig
-from schemas.rows import Dropped, EmbeddingRow, ImageRow, NeighbourRow, Row, make_key
+from schemas.rows import LEAST_RECALL, Dropped, EmbeddingRow, ImageRow, NeighbourRow, Row, make_key
 from tasks.models import perceptual_hash
-from tasks.models.search import top_k
+from tasks.models.search import rank, top_k
+from tasks.models.search_lists import Lists, find_lists, find_recall, probes_of, search_lists
+from tasks.store.index import Before
 from tasks.store.stage import Stage, Uses
 from tasks.store.vectors import Vectors
 
+log = logging.getLogger(__name__)
+NOTHING = Before(np.empty(0, dtype="S32"), {})
+Near = tuple[NDArray[np.int64], NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Hold what was found in one space: per row its neighbours' places in the matrix, -1 at the end, and products."""
+
+    near: NDArray[np.int64]
+    products: NDArray[np.float32]
+    cells: int = 0
+    recall: float = 1.0
+
 
 def search_neighbours(
-    rows: Sequence[Row], config: SearchConfig, *, vectors: Mapping[str, Vectors]
+    rows: Sequence[Row], config: SearchConfig, *, vectors: Mapping[str, Vectors], before: Before = NOTHING
 ) -> Iterator[NeighbourRow | Dropped]:
     """Yield the ``k`` nearest other images of each row's ``subject``, in every space."""
     vectors = {name: space for name, space in vectors.items() if name != perceptual_hash.NAME}
     present = [row for row in rows if not _lacking(row, vectors)]
-    results = [_search(present, config, space) for space in vectors.values()]
+    images = [row.subject for row in present]
+    found = [_search(images, config, space=space, name=name, before=before) for name, space in vectors.items()]
     places = {row.key: place for place, row in enumerate(present)}
     for row in rows:
         if (place := places.get(row.key)) is None:
             yield Dropped(source_key=row.key, reason="no vector", detail=", ".join(_lacking(row, vectors)))
-            continue
-        neighbours = tuple(found[place][0] for found in results)
-        similarities = tuple(found[place][1] for found in results)
-        yield NeighbourRow(
-            key=make_key("neighbours", row.subject, repr(tuple(vectors)), repr(neighbours), repr(similarities)),
-            source_key=row.key,
-            subject=row.subject,
-            embedders=tuple(vectors),
-            neighbours=neighbours,
-            similarities=similarities,
-        )
+        else:
+            yield _row(row, place, found=found, vectors=vectors, config=config)
 
 
 def _lacking(row: Row, vectors: Mapping[str, Vectors]) -> list[str]:
     """Return the embedders that have no vector of the image."""
-    return [name for name, space in vectors.items() if not _holds(space, row.subject)]
+    return [name for name, space in vectors.items() if _places(space, [row.subject])[0] < 0]
 
 
-def _holds(space: Vectors, image: str) -> bool:
-    place = int(np.searchsorted(space.keys, np.bytes_(image.encode())))
-    return place < len(space.keys) and bytes(space.keys[place]).decode() == image
+def _places(space: Vectors, images: Sequence[str]) -> NDArray[np.int64]:
+    """Return where images are in the matrix, -1 for those that are not."""
+    wanted = np.array([image.encode() for image in images], dtype="S32")
+    places = np.minimum(np.searchsorted(space.keys, wanted), len(space.keys) - 1)
+    return np.where(space.keys[places] == wanted, places, -1) if len(space.keys) else np.full(len(wanted), -1)
 
 
-Found = tuple[tuple[str, ...], tuple[float, ...]]
+def _search(images: Sequence[str], config: SearchConfig, *, space: Vectors, name: str, before: Before) -> Found:
+    rows = space.rows_of(images)
+    if len(space.matrix) > config.exact_up_to:
+        return _search_index(rows, config, space=space, name=name)
+    near, products = _search_all(rows, config, space=space, name=name, before=before)
+    return Found(near, products)
 
 
-def _search(rows: Sequence[Row], config: SearchConfig, space: Vectors) -> list[Found]:
-    """Return neighbours and similarities of each row in one space."""
-    near, products = top_k(space.matrix, space.rows_of(row.subject for row in rows), k=config.k)
-    return [
-        (tuple(key.decode() for key in space.keys[found].tolist()), tuple(scores.tolist()))
-        # Rounded to float16, a unit vector may be longer than 1; a cosine may not.
-        for found, scores in zip(near, np.clip(products, -1, 1), strict=True)
+def _search_index(rows: NDArray[np.int64], config: SearchConfig, *, space: Vectors, name: str) -> Found:
+    """Search the index; whoever makes it for all workers also measures it."""
+    with TemporaryDirectory() as folder:
+        place = space.index or Path(folder) / "index"
+        lists = find_lists(space.matrix, space.keys, folder=place, memo=space.memo)
+        probes = probes_of(lists.cells, config.probes)
+        hits, total, new = find_recall(place, space.matrix, lists, k=config.k, probes=probes, band=config.band)
+        if new:
+            _warn(name, config, lists, hits, total)
+        near, products = search_lists(space.matrix, rows, lists=lists, k=config.k, probes=probes)
+    return Found(near, products, lists.cells, hits / total if total else 1.0)
+
+
+def _warn(name: str, config: SearchConfig, lists: Lists, hits: int, total: int) -> None:
+    """Say what the index finds of the neighbours in the band."""
+    about = f"{name}: {hits} of {total} sampled neighbours of similarity {config.band} or more are found"
+    probes = probes_of(lists.cells, config.probes)
+    if hits < LEAST_RECALL * total:
+        text = "%s: a recall of %.4f, below %s. Raise search.probes (now %d of %d cells)"
+        log.warning(text, about, hits / total, LEAST_RECALL, probes, lists.cells)
+    else:
+        log.info("%s, with %d of %d cells probed", about, probes, lists.cells)
+
+
+def _search_all(
+    rows: NDArray[np.int64], config: SearchConfig, *, space: Vectors, name: str, before: Before
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Search exactly, extending the lists of an earlier build where they are still whole."""
+    near = np.full((len(rows), min(config.k, max(len(space.matrix) - 1, 0))), -1, dtype=np.int64)
+    products = np.full(near.shape, -np.inf, dtype=np.float32)
+    old = [_old_list(before.rows.get(image), name, space=space, k=config.k) for image in _names(space, rows)]
+    kept = np.array([known is not None for known in old], dtype=bool)
+    if kept.any():
+        lists = [known for known in old if known is not None]
+        near[kept], products[kept] = _extend(space, rows[kept], lists, new=_new_rows(space, before), k=near.shape[1])
+    near[~kept], products[~kept] = top_k(space.matrix, rows[~kept], k=config.k)
+    return near, products
+
+
+def _names(space: Vectors, rows: NDArray[np.int64]) -> list[str]:
+    return [key.decode() for key in space.keys[rows].tolist()]
+
+
+def _old_list(row: NeighbourRow | None, name: str, *, space: Vectors, k: int) -> NDArray[np.int64] | None:
+    """Return an anchor's old neighbours, or ``None`` where they do not tell who is nearest of those still there."""
+    if row is None or name not in row.embedders:
+        return None
+    number = row.embedders.index(name)
+    if row.cells[number]:
+        return None
+    places = _places(space, row.neighbours[number])
+    whole = len(places) < k  # it held all images that there were
+    return places[places >= 0] if whole or (places >= 0).all() else None
+
+
+def _new_rows(space: Vectors, before: Before) -> NDArray[np.int64]:
+    """Return the places of images that the earlier build had not."""
+    return np.flatnonzero(~np.isin(space.keys, before.images))
+
+
+def _extend(
+    space: Vectors, rows: NDArray[np.int64], lists: Sequence[NDArray[np.int64]], *, new: NDArray[np.int64], k: int
+) -> Near:
+    """Return the nearest of each row's old neighbours and of all new images."""
+    width = max(map(len, lists))
+    old = np.array([np.pad(known, (0, width - len(known)), constant_values=-1) for known in lists], dtype=np.int64)
+    found, _ = top_k(space.matrix, rows, k=k, among=new)
+    both = np.sort(np.concatenate([old.reshape(len(rows), width), found], axis=1), axis=1)
+    both[:, 1:][both[:, 1:] == both[:, :-1]] = -1
+    near, products = rank(space.matrix, rows, both, k=k)
+    return near, products.astype(np.float32)
+
+
+def _row(
+    row: Row, place: int, *, found: Sequence[Found], vectors: Mapping[str, Vectors], config: SearchConfig
+) -> NeighbourRow:
+    lists = [_list(one, place, space) for one, space in zip(found, vectors.values(), strict=True)]
+    neighbours, similarities = (tuple(column) for column in zip(*lists, strict=True))
+    full = [
+        len(values) == config.k < len(space.keys) - 1
+        for values, space in zip(similarities, vectors.values(), strict=True)
     ]
+    return NeighbourRow(
+        key=make_key("neighbours", row.subject, repr(tuple(vectors)), repr(neighbours), repr(similarities)),
+        source_key=row.key,
+        subject=row.subject,
+        embedders=tuple(vectors),
+        neighbours=neighbours,
+        similarities=similarities,
+        cells=tuple(one.cells for one in found),
+        recalls=tuple(float(np.float32(one.recall)) for one in found),
+        cut_off=any(more and values[-1] >= config.band for more, values in zip(full, similarities, strict=True)),
+    )
+
+
+def _list(found: Found, place: int, space: Vectors) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """Return one anchor's neighbours and similarities."""
+    near = found.near[place][found.near[place] >= 0]
+    # Rounded to float16, a unit vector may be longer than 1; a cosine may not.
+    return tuple(_names(space, near)), tuple(np.clip(found.products[place][: len(near)], -1, 1).tolist())
+
+
+def describe_neighbours(table: Any) -> dict[str, str]:
+    """Return a part's metadata: how its rows were searched, with what recall, and how many are cut off."""
+    rows = [row for row in table.select(["embedders", "cells", "recalls", "cut_off"]).to_pylist() if row["embedders"]]
+    about = {"cut_off": str(sum(row["cut_off"] for row in rows))}
+    for row in rows[:1]:  # the same in all rows of a build
+        for name, cells, recall in zip(row["embedders"], row["cells"], row["recalls"], strict=True):
+            about[f"recall.{name}"] = f"{recall:.4f} in {cells} cells" if cells else "1 (exact)"
+    return about
 
 
 STAGE = Stage(
     name="neighbours",
-    version=1,
+    version=2,
     group="mining",
     reads="images",
     row=ImageRow,
@@ -74,6 +207,10 @@ STAGE = Stage(
     config="search",
     whole=True,
     without=("image", "graph"),
-    uses=(Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors"),),
+    uses=(
+        Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors"),
+        Uses(table="", row=NeighbourRow, kind="before", name="before"),
+    ),
+    about=describe_neighbours,
     rows_per_shard=1000,
 )

@@ -5,6 +5,7 @@ OUT/
   tables/<stage>/<fingerprint>/part-<hash>.parquet
   snapshots/000001.json        a version: which tables and parts, counts, parent
   work/, journals/             of running builds; no data is lost with them
+  cache/                       what spares later builds work; nor with this
 """
 
 import contextlib
@@ -28,7 +29,7 @@ from schemas.errors import ConfigError, StoreError
 from schemas.rows import ItemRow, make_key
 from tasks.store.files import TEMPORARY, Folder, naming
 from tasks.store.index import open_index, write_index
-from tasks.store.ledger import Counts, Ledger
+from tasks.store.ledger import COLLECTION, Counts, Ledger
 from tasks.store.part import Part, describe_part, encode_part, read_part, read_rows
 from tasks.store.shard import ShardRef, write_plan
 from tasks.store.stage import Planned, Uses, table_folder
@@ -180,7 +181,10 @@ class Build:
             slices = write_plan(path, self.ledger.owed(stage, size, reason=reason), names)
         if not slices:
             return []
-        indexes = tuple(self._place_use(use) for use in stage.uses)
+        indexes = tuple(
+            self._place_before(planned, use) if use.kind == "before" else self._place_use(use) for use in stage.uses
+        )
+        about = ((COLLECTION, self.ledger.collection(stage)),) if stage.whole else ()
         reads, journals = self._folder_of(stage.reads), str(self._journals(planned))
         return [
             ShardRef(
@@ -192,6 +196,7 @@ class Build:
                 reads=reads,
                 indexes=indexes,
                 journals=journals,
+                about=about,
             )
             for number, start, stop in slices
         ]
@@ -262,15 +267,23 @@ class Build:
                 write_index(path, self.ledger.index(table), names)
         return name
 
+    def _place_before(self, planned: Planned, use: Uses) -> tuple[str, str, str, str]:
+        """Return where the stage's rows for an earlier input are found."""
+        name = f"{self._workspace()}/before-{planned.stage.name}-{uuid.uuid4().hex}.arrow"
+        with self._new_file(name) as path:
+            write_index(path, self.ledger.before(planned.stage), self.ledger.part_names(planned.stage.name))
+        return use.table, name, planned.table, ""
+
     def _place_use(self, use: Uses) -> tuple[str, str, str, str]:
         """Return where a used table's rows are found: its name, index, folder, and vectors if it has any."""
         name, folder = self.write_index(use.table), self._folder_of(use.table)
         if use.kind != "vectors":
             return use.table, name, folder, ""
-        place = self._scratch / Path(name).stem
+        place, memo = self._scratch / Path(name).stem, None
         if self.folder.is_local:  # the dataset's own disk has room for what grows with it
             place = Path(self.folder.path(name.removesuffix(".arrow")))
+            memo = Path(self.folder.path(f"cache/{folder.rpartition('/')[2]}"))
         if not place.exists():
             with naming(str(place), "written"):
-                write_vectors(place, open_index(self.folder, name, folder))
+                write_vectors(place, open_index(self.folder, name, folder), memo)
         return use.table, name, folder, str(place)

@@ -4,10 +4,12 @@ An index is an Arrow file, sorted by subject, that names each live row's part an
 so that it costs no memory per process. 24 bytes and the file's padding per row.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from binascii import hexlify
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -81,6 +83,11 @@ class Index:
         first[1:] = (subjects[1:] != subjects[:-1]).any(axis=1)
         return np.ascontiguousarray(subjects[first]).view("V16").reshape(-1)
 
+    @cached_property
+    def images(self) -> NDArray[np.bytes_]:
+        """Return what the rows are about, each once, as 32 ASCII bytes, rising."""
+        return np.frombuffer(hexlify(self.unique_subjects().tobytes()), dtype="S32")
+
     def part(self, number: int) -> Part:
         """Return one of the table's parts."""
         return Part(self.folder, f"{self.table}/{self.names[number]}")
@@ -101,6 +108,16 @@ def _positions(numbers: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArr
         if stop > start
     ]
     return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Before:
+    """Hold what a stage made of an earlier input, of which it had seen all."""
+
+    images: NDArray[np.bytes_]
+    """(N,) what all of its rows are about, as 32 ASCII bytes, rising; none where there is no earlier input."""
+    rows: Mapping[str, Any]
+    """Those about the present shard's subjects."""
 
 
 def columns_without(row_type: type[R], without: Iterable[str]) -> list[str]:

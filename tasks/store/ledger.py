@@ -26,6 +26,8 @@ MEMORY_LIMIT = "1GB"
 COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor")
 PARTS_SCHEMA = pa.schema([("part", pa.int32()), ("name", pa.string())])
 BATCH_ROWS = 20_000
+COLLECTION = "collection"
+"""Under this a part of a stage with ``whole`` says what identifies the input that it was made of."""
 DUPLICATE = "duplicate of another row"
 
 
@@ -43,7 +45,7 @@ class Counts:
     rows: int
     """ok rows written (one input may give several)."""
     reasons: dict[str, int]
-    """Why inputs were dropped or failed."""
+    """Why inputs were dropped or failed, and what is remarked of those that gave rows."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the form that ``pairwright status --json`` prints."""
@@ -61,6 +63,8 @@ class Ledger:
             config={"memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch), "preserve_insertion_order": True}
         )
         self._loaded: dict[str, dict[str, int]] = {}
+        self._seen: dict[str, dict[str, list[int]]] = {}
+        """Per table, the parts that were made of the same whole input, by what identifies that."""
 
     def __enter__(self) -> Self:
         return self
@@ -93,6 +97,7 @@ class Ledger:
             self._run(f"CREATE OR REPLACE TEMP TABLE rows_{name} (part INTEGER, row INTEGER, {texts})")
             self._run(f"CREATE OR REPLACE TEMP TABLE parts_{name} (part INTEGER, name VARCHAR)")
             known = self._loaded[name] = {}
+            self._seen[name] = {}
         again = self._forget_failed(name)
         names = self._part_files(table) if only is None else only
         new = {n: number for number, n in enumerate((n for n in names if n not in known), start=len(known))}
@@ -100,7 +105,10 @@ class Ledger:
         self._insert(f"parts_{name}", pa.table({"part": list(new.values()), "name": list(new)}, PARTS_SCHEMA))
         batch: list[pa.Table] = []
         for part in [n for n in names if n in again or n in new]:
-            batch.append(_keys(Part(self.folder, f"{table}/{part}"), known[part]))
+            keys, about = _keys(Part(self.folder, f"{table}/{part}"), known[part])
+            batch.append(keys)
+            if part in new:
+                self._seen[name].setdefault(about.get(COLLECTION, ""), []).append(known[part])
             if sum(map(len, batch)) >= BATCH_ROWS:
                 self._insert(f"rows_{name}", pa.concat_tables(batch))
                 batch = []
@@ -139,9 +147,10 @@ class Ledger:
             SELECT i.seq, i.source_key, i.key, i.part, i.row,
                 CASE WHEN w.source_key IS NOT NULL THEN 'ok' WHEN b.best >= 2 THEN 'dropped'
                     WHEN b.best = 1 THEN 'failed' ELSE 'pending' END AS outcome,
-                CASE WHEN b.best = 3 THEN '{DUPLICATE}' WHEN b.best = 2 THEN b.dropped ELSE b.failed END AS reason
+                CASE WHEN w.source_key IS NOT NULL THEN w.remark
+                    WHEN b.best = 3 THEN '{DUPLICATE}' WHEN b.best = 2 THEN b.dropped ELSE b.failed END AS reason
             FROM input_{name} i
-            LEFT JOIN (SELECT DISTINCT source_key FROM live_{name}) w USING (source_key)
+            LEFT JOIN (SELECT source_key, max(reason) AS remark FROM live_{name} GROUP BY ALL) w USING (source_key)
             LEFT JOIN (SELECT source_key,
                     max(CASE status WHEN 'ok' THEN 3 WHEN 'dropped' THEN 2 ELSE 1 END) AS best,
                     min(reason) FILTER (status = 'dropped') AS dropped, min(reason) FILTER (status = 'failed') AS failed
@@ -159,7 +168,7 @@ class Ledger:
             joins += f" LEFT JOIN ({_used(use.table, stage.reads, use.on)}) u{number} ON u{number}.about = {about}"
             parts.append(f"coalesce(u{number}.keys, '')")
         if stage.whole:
-            parts.append(f"'{self._collection(stage)}'")
+            parts.append(f"'{self.collection(stage)}'")
         name = parts[0] if len(parts) == 1 else f"md5({' || chr(31) || '.join(parts)})"
         chosen = f"WHERE l.key IN (SELECT unnest([first, second]) FROM live_{stage.only_in})" if stage.only_in else ""
         self._run(f"""
@@ -167,16 +176,14 @@ class Ledger:
             SELECT row_number() OVER (ORDER BY l.seq) - 1 AS seq, l.key, {name} AS source_key, l.part, l.row
             FROM live_{stage.reads} l {joins} {chosen} ORDER BY seq""")
 
-    def _collection(self, stage: Stage) -> str:
+    def collection(self, stage: Stage) -> str:
         """Return what identifies the whole input, and every table handed over whole."""
         tables = [stage.reads, *(use.table for use in stage.uses if use.kind in ("all", "table", "vectors"))]
-        return " ".join(self._identity(table) for table in tables)
+        return " ".join(self._identity(f"live_{table}") for table in tables)
 
-    def _identity(self, table: str) -> str:
-        """Return a hash of a live table's keys that does not depend on their order."""
-        query = (
-            f"SELECT count(*), coalesce(bit_xor(md5_number(key)), 0), bit_xor(md5_number(key || '+')) FROM live_{table}"
-        )
+    def _identity(self, rows: str) -> str:
+        """Return a hash of the rows' keys that does not depend on their order."""
+        query = f"SELECT count(*), coalesce(bit_xor(md5_number(key)), 0), bit_xor(md5_number(key || '+')) FROM {rows}"
         return ":".join(str(value) for value in self._run(query)[0])
 
     def count(self, planned: Planned) -> Counts:
@@ -188,7 +195,7 @@ class Ledger:
         name = planned.stage.name
         by_outcome = dict(self._run(f"SELECT outcome, count(*) FROM outcome_{name} GROUP BY ALL"))
         reasons = self._run(
-            f"SELECT reason, count(*) FROM outcome_{name} WHERE outcome IN ('dropped', 'failed') GROUP BY ALL "
+            f"SELECT reason, count(*) FROM outcome_{name} WHERE outcome != 'pending' AND reason != '' GROUP BY ALL "
             "ORDER BY 2 DESC, 1"
         )
         total, rows = self._run(f"SELECT (SELECT count(*) FROM input_{name}), count(*) FROM live_{name}")[0]
@@ -226,6 +233,33 @@ class Ledger:
             f"SELECT unhex(subject) AS subject, part, row FROM live_{table} ORDER BY subject, key"
         ).to_arrow_reader(BATCH_ROWS)
 
+    def before(self, stage: Stage) -> pa.RecordBatchReader:
+        """Return where a stage's rows for an earlier input are, as ``index`` does; none if it had not finished one."""
+        parts = ", ".join(map(str, self._earlier(stage))) or "NULL"
+        return self._database.sql(
+            f"SELECT unhex(subject) AS subject, part, row FROM rows_{stage.name} WHERE status = 'ok' "
+            f"AND part IN ({parts}) ORDER BY subject, key"
+        ).to_arrow_reader(BATCH_ROWS)
+
+    def _earlier(self, stage: Stage) -> list[int]:
+        """Return the parts made of that earlier input, of all that were finished, that has most in common with this.
+
+        Its own rows prove that it was finished: they are about exactly the images that its identity was made from.
+        """
+        seen = {
+            mark: parts for mark, parts in self._seen[stage.name].items() if mark not in ("", self.collection(stage))
+        }
+        found: list[tuple[int, list[int]]] = []
+        for mark, parts in seen.items():
+            about = (
+                f"(SELECT DISTINCT subject AS key FROM rows_{stage.name} "
+                f"WHERE part IN ({', '.join(map(str, parts))}) AND status != 'failed')"
+            )
+            if self._identity(about) == mark.split(" ")[0]:
+                shared = self._run(f"SELECT count(*) FROM {about} WHERE key IN (SELECT key FROM live_{stage.reads})")
+                found.append((int(shared[0][0]), parts))
+        return max(found, default=(0, []))[1]
+
     def places(self, table: str) -> str:
         """Return a hash of where a table's live rows are: those with the same keys may be other rows than before."""
         return str(self._run(f"SELECT bit_xor(md5_number(key || ' ' || part || ' ' || row)) FROM live_{table}")[0][0])
@@ -252,8 +286,8 @@ def _used(table: str, main: str, on: str) -> str:
     )
 
 
-def _keys(part: Part, number: int) -> pa.Table:
-    """Return a part's key columns; what it states of itself must hold."""
+def _keys(part: Part, number: int) -> tuple[pa.Table, dict[str, str]]:
+    """Return a part's key columns and what it states of itself, which must hold."""
     table, about = read_columns(part, COLUMNS)
     found = describe_part(part.name, table, version=0)
     del found["version"]
@@ -264,4 +298,4 @@ def _keys(part: Part, number: int) -> pa.Table:
     for name in missing:
         table = table.append_column(name, pa.nulls(len(table), pa.string()))
     table = table.select(COLUMNS).append_column("part", pa.array([number] * len(table), pa.int32()))
-    return table.append_column("row", pa.array(range(len(table)), pa.int32()))
+    return table.append_column("row", pa.array(range(len(table)), pa.int32())), about

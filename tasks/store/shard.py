@@ -17,7 +17,7 @@ from schemas.arrow import from_table, schema_of, to_table
 from schemas.errors import ValidationError
 from schemas.rows import Row, make_key
 from tasks.store.files import Folder
-from tasks.store.index import PARTS, columns_without, open_index
+from tasks.store.index import PARTS, Before, columns_without, open_index
 from tasks.store.journal import Journal
 from tasks.store.part import Part, count_statuses, describe_part, encode_part, read_rows
 from tasks.store.stage import Planned, Uses
@@ -44,6 +44,8 @@ class ShardRef:
     """Per used table its name, index file, folder, and folder of its vectors."""
     journals: str
     """Local folder for journals."""
+    about: tuple[tuple[str, str], ...] = ()
+    """What its part is to say of itself beside the counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,9 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
         if unknown := set(table.column("source_key").to_pylist()) - sources.keys():
             raise ValidationError(f"{shard.name}: results name inputs that the shard does not have: {min(unknown)}")
         table = _rename_sources(_in_order(table, list(sources)), sources)
-        about = describe_part(name, table, version=planned.stage.version)
+        about = describe_part(name, table, version=planned.stage.version) | dict(shard.about)
+        if planned.stage.about:
+            about |= planned.stage.about(table)
         shard.folder.write(name, encode_part(table, about))
         journal.delete()
     return ShardDone(name=shard.name, part=name, counts=count_statuses(table))
@@ -183,6 +187,9 @@ def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterat
             yield use.argument, opened[use.argument]
         elif use.kind == "table":
             yield use.argument, _whole_table(shard.folder, file, folder, use)
+        elif use.kind == "before":
+            found = _rows_about(shard.folder, file, folder, use=use, wanted=list(_wanted(use, opened[use.of])))
+            yield use.argument, Before(open_index(shard.folder, file, folder).images, found)
         else:
             found = _rows_about(shard.folder, file, folder, use=use, wanted=list(_wanted(use, opened[use.of])))
             opened[use.argument] = list(found.values())
@@ -198,7 +205,7 @@ def _rows_about(folder: Folder, file: str, table: str, *, use: Uses, wanted: Seq
     index = open_index(folder, file, table)
     columns = columns_without(use.row, use.without)
     rows = sorted(index.rows(index.find(wanted), use.row, columns), key=lambda row: row.key)
-    if use.kind == "one":
+    if use.kind in ("one", "before"):
         return {row.subject: row for row in reversed(rows)}
     grouped: dict[str, tuple[Row, ...]] = dict.fromkeys(wanted, ())
     for row in rows:

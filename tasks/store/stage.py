@@ -21,10 +21,11 @@ class Uses:
     table: str
     row: type[Row]
     """What it holds."""
-    kind: Literal["one", "many", "all", "table", "vectors"] = "one"
+    kind: Literal["one", "many", "all", "table", "vectors", "before"] = "one"
     """``one``: mapping from subject to row. ``many``: to a tuple of rows. ``all``: every row, as a list. ``table``:
     every row, as an Arrow table (tens of bytes per row where ``all`` takes a thousand). ``vectors``: mapping from
-    embedder to ``Vectors``."""
+    embedder to ``Vectors``. ``before``: what a ``whole`` stage made of an earlier input (``Before``), its own table
+    being meant and ``table`` empty; it must not change what the stage gives, only what that costs."""
     on: Literal["subject", "images"] = "subject"
     """Which rows a shard needs: about the same subject, or about the two images of the pair."""
     of: str = ""
@@ -80,6 +81,8 @@ class Stage:
     """Which of several ok rows with one key counts: the smallest of this column."""
     without: tuple[str, ...] = ()
     """Columns of the input that the function does not look at."""
+    about: Callable[[Any], dict[str, str]] | None = None
+    """What a part says of itself beside its counts, from its Arrow table."""
     journal: bool = False
     """Whether finished rows of a shard are kept as they come; for rows that take longer than a disk flush. The function
     then gives all results of one input before those of the next."""
@@ -96,7 +99,8 @@ def fingerprint(stage: Stage, config: Section, *, prompts: Mapping[str, str], ta
         prompts: prompt file name to SHA-256.
         tables: the fingerprints of the tables made so far; those that the stage reads or uses count.
     """
-    read = sorted({stage.reads, *(use.table for use in stage.uses), *filter(None, [stage.only_in])} - {"items"})
+    used = (use.table for use in stage.uses if use.kind != "before")
+    read = sorted({stage.reads, *used, *filter(None, [stage.only_in])} - {"items"})
     parts = [stage.name, str(stage.version), config.model_dump_json(exclude=set(config.uncounted))]
     parts += [f"prompt {name} {prompts[name]}" for name in sorted(stage.prompts)]
     parts += [f"table {name} {tables[name]}" for name in read]

@@ -19,6 +19,7 @@ from tasks.store.index import Index
 
 KEY_TYPE = "S32"
 ORDER = "embedders.txt"
+MEMO = "memo.txt"
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,10 @@ class Vectors:
     """(N, d) unit vectors."""
     norms: NDArray[np.float32]
     """(N,) lengths before they were normalised."""
+    index: Path | None = None
+    """Where an index of the matrix is, or may be made for all workers; it goes when the matrix goes."""
+    memo: Path | None = None
+    """A file that outlives the matrix, for what spares the next build's index work; what is in it may be lost."""
 
     def rows_of(self, keys: Iterable[str]) -> NDArray[np.int64]:
         """Return the row of each image, in the order asked for.
@@ -46,14 +51,16 @@ class Vectors:
         return rows
 
 
-def write_vectors(folder: Path, index: Index) -> None:
+def write_vectors(folder: Path, index: Index, memo: Path | None = None) -> None:
     """Write one matrix per embedder from the live rows of an embeddings table, part by part.
+
+    ``memo`` is a folder for what outlives the matrices.
 
     Raises:
         StoreError: an image lacks the vector of an embedder that others have.
     """
     folder.mkdir(parents=True)
-    keys = np.array([bytes(key).hex().encode() for key in index.unique_subjects()], dtype=KEY_TYPE)
+    keys = index.images
     filled: dict[str, int] = {}
     open_files: dict[str, tuple[NDArray[np.float16], NDArray[np.float32]]] = {}
     for table in index.tables(["subject", "embedder", "vector", "norm"]):
@@ -74,6 +81,7 @@ def write_vectors(folder: Path, index: Index) -> None:
                 f"{index.table}: {len(keys) - count} images have no {name} vector: run `pairwright resume`"
             )
         np.save(folder / f"{name}.keys.npy", keys)
+    (folder / MEMO).write_text(str(memo or ""))
     (folder / ORDER).write_text("\n".join(filled))
 
 
@@ -107,8 +115,14 @@ def _map_new(path: Path, kind: type[np.floating[Any]], shape: tuple[int, ...]) -
 def open_vectors(folder: Path) -> dict[str, Vectors]:
     """Map every embedder's matrix in the folder into memory, in the order of the embedding stage's configuration."""
     names = (folder / ORDER).read_text().splitlines()
+    memo = (folder / MEMO).read_text()
     return {
-        name: Vectors(*(_map(folder / f"{name}.{what}.npy") for what in ("keys", "matrix", "norms"))) for name in names
+        name: Vectors(
+            *(_map(folder / f"{name}.{what}.npy") for what in ("keys", "matrix", "norms")),
+            index=folder / f"{name}.index",
+            memo=Path(memo) / f"{name}.npz" if memo else None,
+        )
+        for name in names
     }
 
 
