@@ -15,11 +15,17 @@ let current = null;
 // --- what is kept
 
 function load() {
+  let text = "{}";
   try {
-    const kept = JSON.parse(localStorage.getItem(store) || "{}");
-    judgements = Object.fromEntries(Object.entries(kept).filter(([, verdict]) => VERDICTS.includes(verdict)));
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) by("unkept").hidden = false;
+    text = localStorage.getItem(store) ?? text;
+  } catch {
+    by("unkept").hidden = false;
+  }
+  try {
+    const kept = Object.entries(JSON.parse(text) ?? {});
+    judgements = Object.fromEntries(kept.filter(([, verdict]) => VERDICTS.includes(verdict)));
+  } catch {
+    judgements = {}; // what is kept is damaged: nothing of it can be told
   }
 }
 
@@ -323,7 +329,6 @@ for (const button of document.querySelectorAll(".copy")) {
 // Another window judges the same dataset.
 addEventListener("storage", (event) => {
   if (event.key !== store && event.key !== null) return;
-  judgements = {};
   load();
   showAll();
 });

@@ -1,0 +1,102 @@
+"""Five images A to E and what a search found for each, by hand: every similarity is exact in float32.
+
+       p: A        B        C        D        E         q: A        B        C        D        E
+    A              .9375    .8125    .625                           .625     .75               .375
+    B     .9375             .5       .3125                 .625              .5625    .1875
+    C     .8125    .5                .125                  .75      .5625             .4375
+    D     .625              .125              .4375                 .1875    .4375             .3125
+    E     .1875    .125              .4375                 .375              .125     .3125
+
+The band is 0.5 to 0.9; a set whose best is below 0.5 is refused (D and E, by q).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from schemas.config import MiningConfig, Section
+from schemas.rows import ImageRow, ItemRow, NeighbourRow, PairRow, make_key
+from tasks.report.calibrate_pages import Subject
+from tasks.store.dataset import Build, write_items
+from tasks.store.files import Folder
+from tasks.store.pool import Workers
+from tasks.store.stage import Planned, Stage, fingerprint
+from tests.tasks.report.handmade import HOSTILE, _giver, make_images, make_pairs
+
+FOUND = {
+    "A": ("B .9375 C .8125 D .625", "C .75 B .625 E .375"),
+    "B": ("A .9375 C .5 D .3125", "A .625 C .5625 D .1875"),
+    "C": ("A .8125 B .5 D .125", "A .75 B .5625 D .4375"),
+    "D": ("A .625 E .4375 C .125", "C .4375 E .3125 B .1875"),
+    "E": ("D .4375 A .1875 B .125", "A .375 D .3125 C .125"),
+}
+EMBEDDERS = ("p", "q <b>")
+MINING = MiningConfig(min_similarity=0.5, max_similarity=0.9, max_below=0.5)
+LINE = (
+    ("images", "items", ItemRow, ImageRow, "sources"),
+    ("neighbours", "images", ImageRow, NeighbourRow, "mining"),
+    ("pairs", "images", ImageRow, PairRow, "mining"),
+)
+
+
+def make_five() -> dict[str, ImageRow]:
+    """Return the images by their letter; their names are hostile."""
+    rows = make_images(2, 3)[:5]
+    return {letter: replace(row, name=f"{letter} {HOSTILE}") for letter, row in zip("ABCDE", rows, strict=True)}
+
+
+def make_neighbours(images: dict[str, ImageRow], found=FOUND, embedders=EMBEDDERS) -> list[NeighbourRow]:
+    """Return the raw search results."""
+    rows = []
+    for letter, texts in found.items():
+        words = [text.split() for text in texts]
+        image = images[letter]
+        rows.append(
+            NeighbourRow(
+                key=make_key("neighbours", image.key),
+                source_key=image.key,
+                subject=image.key,
+                embedders=embedders[: len(words)],
+                neighbours=tuple(tuple(images[one].key for one in text[::2]) for text in words),
+                similarities=tuple(tuple(map(float, text[1::2])) for text in words),
+            )
+        )
+    return rows
+
+
+def pair_key(images: dict[str, ImageRow], letters: str) -> str:
+    """Return the key of a pair of letters."""
+    return make_key("pair", *sorted(images[letter].key for letter in letters))
+
+
+@contextmanager
+def build_neighbours(root: Path, images: dict[str, ImageRow], rows: list[NeighbourRow]) -> Iterator[Build]:
+    """Write the dataset, with A and B its only pair, and yield it settled."""
+    folder, planned, tables = Folder(str(root)), [], {}
+    made = {"images": [*images.values()], "neighbours": rows, "pairs": make_pairs(list(images.values())[:2])}
+    for name, reads, row, writes, group in LINE:
+        stage = Stage(
+            name=name, version=1, group=group, reads=reads, row=row, writes=writes, config="none",
+            function=_giver(made[name]), tie="anchor" if name == "pairs" else "source_key",
+        )  # fmt: skip
+        tables[name] = fingerprint(stage, Section(), prompts={}, tables=tables)
+        planned.append(Planned(stage=stage, config=Section(), fingerprint=tables[name]))
+    keys = [row.source_key for row in images.values()]
+    items = write_items(folder, [ItemRow(key=k, source_key=k, subject=k, name=k, locator='""') for k in keys])
+    with Workers(1) as pool, Build(folder, planned, items, rows_per_shard=3) as build:
+        for stage in planned:
+            build.settle(stage)
+            outcomes = list(pool.run(stage, build.shards(stage)))
+            assert all(hasattr(outcome.result, "part") for outcome in outcomes), outcomes
+            build.settle(stage)
+        yield build
+
+
+def subject(**changes) -> Subject:
+    """Return what the page is about; names are hostile."""
+    given = {
+        "name": f"five {HOSTILE}", "version": "version 1", "made": "2026-11-20", "dataset": "'five <b>'",
+        "ident": make_key("five"), "mining": MINING, "neighbours": 3, "per_bin": 1, "width": 0.02,
+    }  # fmt: skip
+    return Subject(**{**given, **changes})
