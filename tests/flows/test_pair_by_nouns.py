@@ -1,0 +1,84 @@
+"""A build that pairs by nouns through mining, from files in Localized Narratives' layout (the paper's source)."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.builds import build_through_mining, ok_rows
+from tests.fixtures.layouts import cut, narrative, put, put_lines
+from tests.fixtures.tagger import NOUNS, write_tagger
+
+TEXTS = {
+    1: ["In this image there is a dog on a chair.", "I can see a dog and a table in the background."],
+    2: ["There are two dogs, a table and some chairs and a cup."],
+    3: ["In this picture a man stands near a tree on the grass."],
+    4: ["In this image we can see people and a tree on grass under the sky, a man in a shirt."],
+    5: ["In the background of this image there is a ball."],
+    6: ["It is dark."],
+    7: ["A man with a cup."],
+}
+NAMES = {cut(number, kind="JPEG"): number for number in TEXTS}
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("models") / "tagger"
+    return str(write_tagger(folder, {**NOUNS, "chairs": "chair"}))
+
+
+def write_source(root: Path, numbers: list[int]) -> str:
+    for number in numbers:
+        put(root, f"images/{number}.jpg", cut(number, kind="JPEG"))
+    lines = [narrative("flickr30k", str(n), who, text) for n in numbers for who, text in enumerate(TEXTS[n])]
+    put_lines(root, "flickr30k_train_localized_narratives.jsonl", *lines)
+    return f"localized-narratives:{root}"
+
+
+def pairs(out: Path) -> dict[tuple[int, ...], list[str]]:
+    """Return the shared nouns of each pair, by the numbers of its images."""
+    names = {row["key"]: NAMES[row["image"]] for row in ok_rows(out, "images")}
+    rows = ok_rows(out, "pairs")
+    assert {row["origin"] for row in rows} == {"noun-overlap"}
+    return {tuple(sorted((names[row["first"]], names[row["second"]]))): row["shared_nouns"] for row in rows}
+
+
+def test_captions_become_pairs(tmp_path: Path, tagger: str) -> None:
+    source = write_source(tmp_path / "in", [1, 2, 3, 4, 5, 6])
+    words = ("pairing=nouns", f"nouns.model={tagger}")
+    found = build_through_mining(tmp_path / "out", source, *words)
+    assert list(found) == ["images", "nouns", "pairs", "shards"]
+    assert (found["images"]["ok"], found["nouns"]["ok"]) == (6, 5)
+    assert found["nouns"]["reasons"] == {"no nouns in captions": 1}
+    assert (found["pairs"]["in"], found["pairs"]["ok"], found["pairs"]["rows"]) == (5, 2, 2)
+    assert found["pairs"]["reasons"] == {"duplicate of another row": 2, "too few nouns": 1}
+    assert pairs(tmp_path / "out") == {(1, 2): ["chair", "dog", "table"], (3, 4): ["grass", "man", "tree"]}
+
+    parts = sorted((tmp_path / "out/tables").rglob("part-*"))
+    again = build_through_mining(tmp_path / "out", source, *words)
+    assert again == {**found, "shards": 0}
+    assert sorted((tmp_path / "out/tables").rglob("part-*")) == parts
+
+
+def test_an_image_more_pairs_anew_but_only_its_captions_are_tagged(tmp_path: Path, tagger: str) -> None:
+    words = ("pairing=nouns", f"nouns.model={tagger}", "noun_pairs.levels=[1,2]")
+    source = write_source(tmp_path / "in", [1, 2, 3, 4])
+    build_through_mining(tmp_path / "grown", source, *words)
+    source = write_source(tmp_path / "in", [1, 2, 3, 4, 7])
+    grown = build_through_mining(tmp_path / "grown", source, *words)
+    whole = build_through_mining(tmp_path / "whole", source, *words, "run.rows_per_shard_of={images: 2, pairs: 2}")
+    assert {name: grown[name] for name in ("nouns", "pairs")} == {name: whole[name] for name in ("nouns", "pairs")}
+    assert len(ok_rows(tmp_path / "grown", "nouns")) == 5
+    assert set(pairs(tmp_path / "whole")) <= set(pairs(tmp_path / "grown"))  # where those of before lie, too
+    assert any(7 in pair for pair in pairs(tmp_path / "whole"))
+
+
+def test_a_missing_pipeline_ends_a_build_before_it_begins(tmp_path: Path) -> None:
+    source = write_source(tmp_path / "in", [1])
+    words = ["--set", "pairing=nouns", "--set", "nouns.model=en_nowhere_sm", "--until", "mining"]
+    command = [str(Path(sys.executable).parent / "pairwright"), "build", source, "--out", str(tmp_path / "out"), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "python -m spacy download en_nowhere_sm" in done.stderr
+    assert not (tmp_path / "out/tables").exists()
