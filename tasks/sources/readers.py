@@ -4,6 +4,7 @@ from pathlib import Path
 
 from schemas.errors import SourceError
 from tasks.sources import (
+    cad_inst,
     clevr_change,
     clevr_dc,
     folder,
@@ -19,6 +20,7 @@ from tasks.sources import (
     scene_difference,
     scenes,
     spot_the_diff,
+    urls,
     webdataset,
 )
 from tasks.sources.reader import Reader
@@ -30,8 +32,10 @@ READERS: dict[str, Reader] = {
         scenes.READER,
         localized_narratives.READER,  # its files are JSON Lines too: the first that recognises a source reads it
         webdataset.READER,
+        urls.READER,
         jsonl.READER,
         jsonl_pairs.READER,
+        cad_inst.READER,
         clevr_change.READER,
         clevr_dc.READER,
         image_editing_request.READER,
