@@ -57,6 +57,7 @@ STAGE = Stage(
     config="nouns",
     models=name_model,
     pin=pin_model,
+    by_source=True,  # an image's key does not hash its captions
     without=("image", "graph"),
     rows_per_shard=2000,
 )

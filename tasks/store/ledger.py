@@ -160,9 +160,9 @@ class Ledger:
         """Give each input row the name by which its results are recognised.
 
         That is its key; with ``whole``, hashed with all of the input; with uses that count, with the keys of the rows
-        used, so that a row is owed again when they change.
+        used, so that a row is owed again when they change; with ``by_source``, with what it was made from.
         """
-        parts, joins = ["l.key"], ""
+        parts, joins = ["l.key", *(["l.source_key"] if stage.by_source else [])], ""
         for number, use in enumerate(use for use in stage.uses if use.counts):
             about = "l.subject" if use.on == "subject" else "l.key"
             joins += f" LEFT JOIN ({_used(use.table, stage.reads, use.on)}) u{number} ON u{number}.about = {about}"

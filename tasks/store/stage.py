@@ -77,6 +77,9 @@ class Stage:
     """A table of pairs: only images that are in one of them are read."""
     whole: bool = False
     """Whether each row depends on the whole input: any change of it then owes every row again."""
+    by_source: bool = False
+    """Whether a row is owed again when its input was made from something else, though its key is the same: where the
+    function looks at what that key does not hash (an image's captions)."""
     tie: Literal["source_key", "anchor"] = "source_key"
     """Which of several ok rows with one key counts: the smallest of this column."""
     without: tuple[str, ...] = ()

@@ -30,7 +30,8 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def write_source(root: Path, numbers: list[int]) -> str:
     for number in numbers:
-        put(root, f"images/{number}.jpg", cut(number, kind="JPEG"))
+        if not (root / f"images/{number}.jpg").exists():  # a file written anew is another item
+            put(root, f"images/{number}.jpg", cut(number, kind="JPEG"))
     lines = [narrative("flickr30k", str(n), who, text) for n in numbers for who, text in enumerate(TEXTS[n])]
     put_lines(root, "flickr30k_train_localized_narratives.jsonl", *lines)
     return f"localized-narratives:{root}"
@@ -72,6 +73,20 @@ def test_an_image_more_pairs_anew_but_only_its_captions_are_tagged(tmp_path: Pat
     assert len(ok_rows(tmp_path / "grown", "nouns")) == 5
     assert set(pairs(tmp_path / "whole")) <= set(pairs(tmp_path / "grown"))  # where those of before lie, too
     assert any(7 in pair for pair in pairs(tmp_path / "whole"))
+
+
+def test_other_captions_of_the_same_image_are_tagged_anew(
+    tmp_path: Path, tagger: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("pairing=nouns", f"nouns.model={tagger}")
+    source = write_source(tmp_path / "in", [1, 2, 3, 4])
+    build_through_mining(tmp_path / "out", source, *words)
+    monkeypatch.setitem(TEXTS, 3, ["A ball."])
+    write_source(tmp_path / "in", [1, 2, 3, 4])
+    found = build_through_mining(tmp_path / "out", source, *words)
+    assert found["images"]["ok"] == found["nouns"]["ok"] == 4
+    assert found["pairs"]["reasons"]["too few nouns"] == 1
+    assert (found["pairs"]["rows"], found["shards"]) == (1, 3)
 
 
 def test_a_missing_pipeline_ends_a_build_before_it_begins(tmp_path: Path) -> None:

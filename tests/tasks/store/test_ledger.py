@@ -156,6 +156,31 @@ def test_the_index_rises_by_subject(table: Table, ledger: Ledger) -> None:
     assert [s.hex() for s in subjects].count(make_key("row", "0")) == 3
 
 
+def test_a_stage_by_source_owes_what_was_made_from_something_else(table: Table, ledger: Ledger) -> None:
+    plain = replace(STAGE, name="plain", reads="words", row=CaptionRow)
+    careful = replace(plain, name="careful", by_source=True)
+    names: list[dict[str, tuple[str, ...]]] = []
+    for source in ("a", "c"):  # both give the row "x", and c has the smaller key
+        table.items("a", "b", "c")
+        rows = {"x": source, "y": "b"}
+        table.part(f"{WORDS.table}/part-{source}.parquet", *(_row(rows[word], word) for word in rows))
+        ledger.set_items(ITEMS, ["part-3.parquet"])
+        _settle(ledger)
+        owed = {}
+        for stage in (plain, careful):
+            planned = Planned(stage=stage, config=None, fingerprint="f2")
+            _settle(ledger, planned)
+            columns = ledger.owed(stage, 10).read_all()
+            owed[stage.name] = dict(
+                zip(columns.column("key").to_pylist(), columns.column("source_key").to_pylist(), strict=True)
+            )
+        names.append(owed)
+    before, after = names
+    assert before["plain"] == after["plain"] == {make_key("row", word): make_key("row", word) for word in "xy"}
+    assert before["careful"][make_key("row", "y")] == after["careful"][make_key("row", "y")]
+    assert before["careful"][make_key("row", "x")] != after["careful"][make_key("row", "x")]
+
+
 def test_a_whole_stage_owes_everything_when_its_input_changes(table: Table, ledger: Ledger) -> None:
     stage = replace(STAGE, name="all", reads="words", row=CaptionRow, whole=True)
     planned = Planned(stage=stage, config=None, fingerprint="f2")
