@@ -270,8 +270,9 @@ class Build:
     def _place_before(self, planned: Planned, use: Uses) -> tuple[str, str, str, str]:
         """Return where the stage's rows for an earlier input are found."""
         name = f"{self._workspace()}/before-{planned.stage.name}-{uuid.uuid4().hex}.arrow"
+        names = self.ledger.part_names(planned.stage.name)
         with self._new_file(name) as path:
-            write_index(path, self.ledger.before(planned.stage), self.ledger.part_names(planned.stage.name))
+            write_index(path, self.ledger.before(planned.stage), names)
         return use.table, name, planned.table, ""
 
     def _place_use(self, use: Uses) -> tuple[str, str, str, str]:

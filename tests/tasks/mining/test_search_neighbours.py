@@ -1,10 +1,17 @@
 """Anchors in, raw neighbour lists out."""
 
-import numpy as np
+import logging
 
+import numpy as np
+import pytest
+
+from schemas.arrow import to_table
 from schemas.config import SearchConfig
-from schemas.rows import Dropped, EmbeddingRow, make_key
-from tasks.mining.search_neighbours import search_neighbours
+from schemas.rows import CUT_OFF, LOW_RECALL, Dropped, EmbeddingRow, NeighbourRow, make_key
+from tasks.mining import search_neighbours as search_module
+from tasks.mining.search_neighbours import describe_neighbours, search_neighbours
+from tasks.models.search import top_k
+from tasks.store.index import Before
 from tasks.store.vectors import Vectors
 
 KEYS = sorted(make_key("image", number) for number in range(6))
@@ -76,3 +83,145 @@ def test_an_image_without_a_vector_is_dropped():
 def test_a_single_image_has_no_neighbours():
     (row,) = search_neighbours(anchors(KEYS[:1]), SearchConfig(), vectors={"angle": space(FAN[:1], KEYS[:1])})
     assert row.neighbours == ((),)
+
+
+def crowd(seed=0, count=120, width=16):
+    """Return vectors in groups with exact duplicates, and their keys."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(12, width))[rng.integers(0, 12, count)] + 0.5 * rng.normal(size=(count, width))
+    values[rng.integers(0, count, 20)] = values[7]
+    return sorted(make_key("crowd", number) for number in range(count)), values
+
+
+def part_of(chosen, names=("near", "far")):
+    """Return the spaces of some images of the crowd; the second space ranks them otherwise."""
+    keys, values = crowd()
+    kept = [keys[place] for place in chosen]
+    return {name: space(values[chosen][:, : 16 - 9 * number], kept) for number, name in enumerate(names)}
+
+
+def search(spaces, config, before=None):
+    images = [key.decode() for key in next(iter(spaces.values())).keys]
+    more = {} if before is None else {"before": before}
+    return list(search_neighbours(anchors(images), config, vectors=spaces, **more))
+
+
+def remembered(rows):
+    """Return what a build hands on to the next one."""
+    rows = [row for row in rows if isinstance(row, NeighbourRow)]
+    images = np.array(sorted(row.subject.encode() for row in rows), dtype="S32")
+    return Before(images, {row.subject: row for row in rows})
+
+
+EVERY = np.arange(120)
+OLD = EVERY[EVERY % 5 != 0]
+
+
+@pytest.mark.parametrize("k", [1, 8, 95, 119, 200])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (OLD, EVERY),
+        (EVERY, OLD),
+        (EVERY[:90], EVERY[30:]),
+        (EVERY[:3], EVERY),
+        (EVERY, EVERY),
+        (EVERY[:60], EVERY[60:]),
+    ],
+    ids=["came", "went", "both", "nearly all new", "same", "others"],
+)
+def test_an_earlier_build_changes_nothing(k, old, new):
+    config = SearchConfig(k=k)
+    before = remembered(search(part_of(old), config))
+    assert search(part_of(new), config, before) == search(part_of(new), config)
+
+
+def test_an_image_that_gave_no_row_may_still_be_a_neighbour():
+    """The last old image has no vector in the second space: dropped as an anchor, but found in the first."""
+    config, spaces = SearchConfig(k=6), part_of(OLD)
+    short = part_of(OLD[:-1])["far"]
+    before = remembered(search({"near": spaces["near"], "far": short}, config))
+    assert OLD.size - 1 == len(before.images)
+    assert search(part_of(EVERY), config, before) == search(part_of(EVERY), config)
+
+
+def test_old_neighbours_are_compared_with_new_images_only(monkeypatch):
+    config, calls = SearchConfig(k=8), []
+
+    def counted(matrix, rows, **options):
+        calls.append((len(rows), len(options.get("among", matrix))))
+        return top_k(matrix, rows, **options)
+
+    before = remembered(search(part_of(OLD), config))
+    monkeypatch.setattr(search_module, "top_k", counted)
+    search(part_of(EVERY), config, before)
+    assert calls == [(96, 24), (24, 120)] * 2  # old against new, new against all; in either space
+
+
+def test_what_went_is_searched_again_only_where_it_was_near(monkeypatch):
+    config, calls = SearchConfig(k=3), []
+
+    def counted(matrix, rows, **options):
+        calls.append((len(rows), len(options.get("among", matrix))))
+        return top_k(matrix, rows, **options)
+
+    rows = search(part_of(EVERY, ("near",)), config)
+    gone = crowd()[0][5]
+    left = EVERY[EVERY != 5]
+    touched = sum(gone in row.neighbours[0] for row in rows if row.subject != gone)
+    monkeypatch.setattr(search_module, "top_k", counted)
+    search(part_of(left, ("near",)), config, remembered(rows))
+    assert 0 < touched < 60
+    assert calls == [(119 - touched, 0), (touched, 119)]
+
+
+def test_rows_of_an_index_are_not_taken_for_exact_ones():
+    few = SearchConfig(k=8, exact_up_to=100, probes=1)
+    rows = search(part_of(EVERY), few)
+    assert {row.cells for row in rows} == {(32, 32)}
+    exact = SearchConfig(k=8)
+    assert search(part_of(OLD), exact, remembered(rows)) == search(part_of(OLD), exact)
+
+
+def test_an_index_is_searched_above_the_limit():
+    keys = crowd()[0]
+    rows = search(part_of(EVERY), SearchConfig(k=8, exact_up_to=119, probes=2, band=0.6))
+    wide = part_of(EVERY)["near"].matrix.astype(np.float64)
+    towards = wide @ wide[:32].T
+    home = np.argmax(towards, axis=1)
+    for place, row in enumerate(rows):
+        probed = np.argsort(-towards[place], kind="stable")[:2]
+        inside = [other for other in np.flatnonzero(np.isin(home, probed)) if other != place]
+        nearest = sorted(inside, key=lambda other: (-float(wide[place] @ wide[other]), other))[:8]
+        assert row.neighbours[0] == tuple(keys[other] for other in nearest)
+    exact = search(part_of(EVERY), SearchConfig(k=8, exact_up_to=120))
+    assert {row.cells for row in exact} == {(0, 0)}
+    assert {row.recalls for row in exact} == {(1.0, 1.0)}
+
+
+def test_low_recall_is_said_with_its_number_and_remedy(caplog):
+    with caplog.at_level(logging.INFO):
+        rows = search(part_of(EVERY, ("near",)), SearchConfig(k=8, exact_up_to=0, probes=1, band=0.3))
+    (recall,) = {row.recalls[0] for row in rows}
+    assert recall < 0.99
+    (warning,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert f"a recall of {recall:.4f}, below 0.99. Raise search.probes (now 1 of 32 cells)" in warning.getMessage()
+    assert all(LOW_RECALL in row.reason for row in rows)
+    table = to_table(rows, NeighbourRow)
+    assert describe_neighbours(table)["recall.near"] == f"{recall:.4f} in 32 cells"
+    assert set(table.column("status").to_pylist()) == {"ok"}
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        full = search(part_of(EVERY, ("near",)), SearchConfig(k=8, exact_up_to=0, probes=32, band=0.3))
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    assert {row.recalls for row in full} == {(1.0,)}
+
+
+def test_a_list_that_ends_in_the_band_is_cut_off():
+    spaces = {"angle": space(FAN)}  # neighbours of the second: 10, 20, 50, 90, 165 degrees
+    for k, band, cut in [(2, 0.9, True), (2, 0.95, False), (3, 0.6, True), (5, 0.0, False), (9, 0.0, False)]:
+        (row,) = search_neighbours(anchors(KEYS[1:2]), SearchConfig(k=k, band=band), vectors=spaces)
+        assert (row.cut_off, row.reason) == (cut, CUT_OFF if cut else "")
+    rows = list(search_neighbours(anchors(KEYS), SearchConfig(k=1, band=0.9), vectors=spaces))
+    # Nearest at 10, 10, 20, 30, 40 and 75 degrees; the cosine of 30 is 0.866.
+    assert describe_neighbours(to_table(rows, NeighbourRow)) == {"cut_off": "3", "recall.angle": "1 (exact)"}
