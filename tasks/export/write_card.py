@@ -46,6 +46,8 @@ class Tally:
     rejected_texts: int = 0
     rejected_images: int = 0
     rows: int = 0
+    pairs: int = 0
+    """Rows about two images; the others are about one."""
     left_out: int = 0
     """Rows that were not selected."""
     left_out_licences: set[str] = field(default_factory=set[str])
@@ -60,6 +62,7 @@ class Tally:
     def add(self, row: PreferenceRow) -> None:
         """Count one row."""
         self.rows += 1
+        self.pairs += len(row.images) > 1
         self._add_images(row)
         self.writers[row.chosen_model] += 1
         self.rejected_texts += bool(row.rejected)
@@ -93,6 +96,7 @@ def write_card(about: About, tally: Tally) -> str:
         tally=tally,
         columns=COLUMNS,
         empty=[split for split in SPLITS if split not in tally.sizes],
+        was_mined="embeddings" in {stage.stage for stage in about.counts},
         is_rendered=about.profile.sources.kind == "scenes",
     )
 
@@ -104,7 +108,7 @@ def _front_matter(about: About, tally: Tally) -> dict[str, object]:
         "pretty_name": about.name,
         **_licence(tally),
         "task_categories": ["image-text-to-text"],
-        "tags": ["image-difference", "preference", "dpo", "synthetic", "pairwright"],
+        "tags": [*["image-difference"] * bool(tally.pairs), "preference", "dpo", "synthetic", "pairwright"],
         "size_categories": [next((name for below, name in SIZES if tally.rows < below), "1M<n<10M")],
         "configs": [
             {
