@@ -22,6 +22,7 @@ HEAVY = (
     "pyarrow",
     "prefect",
     "transformers",
+    "spacy",
 )
 
 
