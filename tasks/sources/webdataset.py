@@ -289,7 +289,7 @@ def _recognises(path: str) -> bool:
 READER = Reader(
     kind="webdataset",
     about="WebDataset shards: tars of images with captions; one, a pattern or a folder, local or remote",
-    example="webdataset:shards-{000..011}.tar",
+    example="webdataset:'shards-{000..011}.tar'",
     list_items=list_items,
     read_items=read_items,
     recognises=_recognises,
