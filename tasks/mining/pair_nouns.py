@@ -14,8 +14,8 @@ itself, however many people described it; images of one group may be paired, as 
 Work: at most ``looked_at`` images per anchor, so it grows with the images and not with their square. All images of a
 noun are looked at where that allows it; else those that follow the anchor in the noun's list, whose order is drawn by
 the seed, so that each image is looked at equally often. Pairs that share a rare noun are thus all found; of the many
-that share only common ones, a sample. 100,000 images of 5 to 10 nouns take 13
-CPU-seconds. Memory: the index (``noun_index.py``), and of each anchor the numbers of its partners.
+that share only common ones, a sample. 100,000 images of 5 to 10 nouns took 20
+seconds on one core. Memory: the index (``noun_index.py``), and of each anchor the numbers of its partners.
 """
 
 from collections.abc import Iterator, Sequence
