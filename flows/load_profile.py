@@ -51,10 +51,6 @@ def change_profile(profile: Profile, settings: Sequence[str]) -> Profile:
         ConfigError: a setting is not allowed.
     """
     values = profile.model_dump(mode="json")
-    for section in Profile.model_fields.keys() & values.keys():
-        inner = getattr(profile, section)
-        if isinstance(inner, BaseModel):  # also what its dump leaves out
-            values[section] = {name: getattr(inner, name) for name in type(inner).model_fields}
     for setting in settings:
         _set(values, setting)
     return make_profile(values, where="--set", settings=settings)

@@ -40,13 +40,15 @@ class ImagesConfig(Section):
 class ReadingConfig(Section):
     """Say how sources of other layouts are read."""
 
+    uncounted: ClassVar[frozenset[str]] = frozenset({"images", "download", "timeout_seconds"})
+
     splits: tuple[str, ...] = ()
     """Splits that are read, by the source's own names ("train"); empty: all."""
     image_column: str = ""
     """Column of a table that holds the images; empty: found by its type."""
     caption_column: str = ""
     """Column of a table, or field of a manifest, that holds captions; empty: found by its name."""
-    images: Annotated[str, Field(exclude=True)] = ""
+    images: str = ""
     """Folder of the images that a manifest names; empty: the manifest's own."""
     download: bool = False
     """Whether the addresses in URL lists may be fetched."""
@@ -76,15 +78,17 @@ class ScenesConfig(Section):
 class SourceConfig(Section):
     """Say what the sources stage reads; made from a profile, never written in one."""
 
+    uncounted: ClassVar[frozenset[str]] = frozenset({"path", "scenes"})
+
     kind: str
     """Which reader reads it ("folder", "scenes", "webdataset", ...)."""
-    path: Annotated[str, Field(exclude=True)]
+    path: str
     """Where it is; not part of what identifies rows: a moved folder holds the same images."""
     images: ImagesConfig
     """Which images are accepted."""
     reading: ReadingConfig
     """How it is read."""
-    scenes: Annotated[ScenesConfig, Field(exclude=True)]
+    scenes: ScenesConfig
     """What is rendered; the items' own keys say it."""
 
 

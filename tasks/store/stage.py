@@ -98,17 +98,23 @@ def fingerprint(stage: Stage, config: Section, *, prompts: Mapping[str, str], ta
 
     Args:
         stage: what is run.
-        config: its section of the profile; fields marked ``exclude`` or named in ``uncounted`` do not count.
+        config: its section of the profile; fields named in ``uncounted`` do not count.
         prompts: prompt file name to SHA-256.
         tables: the fingerprints of the tables made so far; those that the stage reads or uses count.
     """
     used = (use.table for use in stage.uses if use.kind != "before")
     read = sorted({stage.reads, *used, *filter(None, [stage.only_in])} - {"items"})
-    parts = [stage.name, str(stage.version), config.model_dump_json(exclude=set(config.uncounted))]
+    parts = [stage.name, str(stage.version), config.model_dump_json(exclude=_uncounted(config))]
     parts += [f"prompt {name} {prompts[name]}" for name in sorted(stage.prompts)]
     parts += [f"table {name} {tables[name]}" for name in read]
     models = stage.models(config) if stage.models else ()
     return make_key(*parts, *models)[:16]
+
+
+def _uncounted(config: Section) -> dict[str, Any]:
+    """Return the fields that do not count, of a section and of those inside it, in pydantic's form."""
+    inner = {name: _uncounted(value) for name, value in config if isinstance(value, Section)}
+    return {name: fields for name, fields in inner.items() if fields} | dict.fromkeys(config.uncounted, True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

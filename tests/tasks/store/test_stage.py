@@ -1,19 +1,27 @@
 """Fingerprints change with what decides a stage's rows, and with nothing else."""
 
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
-from pydantic import Field
 
 from schemas.config import Section, SourceConfig
 from schemas.rows import CaptionRow, ImageRow, PairRow
 from tasks.store.stage import Planned, Stage, Uses, fingerprint
 
 
+class Inner(Section):
+    uncounted: ClassVar[frozenset[str]] = frozenset({"speed"})
+    size: int = 1
+    speed: int = 1
+
+
 class Config(Section):
+    uncounted: ClassVar[frozenset[str]] = frozenset({"place"})
     threshold: float = 0.5
     name: str = "x"
-    place: str = Field(default="here", exclude=True)
+    place: str = "here"
+    inner: Inner = Inner()
 
 
 STAGE = Stage(
@@ -37,6 +45,7 @@ START = fingerprint(STAGE, Config(), prompts=PROMPTS, tables=TABLES)
         ({"uses": ()}, {}, {}, {}),
         ({}, {"threshold": 0.6}, {}, {}),
         ({}, {"name": "y"}, {}, {}),
+        ({}, {"inner": Inner(size=2)}, {}, {}),
         ({}, {}, {"describe": "c" * 64}, {}),
         ({}, {}, {}, {"images": "5" * 16}),
         ({}, {}, {}, {"pairs": "5" * 16}),
@@ -54,6 +63,7 @@ def test_what_decides_rows_changes_the_fingerprint(stage: dict, config: dict, pr
         ({}, {}, {}, {}),
         ({"rows_per_shard": 7, "journal": True}, {}, {}, {}),
         ({}, {"place": "elsewhere"}, {}, {}),
+        ({}, {"inner": Inner(speed=2)}, {}, {}),
         ({}, {}, {"another": "c" * 64}, {}),
         ({}, {}, {}, {"splits": "5" * 16}),
     ],
@@ -65,7 +75,7 @@ def test_nothing_else_does(stage: dict, config: dict, prompts: dict, tables: dic
 
 def test_the_place_of_a_source_does_not_count_and_its_rules_do() -> None:
     def mark(**options: object) -> str:
-        values = {"kind": "folder", "path": "/a", "images": {}, "scenes": {}, **options}
+        values = {"kind": "folder", "path": "/a", "images": {}, "reading": {}, "scenes": {}, **options}
         stage = replace(STAGE, reads="items", uses=(), only_in="", prompts=(), models=None)
         return fingerprint(stage, SourceConfig.model_validate(values), prompts={}, tables={})
 
