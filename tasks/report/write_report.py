@@ -19,6 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from schemas.config import Profile, SourceConfig
 from tasks.report import chart
 from tasks.report.gather_pairs import gather_pairs
+from tasks.report.gather_preferences import gather_preferences
 from tasks.report.list_dropped import list_dropped
 from tasks.report.measure_dataset import measure_dataset
 from tasks.report.sample_pairs import sample_pairs
@@ -87,6 +88,7 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
         **frame,
         here="index.html",
         pairs=first,
+        singles=gather_preferences(tables, pictures),
         measures=measure_dataset(tables, subject.counts),
         totals={one.stage: one.rows for one in subject.counts},
         dropped=list_dropped(tables, subject.counts),
