@@ -21,7 +21,8 @@ def is_below(relative: str) -> bool:
     """Say whether a name stays below its folder as it is written; links are looked at when the file is opened."""
     path = PurePosixPath(relative.replace("\\", "/"))
     is_plain = bool(relative) and len(relative) <= LONGEST_PATH and "\0" not in relative and is_unicode(relative)
-    return is_plain and not path.is_absolute() and ".." not in path.parts and ":" not in path.parts[:1]
+    is_address = any(part.endswith(":") for part in path.parts[:1])
+    return is_plain and not path.is_absolute() and ".." not in path.parts and not is_address
 
 
 def is_unicode(text: str) -> bool:

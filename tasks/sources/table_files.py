@@ -93,7 +93,7 @@ def open_place(address: str) -> Place:
     try:
         system, path = fsspec.url_to_fs(address)
     except (ImportError, ValueError) as error:
-        raise SourceError(f"{address}: cannot be read: {error}{_hint(address)}") from error
+        raise SourceError(f"{address}: cannot be read: {error}{_hint(address, error)}") from error
     path = path.rstrip("/")
     with _reaching(address):
         if system.isdir(path):
@@ -240,9 +240,9 @@ def _size_and_stamp(info: dict[str, Any]) -> tuple[int, str]:
     return int(info.get("size") or 0), str(stamp)
 
 
-def _hint(address: str) -> str:
+def _hint(address: str, error: Exception) -> str:
     package = INSTALL.get(address.partition("://")[0])
-    return f"; install it: python -m pip install {package}" if package else ""
+    return f"; install it: python -m pip install {package}" if package and isinstance(error, ImportError) else ""
 
 
 @contextmanager
@@ -254,4 +254,4 @@ def _reaching(address: str) -> Generator[None]:
         raise
     except Exception as error:
         words = shown_name(f"{type(error).__name__}: {error}"[:500])
-        raise SourceError(f"{address}: cannot be reached: {words}{_hint(address)}") from error
+        raise SourceError(f"{address}: cannot be reached: {words}{_hint(address, error)}") from error

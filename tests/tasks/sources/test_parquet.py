@@ -452,10 +452,15 @@ def test_a_remote_store_is_read_like_a_disk(tmp_path):
 
 @pytest.mark.parametrize(
     ("address", "words"),
-    [("s3://bucket/x", "pip install s3fs"), ("gs://bucket/x", "pip install gcsfs"), ("zz://x", "Protocol not known")],
+    [
+        ("s3://bucket/x", "pip install s3fs"),
+        ("gs://bucket/x", "pip install gcsfs"),
+        ("hf://datasets/a/b", "pip install huggingface_hub"),
+        ("zz://x", "Protocol not known"),
+    ],
 )
 def test_a_missing_package_is_named(address, words, monkeypatch):
-    for name in ("s3fs", "gcsfs"):
+    for name in ("s3fs", "gcsfs", "huggingface_hub"):
         monkeypatch.setitem(__import__("sys").modules, name, None)
     with pytest.raises(SourceError, match=words):
         listed(address)
