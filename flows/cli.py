@@ -151,15 +151,10 @@ def refilter(
 @app.command(epilog="Example: `pairwright sources`")
 def sources() -> None:
     """List the kinds of sources that a build can read, with an example of each."""
-    from rich.console import Console
-    from rich.table import Table
-
     from tasks.sources.readers import READERS
 
-    table = Table("kind", "what it is", "example", box=None, pad_edge=False)
     for reader in READERS.values():
-        table.add_row(reader.kind, reader.about, f"pairwright build {reader.example} --out dataset")
-    Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
+        print(f"{reader.kind}\n    {reader.about}\n    pairwright build {reader.example} --out dataset")
 
 
 @app.command(epilog="Example: `pairwright report dataset`")

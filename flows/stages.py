@@ -113,10 +113,10 @@ def stages_until(profile: Profile, until: str) -> tuple[Stage, ...]:
     stages = stages_of(profile, until)
     if not until:
         return stages
+    if until in GROUPS:
+        return tuple(stage for stage in stages if GROUPS.index(stage.group) <= GROUPS.index(until))
     names = table_names()
-    last = max(n for n, stage in enumerate(STAGES) if until in (stage.group, stage.name))
-    places = {stage: names.index(BEFORE.get(stage.name, stage.name)) for stage in stages}
-    return tuple(stage for stage in stages if places[stage] <= last)
+    return tuple(stage for stage in stages if names.index(stage.name) <= names.index(until))
 
 
 def check_stage(name: str) -> None:
@@ -143,8 +143,8 @@ def find_table(name: str) -> str:
 
 
 def table_names() -> list[str]:
-    """Return the names of all tables, in order."""
-    return [stage.name for stage in STAGES]
+    """Return the names of all tables that a build may have, in order."""
+    return [name for stage in STAGES for name in (*(new for new in BEFORE if BEFORE[new] == stage.name), stage.name)]
 
 
 def plan_stages(profile: Profile, stages: Sequence[Stage]) -> list[Planned]:

@@ -189,7 +189,7 @@ def _recognises(path: str) -> bool:
 READER = Reader(
     kind="instructpix2pix",
     about="InstructPix2Pix: an image, an edit instruction, the edited image; folder with seeds.json, or Parquet",
-    example="instructpix2pix:clip-filtered-dataset (or hf://datasets/timbrooks/instructpix2pix-clip-filtered)",
+    example="instructpix2pix:hf://datasets/timbrooks/instructpix2pix-clip-filtered",
     list_items=list_items,
     read_items=read_items,
     brings=(PairRow,),

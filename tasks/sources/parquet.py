@@ -123,7 +123,7 @@ def recognises(address: str) -> bool:
 READER = Reader(
     kind="parquet",
     about="Parquet files with an image column, or what `datasets` saved; local, hf://, s3:// or gs://",
-    example="parquet:TABLES (or hf://datasets/OWNER/NAME, or 'TABLES/train-*.parquet')",
+    example="parquet:hf://datasets/OWNER/NAME",
     list_items=_list,
     read_items=read_items,
     recognises=recognises,

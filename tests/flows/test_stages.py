@@ -60,7 +60,7 @@ def test_excluded_images_leave_before_the_search() -> None:
     assert list(stages)[:5] == ["images", "embeddings", "admitted", "neighbours", "pairs"]
     assert stages["admitted"].reads == "embeddings"
     for name in ("neighbours", "pairs"):
-        (use,) = stages[name].uses
+        use = next(use for use in stages[name].uses if use.kind == "vectors")
         assert (use.table, use.argument) == ("admitted", "vectors")
     own = plan_stages(PHOTOGRAPHS, stages_until(PHOTOGRAPHS, "embeddings"))
     assert plan_stages(EXCLUDING, stages_until(EXCLUDING, "embeddings")) == own  # nothing is embedded again
@@ -111,5 +111,8 @@ def test_a_build_stops_after_a_group_or_a_table(monkeypatch: pytest.MonkeyPatch)
     bringing(monkeypatch, PairRow)
     assert [stage.name for stage in stages_until(PHOTOGRAPHS, "mining")] == ["images", "pairs"]
     assert [stage.name for stage in stages_until(PHOTOGRAPHS, "embeddings")] == ["images", "embeddings"]
+    assert [stage.name for stage in stages_until(EXCLUDING, "admitted")] == ["images", "embeddings", "admitted"]
+    nouns = PHOTOGRAPHS.model_copy(update={"pairing": "nouns"})
+    assert [stage.name for stage in stages_until(nouns, "nouns")] == ["images", "nouns"]
     with pytest.raises(ConfigError, match="minig: no such stage"):
         stages_until(PHOTOGRAPHS, "minig")
