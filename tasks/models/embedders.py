@@ -1,5 +1,4 @@
-"""The embedders that profiles name: two descriptors without weights, and two encoders with them. Every
-image gets a perceptual hash, too.
+"""Embedders by name: two descriptors without weights, two encoders with them, and the perceptual hash of every image.
 
 An embedder works in two steps, so that the first can run in other processes than the second: ``prepare`` turns one
 image into what is encoded of it (the vector itself, for a descriptor; a small square of pixels, for an encoder), and

@@ -141,8 +141,9 @@ def helpers() -> ProcessPoolExecutor | None:
     if not count:
         return None
     pool = _new_pool(count)
-    # A worker's end waits for its children, which wait for work: they have to be told first.
-    Finalize(None, pool.shutdown, kwargs={"cancel_futures": True}, exitpriority=10)
+    # A worker's end waits for its children, which wait for work. They have to be told first, while the queue (which
+    # closes with priority 10) still carries it.
+    Finalize(None, pool.shutdown, kwargs={"cancel_futures": True}, exitpriority=100)
     return pool
 
 

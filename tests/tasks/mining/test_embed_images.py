@@ -1,16 +1,24 @@
 """Images in, unit vectors out."""
 
 import io
+import os
+import shutil
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from PIL import Image
 
-from schemas.config import EmbeddingConfig
+from schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
+from schemas.errors import ModelError, SourceError
 from schemas.rows import Dropped, ImageRow, make_key
-from tasks.mining.embed_images import BATCH, embed_images
+from tasks.mining import embed_images as stage
+from tasks.mining.embed_images import BATCH, STAGE, count_processes, embed_images, name_models, pin_models
 from tasks.models.descriptors import ColourLayout, Gradients
 from tasks.models.perceptual_hash import PerceptualHash
+from tasks.store.pool import HELPERS, helpers
+from tasks.store.stage import fingerprint
+from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder
 
 CONFIG = EmbeddingConfig()
 
@@ -69,3 +77,109 @@ def test_an_image_that_does_not_decode_is_dropped():
     (got,) = embed_images([damaged], CONFIG)
     assert isinstance(got, Dropped)
     assert (got.source_key, got.reason) == (damaged.key, "truncated image")
+
+
+@pytest.fixture(scope="module")
+def with_models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    clip, dinov2 = write_clip_folder(folder / "clip"), write_dinov2_folder(folder / "dinov2")
+    return pin_models(
+        EmbeddingConfig(
+            embedders=("clip", "gradients", "dinov2"),
+            clip=ClipConfig(checkpoint=str(clip)),
+            dinov2=Dinov2Config(model=str(dinov2)),
+            batch=8,
+        )
+    )
+
+
+@pytest.mark.parametrize("helping", [0, 2])
+def test_images_prepared_elsewhere_give_the_same_rows(with_models, monkeypatch, helping):
+    rows = [row(seed) for seed in range(2 * BATCH + 5)]
+    rows[3] = replace(rows[3], image=rows[3].image[:-40])
+    here = {(made.source_key, getattr(made, "embedder", "")): made for made in embed_images(rows, with_models)}
+    # The models stay on the CPU; what is tried is the way that images take where there is a GPU.
+    monkeypatch.setattr(stage, "count_gpus", lambda: 1)
+    monkeypatch.setattr(stage, "GROUP", BATCH)
+    monkeypatch.setenv(HELPERS, str(helping))
+    helpers.cache_clear()
+    try:
+        elsewhere = list(embed_images(rows, with_models))
+        assert bool(helpers()) == bool(helping)
+    finally:
+        pool = helpers()
+        helpers.cache_clear()
+        if pool:
+            pool.shutdown()
+    assert len(elsewhere) == len(here)
+    for made in elsewhere:
+        wanted = here[made.source_key, getattr(made, "embedder", "")]
+        if isinstance(made, Dropped):
+            assert made == wanted
+        else:
+            assert made.key == wanted.key
+            np.testing.assert_allclose(made.vector, wanted.vector, atol=2e-3)
+
+
+def die(pixels):
+    os._exit(1)
+
+
+def test_a_helper_that_dies_is_one_message_and_is_replaced(monkeypatch):
+    monkeypatch.setenv(HELPERS, "1")
+    helpers.cache_clear()
+    try:
+        with pytest.raises(SourceError, match="a process that decodes images died"):
+            list(stage._ahead([[row(0)]], [die]))
+        (((prepared,)),) = stage._ahead([[row(0)]], [Gradients().prepare])
+        assert prepared.key == row(0).key
+    finally:
+        pool = helpers()
+        helpers.cache_clear()
+        pool.shutdown()
+
+
+def test_a_model_that_gives_no_numbers_is_an_error(with_models, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(with_models.clip.checkpoint, tmp_path, dirs_exist_ok=True)
+    weights = load_file(tmp_path / "open_clip_model.safetensors")
+    weights["visual.proj"][:] = float("nan")
+    save_file(weights, tmp_path / "open_clip_model.safetensors")
+    config = EmbeddingConfig(embedders=("clip",), clip=ClipConfig(checkpoint=str(tmp_path)))
+    with pytest.raises(ModelError, match="gave a vector that is not finite"):
+        list(embed_images([row(0)], config))
+
+
+def test_the_fingerprint_knows_the_models_in_use_and_nothing_else(with_models):
+    names = name_models(with_models)
+    assert names[0] == f"clip ViT-L-14-quickgelu {with_models.clip.revision}"
+    assert names[2] == f"dinov2 DINOv2 {with_models.dinov2.revision}"
+    descriptors = EmbeddingConfig()
+    unused = {"clip": with_models.clip, "dinov2": with_models.dinov2, "batch": 3, "download": True}
+    marks = [
+        fingerprint(STAGE, config, prompts={}, tables={"images": "1"})
+        for config in (
+            descriptors,
+            descriptors.model_copy(update=unused),
+            with_models,
+            with_models.model_copy(
+                update={"batch": 0, "clip": with_models.clip.model_copy(update={"pretrained": "x"})}
+            ),
+            with_models.model_copy(update={"dinov2": Dinov2Config()}),
+        )
+    ]
+    assert marks[0] == marks[1]
+    assert marks[2] == marks[3]
+    assert len({marks[0], marks[2], marks[4]}) == 3
+
+
+def test_models_get_processes_of_their_own(monkeypatch):
+    assert count_processes(CONFIG) is None
+    assert count_processes(EmbeddingConfig(embedders=("gradients", "clip"))) == 0
+    monkeypatch.setattr(stage, "count_gpus", lambda: 2)
+    assert count_processes(EmbeddingConfig(embedders=("gradients", "clip"))) == 2
+
+
+def test_descriptors_need_no_weights():
+    assert pin_models(CONFIG) == CONFIG

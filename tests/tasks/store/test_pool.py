@@ -4,6 +4,8 @@ import logging
 import os
 import signal
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from schemas.errors import ServerError
 from schemas.rows import ItemRow
 from tasks.store.files import Folder
-from tasks.store.pool import DIED, Outcome, ShardFailed, Workers
+from tasks.store.pool import DIED, HELPERS, PLACE, Outcome, ShardFailed, Workers, helpers
 from tasks.store.shard import ShardDone, ShardRef
 from tasks.store.stage import Planned, Stage
 
@@ -99,3 +101,75 @@ def test_an_interrupted_shard_ends_the_build(tmp_path: Path) -> None:
 def test_no_worker_per_core_is_fewer_than_one() -> None:
     assert Workers(0).count >= 1
     assert Workers(3).count == 3
+
+
+def where(planned: Planned, shard: ShardRef) -> ShardDone:
+    """Say which process this is, its place in its pool and how many helpers it may have; let another have a turn."""
+    time.sleep(0.2)
+    return ShardDone(name=shard.name, part=f"{os.getpid()} {os.environ[PLACE]} {os.environ[HELPERS]}", counts={})
+
+
+def with_helper(planned: Planned, shard: ShardRef) -> ShardDone:
+    """Ask a helper for its process, and leave it running."""
+    pool = helpers()
+    assert pool
+    return ShardDone(name=shard.name, part=f"{os.getpid()} {pool.submit(os.getpid).result()}", counts={})
+
+
+def _parts(outcomes: list[Outcome]) -> list[list[int]]:
+    return sorted([int(word) for word in o.result.part.split()] for o in outcomes if isinstance(o.result, ShardDone))
+
+
+def _ends(pid: int) -> bool:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        stat = Path(f"/proc/{pid}/stat")
+        if not stat.exists() or stat.read_text().split()[2] == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _own(processes: int | None) -> Planned:
+    stage = replace(STAGE, name="with-models", processes=partial(_say, processes))
+    return Planned(stage=stage, config=None, fingerprint="0")
+
+
+def _say(processes: int | None, config: object) -> int | None:
+    return processes
+
+
+def test_a_stage_with_models_has_as_many_processes_as_devices_and_they_end_with_it(tmp_path: Path) -> None:
+    with Workers(5, where) as workers:
+        common = _parts(list(workers.run(PLANNED, _shards(tmp_path, *["ok"] * 10))))
+        own = _parts(list(workers.run(_own(2), _shards(tmp_path, *["ok"] * 6))))
+        again = _parts(list(workers.run(PLANNED, _shards(tmp_path, *["ok"] * 2))))
+        assert all(_ends(pid) for pid, _, _ in own)
+    # Two devices: two processes, numbered, and one helper for each from the three workers that are left.
+    assert {(place, number) for _, place, number in own} == {(0, 1), (1, 1)}
+    assert len({pid for pid, _, _ in own}) == 2
+    assert {place for _, place, _ in common} <= set(range(5))
+    assert {number for _, _, number in common} == {0}
+    assert not {pid for pid, _, _ in own} & {pid for pid, _, _ in common}
+    assert {pid for pid, _, _ in again} <= {pid for pid, _, _ in common}
+
+
+@pytest.mark.parametrize(("processes", "wanted"), [(None, 2), (0, 2), (1, 1), (9, 2)])
+def test_a_stage_has_no_more_processes_than_the_build_has_workers(
+    tmp_path: Path, processes: int | None, wanted: int
+) -> None:
+    with Workers(2, where) as workers:
+        parts = _parts(list(workers.run(_own(processes), _shards(tmp_path, *["ok"] * 8))))
+    assert len({pid for pid, _, _ in parts}) == wanted
+
+
+def test_helpers_end_with_their_worker(tmp_path: Path) -> None:
+    with Workers(2, with_helper) as workers:
+        ((worker, helper),) = _parts(list(workers.run(_own(1), _shards(tmp_path, "ok"))))
+        assert helper != worker
+    assert _ends(worker)
+    assert _ends(helper)
+
+
+def test_this_process_has_no_helpers() -> None:
+    assert helpers() is None
