@@ -1,0 +1,132 @@
+"""Builds with encoders: weights are asked for before anything is done, and written down; real workers, real loaders."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+
+from flows import cli
+from flows.load_profile import load_profile
+from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder, write_hub_cache
+from tests.fixtures.photographs import write_photographs
+
+BANDS = ["--set", "mining.max_below=0", "--set", "mining.min_similarity=0", "--set", "mining.max_similarity=1"]
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("photographs") / "in"
+    write_photographs(folder, variants=2)
+    for path in sorted(folder.iterdir())[24:]:
+        path.unlink()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("checkpoints")
+    return write_clip_folder(folder / "clip"), write_dinov2_folder(folder / "dinov2")
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Have no Prefect server, an empty cache and no network."""
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))  # for workers
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *words, **_: pytest.fail(f"goes to the network: {words}"))
+
+
+def run(*words: object) -> int:
+    """Run the command line as a shell would; return its exit code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["pairwright", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    return int(ended.value.code or 0)
+
+
+def local(checkpoints: tuple[Path, Path], workers: int) -> list[str]:
+    clip, dinov2 = checkpoints
+    fields = (f"embedding.clip.checkpoint={clip}", f"embedding.dinov2.model={dinov2}", f"run.workers={workers}")
+    return [word for field in (*fields, "embedding.batch=8") for word in ("--set", field)]
+
+
+@pytest.mark.parametrize(
+    ("profile", "command"),
+    [
+        ("laptop", "hf download timm/vit_base_patch32_clip_224.openai open_clip_model.safetensors --revision a6f597a3"),
+        ("gpu", "hf download timm/vit_large_patch14_clip_224.openai open_clip_model.safetensors --revision 18d05354"),
+    ],
+)
+def test_missing_weights_end_with_two_before_anything_is_done(
+    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], profile: str, command: str
+) -> None:
+    out = tmp_path / "out"
+    assert run("build", photographs, "--profile", profile, "--out", out) == 2
+    assert command in capsys.readouterr().err
+    assert not out.exists()
+    # What needs no weights is not held up by them.
+    assert run("build", photographs, "--profile", profile, "--out", out, "--until", "sources") == 0
+
+
+@pytest.mark.parametrize("profile", ["laptop", "gpu"])
+def test_a_source_has_to_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], profile: str) -> None:
+    assert run("build", "--profile", profile, "--out", tmp_path / "out") == 2
+    assert f"profile {profile} names no source" in capsys.readouterr().err
+
+
+def test_the_gpu_profile_is_the_papers() -> None:
+    profile = load_profile("gpu")
+    assert (profile.embedding.clip.model, profile.embedding.clip.pretrained) == ("ViT-L-14-quickgelu", "openai")
+    assert profile.embedding.dinov2.model == "facebook/dinov2-large"
+    assert (profile.mining.weights, profile.mining.max_below) == ((0.4, 0.6), 0.80)
+    assert (profile.mining.min_similarity, profile.mining.max_similarity) == (0.78, 0.95)
+
+
+def test_photographs_are_mined_with_real_encoders(
+    photographs: Path, checkpoints: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [photographs, "--profile", "laptop", "--until", "mining", *BANDS, *local(checkpoints, 2)]
+    assert run("build", *words, "--out", tmp_path / "out") == 0
+    capsys.readouterr()
+    assert run("status", tmp_path / "out", "--json") == 0
+    counts = {stage["stage"]: stage for stage in json.loads(capsys.readouterr().out)["stages"]}
+    assert counts["embeddings"]["ok"] == counts["images"]["ok"] == 24
+    assert counts["pairs"]["rows"] > 0
+    record = json.loads((tmp_path / "out" / "build.json").read_text())["profile"]["embedding"]
+    assert record["clip"]["checkpoint"] == str(checkpoints[0])
+    assert record["clip"]["revision"].startswith("xxh3:")
+    assert record["dinov2"]["revision"].startswith("xxh3:")
+    assert run("resume", tmp_path / "out") == 0
+
+
+def test_the_hubs_cache_is_used_without_asking_the_hub(
+    photographs: Path, checkpoints: tuple[Path, Path], tmp_path: Path
+) -> None:
+    write_hub_cache(tmp_path / "hub", "someone/tiny", checkpoints[1])
+    fields = ("embedding.embedders=[dinov2]", "embedding.dinov2.model=someone/tiny", "mining.weights=[1]")
+    settings = [word for field in (*fields, "run.workers=1") for word in ("--set", field)]
+    out = tmp_path / "out"
+    assert run("build", photographs, "--profile", "laptop", "--out", out, "--until", "embeddings", *settings) == 0
+    record = json.loads((out / "build.json").read_text())["profile"]["embedding"]
+    assert record["dinov2"] == {"model": "someone/tiny", "revision": "c" * 40}
+
+
+def test_weights_that_changed_are_not_mixed_with_the_old_ones(
+    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_dinov2_folder(tmp_path / "dinov2")
+    fields = ("embedding.embedders=[dinov2]", f"embedding.dinov2.model={tmp_path / 'dinov2'}", "mining.weights=[1]")
+    settings = [word for field in (*fields, "run.workers=1") for word in ("--set", field)]
+    words = ["build", photographs, "--profile", "laptop", "--out", tmp_path / "out", "--until", "embeddings", *settings]
+    assert run(*words) == 0
+    write_dinov2_folder(tmp_path / "dinov2", seed=1)
+    capsys.readouterr()
+    assert run("status", tmp_path / "out") == 0
+    assert run("resume", tmp_path / "out") == 2
+    assert "has changed since the dataset was built" in capsys.readouterr().err
+    assert run(*words) == 0
+    assert len(list((tmp_path / "out" / "tables" / "embeddings").iterdir())) == 2
