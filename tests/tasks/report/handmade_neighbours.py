@@ -71,7 +71,9 @@ def pair_key(images: dict[str, ImageRow], letters: str) -> str:
 
 
 @contextmanager
-def build_neighbours(root: Path, images: dict[str, ImageRow], rows: list[NeighbourRow]) -> Iterator[Build]:
+def build_neighbours(
+    root: Path, images: dict[str, ImageRow], rows: list[NeighbourRow], *, rows_per_shard: int = 3
+) -> Iterator[Build]:
     """Write the dataset, with A and B its only pair, and yield it settled."""
     folder, planned, tables = Folder(str(root)), [], {}
     made = {"images": [*images.values()], "neighbours": rows, "pairs": make_pairs(list(images.values())[:2])}
@@ -84,7 +86,7 @@ def build_neighbours(root: Path, images: dict[str, ImageRow], rows: list[Neighbo
         planned.append(Planned(stage=stage, config=Section(), fingerprint=tables[name]))
     keys = [row.source_key for row in images.values()]
     items = write_items(folder, [ItemRow(key=k, source_key=k, subject=k, name=k, locator='""') for k in keys])
-    with Workers(1) as pool, Build(folder, planned, items, rows_per_shard=3) as build:
+    with Workers(1) as pool, Build(folder, planned, items, rows_per_shard=rows_per_shard) as build:
         for stage in planned:
             build.settle(stage)
             outcomes = list(pool.run(stage, build.shards(stage)))
