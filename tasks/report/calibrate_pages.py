@@ -6,7 +6,8 @@ DIR/calibrate/
   images/            thumbnails of the sampled pairs (JPEG)
 
 Reads ``neighbours``, ``pairs`` and of ``images`` those that are shown. The neighbours are read three times, a row group
-at a time, so that memory does not grow with their number. The same dataset gives the same page.
+at a time, so that memory does not grow with their number: a million candidates take 1.5 s and 55 MB (of one core). The
+same dataset gives the same page.
 """
 
 import io

@@ -42,7 +42,7 @@ def test_the_page_opens_from_disk_and_shows_as_many_pairs_as_it_says(calibrated)
         keys = page.evaluate("[...document.querySelectorAll('.case')].map((one) => one.dataset.pair)")
         assert len(set(keys)) == made.pairs > 20
         assert page.locator(".bin").count() == made.bins
-        assert page.locator(".likeness .chip").count() > 0
+        assert page.locator(".case .paired").count() > 0
         assert broken_images(page) == []
         assert watched.complaints == []
         assert watched.from_elsewhere == []

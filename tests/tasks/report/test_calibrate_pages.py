@@ -11,6 +11,7 @@ from tests.tasks.report.browser import broken_images, open_chromium, open_page, 
 from tests.tasks.report.handmade import HOSTILE
 from tests.tasks.report.handmade_neighbours import (
     EMBEDDERS,
+    MINING,
     build_neighbours,
     make_five,
     make_neighbours,
@@ -104,7 +105,8 @@ def test_what_is_known_of_a_pair_is_under_it(browser, folder, images):
     with open_page(browser, folder / "index.html") as (page, _):
         ab, bc, de = (page.locator(f'.case[data-pair="{pair_key(images, one)}"]').first for one in ("AB", "BC", "DE"))
         assert texts(ab, ".likeness > div")[:2] == [f"{P}0.938", f"{Q}0.625"]
-        assert texts(ab, ".likeness .chip") == ["pair"]
+        assert texts(ab, ".paired") == ["pair"]
+        assert texts(bc, ".paired") == []
         assert texts(bc, ".likeness > div") == [f"{P}0.500", f"{Q}0.562"]
         assert texts(de, ".likeness > div")[0] == f"{P}0.438"
         # D and A: 0.625 by p; A is not among D's three nearest by q, of which the last is 0.1875.
@@ -266,6 +268,13 @@ def test_one_embedder_has_one_table_and_one_sheet(tmp_path):
     page = Reader((folder / "index.html").read_text())
     assert sum(attributes.get("class") == "yield" for _, attributes in page.tags) == 1
     assert "all encoders" not in page.text
+
+
+def test_what_the_numbers_leave_out_is_said(tmp_path):
+    mining = MINING.model_copy(update={"near_identical": 3, "set_min": "after"})
+    text = " ".join(Reader((write(tmp_path, mining=mining) / "index.html").read_text()).text.split())
+    assert "near-identical (mining.near_identical=3) are still in these numbers" in text
+    assert "The test of mining.min_below after the band is not in these numbers" in text
 
 
 def test_no_neighbours_are_a_clear_error(tmp_path):
