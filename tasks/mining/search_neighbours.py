@@ -212,5 +212,5 @@ STAGE = Stage(
         Uses(table="", row=NeighbourRow, kind="before", name="before"),
     ),
     about=describe_neighbours,
-    rows_per_shard=1000,
+    rows_per_shard=2000,
 )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tasks.models.search_scan import BLOCK_BYTES, preselect
 
 SPARE = 64
-"""Rows preselected beyond one and a half times those asked for, so that few queries need a second look."""
+"""Rows preselected beyond twice those asked for, so that few queries need a second look."""
 
 Near = tuple[NDArray[np.int64], NDArray[np.float64]]
 Preselected = tuple[NDArray[np.int64], NDArray[np.float32], float]
@@ -63,7 +63,7 @@ def settle(
     """
     near = np.full((len(rows), k), -1, dtype=np.int64)
     products = np.full((len(rows), k), -np.inf, dtype=np.float64)
-    owed, reach = np.arange(len(rows)), k + 1 + SPARE + k // 2
+    owed, reach = np.arange(len(rows)), 2 * (k + 1) + SPARE
     while len(owed) and k:
         found, scores, error = look(rows[owed], reach)
         others = (found >= 0) if itself else (found >= 0) & (found != rows[owed, None])
@@ -86,17 +86,10 @@ def _chances(
 
 def rank(matrix: NDArray[np.float16], rows: NDArray[np.int64], candidates: NDArray[np.int64], *, k: int) -> Near:
     """Score each row's candidates exactly (-1: none) and return the ``k`` nearest, ties in the order of their rows."""
-    from tasks.models.search_exactly import score  # heavy: needs numba
+    from tasks.models.search_exactly import fill_nearest  # heavy: needs numba
 
-    query, place = np.nonzero(candidates >= 0)
-    others = candidates[query, place]
-    exact = score(matrix, rows, others=others, ends=np.searchsorted(query, np.arange(len(rows)), side="right"))
-    order = np.lexsort((others, -exact, query))
-    query, others, exact = query[order], others[order], exact[order]
-    place = np.arange(len(query)) - np.searchsorted(query, query)
-    kept = place < k
     near = np.full((len(rows), k), -1, dtype=np.int64)
     products = np.full((len(rows), k), -np.inf, dtype=np.float64)
-    near[query[kept], place[kept]] = others[kept]
-    products[query[kept], place[kept]] = exact[kept]
+    if k:
+        fill_nearest(matrix, rows, candidates, near=near, products=products)
     return near, products

@@ -26,41 +26,63 @@ def _compiled(function: Function) -> Function:
         return cast("Function", njit(**options)(function))
 
 
-def score(
-    matrix: NDArray[np.float16], rows: NDArray[np.int64], *, others: NDArray[np.int64], ends: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return the inner product of each of ``rows`` with its ``others``, which end at ``ends``."""
-    scores = np.empty(len(others), dtype=np.float64)
-    _score(matrix.view(np.uint16), rows, others, ends, scores)
-    return scores
+def fill_nearest(
+    matrix: NDArray[np.float16],
+    rows: NDArray[np.int64],
+    candidates: NDArray[np.int64],
+    *,
+    near: NDArray[np.int64],
+    products: NDArray[np.float64],
+) -> None:
+    """Write each row's nearest candidates (-1: none), as many as ``near`` is wide, and their products.
+
+    Ties are in the order of their rows. What is not filled stays.
+    """
+    _fill(matrix.view(np.uint16), rows, np.ascontiguousarray(candidates), near, products)
 
 
 @_compiled
-def _score(
+def _fill(
     bits: NDArray[np.uint16],
     rows: NDArray[np.int64],
-    others: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    scores: NDArray[np.float64],
+    candidates: NDArray[np.int64],
+    near: NDArray[np.int64],
+    products: NDArray[np.float64],
 ) -> None:
-    width = bits.shape[1]
+    width, k = bits.shape[1], near.shape[1]
     single = np.empty(width, dtype=np.float32)
     place = single.view(np.uint32)
     query = np.empty(width, dtype=np.float64)
-    start = 0
     for number in range(len(rows)):
         for i in range(width):
             half = np.uint32(bits[rows[number], i])
             place[i] = ((half & np.uint32(0x7FFF)) << np.uint32(13)) | ((half & np.uint32(0x8000)) << np.uint32(16))
         for i in range(width):
             query[i] = np.float64(single[i]) * UP
-        for candidate in range(start, ends[number]):
-            row = others[candidate]
+        count = 0
+        for candidate in range(candidates.shape[1]):
+            row = candidates[number, candidate]
+            if row < 0:
+                continue
             for i in range(width):
                 half = np.uint32(bits[row, i])
                 place[i] = ((half & np.uint32(0x7FFF)) << np.uint32(13)) | ((half & np.uint32(0x8000)) << np.uint32(16))
             total = 0.0
             for i in range(width):
                 total += np.float64(single[i]) * query[i]
-            scores[candidate] = total
-        start = ends[number]
+            # Candidates come nearly in order, so there is little to move.
+            last = count if count < k else k - 1
+            if count == k and (
+                total < products[number, last] or (total == products[number, last] and row > near[number, last])
+            ):
+                continue
+            while last > 0 and (
+                total > products[number, last - 1]
+                or (total == products[number, last - 1] and row < near[number, last - 1])
+            ):
+                near[number, last] = near[number, last - 1]
+                products[number, last] = products[number, last - 1]
+                last -= 1
+            near[number, last] = row
+            products[number, last] = total
+            count = min(count + 1, k)

@@ -87,7 +87,7 @@ def _scan_lists(
     kernel: Kernel, lists: Lists, queries: Codes, *, cells: NDArray[np.int64], reach: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Scan each query's first cells, which show what products are of interest, and then the others."""
-    best = Best(len(queries), reach)
+    best = Best(kernel, len(queries), reach)
     for some in (cells[:, :4], cells[:, 4:]):
         flat = some.reshape(-1)
         order = np.argsort(flat, kind="stable")
@@ -95,7 +95,7 @@ def _scan_lists(
         for cell, group in zip(asking.tolist(), np.split(order // max(some.shape[1], 1), starts[1:]), strict=False):
             start, stop = int(lists.ends[cell]), int(lists.ends[cell + 1])
             best.add(_products(kernel, lists, queries, group, start, stop), lists.order[start:stop], group)
-    return best.result(kernel)
+    return best.result()
 
 
 def _products(kernel: Kernel, lists: Lists, queries: Codes, group: NDArray[np.int64], start: int, stop: int) -> Steps:
@@ -170,7 +170,7 @@ def make_lists(matrix: NDArray[np.float16], nearest: NDArray[np.int64], *, cells
 
 
 def _write_codes(path: Path, matrix: NDArray[np.float16], order: NDArray[np.int64]) -> None:
-    """Write the vectors cell by cell; plain writes, for a full disk kills whoever writes to a map."""
+    """Write the vectors cell by cell; plainly, for a full disk kills whoever writes to a map."""
     kernel = list_kernel()
     kind = kernel.encode(matrix[:1]).dtype
     with path.open("wb") as file:

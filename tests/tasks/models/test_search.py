@@ -151,8 +151,8 @@ def test_products_are_off_by_less_than_the_bound(kernel, width):
     # One more than a power of two by a bit less than half a step of bfloat16: the worst that rounding can do.
     rows += [np.full((2, width), 1 + 0.0038), np.eye(3, width)]
     made = unit(np.concatenate(rows))
-    steps = kernel.products(kernel.encode(made), kernel.encode(made))
+    steps = kernel.in_order(kernel.products(kernel.encode(made), kernel.encode(made)))
     exact = made.astype(np.float64) @ made.astype(np.float64).T
-    assert np.abs(kernel.values(steps) - exact).max() <= kernel.error(width)
+    assert np.abs(kernel.values(steps) - exact).max() <= kernel.error(width) < 0.011
     order = np.argsort(steps, axis=None)
     assert (np.diff(kernel.values(steps).reshape(-1)[order]) >= 0).all()
