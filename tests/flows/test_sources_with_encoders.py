@@ -1,0 +1,139 @@
+"""Sources of each layout build through mining with CLIP and DINOv2: tiny checkpoints, the real loaders."""
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from flows.run_build import look_at
+from tasks.store.files import Folder
+from tests.fixtures.builds import build_through_mining, ok_rows
+from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder
+from tests.fixtures.layouts import write_clevr_change, write_spot_the_diff
+from tests.fixtures.photographs import write_photographs
+from tests.fixtures.pictures import picture
+from tests.fixtures.tables import IMAGE, struct, write_table
+from tests.fixtures.tars import write_tar
+
+COUNT = 12
+
+
+@pytest.fixture(scope="module")
+def encoders(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Return the settings that embed with tiny encoders."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    clip, dinov2 = write_clip_folder(folder / "clip"), write_dinov2_folder(folder / "dinov2")
+    return [
+        "embedding.embedders=[clip, dinov2]",
+        f"embedding.clip.checkpoint={clip}",
+        f"embedding.dinov2.model={dinov2}",
+        "embedding.batch=8",
+    ]
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("photographs") / "in"
+    write_photographs(folder, variants=2)
+    return sorted(folder.iterdir())[:COUNT]
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no network."""
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *words, **_: pytest.fail(f"goes to the network: {words}"))
+
+
+def as_folder(root: Path, files: list[Path]) -> str:
+    root.mkdir()
+    for file in files:
+        (root / file.name).write_bytes(file.read_bytes())
+    return str(root)
+
+
+def as_tar(root: Path, files: list[Path]) -> str:
+    members = [(f"{n:04d}{file.suffix}", file.read_bytes()) for n, file in enumerate(files)]
+    write_tar(root / "shard-000000.tar", *members[:5])
+    write_tar(root / "shard-000001.tar", *members[5:])
+    return str(root / "shard-{000000..000001}.tar")
+
+
+def as_tables(root: Path, files: list[Path]) -> str:
+    rows = [struct(file.read_bytes(), file.name) for file in files]
+    for number, some in enumerate((rows[:7], rows[7:])):
+        write_table(root / f"data/train-{number:05d}-of-00002.parquet", {"image": some}, types={"image": IMAGE})
+    return str(root)
+
+
+@pytest.mark.parametrize(
+    ("kind", "write"), [("folder", as_folder), ("webdataset", as_tar), ("parquet", as_tables)], ids=str
+)
+def test_images_are_mined(
+    tmp_path: Path, photographs: list[Path], encoders: list[str], kind: str, write: Callable[[Path, list[Path]], str]
+) -> None:
+    source = write(tmp_path / "in", photographs)
+    counts = build_through_mining(tmp_path / "out", f"{kind}:{source}", *encoders)
+    for table in ("images", "embeddings", "neighbours"):
+        assert (counts[table]["in"], counts[table]["ok"]) == (COUNT, COUNT)
+    rows = ok_rows(tmp_path / "out", "embeddings")
+    assert {row["embedder"] for row in rows} == {"clip", "dinov2", "perceptual-hash"}
+    pairs = ok_rows(tmp_path / "out", "pairs")
+    assert len(pairs) >= COUNT
+    assert {tuple(row["embedders"]) for row in pairs} == {("clip", "dinov2")}
+    again = build_through_mining(tmp_path / "out", f"{kind}:{source}", *encoders)
+    assert again["shards"] == 0
+
+
+def test_the_three_layouts_give_the_same_pairs(tmp_path: Path, photographs: list[Path], encoders: list[str]) -> None:
+    keys = []
+    for kind, write in (("folder", as_folder), ("webdataset", as_tar), ("parquet", as_tables)):
+        source = write(tmp_path / f"in-{kind}", photographs)
+        build_through_mining(tmp_path / kind, f"{kind}:{source}", *encoders)
+        keys.append({row["key"] for row in ok_rows(tmp_path / kind, "pairs")})
+    assert keys[0] == keys[1] == keys[2]
+
+
+def clevr_change(root: Path) -> tuple[str, bytes, int]:
+    write_clevr_change(root)
+    return f"clevr-change:{root}", (root / "images/CLEVR_default_000001.png").read_bytes(), 2
+
+
+def spot_the_diff(root: Path) -> tuple[str, bytes, int]:
+    write_spot_the_diff(root)
+    return f"spot-the-diff:{root}", (root / "resized_images/12998_2.png").read_bytes(), 1
+
+
+def instruct_pix2pix(root: Path) -> tuple[str, bytes, int]:
+    data = [picture(seed, kind="JPEG", size=(96, 64)) for seed in range(6)]
+    for number in range(3):
+        folder = root / f"{number:07d}"
+        folder.mkdir(parents=True)
+        (folder / "prompt.json").write_text(json.dumps({"edit": "add a hat", "input": "a man", "output": "a hat"}))
+        for side in (0, 1):
+            (folder / f"5_{side}.jpg").write_bytes(data[2 * number + side])
+    (root / "seeds.json").write_text(json.dumps([[f"{number:07d}", [5]] for number in range(3)]))
+    return f"instructpix2pix:{root}", data[3], 1
+
+
+@pytest.mark.parametrize("write", [clevr_change, spot_the_diff, instruct_pix2pix])
+def test_brought_pairs_are_taken_and_benchmark_images_leave(
+    tmp_path: Path, encoders: list[str], write: Callable[[Path], tuple[str, bytes, int]]
+) -> None:
+    source, image, leaving = write(tmp_path / "in")
+    counts = build_through_mining(tmp_path / "out", source, *encoders)
+    assert "embeddings" not in counts
+    brought = counts["pairs"]["rows"]
+    assert brought == len(ok_rows(tmp_path / "out", "pairs")) > leaving
+    (tmp_path / "benchmark").mkdir()
+    (tmp_path / "benchmark" / "test.png").write_bytes(image)
+    # Untrained encoders find all images alike: only the hash tells them apart.
+    excluding = [f"exclude.sources=['{tmp_path / 'benchmark'}']", "exclude.similarity=1", "exclude.bits=0"]
+    counts = build_through_mining(tmp_path / "out", source, *encoders, *excluding)
+    assert counts["embeddings"]["ok"] == counts["images"]["rows"]
+    assert counts["pairs"]["rows"] == brought - leaving
+    names = {stage.stage for stage in look_at(Folder(str(tmp_path / "out")))}
+    assert {"embeddings", "admitted", "brought", "pairs"} <= names
+    assert pq.read_table(next((tmp_path / "out/tables/admitted").glob("*/*.parquet"))).num_rows > 0
