@@ -26,6 +26,7 @@ MOST_QUERIES = 2048
 WORTH_TORCH = 2e10
 """Multiplications under which a scan is over before torch is loaded."""
 CACHED_ROWS = 64
+FIRST_ROWS = 2048
 FULL_SCALE = 30_000
 """Steps of a product of 1 in float32; a rounded unit vector may be a little longer than 1."""
 
@@ -158,6 +159,13 @@ class Best:
         self._pending: list[NDArray[np.uint64]] = []
         self._waiting = 0
 
+    def begin(self, bits: Steps) -> None:
+        """Take floors from a first block's products with all queries, so that little of it is to be ranked."""
+        if len(bits) > self._reach:
+            place = len(bits) - self._reach
+            least = np.partition(np.ascontiguousarray(self._kernel.in_order(bits).T), place, axis=1)[:, place]
+            self._floors = np.maximum(least, -32767) - np.int16(1)  # what is on a floor is left out
+
     def add(self, bits: Steps, rows: NDArray[np.int64], queries: NDArray[np.int64]) -> None:
         """Take in products of ``rows`` (first axis) with ``queries`` (second axis)."""
         floors = self._floors[queries]
@@ -245,8 +253,11 @@ def _scan(
     for start in range(0, len(rows), MOST_QUERIES):
         queries = kernel.encode(matrix[rows[start : start + MOST_QUERIES]])
         best, everyone = Best(kernel, len(queries), reach), np.arange(len(queries))
-        for places, block in _blocks(matrix, among, first=reach, most=most):
-            best.add(kernel.products(kernel.encode(block), queries), places, everyone)
+        for number, (places, block) in enumerate(_blocks(matrix, among, first=FIRST_ROWS, most=most)):
+            products = kernel.products(kernel.encode(block), queries)
+            if number == 0:
+                best.begin(products)
+            best.add(products, places, everyone)
         parts.append(best.result())
     found, scores = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     return found, scores, kernel.error(matrix.shape[1])

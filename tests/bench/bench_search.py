@@ -90,7 +90,7 @@ def run_index(matrix: NDArray[np.float16], rows: NDArray[np.int64], *, folder: P
 
     keys = np.array([b"%032x" % row for row in range(len(matrix))], dtype="S32")
     start = time.perf_counter()
-    lists = find_lists(matrix, keys, folder=folder / f"index-{len(matrix)}", memo=folder / f"memo-{len(matrix)}.npz")
+    lists = find_lists(matrix, keys, folder=folder, memo=None)
     made, probes = time.perf_counter() - start, probes_of(lists.cells, 0)
     seconds, (near, _) = timed(lambda: search_lists(matrix, rows, lists=lists, k=K, probes=probes))
     return {"seconds": seconds, "near": near.tolist(), "made": made, "cells": lists.cells, "probes": probes}
@@ -110,7 +110,7 @@ def main_of_side(side: str, path: Path) -> None:
     """Measure one side, and print what it found and the peak of its own memory as JSON."""
     matrix = np.load(path, mmap_mode="r")
     rows = rows_of(len(matrix))
-    sides = {"faiss": run_faiss, "exact": run_exact, "index": lambda m, r: run_index(m, r, folder=path.parent)}
+    sides = {"faiss": run_faiss, "exact": run_exact, "index": lambda m, r: run_index(m, r, folder=path.with_suffix(""))}
     result = sides[side](matrix, rows)
     fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     result["anonymous"] = int(fields["RssAnon"].split()[0]) * 1024
