@@ -23,14 +23,14 @@ from schemas.config import ReadingConfig, SourceConfig
 from schemas.errors import SourceError
 from schemas.rows import ComparisonRow, Dropped, Failed, ImageRow, ItemRow, PairRow, Turn, make_key
 from tasks.sources.folder import shown_name
-from tasks.sources.json_elements import Damaged, read_elements, read_json_lines
-from tasks.sources.literals import parse_literal
-from tasks.sources.pairs import About, Picture, dropped, read_pair
+from tasks.sources.layout.pairs import About, Picture, dropped, read_pair
+from tasks.sources.layout.read_below import is_unicode, read_below, size_and_time
 from tasks.sources.parquet import image_folder
-from tasks.sources.read_below import is_unicode, read_below, size_and_time
 from tasks.sources.reader import Reader
-from tasks.sources.table_files import Place, open_place
-from tasks.sources.tables import list_rows, read_rows
+from tasks.sources.tables.json_elements import Damaged, read_elements, read_json_lines
+from tasks.sources.tables.literals import parse_literal
+from tasks.sources.tables.read_rows import list_rows, read_rows
+from tasks.sources.tables.table_files import Place, open_place
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,7 +134,7 @@ def _rows(config: SourceConfig, limit: int | None) -> Records:
 
 
 def _choose(schema: "pa.Schema", reading: ReadingConfig) -> dict[str, str]:  # noqa: ARG001 - as for every table
-    from tasks.sources.table_columns import need
+    from tasks.sources.tables.table_columns import need
 
     there = [name for name in COLUMNS if name in schema.names]
     return need(schema, ("image", *there) if "conversations" in there else ("image", "answer", *there))
@@ -206,11 +206,9 @@ def _read(item: ItemRow, config: SourceConfig, folder: str) -> Result | Dropped 
         return dropped(item, place["refused"], place["detail"])
     pictures: list[Picture] = []
     for path, *listed in place["images"]:
-        data = read_below(item, folder, path, config.images)
+        data = read_below(item, folder, path, config.images, listed=listed)
         if not isinstance(data, bytes):
             return data
-        if list(size_and_time(folder, path)) != listed:
-            return dropped(item, "changed since it was listed", shown_name(path))
         pictures.append(Picture(data=data, name=shown_name(path)))
     first, second = pictures
     found = read_pair(item, first, second, config, about=About())

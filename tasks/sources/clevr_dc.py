@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from schemas.rows import PairRow
-from tasks.sources.annotations import check_texts, load_json, load_lists
-from tasks.sources.layouts import Entry, Layout, checked, has_files, list_entries, read_entries
+from tasks.sources.layout.annotations import check_texts, load_json, load_lists
+from tasks.sources.layout.layouts import Entry, Layout, checked, has_files, list_entries, read_entries
 from tasks.sources.reader import Reader
 
 NOTHING_CHANGED = {

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from schemas.rows import PairRow
-from tasks.sources.annotations import check_path, check_record, check_texts, load_json
-from tasks.sources.layouts import Entry, Layout, checked, list_entries, read_entries
+from tasks.sources.layout.annotations import check_path, check_record, check_texts, load_json
+from tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
 from tasks.sources.reader import Reader
 
 SPLITS = ("train", "valid", "test")

@@ -21,20 +21,19 @@ from typing import TYPE_CHECKING, Any
 from schemas.config import ReadingConfig, SourceConfig
 from schemas.errors import SourceError
 from schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow, make_key
-from tasks.sources.annotations import load_json
 from tasks.sources.folder import shown_name
-from tasks.sources.pairs import About, Picture, dropped, read_pair
+from tasks.sources.layout.annotations import load_json
+from tasks.sources.layout.pairs import About, Picture, dropped, read_pair
+from tasks.sources.layout.read_below import is_below, is_unicode, read_below, size_and_time
 from tasks.sources.parquet import ROWS_PER_SHARD, image_folder, take_picture
-from tasks.sources.read_below import is_below, is_unicode, read_below, size_and_time
 from tasks.sources.reader import Reader
-from tasks.sources.tables import list_rows, read_rows
+from tasks.sources.tables.read_rows import list_rows, read_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SEEDS = "seeds.json"
 LARGEST_PROMPT = 1 << 20
-NO_FILE = (-1, 0)
 Result = list[ImageRow | PairRow] | Dropped | Failed
 Listed = tuple[int, int]
 """Size and time of a file as it was listed."""
@@ -116,10 +115,7 @@ def _read_sample(item: ItemRow, config: SourceConfig) -> Result:
     data: list[bytes] = []
     paths = (f"{name}/prompt.json", f"{name}/{seed}_0.jpg", f"{name}/{seed}_1.jpg")
     for path, listed in zip(paths, place["files"], strict=True):
-        seen = size_and_time(config.path, path)
-        if NO_FILE not in (seen, tuple(listed)) and seen != tuple(listed):
-            return dropped(item, "changed since it was listed", shown_name(path))
-        found = read_below(item, config.path, path, config.images)
+        found = read_below(item, config.path, path, config.images, listed=listed)
         if not isinstance(found, bytes):
             return found
         data.append(found)
@@ -146,7 +142,7 @@ def _parse(data: bytes) -> tuple[tuple[str, ...], tuple[str, ...], str] | None:
 def _prompts(
     record: dict[str, Any], before: str, other: str, after: str, edit: str
 ) -> tuple[tuple[str, ...], tuple[str, ...], str] | None:
-    from tasks.sources.table_columns import texts_of
+    from tasks.sources.tables.table_columns import texts_of
 
     texts = [texts_of(text) if isinstance(text := record.get(name), str) else () for name in (before, other, after)]
     said = texts_of(record.get(edit))
@@ -156,7 +152,7 @@ def _prompts(
 
 
 def _read_row(item: ItemRow, record: dict[str, Any], config: SourceConfig, *, folder: str) -> Result:
-    from tasks.sources.table_columns import cells_of
+    from tasks.sources.tables.table_columns import cells_of
 
     prompt = _prompts(record, "original_prompt", "original_prompt", "edited_prompt", "edit_prompt")
     if prompt is None:
@@ -177,7 +173,7 @@ def _read_row(item: ItemRow, record: dict[str, Any], config: SourceConfig, *, fo
 
 
 def _choose(schema: "pa.Schema", reading: ReadingConfig) -> dict[str, str]:  # noqa: ARG001 - as for every table
-    from tasks.sources.table_columns import need
+    from tasks.sources.tables.table_columns import need
 
     return need(schema, ("original_prompt", "edit_prompt", "edited_prompt"), images=("original_image", "edited_image"))
 

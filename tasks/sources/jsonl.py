@@ -26,9 +26,9 @@ from typing import Any
 from schemas.config import SourceConfig
 from schemas.errors import SourceError
 from schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow
-from tasks.sources.annotations import RefusedEntryError, check_path, check_texts, parse_record, read_lines
-from tasks.sources.layouts import Entry, Layout, checked, list_entries, read_entries
-from tasks.sources.manifest import DIFFERENCES, LICENCES, caption_fields
+from tasks.sources.layout.annotations import RefusedEntryError, check_path, check_texts, parse_record, read_lines
+from tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
+from tasks.sources.layout.manifest import DIFFERENCES, LICENCES, caption_fields
 from tasks.sources.reader import Reader
 
 IMAGES = ("image", "image_path", "file_name", "path", "images")

@@ -22,8 +22,8 @@ from operator import itemgetter
 from pathlib import Path
 
 from schemas.errors import SourceError
-from tasks.sources.annotations import TEXTS, RefusedEntryError, check_texts, parse_record, read_lines
-from tasks.sources.layouts import Entry, Layout, checked, list_entries, read_entries
+from tasks.sources.layout.annotations import TEXTS, RefusedEntryError, check_texts, parse_record, read_lines
+from tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
 from tasks.sources.reader import Reader
 
 _FILE = re.compile(r"(.+?)_localized_narratives(-\d+-of-\d+)?\.jsonl")

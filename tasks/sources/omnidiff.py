@@ -17,8 +17,8 @@ from functools import partial
 
 from schemas.errors import SourceError
 from schemas.rows import PairRow
-from tasks.sources.annotations import RefusedEntryError, check_path, check_texts, parse_record, read_lines
-from tasks.sources.layouts import Entry, Layout, checked, list_entries, read_entries
+from tasks.sources.layout.annotations import RefusedEntryError, check_path, check_texts, parse_record, read_lines
+from tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
 from tasks.sources.reader import Reader
 
 

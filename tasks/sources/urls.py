@@ -10,7 +10,7 @@ A list is a text file; each line is one of
 Lists ``ItemRow`` from the lines alone; an item's key hashes what its line says. Nothing is known of an image before it
 is fetched: the same address later gives the same item, whatever stands there by then. Needs the network to read, and
 fetches from the public internet only, within ``images.max_bytes`` and ``reading.timeout_seconds`` (of one whole
-download); ``tasks.sources.download`` says how. What the list or the server refuses is dropped; what may come right
+download); ``tasks.sources.web.download`` says how. What the list or the server refuses is dropped; what may come right
 (time, connection, name, server errors) fails after three tries and is owed again.
 """
 
@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING, Any
 from schemas.config import SourceConfig
 from schemas.errors import SourceError
 from schemas.rows import Dropped, Failed, ImageRow, ItemRow, make_key
-from tasks.sources.addresses import RefusedAddressError, parse_address
-from tasks.sources.annotations import LINE_BYTES, read_lines
 from tasks.sources.folder import shown_name
-from tasks.sources.manifest import LICENCES, caption_fields, parse_json, text_of, texts_of
-from tasks.sources.pairs import About, Picture, dropped, read_image
+from tasks.sources.layout.annotations import LINE_BYTES, read_lines
+from tasks.sources.layout.manifest import LICENCES, caption_fields, parse_json, text_of, texts_of
+from tasks.sources.layout.pairs import About, Picture, dropped, read_image
 from tasks.sources.reader import Reader
+from tasks.sources.web.addresses import RefusedAddressError, parse_address
 
 if TYPE_CHECKING:
-    from tasks.sources.download import DownloadError, Network
+    from tasks.sources.web.download import DownloadError, Network
 
 PARALLEL = 4
 """Downloads at a time in one shard; each may hold ``images.max_bytes``."""
@@ -158,7 +158,7 @@ def _item(line: str, place: dict[str, Any]) -> ItemRow:
 
 def _fetch(item: ItemRow, config: SourceConfig, network: "Network | None") -> "bytes | DownloadError | None":
     """Return what an item's address holds, or why it cannot be had; nothing for a refused line."""
-    from tasks.sources.download import PUBLIC, DownloadError, Limits, download  # loads httpcore
+    from tasks.sources.web.download import PUBLIC, DownloadError, Limits, download  # loads httpcore
 
     place = json.loads(item.locator)
     if "refused" in place:

@@ -31,13 +31,13 @@ from typing import Any
 from schemas.config import SourceConfig
 from schemas.errors import SourceError
 from schemas.rows import Dropped, Failed, ImageRow, ItemRow, make_key
-from tasks.sources.find_archives import ENDINGS, Archive, Root, find_archives, find_root, reaching
+from tasks.sources.archives.find_archives import ENDINGS, Archive, Root, find_archives, find_root, reaching
+from tasks.sources.archives.read_archive import read_members
+from tasks.sources.archives.tar_members import DamagedArchiveError, Member, open_tar, walk_members
 from tasks.sources.folder import EXTENSIONS, shown_name
-from tasks.sources.manifest import LICENCES, Record, caption_fields, clean_text, parse_json, text_of, texts_of
-from tasks.sources.pairs import About, Picture, dropped, read_image
-from tasks.sources.read_archive import read_members
+from tasks.sources.layout.manifest import LICENCES, Record, caption_fields, clean_text, parse_json, text_of, texts_of
+from tasks.sources.layout.pairs import About, Picture, dropped, read_image
 from tasks.sources.reader import Reader
-from tasks.sources.tar_members import DamagedArchiveError, Member, open_tar, walk_members
 
 log = logging.getLogger(__name__)
 

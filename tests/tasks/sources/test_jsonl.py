@@ -8,7 +8,7 @@ import pytest
 from schemas.config import ImagesConfig, ReadingConfig, ScenesConfig, SourceConfig
 from schemas.errors import SourceError
 from schemas.rows import Dropped, ImageRow, PairRow, make_key
-from tasks.sources.annotations import LINE_BYTES
+from tasks.sources.layout.annotations import LINE_BYTES
 from tasks.sources.readers import READERS, recognise_source
 from tests.fixtures.builds import build_through_mining, ok_rows
 from tests.fixtures.pictures import picture

@@ -12,9 +12,9 @@ import pytest
 from schemas.config import ImagesConfig, ReadingConfig, SourceConfig
 from schemas.errors import SourceError
 from schemas.rows import Dropped, Failed, ImageRow, make_key
-from tasks.sources import open_table
 from tasks.sources.readers import READERS, recognise_source
-from tasks.sources.table_files import Place, split_of
+from tasks.sources.tables import open_table
+from tasks.sources.tables.table_files import Place, split_of
 from tests.fixtures.pictures import picture
 from tests.fixtures.tables import IMAGE, build, read_all, struct, write_table
 

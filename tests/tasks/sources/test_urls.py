@@ -12,10 +12,10 @@ import pytest
 from schemas.config import ImagesConfig, ReadingConfig, ScenesConfig, SourceConfig
 from schemas.errors import SourceError
 from schemas.rows import Dropped, Failed, ImageRow, make_key
-from tasks.sources import download as module
-from tasks.sources.annotations import LINE_BYTES
+from tasks.sources.layout.annotations import LINE_BYTES
 from tasks.sources.readers import READERS
 from tasks.sources.urls import PARALLEL, READER, read_items
+from tasks.sources.web import download as module
 from tests.fixtures.builds import build_through_mining, ok_rows
 from tests.fixtures.pictures import picture
 from tests.fixtures.web import LOOPBACK, serving

@@ -13,9 +13,9 @@ import pytest
 from schemas.config import ImagesConfig, ReadingConfig, ScenesConfig, SourceConfig
 from schemas.errors import SourceError
 from schemas.rows import Dropped, Failed, ImageRow, make_key
-from tasks.sources import tar_members
-from tasks.sources.find_archives import Root
-from tasks.sources.read_archive import close_kept
+from tasks.sources.archives import tar_members
+from tasks.sources.archives.find_archives import Root
+from tasks.sources.archives.read_archive import close_kept
 from tasks.sources.readers import recognise_source
 from tasks.sources.webdataset import MAX_OF_SAMPLE, MAX_TEXT, READER
 from tests.fixtures.builds import build_through_mining, ok_rows

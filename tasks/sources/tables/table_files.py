@@ -24,7 +24,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from schemas.errors import SourceError
 from tasks.sources.folder import shown_name
-from tasks.sources.read_below import is_below
+from tasks.sources.layout.read_below import is_below
 
 SPLIT_WORDS = ("train", "training", "validation", "valid", "val", "dev", "test", "testing", "eval", "evaluation")
 NUMBERED = re.compile(r"(?P<split>.+)-\d{5}-of-\d{5}(?:-[0-9a-f]+)?")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import SourceError
-from tasks.sources import annotations
-from tasks.sources.annotations import (
+from tasks.sources.layout import annotations
+from tasks.sources.layout.annotations import (
     RefusedEntryError,
     check_path,
     check_texts,

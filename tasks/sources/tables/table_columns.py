@@ -13,7 +13,7 @@ import pyarrow.types as types
 
 from schemas.config import ReadingConfig
 from tasks.sources.folder import shown_name
-from tasks.sources.tables import WrongColumnsError
+from tasks.sources.tables.read_rows import WrongColumnsError
 
 IMAGE_NAMES = ("image", "images", "img", "jpg", "jpeg", "png", "webp", "picture", "photo", "image_bytes", "bytes")
 """Names by which columns of plain bytes are taken for images."""

@@ -17,7 +17,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from schemas.errors import SourceError
-from tasks.sources.expand_braces import expand_braces
+from tasks.sources.archives.expand_braces import expand_braces
 
 ENDINGS = (".tar", ".tar.gz", ".tgz")
 _WILD = re.compile(r"[*?\[{]")

@@ -7,6 +7,7 @@ a limited size are read. Local disks.
 import errno
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from schemas.config import ImagesConfig
@@ -14,6 +15,8 @@ from schemas.rows import Dropped, Failed, ItemRow
 from tasks.sources.folder import shown_name
 
 LONGEST_PATH = 4096
+NO_FILE = (-1, 0)
+"""Stands for size and time where there are none, so that a file that comes is another item."""
 LEAVES = "path leaves the folder"
 
 
@@ -31,18 +34,23 @@ def is_unicode(text: str) -> bool:
 
 
 def size_and_time(root: str, relative: str) -> tuple[int, int]:
-    """Return a file's size and time of change, (-1, 0) where there is none: a repaired file is another one."""
+    """Return a file's size and time of change, ``NO_FILE`` where there is none."""
     if not is_below(relative):
-        return -1, 0
+        return NO_FILE
     try:
         status = (Path(root) / relative).stat()
     except (OSError, ValueError):
-        return -1, 0
+        return NO_FILE
     return status.st_size, status.st_mtime_ns
 
 
-def read_below(item: ItemRow, root: str, relative: str, config: ImagesConfig) -> bytes | Dropped | Failed:
-    """Return the bytes of a file below ``root``, or why they cannot be had."""
+def read_below(
+    item: ItemRow, root: str, relative: str, config: ImagesConfig, *, listed: Sequence[int] | None = None
+) -> bytes | Dropped | Failed:
+    """Return the bytes of a file below ``root``, or why they cannot be had.
+
+    With ``listed``, its size and time of change must be those, unless there was no file then.
+    """
     if not is_below(relative):
         return refuse(item, LEAVES, relative)
     try:
@@ -52,12 +60,15 @@ def read_below(item: ItemRow, root: str, relative: str, config: ImagesConfig) ->
         if not stat.S_ISREG(path.stat().st_mode):  # opening a device may do things
             return refuse(item, "not a regular file", relative)
         # Opening a pipe that took the file's place would wait for a writer.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 return refuse(item, "not a regular file", relative)
             if status.st_size > config.max_bytes:
-                return refuse(item, "file too large", f"{relative}: {status.st_size} bytes")
+                limit = f"{status.st_size} bytes, the limit is {config.max_bytes}"
+                return refuse(item, "file too large", f"{relative}: {limit}")
+            if listed is not None and tuple(listed) not in (NO_FILE, (status.st_size, status.st_mtime_ns)):
+                return refuse(item, "changed since it was listed", relative)
             return file.read(config.max_bytes)
     except (OSError, ValueError, RuntimeError) as error:
         return _unread(item, relative, error)

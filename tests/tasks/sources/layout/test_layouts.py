@@ -9,7 +9,7 @@ import pytest
 
 from schemas.errors import SourceError
 from schemas.rows import Dropped, Failed, ImageRow, PairRow
-from tasks.sources import layouts
+from tasks.sources.layout import layouts
 from tasks.sources.readers import READERS
 from tests.fixtures.layouts import (
     build,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.sources.manifest import MAX_TEXTS, caption_fields, clean_text, parse_json, text_of, texts_of
+from tasks.sources.layout.manifest import MAX_TEXTS, caption_fields, clean_text, parse_json, text_of, texts_of
 
 
 def test_texts_of_one_field_or_several_each_once():

@@ -8,28 +8,24 @@ No network, no model; local disks only.
 A bad record becomes an item that is dropped with its reason, and so does an image that is a link out of the folder.
 """
 
-import errno
 import json
 import logging
 import os
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from schemas.config import ImagesConfig, ReadingConfig, SourceConfig
+from schemas.config import ReadingConfig, SourceConfig
 from schemas.errors import SourceError
 from schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow, make_key
-from tasks.sources.annotations import RefusedEntryError, check_path
 from tasks.sources.folder import shown_name
-from tasks.sources.pairs import About, Picture, dropped, read_image, read_pair
+from tasks.sources.layout.annotations import RefusedEntryError, check_path
+from tasks.sources.layout.pairs import About, Picture, dropped, read_image, read_pair
+from tasks.sources.layout.read_below import NO_FILE, read_below, size_and_time
 
 log = logging.getLogger(__name__)
-
-_NO_FILE = (-1, 0)
-"""Stands for size and time where there is no file, so that the item has another key once it is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +79,7 @@ class Layout:
         """
         for path in paths:
             check_path(path)
-        return next((path for path in paths if _size_and_time(self.images / path) != _NO_FILE), paths[0])
+        return next((path for path in paths if size_and_time(str(self.images), path) != NO_FILE), paths[0])
 
     def names_in(self, folder: str) -> list[str]:
         """Return the names in a folder of images, none where there is no such folder.
@@ -194,7 +190,7 @@ def _open_layout(config: SourceConfig) -> Layout:
             raise SourceError(f"{path}: {config.kind} is read from local disks only; copy or mount it")
     root, images = Path(config.path), _base(config)
     for path, what in ((root, "the data set's folder"), (images, "reading.images")):
-        if _size_and_time(path) == _NO_FILE:
+        if not path.exists():
             raise SourceError(f"{path}: there is no such folder; give {what}")
         if not os.access(path, os.R_OK | os.X_OK * path.is_dir()):
             raise SourceError(f"{path}: may not be read")
@@ -222,19 +218,11 @@ def _items(entries: Entries, layout: Layout, *, kind: str, limit: int | None) ->
 def _item(kind: str, base: Path, entry: Entry) -> ItemRow:
     """Return an entry as an item. A record that is there twice has one key, and so is read once."""
     place: dict[str, Any] = {name: value for name in _STORED if (value := getattr(entry, name))}
-    place["images"] = [[path, *_size_and_time(base / path)] for path in entry.images]
+    place["images"] = [[path, *size_and_time(str(base), path)] for path in entry.images]
     locator = json.dumps(place, ensure_ascii=True, sort_keys=True)
     name = shown_name(entry.name)
     key = make_key(kind, name, locator)
     return ItemRow(key=key, source_key=key, subject=key, name=name, locator=locator)
-
-
-def _size_and_time(path: Path) -> tuple[int, int]:
-    try:
-        status = path.stat()
-    except (OSError, ValueError):
-        return _NO_FILE
-    return status.st_size, status.st_mtime_ns
 
 
 def _read(
@@ -246,7 +234,7 @@ def _read(
         return
     data: list[bytes] = []
     for path, *listed in place["images"]:
-        found = _read_file(item, base, path, listed=tuple(listed), config=config.images)
+        found = read_below(item, str(base), path, config.images, listed=listed)
         if not isinstance(found, bytes):
             yield found
             return
@@ -271,40 +259,3 @@ def _read(
     first, second = (Picture(data=found, name=name, captions=own) for found, name, own in pictures)
     result = read_pair(item, first, second, config, about=about)
     yield from [result] if isinstance(result, Dropped) else result
-
-
-def _read_file(
-    item: ItemRow, base: Path, path: str, *, listed: tuple[int, ...], config: ImagesConfig
-) -> bytes | Dropped | Failed:
-    """Return a file's bytes; only regular files below the folder, and as they were listed."""
-    real = os.path.realpath(base / path)
-    if not Path(real).is_relative_to(base):
-        return dropped(item, "path leaves the folder", f"{shown_name(path)} is a link out of {shown_name(str(base))}")
-    try:
-        # Opening a pipe waits for a writer, and opening a device may do things.
-        file = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW) if _is_file(Path(real)) else None
-        if file is None:
-            return dropped(item, "not a regular file", shown_name(path))
-        with os.fdopen(file, "rb") as opened:
-            status = os.fstat(opened.fileno())
-            if status.st_size > config.max_bytes:
-                detail = f"{shown_name(path)}: {status.st_size} bytes, the limit is {config.max_bytes}"
-                return dropped(item, "file too large", detail)
-            if (status.st_size, status.st_mtime_ns) != listed:
-                return dropped(item, "changed since it was listed", shown_name(path))
-            return opened.read(config.max_bytes)
-    except OSError as error:
-        return _unread(item, path, error)
-
-
-def _is_file(path: Path) -> bool:
-    return stat.S_ISREG(path.stat().st_mode)
-
-
-def _unread(item: ItemRow, path: str, error: OSError) -> Dropped | Failed:
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return dropped(item, "missing file", shown_name(path))
-    if isinstance(error, PermissionError) or error.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO):
-        return dropped(item, "unreadable file", f"{shown_name(path)}: {error.strerror}")
-    # Disks and networks recover: the item is owed again.
-    return Failed(source_key=item.key, reason="I/O error", detail=f"{item.name}: {error}")

@@ -12,8 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tasks.sources import download as module
-from tasks.sources.download import PUBLIC, REDIRECTS, TRIES, DownloadError, Limits, download, resolve_host
+from tasks.sources.web import download as module
+from tasks.sources.web.download import PUBLIC, REDIRECTS, TRIES, DownloadError, Limits, download, resolve_host
 from tests.fixtures.web import LOOPBACK, serving
 
 LIMITS = Limits(max_bytes=100_000, timeout_s=10)

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from schemas.errors import SourceError
-from tasks.sources.expand_braces import MAX_NAMES, expand_braces
+from tasks.sources.archives.expand_braces import MAX_NAMES, expand_braces
 
 
 @pytest.mark.parametrize(

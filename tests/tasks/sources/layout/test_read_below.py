@@ -8,7 +8,7 @@ import pytest
 
 from schemas.config import ImagesConfig
 from schemas.rows import Dropped, Failed, ItemRow
-from tasks.sources.read_below import is_below, read_below, size_and_time
+from tasks.sources.layout.read_below import is_below, read_below, size_and_time
 
 ITEM = ItemRow(key="k", source_key="k", subject="k", name="row 1", locator="{}")
 CONFIG = ImagesConfig(max_bytes=100)

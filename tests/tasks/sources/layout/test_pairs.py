@@ -6,7 +6,7 @@ import pytest
 
 from schemas.config import ImagesConfig, Profile
 from schemas.rows import Dropped, ImageRow, ItemRow, PairRow, make_key
-from tasks.sources.pairs import About, Picture, read_image, read_pair
+from tasks.sources.layout.pairs import About, Picture, read_image, read_pair
 from tests.fixtures.pictures import picture
 
 CONFIG = Profile(source="instructpix2pix:/data").sources

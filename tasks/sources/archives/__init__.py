@@ -1,0 +1,1 @@
+"""Tars: their names, their members, hostile ones among them."""

@@ -1,0 +1,1 @@
+"""Folders of images with annotation files: records, paths, pairs."""

@@ -1,0 +1,1 @@
+"""Parquet and Arrow tables, and what their cells spell."""

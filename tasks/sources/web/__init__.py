@@ -1,0 +1,1 @@
+"""Downloads that reach public addresses only."""
