@@ -128,7 +128,7 @@ def _rgb(image: Image.Image) -> RGB:
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return np.asarray(image.convert("RGB"))
+    return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))  # which would copy RGB, too
 
 
 def _stretched(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,0 +1,246 @@
+"""Measure embedding: decoding and preparing images per core, and whole vectors, against the libraries' own pipelines.
+
+Run with ``make bench BENCH=embed``, or ``python -m tests.bench.bench_embed``; takes about two minutes and 2 GB. Needs
+the extra ``models``; checkpoints are random. The sides of a ratio are measured in turns and the least times divided.
+
+1. Decode and prepare JPEG files of 512 x 384 pixels for two encoders, on one core. A user of the libraries runs one
+   pipeline per encoder, so the baseline opens each file twice (Pillow), and transforms it as open_clip's
+   ``preprocess_val`` and as DINOv2's published torchvision transform do. "One decode" is the same with the file opened
+   once. Both sides end with normalised float32 batches.
+2. From the files' bytes to vectors of both encoders, on all cores. The baseline is one loop with a ``DataLoader`` whose
+   workers decode each file once for both transforms, at the best of several batch sizes and numbers of workers. Ours is
+   the stage itself in the build's worker processes; its rows (float16 vectors, perceptual hashes) are made, too.
+"""
+
+import io
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
+from schemas.rows import ImageRow, make_key
+from tasks.mining.embed_images import embed_images
+from tasks.store.images import decode_rgb
+from tests.fixtures.checkpoints import CLIP_PREPROCESS, DINOV2_PROCESSOR, write_clip_folder, write_dinov2_folder
+from tests.tasks.models.samples import FILES
+
+SIZE = (512, 384)
+CORES = len(os.sched_getaffinity(0))
+TURNS = 5
+CLIP_SMALL = {
+    "embed_dim": 256,
+    "vision_cfg": {"image_size": 224, "layers": 4, "width": 192, "head_width": 64, "patch_size": 32},
+    "text_cfg": {"context_length": 8, "vocab_size": 64, "width": 16, "heads": 2, "layers": 1},
+}
+CLIP_LAPTOP = {
+    **CLIP_SMALL,
+    "embed_dim": 512,
+    "quick_gelu": True,
+    "vision_cfg": {"image_size": 224, "layers": 12, "width": 768, "patch_size": 32},
+}
+DINOV2_SMALL = {"hidden_size": 192, "num_hidden_layers": 2, "num_attention_heads": 3, "image_size": 224}
+DINOV2_LAPTOP = {"hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 6, "image_size": 518}
+PROCESSOR = {**DINOV2_PROCESSOR, "size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}}
+
+
+def make_files(count: int) -> list[bytes]:
+    """Return JPEG files of photographs, each a little different."""
+    rng = np.random.default_rng(0)
+    images = [Image.open(path).convert("RGB") for path in FILES]
+    return [_jpeg(images[number % len(images)], rng) for number in range(count)]
+
+
+def _jpeg(image: Image.Image, rng: np.random.Generator) -> bytes:
+    left, top = rng.uniform(0, 0.1, 2) * image.size
+    box = (left, top, image.width * 0.9 + left, image.height * 0.9 + top)
+    sink = io.BytesIO()
+    image.resize(SIZE, Image.Resampling.LANCZOS, box=box).save(sink, "JPEG", quality=90)
+    return sink.getvalue()
+
+
+def least(sides: dict[str, Callable[[], object]], turns: int, clock: Callable[[], float]) -> dict[str, float]:
+    """Return the least time of each side; one turn each warms up."""
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(turns + 1):
+        for name, run in sides.items():
+            start = clock()
+            run()
+            if turn:
+                times[name].append(clock() - start)
+    return {name: min(values) for name, values in times.items()}
+
+
+def measure_preparing(files: Sequence[bytes]) -> None:
+    """Print CPU milliseconds per image and their ratios, on one thread."""
+    import cv2
+    import torch
+
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    sides: dict[str, Callable[[], object]] = {
+        "ours": partial(prepare_ours, files),
+        "one pipeline per encoder": lambda: [_batch(files, [transform]) for transform in transforms()],
+        "one decode": lambda: _batch(files, transforms()),
+    }
+    times = {name: 1000 * spent / len(files) for name, spent in least(sides, TURNS, time.process_time).items()}
+    print(
+        f"decode and prepare {SIZE[0]} x {SIZE[1]} JPEG for CLIP and DINOv2, CPU ms per image on one core (target 2x)"
+    )
+    for name, spent in times.items():
+        print(f"  {name:<28}{spent:8.2f}{spent / times['ours']:8.2f}x")
+
+
+def transforms() -> list[Callable[[Image.Image], Any]]:
+    """Return open_clip's transform, and that of DINOv2's repository."""
+    from open_clip.transform import PreprocessCfg, image_transform_v2
+    from torchvision import transforms as T
+
+    dinov2 = [
+        T.Resize(256, T.InterpolationMode.BICUBIC), T.CenterCrop(224), T.ToTensor(),
+        T.Normalize(DINOV2_PROCESSOR["image_mean"], DINOV2_PROCESSOR["image_std"]),
+    ]  # fmt: skip
+    return [image_transform_v2(PreprocessCfg(), is_train=False), T.Compose(dinov2)]
+
+
+def _batch(files: Sequence[bytes], steps: Sequence[Callable[[Image.Image], Any]]) -> list[Any]:
+    import torch
+
+    images = [Image.open(io.BytesIO(data)).convert("RGB") for data in files]
+    return [torch.stack([step(image) for image in images]) for step in steps]
+
+
+def prepare_ours(files: Sequence[bytes]) -> list[Any]:
+    """Do what the stage does before the networks."""
+    import torch
+
+    from tasks.models import dinov2_embedder, open_clip_embedder
+
+    steps = [
+        open_clip_embedder.transform_of({**CLIP_PREPROCESS, "size": 224}),
+        dinov2_embedder.transform_of(PROCESSOR),
+    ]
+    crops = [[step(pixels) for step in steps] for pixels in map(decode_rgb, files)]
+    return [step.numbers(torch.from_numpy(np.stack([crop[n] for crop in crops]))) for n, step in enumerate(steps)]
+
+
+class Files:
+    """Be a dataset of both encoders' inputs, for ``DataLoader``."""
+
+    def __init__(self, files: Sequence[bytes]) -> None:
+        self.files, self.steps = files, transforms()
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, place: int) -> tuple[Any, ...]:
+        image = Image.open(io.BytesIO(self.files[place])).convert("RGB")
+        return tuple(step(image) for step in self.steps)
+
+
+class Loop:
+    """Embed as a careful user of the libraries would: batches, inference mode, all cores, decoding beside."""
+
+    def __init__(self, folder: Path) -> None:
+        import open_clip
+        import torch
+        from transformers import Dinov2Model
+
+        torch.set_num_threads(CORES)
+        self.clip = open_clip.create_model(f"local-dir:{folder / 'clip'}").eval()
+        self.dinov2: Any = Dinov2Model.from_pretrained(folder / "dinov2").eval()
+
+    def run(self, files: Sequence[bytes], batch: int, workers: int) -> list[Any]:
+        """Return unit vectors of both encoders."""
+        import torch
+        from torch.nn.functional import normalize
+        from torch.utils.data import DataLoader
+
+        loader: Any = DataLoader(Files(files), batch_size=batch, num_workers=workers)  # type: ignore[arg-type]
+        with torch.inference_mode():
+            return [
+                (normalize(self.clip.encode_image(first)), normalize(self.dinov2(second).last_hidden_state[:, 0]))
+                for first, second in loader
+            ]
+
+
+def measure_loop(folder: Path, files: Sequence[bytes], batches: Sequence[int]) -> tuple[float, str]:
+    """Return the least seconds of the libraries' loop and its setting; in a process of its own."""
+    loop = Loop(folder)
+    ways = [(batch, workers) for batch in batches for workers in sorted({0, CORES // 2, CORES})]
+    sides = {f"batch {batch}, {n} loading": partial(loop.run, files, batch, n) for batch, n in ways}
+    times = least(sides, 1, time.perf_counter)
+    best = min(times, key=lambda name: times[name])
+    return times[best], best
+
+
+def _row(data: bytes) -> ImageRow:
+    key = make_key(data)
+    return ImageRow(
+        key=key, source_key=key, subject=key, image=data, format="jpeg", width=SIZE[0], height=SIZE[1], name="",
+        source="bench", licence="", group="",
+    )  # fmt: skip
+
+
+def embed_ours(files: Sequence[bytes], config: EmbeddingConfig) -> int:
+    """Run the stage; a worker's turn."""
+    return len(list(embed_images([_row(data) for data in files], config)))
+
+
+def _one_thread() -> None:
+    """Do as the build's workers do; set before PyTorch is loaded."""
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENCV_FOR_THREADS_NUM": "1"}
+
+
+def measure_stage(folder: Path, files: Sequence[bytes], turns: int) -> float:
+    """Return the least seconds of the stage, its shards in as many workers as there are cores."""
+    config = EmbeddingConfig(
+        embedders=("clip", "dinov2"),
+        clip=ClipConfig(checkpoint=str(folder / "clip")),
+        dinov2=Dinov2Config(model=str(folder / "dinov2")),
+    )
+    size = -(-len(files) // (2 * CORES))
+    shards = [files[start : start + size] for start in range(0, len(files), size)]
+    with ProcessPoolExecutor(CORES, get_context("spawn"), _one_thread) as pool:
+        run = partial(pool.map, partial(embed_ours, config=config), shards)
+        return least({"ours": lambda: list(run())}, turns, time.perf_counter)["ours"]
+
+
+def measure_vectors(
+    name: str, clip: dict[str, Any], dinov2: dict[str, Any], *, files: Sequence[bytes], batches: Sequence[int]
+) -> None:
+    """Print images per second of both sides."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        write_clip_folder(folder / "clip", architecture=clip)
+        write_dinov2_folder(folder / "dinov2", architecture=dinov2, processor=PROCESSOR)
+        with ProcessPoolExecutor(1, get_context("spawn")) as alone:
+            before, setting = alone.submit(measure_loop, folder, files, batches).result()
+        ours = measure_stage(folder, files, 2)
+        with ProcessPoolExecutor(1, get_context("spawn")) as alone:
+            after, other = alone.submit(measure_loop, folder, files, batches).result()
+    theirs, setting = min((before, setting), (after, other))
+    print(f"vectors of both encoders, {name}, {CORES} cores, images per second (target 1.3x)")
+    print(f"  ours    {len(files) / ours:8.1f}")
+    print(f"  loop    {len(files) / theirs:8.1f}  {theirs / ours:6.2f}x   ({setting})", flush=True)
+
+
+def main() -> None:
+    """Print both tables."""
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # for both sides: threads that spin are far slower beside other work
+    files = make_files(128)
+    measure_preparing(files[:64])
+    measure_vectors("small models", CLIP_SMALL, DINOV2_SMALL, files=files, batches=(16, 64))
+    measure_vectors("sizes of the laptop profile", CLIP_LAPTOP, DINOV2_LAPTOP, files=files[:16], batches=(16,))
+
+
+if __name__ == "__main__":
+    main()
