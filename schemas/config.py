@@ -154,7 +154,7 @@ class SearchConfig(Section):
     exact_up_to: Count = 200_000
     """Up to so many images every one is compared with every other; above, an index of cells is searched."""
     probes: Annotated[int, Field(ge=0, le=65536)] = 0
-    """Cells of the index that are searched per image; 0: one of 32, and at least 16."""
+    """Cells of the index that are searched per image; 0: one of 16, and at least 16."""
     band: Share = 0.78
     """The similarity from which on neighbours matter, mining.min_similarity or less: recall is measured above it, and a
     list that ends above it is reported as cut off."""

@@ -8,7 +8,7 @@ there then is compared with the new ones only, and its old neighbours are taken 
 N times N. Where one of the old neighbours is gone, somebody unknown moves up, and the image is searched again.
 
 Above, an index is searched (``tasks.models.search_lists``) that is extended by what is new; as its cells change a
-little with every image, all images are searched in it again, at N times a thirtieth of N. Its recall is measured on a
+little with every image, all images are searched in it again, at N times a sixteenth of N. Its recall is measured on a
 sample, stored in the rows and in the parts' metadata, and warned of below 0.99.
 
 Either way the rows are the same as those of a build from scratch.

@@ -55,8 +55,8 @@ def cells_of(count: int) -> int:
 
 
 def probes_of(cells: int, asked: int) -> int:
-    """Return how many cells are searched per query: as many as asked; 0: one of 32, 16 at the least."""
-    return min(cells, asked or max(16, cells // 32))
+    """Return how many cells are searched per query: as many as asked; 0: one of 16, and 16 at the least."""
+    return min(cells, asked or max(16, cells // 16))
 
 
 def search_lists(

@@ -173,7 +173,7 @@ def test_recall_counts_what_the_cells_hide(images, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("count", "cells", "probes"), [(3, 3, 3), (100, 32, 16), (250_000, 2048, 64), (1_000_000, 4096, 128)]
+    ("count", "cells", "probes"), [(3, 3, 3), (100, 32, 16), (250_000, 2048, 128), (1_000_000, 4096, 256)]
 )
 def test_the_rule_for_cells_and_probes(count, cells, probes):
     assert (cells_of(count), probes_of(cells_of(count), 0)) == (cells, probes)
