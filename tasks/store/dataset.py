@@ -31,6 +31,7 @@ from tasks.store.files import TEMPORARY, Folder, naming
 from tasks.store.index import open_index, write_index
 from tasks.store.ledger import COLLECTION, Counts, Ledger
 from tasks.store.part import Part, describe_part, encode_part, read_part, read_rows
+from tasks.store.scratch import own_temporary_folder, scratch_folder
 from tasks.store.shard import ShardRef, write_plan
 from tasks.store.stage import Planned, Uses, table_folder
 from tasks.store.vectors import write_vectors
@@ -121,7 +122,7 @@ class Build:
     def __enter__(self) -> Self:
         self._work = ""
         with contextlib.ExitStack() as stack:
-            self._scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pairwright-")))
+            self._scratch = stack.enter_context(scratch_folder(own_temporary_folder()))
             self.ledger = stack.enter_context(Ledger(self.folder, self._scratch / "spill"))
             self.ledger.set_items(ITEMS, [name.rpartition("/")[2] for name in self.items])
             self._stack = stack.pop_all()
@@ -230,33 +231,18 @@ class Build:
 
     def _workspace(self) -> str:
         """Return this build's own folder for files that workers read, below the dataset's; deleted with the build."""
-        if not self._work:
+        if not self._work and self.folder.is_local:
+            work = Path(self.folder.path("work"))
+            with naming(str(work), "written"):
+                self._work = f"work/{self._stack.enter_context(scratch_folder(work)).name}"
+        elif not self._work:
             self._work = f"work/{uuid.uuid4().hex}"
             self._stack.callback(self._drop_workspace)
-            if self.folder.is_local:
-                self._drop_dead_workspaces()
-                path = Path(self.folder.path(self._work))
-                path.parent.mkdir(parents=True, exist_ok=True)
-                # The lock comes first: a folder without one would be left for ever by a kill between the two.
-                self._stack.enter_context(FileLock(f"{path}.lock"))
-                path.mkdir()
         return self._work
 
     def _drop_workspace(self) -> None:
-        for name in [*self.folder.names(self._work)]:
+        for name in self.folder.names(self._work):
             self.folder.delete(f"{self._work}/{name}")
-        if self.folder.is_local:
-            shutil.rmtree(self.folder.path(self._work), ignore_errors=True)
-            Path(f"{self.folder.path(self._work)}.lock").unlink(missing_ok=True)
-
-    def _drop_dead_workspaces(self) -> None:
-        """Delete the workspaces of killed builds: those whose lock nobody holds."""
-        for name in self.folder.names("work"):
-            path = Path(self.folder.path(f"work/{name}"))
-            lock = FileLock(path)
-            with contextlib.suppress(Timeout), lock.acquire(blocking=False):
-                shutil.rmtree(path.with_suffix(""), ignore_errors=True)
-                path.unlink(missing_ok=True)
 
     def write_index(self, table: str) -> str:
         """Write the index of a settled table's live rows, unless this build already has; return its name."""
