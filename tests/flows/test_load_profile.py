@@ -38,7 +38,10 @@ def test_settings_win_over_the_file(tmp_path: Path) -> None:
         ("mining: {min_similarity: .nan}", ["mining.min_similarity", "finite"]),
         ("mining: {min_similarity: 0.9, max_similarity: 0.8}", ["mining", "no pair fits"]),
         ("mining: {set_min: sometimes}", ["mining.set_min", "'off', 'before' or 'after'"]),
-        ("embedding: {embedders: [sift]}", ["embedding.embedders.0", "'colour-layout', 'gradients', 'clip' or 'dinov2'"]),
+        (
+            "embedding: {embedders: [sift]}",
+            ["embedding.embedders.0", "'colour-layout', 'gradients', 'clip' or 'dinov2'"],
+        ),
         ("mining: {weights: [1.0]}", ["mining.weights has 1 numbers for 2 embedders"]),
         ("preferences: {test: 0.5, validation: 0.5}", ["preferences", "leave nothing to train on"]),
         ("run: {workers: many}", ["run.workers", "valid integer"]),
