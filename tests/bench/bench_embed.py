@@ -158,13 +158,19 @@ class Loop:
         self.clip = open_clip.create_model(f"local-dir:{folder / 'clip'}").eval()
         self.dinov2: Any = Dinov2Model.from_pretrained(folder / "dinov2").eval()
 
-    def run(self, files: Sequence[bytes], batch: int, workers: int) -> list[Any]:
+    def loader(self, files: Sequence[bytes], batch: int, workers: int) -> Any:
+        """Return a loader whose workers are there from the first round on."""
+        from torch.utils.data import DataLoader
+
+        dataset: Any = Files(files)
+        keep: dict[str, Any] = {"multiprocessing_context": "fork", "persistent_workers": True} if workers else {}
+        return DataLoader(dataset, batch_size=batch, num_workers=workers, **keep)
+
+    def run(self, loader: Any) -> list[Any]:
         """Return unit vectors of both encoders."""
         import torch
         from torch.nn.functional import normalize
-        from torch.utils.data import DataLoader
 
-        loader: Any = DataLoader(Files(files), batch_size=batch, num_workers=workers)  # type: ignore[arg-type]
         with torch.inference_mode():
             return [
                 (normalize(self.clip.encode_image(first)), normalize(self.dinov2(second).last_hidden_state[:, 0]))
@@ -176,7 +182,7 @@ def measure_loop(folder: Path, files: Sequence[bytes], batches: Sequence[int]) -
     """Return the least seconds of the libraries' loop and its setting; in a process of its own."""
     loop = Loop(folder)
     ways = [(batch, workers) for batch in batches for workers in sorted({0, CORES // 2, CORES})]
-    sides = {f"batch {batch}, {n} loading": partial(loop.run, files, batch, n) for batch, n in ways}
+    sides = {f"batch {batch}, {n} loading": partial(loop.run, loop.loader(files, batch, n)) for batch, n in ways}
     times = least(sides, 1, time.perf_counter)
     best = min(times, key=lambda name: times[name])
     return times[best], best
