@@ -104,8 +104,17 @@ def test_no_worker_per_core_is_fewer_than_one() -> None:
 
 
 def where(planned: Planned, shard: ShardRef) -> ShardDone:
-    """Say which process this is, its place in its pool and how many helpers it may have; let another have a turn."""
-    time.sleep(0.2)
+    """Say which process this is, its place in its pool and how many helpers it may have.
+
+    Waits until as many processes as the shard's name says have come, so that each gets a turn.
+    """
+    wanted, _, _ = shard.name.partition("-")
+    here = Path(shard.journals) / planned.stage.name
+    here.mkdir(exist_ok=True)
+    (here / str(os.getpid())).touch()
+    deadline = time.monotonic() + 30
+    while len(list(here.iterdir())) < int(wanted) and time.monotonic() < deadline:
+        time.sleep(0.02)
     return ShardDone(name=shard.name, part=f"{os.getpid()} {os.environ[PLACE]} {os.environ[HELPERS]}", counts={})
 
 
@@ -141,14 +150,14 @@ def _say(processes: int | None, config: object) -> int | None:
 
 def test_a_stage_with_models_has_as_many_processes_as_devices_and_they_end_with_it(tmp_path: Path) -> None:
     with Workers(5, where) as workers:
-        common = _parts(list(workers.run(PLANNED, _shards(tmp_path, *["ok"] * 10))))
-        own = _parts(list(workers.run(_own(2), _shards(tmp_path, *["ok"] * 6))))
-        again = _parts(list(workers.run(PLANNED, _shards(tmp_path, *["ok"] * 2))))
+        common = _parts(list(workers.run(PLANNED, _shards(tmp_path, *["5"] * 10))))
+        own = _parts(list(workers.run(_own(2), _shards(tmp_path, *["2"] * 6))))
+        again = _parts(list(workers.run(PLANNED, _shards(tmp_path, *["1"] * 2))))
         assert all(_ends(pid) for pid, _, _ in own)
     # Two devices: two processes, numbered, and one helper for each from the three workers that are left.
     assert {(place, number) for _, place, number in own} == {(0, 1), (1, 1)}
     assert len({pid for pid, _, _ in own}) == 2
-    assert {place for _, place, _ in common} <= set(range(5))
+    assert {place for _, place, _ in common} == set(range(5))
     assert {number for _, _, number in common} == {0}
     assert not {pid for pid, _, _ in own} & {pid for pid, _, _ in common}
     assert {pid for pid, _, _ in again} <= {pid for pid, _, _ in common}
@@ -159,7 +168,7 @@ def test_a_stage_has_no_more_processes_than_the_build_has_workers(
     tmp_path: Path, processes: int | None, wanted: int
 ) -> None:
     with Workers(2, where) as workers:
-        parts = _parts(list(workers.run(_own(processes), _shards(tmp_path, *["ok"] * 8))))
+        parts = _parts(list(workers.run(_own(processes), _shards(tmp_path, *[str(wanted)] * 8))))
     assert len({pid for pid, _, _ in parts}) == wanted
 
 
