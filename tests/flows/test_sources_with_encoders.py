@@ -69,7 +69,9 @@ def as_tables(root: Path, files: list[Path]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("kind", "write"), [("folder", as_folder), ("webdataset", as_tar), ("parquet", as_tables)], ids=str
+    ("kind", "write"),
+    [("folder", as_folder), ("webdataset", as_tar), ("parquet", as_tables)],
+    ids=["folder", "webdataset", "parquet"],
 )
 def test_images_are_mined(
     tmp_path: Path, photographs: list[Path], encoders: list[str], kind: str, write: Callable[[Path, list[Path]], str]
