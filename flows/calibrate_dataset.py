@@ -4,7 +4,7 @@ import shlex
 
 from flows.report_dataset import day_of, name_of, put_pages
 from flows.run_build import open_build, request_of
-from flows.stages import plan_stages, stages_until
+from flows.stages import plan_stages, stages_until, why_no_neighbours
 from schemas.errors import ConfigError
 from schemas.rows import make_key
 from tasks.report.calibrate_pages import Calibration, Subject, write_calibration
@@ -52,7 +52,4 @@ def _reason(folder: Folder) -> str:
             f"it was built until {request.until} only. Build it further: `pairwright build "
             f"{shlex.quote(request.profile.source)} --out {shlex.quote(folder.url)} --until mining`"
         )
-    return (
-        f"its source ({request.profile.sources.kind}) brought the pairs, so that nothing was mined and no threshold "
-        "was used. Look at the pairs with `pairwright report`"
-    )
+    return f"{why_no_neighbours(request.profile)}, so no threshold was used. Look at the pairs with `pairwright report`"

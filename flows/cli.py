@@ -148,12 +148,15 @@ def refilter(
         print(f"The dataset is as it was. To go on with these pairs: pairwright refilter {dataset} {words} --keep")
 
 
-@app.command(epilog="Example: `pairwright sources`")
-def sources() -> None:
-    """List the kinds of sources that a build can read, with an example of each."""
-    from tasks.sources.readers import READERS
+@app.command(epilog="Examples: `pairwright sources`, `pairwright sources jsonl`")
+def sources(kind: Annotated[str, typer.Argument(help="One kind, to see what it reads in detail.")] = "") -> None:
+    """List the kinds of sources that a build can read, with an example of each; or explain one."""
+    from tasks.sources.readers import READERS, explain_reader
 
-    for reader in READERS.values():
+    if kind:
+        print(explain_reader(kind))
+        return
+    for reader in sorted(READERS.values(), key=lambda reader: reader.kind):
         print(f"{reader.kind}\n    {reader.about}\n    pairwright build {reader.example} --out dataset")
 
 
@@ -193,7 +196,10 @@ def export(
     form: Annotated[str, typer.Option("--format", "-f", help="hf: Parquet that `datasets.load_dataset` reads.")] = "hf",
     licence: Annotated[
         list[str] | None,
-        typer.Option("--licence", help="Only rows whose images are under this licence, or `unstated` (repeatable)."),
+        typer.Option(
+            "--licence",
+            help="Only rows all of whose images are under this licence; `unstated`: under none (repeatable).",
+        ),
     ] = None,
     source: Annotated[
         list[str] | None,

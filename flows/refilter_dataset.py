@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from flows.load_profile import change_profile
 from flows.run_build import Request, RunShards, Watcher, open_build, record_of, request_of, run_stage
-from flows.stages import plan_stages, stages_until
+from flows.stages import plan_stages, stages_until, why_no_neighbours
 from schemas.errors import ConfigError
 from tasks.store.dataset import Build, write_record
 from tasks.store.files import Folder
@@ -52,7 +52,7 @@ def refilter_request(folder: Folder, settings: Sequence[str]) -> Request:
         if not setting.strip().startswith(f"{SECTION}."):
             raise ConfigError(f"--set {setting}: refilter changes {SECTION}.* only; build again to change other things")
     if "neighbours" not in _tables(request):
-        raise ConfigError(f"{folder.url}: its pairs were not mined but brought by the source: nothing to filter again")
+        raise ConfigError(f"{folder.url}: {why_no_neighbours(request.profile)}: there is nothing to filter again")
     return replace(request, profile=change_profile(request.profile, settings), until=SECTION)
 
 

@@ -147,6 +147,13 @@ def table_names() -> list[str]:
     return [name for stage in STAGES for name in (*(new for new in BEFORE if BEFORE[new] == stage.name), stage.name)]
 
 
+def why_no_neighbours(profile: Profile) -> str:
+    """Say in words how images are paired where no neighbours are searched."""
+    if profile.pairing != "similarity":
+        return f"its images pair by {profile.pairing}, not by how they look"
+    return f"its source ({profile.sources.kind}) brought the pairs"
+
+
 def plan_stages(profile: Profile, stages: Sequence[Stage]) -> list[Planned]:
     """Return the stages with their configurations and fingerprints."""
     planned: list[Planned] = []

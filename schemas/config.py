@@ -6,7 +6,7 @@ many workers, how large a shard) is in ``RunConfig``, which no fingerprint inclu
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -14,6 +14,8 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Positive = Annotated[int, Field(ge=1)]
 Embedder = Literal["colour-layout", "gradients", "clip", "dinov2"]
 Writer = Literal["scene-graph"]
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+"""Several names, or one: `train`, `[train, val]`."""
 
 
 class Section(BaseModel):
@@ -42,7 +44,7 @@ class ReadingConfig(Section):
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"images", "download", "timeout_seconds"})
 
-    splits: tuple[str, ...] = ()
+    splits: Names = ()
     """Splits that are read, by the source's own names ("train"); empty: all."""
     image_column: str = ""
     """Column of a table that holds the images; empty: found by its type."""
@@ -134,7 +136,7 @@ class ExcludeConfig(Section):
     """Say which images are kept out because they are nearly those of a given set (ours)."""
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"sources", "files"})
-    sources: tuple[str, ...] = ()
+    sources: Names = ()
     """Sources of the images to keep out, the test images of a benchmark above all; embedded like the images."""
     bits: Annotated[int, Field(ge=0, le=31)] = 4
     """Images whose perceptual hash differs from an excluded one's in at most so many of 64 bits are kept out."""

@@ -53,7 +53,7 @@ def search_neighbours(
 ) -> Iterator[NeighbourRow | Dropped]:
     """Yield the ``k`` nearest other images of each row's ``subject``, in every space."""
     vectors = {name: space for name, space in vectors.items() if name != perceptual_hash.NAME}
-    present = [row for row in rows if not _lacking(row, vectors)]
+    present = [row for row in rows if vectors and not _lacking(row, vectors)]
     images = [row.subject for row in present]
     found = [_search(images, config, space=space, name=name, before=before) for name, space in vectors.items()]
     places = {row.key: place for place, row in enumerate(present)}

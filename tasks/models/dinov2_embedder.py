@@ -22,6 +22,7 @@ from tasks.models.encoder import Encoder
 from tasks.models.preprocess import Interpolation, Preprocess, Resize
 from tasks.models.weights import (
     HubFiles,
+    absolute,
     check_revision,
     find_local,
     find_on_hub,
@@ -88,8 +89,10 @@ def pin_dinov2(config: Dinov2Config, *, download: bool) -> Dinov2Config:
     """
     require_packages(FIELD, "torch", "torchvision", "transformers")
     folder = _folder(config, download=download)
-    found = identify_files(_local_files(folder)) if _is_local(config) else folder.name
-    return config.model_copy(update={"revision": found})
+    if not _is_local(config):
+        return config.model_copy(update={"revision": folder.name})
+    found = identify_files(_local_files(folder))
+    return config.model_copy(update={"revision": found, "model": absolute(config.model)})
 
 
 def _is_local(config: Dinov2Config) -> bool:

@@ -21,6 +21,7 @@ from tasks.models.encoder import Encoder
 from tasks.models.preprocess import Preprocess, Resize
 from tasks.models.weights import (
     HubFiles,
+    absolute,
     check_revision,
     find_local,
     find_on_hub,
@@ -90,7 +91,7 @@ def pin_clip(config: ClipConfig, *, download: bool) -> ClipConfig:
     if config.checkpoint:
         found = identify_files(_local_files(config))
         check_revision(FIELD, config.revision, found, Path(config.checkpoint))
-        return config.model_copy(update={"revision": found})
+        return config.model_copy(update={"revision": found, "checkpoint": absolute(config.checkpoint)})
     weights = find_on_hub(_hub_files(config), download=download)
     return config.model_copy(update={"revision": weights.parent.name})
 

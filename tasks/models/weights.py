@@ -93,7 +93,7 @@ def _cached(files: HubFiles) -> Path | None:
 
 def _fetch(files: HubFiles) -> Path:
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     def fetch(name: str) -> Path:
         return Path(hf_hub_download(files.repository, name, revision=files.revision or None))
@@ -104,6 +104,8 @@ def _fetch(files: HubFiles) -> Path:
         for name in files.weights:
             try:
                 return fetch(name)
+            except LocalEntryNotFoundError:
+                raise  # the Hub was not reached
             except EntryNotFoundError:
                 continue
     except Exception as error:  # the Hub's client raises its own, httpx's and the system's errors
@@ -111,6 +113,11 @@ def _fetch(files: HubFiles) -> Path:
             f"{files.field}: {files.repository} could not be fetched: {error}\nTry: {files.command}"
         ) from error
     raise ModelError(f"{files.field}: {files.repository} holds none of {', '.join(files.weights)}")
+
+
+def absolute(path: str) -> str:
+    """Return a local path that means the same from anywhere, so that a build can be resumed from anywhere."""
+    return str(Path(path).expanduser().absolute())
 
 
 def find_local(field: str, path: Path, *, beside: Sequence[str] = ()) -> list[Path]:

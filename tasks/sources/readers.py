@@ -1,5 +1,6 @@
 """All readers, and which of them reads a source."""
 
+import sys
 from pathlib import Path
 
 from schemas.errors import SourceError
@@ -76,6 +77,19 @@ def recognise_source(text: str) -> str:
     place = _absolute(text)
     known = next((name for name, reader in READERS.items() if reader.recognises(place)), "folder")
     return f"{known}:{place}"
+
+
+def explain_reader(kind: str) -> str:
+    """Return what a reader reads, in detail: what its module says of itself, and how it is called.
+
+    Raises:
+        SourceError: there is no such kind.
+    """
+    if kind not in READERS:
+        raise SourceError(f"{kind}: no such kind of source. There are: {', '.join(sorted(READERS))}")
+    reader = READERS[kind]
+    said = sys.modules[f"{__package__}.{kind.replace('-', '_')}"].__doc__ or reader.about
+    return f"{kind}: {reader.about}\n\n{said.strip()}\n\nExample: pairwright build {reader.example} --out dataset"
 
 
 def _absolute(path: str) -> str:

@@ -13,9 +13,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing.util import Finalize
@@ -99,7 +100,9 @@ class Workers:
             return _attempt(self._run, planned, shard)
         name, pool = self._pool_for(planned)
         try:
-            return pool.submit(_attempt, self._run, planned, shard).result()
+            with _deaf():
+                future = pool.submit(_attempt, self._run, planned, shard)
+            return future.result()
         except (BrokenProcessPool, CancelledError):
             self._discard(name, pool)
         if self._stopped:
@@ -173,12 +176,30 @@ def _attempt(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
     return Outcome(shard=shard, result=result, seconds=time.monotonic() - start)
 
 
+@contextmanager
+def _deaf() -> Generator[None]:
+    """Let processes that start here inherit that Ctrl-C waits, until ``_begin`` tells them to leave it to the parent.
+
+    Otherwise those that are still importing would each show a traceback.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _begin(parent: int, places: "Synchronized[int]", helpers: int) -> None:
     """Take a number, leave Ctrl-C to the parent, and end when it is gone."""
     with places.get_lock():
         os.environ[PLACE], os.environ[HELPERS] = str(places.value), str(helpers)
         places.value += 1
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 

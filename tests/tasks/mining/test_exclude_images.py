@@ -138,6 +138,13 @@ def test_another_benchmark_embeds_nothing_again(pictures: Path, tmp_path: Path) 
     assert folder.names(f"tables/embeddings/{folder.folders('tables/embeddings')[0]}") == before
 
 
+def test_a_benchmark_that_holds_every_image_leaves_none(pictures: Path, tmp_path: Path) -> None:
+    folder = build(tmp_path / "out", pictures, [str(pictures)])
+    counts = counts_of(folder)
+    assert counts["neighbours"].reasons == {"no vector": 10}
+    assert (counts["neighbours"].dropped, counts["pairs"].of) == (10, 0)
+
+
 def test_a_missing_benchmark_is_named(pictures: Path, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"nowhere: there is no such folder"):
         build(tmp_path / "out", pictures, [str(tmp_path / "nowhere")])

@@ -55,6 +55,11 @@ def test_similarities_are_cosines_also_where_rounding_lengthened_the_vectors():
     assert rows[1].similarities[0][0] == 1
 
 
+def test_a_collection_without_vectors_has_no_neighbours():
+    found = list(search_neighbours(anchors(KEYS[:2]), SearchConfig(), vectors={}))
+    assert [(type(row), row.reason) for row in found] == [(Dropped, "no vector")] * 2
+
+
 def test_rows_do_not_depend_on_the_shard():
     spaces = {"angle": space(FAN)}
     whole = list(search_neighbours(anchors(KEYS), SearchConfig(k=4), vectors=spaces))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import SourceError
-from tasks.sources.readers import READERS, recognise_source
+from tasks.sources.readers import READERS, explain_reader, recognise_source
 
 
 def test_a_folder_is_recognised_by_path_or_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +43,20 @@ def test_a_source_without_a_path_is_refused(text: str) -> None:
         recognise_source(text)
 
 
-@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("kind", sorted(READERS))
 def test_examples_name_their_kind(kind: str) -> None:
     assert READERS[kind].example.startswith(f"{kind}:")
     assert READERS[kind].about
+
+
+@pytest.mark.parametrize("kind", sorted(READERS))
+def test_every_kind_explains_itself(kind: str) -> None:
+    text = explain_reader(kind)
+    assert READERS[kind].about in text
+    assert f"pairwright build {READERS[kind].example} --out dataset" in text
+    assert len(text.splitlines()) > 6
+
+
+def test_an_unknown_kind_is_not_explained() -> None:
+    with pytest.raises(SourceError, match=r"video: no such kind of source\. There are: cad-inst, "):
+        explain_reader("video")

@@ -268,7 +268,9 @@ def test_truncated_and_damaged_tars_give_what_is_whole_and_say_that_something_is
         assert reasons(path) == {f"{name}.tar": reason}
 
 
-@pytest.mark.parametrize("data", [b"", b"this is no tar" * 100, bytes(10240), gzip.compress(b"no tar", mtime=0), b"\x1f\x8bno"])
+@pytest.mark.parametrize(
+    "data", [b"", b"this is no tar" * 100, bytes(10240), gzip.compress(b"no tar", mtime=0), b"\x1f\x8bno"]
+)
 def test_a_file_that_is_no_tar_or_holds_no_sample_is_a_source_error(tmp_path, data):
     (tmp_path / "a.tar").write_bytes(data)
     with pytest.raises(SourceError, match=r"a\.tar: no sample"):
