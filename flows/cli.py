@@ -38,6 +38,23 @@ Until = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
+def _print_version(wanted: bool) -> None:  # noqa: FBT001  (Typer calls it so)
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"pairwright {version('pairwright')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and end.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
 @app.command(epilog="Example: `pairwright build PHOTOS --out dataset --until mining`")
 def build(
     out: Out,
@@ -81,7 +98,7 @@ def status(
     verify: Annotated[bool, typer.Option("--verify", help="Read every part and name the damaged ones.")] = False,
 ) -> None:
     """Show, per stage, what is done, dropped, failed and owed, and why. Ends with 0 also when rows are owed."""
-    from flows.run_build import settled
+    from flows.run_build import list_refused, settled
     from flows.stages import find_table
     from tasks.store.files import Folder
     from tasks.store.snapshot import latest_snapshot
@@ -92,9 +109,8 @@ def status(
         snapshot = latest_snapshot(folder)
         damaged = list(opened.damage()) if verify else []
         if table:
-            chosen = [planned for planned, _ in stages if planned.stage.name == table]
-            for state, reason, detail in (row for planned in chosen for row in opened.refused(planned)):
-                print(f"{state}\t{reason}\t{detail}")
+            for row in list_refused(opened, [planned for planned, _ in stages], table):
+                print("\t".join(row))
         elif as_json:
             counts = [count.as_json() for _, count in stages]
             number = snapshot.number if snapshot else 0
@@ -105,6 +121,8 @@ def status(
         print(f"error: {message}", file=sys.stderr)
     if damaged:
         raise typer.Exit(OWED)
+    if verify:
+        print("Every part is sound: each byte is as it was written.", file=sys.stderr)
 
 
 def _print_status(dataset: str, counts: Any) -> None:
@@ -229,6 +247,7 @@ def _run(request: Any, flow: str, words: dict[str, Any]) -> None:
         report = run_build(request, run_shards=run_shards, watcher=watcher)
     _print_failures(report.failures)
     _print_table(report.counts, report.seconds)
+    _refuse_nothing(report.counts, request)
     _conclude(report.counts, request.folder.url, report.snapshot)
 
 
@@ -276,6 +295,17 @@ def _run_with_prefect(request: Any, flow: str, words: dict[str, Any]) -> None:
     counts = look_at(request.folder)
     _print_table(counts)
     _conclude(counts, request.folder.url, latest_snapshot(request.folder))
+
+
+def _refuse_nothing(counts: Any, request: Any) -> None:
+    """End with 2 where the source gave no image at all: that is no dataset, and scripts should see it."""
+    images = next((count for count in counts if count.stage == "images"), None)
+    if images and images.of and images.dropped == images.of:
+        reasons = ", ".join(f"{number:,} x {reason}" for reason, number in images.reasons.items())
+        raise SourceError(
+            f"{request.profile.source}: none of its {images.of:,} items gave an image ({reasons}). Is it of the right "
+            f"kind (`pairwright sources`)? Which items: pairwright status {request.folder.url} --refused images"
+        )
 
 
 def _conclude(counts: Any, url: str, snapshot: Any) -> None:

@@ -4,31 +4,35 @@ The same list of stages and the same shard function run in this process' workers
 configured, as one task run per shard (``flows.build_dataset``).
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from flows.load_profile import load_profile
 from flows.stages import STAGES, check_stage, find_table, plan_stages, stages_until
-from schemas.config import BuildRecord, ExcludeConfig, Profile
+from schemas.config import BuildRecord, ExcludeConfig, Profile, Section
 from schemas.errors import ConfigError, SourceError
-from schemas.rows import make_key
+from schemas.rows import ImageRow, make_key
 from tasks.mining import embed_images
 from tasks.mining.exclude_images import write_references
 from tasks.sources import read_images
 from tasks.sources.readers import READERS, recognise_source
-from tasks.store.dataset import Build, read_record, write_items, write_record
+from tasks.store.dataset import RECORD, Build, read_record, write_items, write_record
 from tasks.store.files import Folder
 from tasks.store.ledger import Counts
 from tasks.store.pool import Outcome, ShardFailed
 from tasks.store.shard import ShardRef
-from tasks.store.snapshot import Snapshot, write_snapshot
+from tasks.store.snapshot import Snapshot, find_live, write_snapshot
 from tasks.store.stage import Planned
 
+log = logging.getLogger(__name__)
+OWN_NOTES = ("exclude.files", "exclude.marks", "embedding.clip.revision", "embedding.dinov2.revision", "run.")
+"""Fields that a build writes itself, or that change no row."""
 RunShards = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
 
 
@@ -152,6 +156,8 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> R
         SourceError: the source cannot be listed or holds nothing.
         StoreError: the folder cannot be read or written.
     """
+    for change in changes_since(request):
+        log.info("%s: not as in the last build of this dataset: %s", request.folder.url, change)
     request = embed_excluded(request, run_shards=run_shards, watcher=watcher)
     items = take_listing(request)
     planned = plan_stages(request.profile, stages_until(request.profile, request.until))
@@ -221,6 +227,28 @@ def take_listing(request: Request) -> tuple[str, ...]:
     return items
 
 
+def changes_since(request: Request) -> Iterator[str]:
+    """Yield what a request asks for otherwise than the dataset's last build; nothing for a new dataset."""
+    if not request.folder.exists(RECORD):
+        return
+    before, now = (dict(_fields(profile, "")) for profile in (read_record(request.folder).profile, request.profile))
+    for name in now:
+        if before.get(name) != now[name] and not name.startswith(OWN_NOTES):
+            yield f"{name} was {_shown(before.get(name))}, is {_shown(now[name])}"
+
+
+def _fields(section: Section, prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in section:
+        if isinstance(value, Section):
+            yield from _fields(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) or "none" if isinstance(value, tuple) else f"{value}" or "none"
+
+
 def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:
     """Return what ``resume`` and ``status`` have to know."""
     return BuildRecord(items=items, profile=request.profile, limit=request.limit, until=request.until)
@@ -248,6 +276,20 @@ def settled(folder: Folder) -> Generator[tuple[Build, list[tuple[Planned, Counts
     planned = plan_stages(request.profile, stages_until(request.profile, request.until))
     with open_build(request, planned, items) as build:
         yield build, [(stage, build.settle(stage)) for stage in planned]
+
+
+def list_refused(build: Build, stages: Sequence[Planned], table: str) -> Iterator[tuple[str, str, str]]:
+    """Yield status, reason and detail of what a table of a settled build dropped or failed, each image by its name."""
+    planned = next((stage for stage in stages if stage.stage.name == table), None)
+    refused = list(build.refused(planned)) if planned else []
+    names: dict[str, str] = {}
+    if planned and planned.stage.reads != "items":  # those tell the names themselves
+        images = next(stage for stage in stages if stage.stage.name == read_images.STAGE.name)
+        subjects = {subject for *_, subject in refused}
+        rows = find_live(build, images, ImageRow, subjects=subjects, without=("image", "graph", "captions"))
+        names = {row.key: row.name for row in rows}
+    told = ((s, reason, ": ".join(filter(None, [names.get(about), detail]))) for s, reason, detail, about in refused)
+    yield from dict.fromkeys(told)  # several rows may be about one image
 
 
 def look_at(folder: Folder) -> list[Counts]:

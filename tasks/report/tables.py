@@ -39,7 +39,7 @@ class Tables:
     def refused(self, name: str) -> Iterator[tuple[str, str, str]]:
         """Yield status, reason and detail of each input that a table's stage dropped or failed, copies left out."""
         planned = self._planned(name)
-        yield from () if planned is None else self.build.refused(planned)
+        yield from () if planned is None else (row[:3] for row in self.build.refused(planned))
 
     def _planned(self, name: str) -> Planned | None:
         return next((planned for planned in self.build.planned if planned.stage.name == name), None)

@@ -139,13 +139,17 @@ class Build:
         self.ledger.settle(planned.stage)
         return self.ledger.count(planned)
 
-    def refused(self, planned: Planned) -> Iterator[tuple[str, str, str]]:
-        """Yield status, reason and detail of each input that a settled stage dropped or failed (duplicates are not)."""
+    def refused(self, planned: Planned) -> Iterator[tuple[str, str, str, str]]:
+        """Yield status, reason and detail of each input that a settled stage dropped or failed, and its subject.
+
+        Duplicates are not refused.
+        """
         for name, group in groupby(self.ledger.refused(planned.stage), key=lambda place: place[0]):
             part = Part(self.folder, f"{planned.table}/{name}")
-            table = read_rows(part, [row for _, row in group], ["status", "reason", "detail"])
-            for record in table.to_pylist():
-                yield record["status"], record["reason"], record["detail"]
+            places = list(group)
+            table = read_rows(part, [row for _, row, _ in places], ["status", "reason", "detail"])
+            for record, (_, _, subject) in zip(table.to_pylist(), places, strict=True):
+                yield record["status"], record["reason"], record["detail"], subject
 
     def damage(self) -> Iterator[str]:
         """Yield a message for each part of the dataset's present tables in which a byte has changed; reads them all."""

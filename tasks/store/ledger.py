@@ -219,11 +219,15 @@ class Ledger:
             params=[reason] if reason else None,
         ).to_arrow_reader(BATCH_ROWS)
 
-    def refused(self, stage: Stage) -> list[tuple[str, int]]:
-        """Return where the dropped and failed rows of a settled stage's present input are: part file and row."""
+    def refused(self, stage: Stage) -> list[tuple[str, int, str]]:
+        """Return where the dropped and failed rows of a settled stage's present input are, and what they are about.
+
+        Part file, row, and the subject of the input.
+        """
         return self._run(f"""
-            SELECT p.name, min(r.row) FROM rows_{stage.name} r JOIN outcome_{stage.name} o USING (source_key)
-            JOIN parts_{stage.name} p ON p.part = r.part
+            SELECT p.name, min(r.row), any_value(l.subject) FROM rows_{stage.name} r
+            JOIN outcome_{stage.name} o USING (source_key) JOIN parts_{stage.name} p ON p.part = r.part
+            JOIN live_{stage.reads} l ON l.key = o.key
             WHERE o.outcome IN ('dropped', 'failed') AND r.status = o.outcome
             GROUP BY p.name, r.source_key ORDER BY 1, 2""")
 

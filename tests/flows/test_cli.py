@@ -94,7 +94,7 @@ def test_removing_a_picture_gives_a_version_without_it(
     run("status", out, "--json")
     status = json.loads(capsys.readouterr().out)
     assert status["snapshot"] == 2
-    assert [stage["rows"] for stage in status["stages"][:3]] == [8, 16, 8]
+    assert [stage["rows"] for stage in status["stages"][:3]] == [8, 24, 8]  # two vectors and a hash of each
 
 
 def test_what_was_dropped_is_listed_by_name(
@@ -199,7 +199,7 @@ def test_interrupted_builds_say_how_to_go_on_and_do(
     tmp_path: Path, number: int, send: Callable[[int, int], None]
 ) -> None:
     out = tmp_path / "out"
-    settings = ["scenes.worlds=8", "scenes.samples=1", "scenes.width=64", "scenes.height=64", "run.workers=2"]
+    settings = ["scenes.worlds=24", "scenes.samples=1", "scenes.width=64", "scenes.height=64", "run.workers=2"]
     words = [word for setting in settings for word in ("--set", setting)]
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
     command = [PAIRWRIGHT, "build", "--out", str(out), "--until", "sources", *words]
@@ -217,3 +217,43 @@ def test_interrupted_builds_say_how_to_go_on_and_do(
     )
     assert resumed.returncode == 0, resumed.stderr
     assert not list(out.rglob("*.tmp-*"))
+
+
+def test_what_differs_from_the_last_build_is_said(
+    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run("build", photographs, "--out", out, "--until", "sources") == 0
+    assert run("resume", out) == 0
+    assert "not as in the last build" not in capsys.readouterr().err
+    assert run("build", photographs, "--out", out, "--until", "sources", "--set", "images.licence=MIT") == 0
+    assert "images.licence was none, is MIT" in capsys.readouterr().err
+
+
+def test_a_source_that_gives_no_image_ends_with_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jpg").write_text("no image")
+    out = tmp_path / "out"
+    assert run("build", tmp_path / "in", "--out", out, "--until", "mining") == 2
+    assert "none of its 1 items gave an image (1 x not an image)" in capsys.readouterr().err
+
+
+def test_refused_images_are_named_also_by_later_stages(
+    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = ["--until", "mining", "--set", "run.workers=1", "--set", "mining.max_below=1"]
+    assert run("build", photographs, "--out", out, *words) == 0
+    capsys.readouterr()
+    assert run("status", out, "--refused", "pairs") == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert lines
+    names = {str(path.relative_to(photographs)) for path in photographs.rglob("*.png")}
+    assert {line[2].split(": ")[0] for line in lines} <= names
+    assert run("status", out, "--verify") == 0
+    assert "Every part is sound" in capsys.readouterr().err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+    assert capsys.readouterr().out.startswith("pairwright ")

@@ -115,7 +115,7 @@ def test_images_of_a_benchmark_are_kept_out_of_mining(pictures: Path, tmp_path: 
     assert (counts["neighbours"].ok, counts["neighbours"].reasons) == (8, {"no vector": 2})
     with settled(folder) as (opened, stages):
         admitted = next(planned for planned, _ in stages if planned.stage.name == "admitted")
-        details = {detail for _, _, detail in opened.refused(admitted)}
+        details = {detail for _, _, detail, _ in opened.refused(admitted)}
     assert all(detail.startswith("test 1.jpg: ") for detail in details)
     assert len(folder.folders("excluded")) == 1
 

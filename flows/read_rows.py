@@ -1,0 +1,40 @@
+"""Read a dataset's tables from Python, by the rule that every stage reads by: each row once, none that is stale.
+
+The Parquet parts of a folder may hold rows that no longer count (their image was removed, a pair was found from both
+its ends), so reading the files by hand gives too many.
+
+    from flows.read_rows import read_rows
+
+    for pair in read_rows("album", "pairs"):
+        print(pair.first, pair.second, pair.similarity)
+"""
+
+from collections.abc import Iterator, Sequence
+
+from flows.run_build import settled
+from flows.stages import find_table
+from schemas.errors import ConfigError
+from schemas.rows import Row
+from tasks.store.files import Folder
+from tasks.store.snapshot import read_live
+
+
+def read_rows(dataset: str, table: str, *, without: Sequence[str] = ()) -> Iterator[Row]:
+    """Yield the rows of a table as the dataset is now, in the order of what they are about.
+
+    Args:
+        dataset: folder or URL of the dataset.
+        table: "pairs", "images", ... (``schemas.rows`` says what each row holds).
+        without: columns that are not read, such as "image", which is then empty.
+
+    Raises:
+        ConfigError: there is no such dataset, or it has no such table.
+        StoreError: a part cannot be read.
+    """
+    find_table(table)
+    with settled(Folder(dataset)) as (build, stages):
+        planned = next((planned for planned, _ in stages if planned.stage.name == table), None)
+        if planned is None:
+            there = ", ".join(planned.stage.name for planned, _ in stages)
+            raise ConfigError(f"{dataset}: was built without the table {table}. It has {there}")
+        yield from read_live(build, planned, planned.stage.writes, without=without)
