@@ -313,7 +313,8 @@ def _conclude(counts: Any, url: str, snapshot: Any) -> None:
     empty = next((count for count in counts if count.of and count.dropped == count.of), None)
     if empty:
         reasons = ", ".join(empty.reasons)
-        print(f"Note: {empty.stage} dropped all of its {empty.of:,} rows ({reasons}): the tables after it are empty.")
+        after = "" if empty is counts[-1] else ": the tables after it are empty"
+        print(f"Note: {empty.stage} dropped all of its {empty.of:,} rows ({reasons}){after}.")
     owed = sum(count.failed + count.pending for count in counts)
     if owed:
         print(f"{owed:,} rows are still owed. Finish them with: pairwright resume {url}", file=sys.stderr)

@@ -24,7 +24,7 @@ from tasks.sources import read_images
 from tasks.sources.readers import READERS, recognise_source
 from tasks.store.dataset import RECORD, Build, read_record, write_items, write_record
 from tasks.store.files import Folder
-from tasks.store.ledger import Counts
+from tasks.store.ledger import DUPLICATE, Counts
 from tasks.store.pool import Outcome, ShardFailed
 from tasks.store.shard import ShardRef
 from tasks.store.snapshot import Snapshot, find_live, write_snapshot
@@ -288,6 +288,9 @@ def list_refused(build: Build, stages: Sequence[Planned], table: str) -> Iterato
         subjects = {subject for *_, subject in refused}
         rows = find_live(build, images, ImageRow, subjects=subjects, without=("image", "graph", "captions"))
         names = {row.key: row.name for row in rows}
+    elif planned and planned.stage.writes is ImageRow:
+        for name, other in build.duplicates(planned, "name"):
+            yield "dropped", DUPLICATE, f"{name}: the same image as {other}"
     told = ((s, reason, ": ".join(filter(None, [names.get(about), detail]))) for s, reason, detail, about in refused)
     yield from dict.fromkeys(told)  # several rows may be about one image
 

@@ -151,6 +151,15 @@ class Build:
             for record, (_, _, subject) in zip(table.to_pylist(), places, strict=True):
                 yield record["status"], record["reason"], record["detail"], subject
 
+    def duplicates(self, planned: Planned, column: str) -> Iterator[tuple[str, str]]:
+        """Yield a column's value for each input of a settled stage that is another's duplicate, and for that other."""
+
+        def value(name: str, row: int) -> str:
+            return read_rows(Part(self.folder, f"{planned.table}/{name}"), [row], [column])[column][0].as_py()
+
+        for name, row, other_name, other_row in self.ledger.duplicates(planned.stage):
+            yield value(name, row), value(other_name, other_row)
+
     def damage(self) -> Iterator[str]:
         """Yield a message for each part of the dataset's present tables in which a byte has changed; reads them all."""
         tables = [planned.table for planned in self.planned]

@@ -231,6 +231,15 @@ class Ledger:
             WHERE o.outcome IN ('dropped', 'failed') AND r.status = o.outcome
             GROUP BY p.name, r.source_key ORDER BY 1, 2""")
 
+    def duplicates(self, stage: Stage) -> list[tuple[str, int, str, int]]:
+        """Return where the rows of inputs that gave only what others gave are, and where the rows that count are."""
+        return self._run(f"""
+            SELECT p.name, min(r.row), any_value(q.name), any_value(w.row) FROM outcome_{stage.name} o
+            JOIN rows_{stage.name} r USING (source_key) JOIN live_{stage.name} w ON w.key = r.key
+            JOIN parts_{stage.name} p ON p.part = r.part JOIN parts_{stage.name} q ON q.part = w.part
+            WHERE o.outcome = 'dropped' AND o.reason = '{DUPLICATE}' AND r.status = 'ok'
+            GROUP BY p.name, r.source_key ORDER BY 1, 2""")
+
     def index(self, table: str) -> pa.RecordBatchReader:
         """Return where each live row of a table is: ``subject`` (16 bytes, rising), ``part``, ``row``."""
         return self._database.sql(

@@ -105,7 +105,11 @@ def test_what_was_dropped_is_listed_by_name(
     capsys.readouterr()
     assert run("status", out, "--refused", "images") == 0
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert sorted(line[:2] for line in lines) == [["dropped", "empty file"], ["dropped", "not an image"]]
+    assert sorted(line[:2] for line in lines) == [
+        ["dropped", "duplicate of another row"],
+        ["dropped", "empty file"],
+        ["dropped", "not an image"],
+    ]
     assert {line[2].split(":")[0] for line in lines} == {"empty.jpg", "text.jpg"}
 
 
@@ -252,6 +256,20 @@ def test_refused_images_are_named_also_by_later_stages(
     assert {line[2].split(": ")[0] for line in lines} <= names
     assert run("status", out, "--verify") == 0
     assert "Every part is sound" in capsys.readouterr().err
+
+
+def test_duplicates_are_named_with_what_they_repeat(
+    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run("build", photographs, "--out", out, "--until", "sources") == 0
+    capsys.readouterr()
+    assert run("status", out, "--refused", "images") == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    (said,) = [detail for _, reason, detail in lines if reason == "duplicate of another row"]
+    one, other = said.split(": the same image as ")
+    assert (photographs / one).read_bytes() == (photographs / other).read_bytes()
+    assert one != other
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
