@@ -110,7 +110,7 @@ def test_what_was_dropped_is_listed_by_name(
         ["dropped", "empty file"],
         ["dropped", "not an image"],
     ]
-    assert {line[2].split(":")[0] for line in lines} == {"empty.jpg", "text.jpg"}
+    assert {line[2].split(":")[0] for line in lines if "duplicate" not in line[1]} == {"empty.jpg", "text.jpg"}
 
 
 def test_verify_names_a_part_that_nothing_else_would_read(
