@@ -203,11 +203,15 @@ def test_interrupted_builds_say_how_to_go_on_and_do(
     tmp_path: Path, number: int, send: Callable[[int, int], None]
 ) -> None:
     out = tmp_path / "out"
-    settings = ["scenes.worlds=24", "scenes.samples=1", "scenes.width=64", "scenes.height=64", "run.workers=2"]
+    settings = ["scenes.worlds=12", "scenes.samples=1", "scenes.width=64", "scenes.height=64", "run.workers=2"]
     words = [word for setting in settings for word in ("--set", setting)]
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
     command = [PAIRWRIGHT, "build", "--out", str(out), "--until", "sources", *words]
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's background jobs ignore it, by heritage
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+    signal.signal(signal.SIGINT, before)
     deadline = time.monotonic() + 120
     while not list(out.glob("journals/*/*.journal")) and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)
