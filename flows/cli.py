@@ -294,6 +294,7 @@ def _run_with_prefect(request: Any, flow: str, words: dict[str, Any]) -> None:
         raise failure
     counts = look_at(request.folder)
     _print_table(counts)
+    _refuse_nothing(counts, request)
     _conclude(counts, request.folder.url, latest_snapshot(request.folder))
 
 

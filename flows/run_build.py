@@ -15,14 +15,14 @@ from typing import Any, Protocol
 
 from flows.load_profile import load_profile
 from flows.stages import STAGES, check_stage, find_table, plan_stages, stages_until
-from schemas.config import BuildRecord, ExcludeConfig, Profile, Section
-from schemas.errors import ConfigError, SourceError
+from schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig, Section
+from schemas.errors import ConfigError, SourceError, StoreError
 from schemas.rows import ImageRow, make_key
 from tasks.mining import embed_images
 from tasks.mining.exclude_images import write_references
 from tasks.sources import read_images
 from tasks.sources.readers import READERS, recognise_source
-from tasks.store.dataset import RECORD, Build, read_record, write_items, write_record
+from tasks.store.dataset import Build, read_record, write_items, write_record
 from tasks.store.files import Folder
 from tasks.store.ledger import DUPLICATE, Counts
 from tasks.store.pool import Outcome, ShardFailed
@@ -158,8 +158,10 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> R
     """
     for change in changes_since(request):
         log.info("%s: not as in the last build of this dataset: %s", request.folder.url, change)
+    items = take_listing(request)  # first, so that what is killed from here on can be resumed
     request = embed_excluded(request, run_shards=run_shards, watcher=watcher)
-    items = take_listing(request)
+    record = record_of(request, items)
+    write_record(request.folder, record)
     planned = plan_stages(request.profile, stages_until(request.profile, request.until))
     counts: list[Counts] = []
     seconds: list[float] = []
@@ -172,13 +174,14 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> R
             counts.append(build.settle(stage))
             seconds.append(time.monotonic() - start)
             watcher.end(stage, counts[-1], seconds[-1])
-        record = record_of(request, items)
         snapshot = write_snapshot(build, list(zip(planned, counts, strict=True)), record=record)
     return Report(counts=counts, seconds=seconds, failures=failures, snapshot=snapshot)
 
 
 def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher) -> Request:
     """Embed the images that are to be kept out, each set a small dataset of its own below this one.
+
+    Such a source is read whole: what ``reading`` says is about the source of the dataset.
 
     Raises:
         SourceError: such a set cannot be listed, or some of it could not be read yet.
@@ -187,7 +190,8 @@ def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher)
     files: list[str] = []
     for source in exclude.sources:
         folder = Folder(f"{request.folder.url.rstrip('/')}/excluded/{make_key(source)[:16]}")
-        profile = request.profile.model_copy(update={"source": source, "exclude": ExcludeConfig()})
+        own = {"source": source, "exclude": ExcludeConfig(), "reading": ReadingConfig()}
+        profile = request.profile.model_copy(update=own)
         inner = Request(folder=folder, profile=profile, until=embed_images.STAGE.name)
         if not run_build(inner, run_shards=run_shards, watcher=watcher).is_complete:
             raise SourceError(f"{source}: not all images to exclude could be read: build again, or leave it out")
@@ -228,10 +232,12 @@ def take_listing(request: Request) -> tuple[str, ...]:
 
 
 def changes_since(request: Request) -> Iterator[str]:
-    """Yield what a request asks for otherwise than the dataset's last build; nothing for a new dataset."""
-    if not request.folder.exists(RECORD):
+    """Yield what a request asks for otherwise than the dataset's last build; nothing where that is not known."""
+    try:
+        last = read_record(request.folder).profile
+    except (ConfigError, StoreError):  # none yet, or one that this build replaces
         return
-    before, now = (dict(_fields(profile, "")) for profile in (read_record(request.folder).profile, request.profile))
+    before, now = (dict(_fields(profile, "")) for profile in (last, request.profile))
     for name in now:
         if before.get(name) != now[name] and not name.startswith(OWN_NOTES):
             yield f"{name} was {_shown(before.get(name))}, is {_shown(now[name])}"

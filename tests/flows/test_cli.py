@@ -238,6 +238,18 @@ def test_what_differs_from_the_last_build_is_said(
     assert "images.licence was none, is MIT" in capsys.readouterr().err
 
 
+def test_a_damaged_record_is_replaced_by_a_build(
+    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run("build", photographs, "--out", out, "--until", "sources") == 0
+    (out / "build.json").write_text("{")
+    assert run("status", out) == 1
+    assert "Run `pairwright build` again" in capsys.readouterr().err
+    assert run("build", photographs, "--out", out, "--until", "sources") == 0
+    assert run("status", out) == 0
+
+
 def test_a_source_that_gives_no_image_ends_with_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jpg").write_text("no image")

@@ -10,14 +10,16 @@ from PIL import Image, ImageEnhance
 from skimage import data
 
 from flows.progress import LineWatcher
-from flows.run_build import look_at, make_request, run_build, settled
+from flows.run_build import Request, look_at, make_request, resume_request, run_build, settled
 from schemas.config import ExcludeConfig
 from schemas.errors import SourceError
 from schemas.rows import Dropped, EmbeddingRow
 from tasks.mining.exclude_images import REASON, exclude_images
 from tasks.store.files import Folder
 from tasks.store.ledger import Counts
-from tasks.store.pool import Workers
+from tasks.store.pool import Outcome, Workers
+from tasks.store.stage import Planned
+from tests.fixtures.tars import write_tar
 
 SETTINGS = ["run.workers=1"]
 
@@ -84,9 +86,13 @@ def counts_of(folder: Folder) -> dict[str, Counts]:
     return {count.stage: count for count in look_at(folder)}
 
 
-def build(out: Path, source: Path, exclude: list[str]) -> Folder:
-    words = {"profile": "scenes", "settings": SETTINGS, "limit": None, "until": "mining"}
-    request = make_request(str(out), str(source), **words, exclude=exclude)
+def requested(out: Path, source: Path, exclude: list[str], *settings: str) -> Request:
+    words = {"profile": "scenes", "settings": [*SETTINGS, *settings], "limit": None, "until": "mining"}
+    return make_request(str(out), str(source), **words, exclude=exclude)
+
+
+def build(out: Path, source: Path, exclude: list[str], *settings: str) -> Folder:
+    request = requested(out, source, exclude, *settings)
     with Workers(1) as workers:
         assert run_build(request, run_shards=workers.run, watcher=LineWatcher()).is_complete
     return request.folder
@@ -143,6 +149,31 @@ def test_a_benchmark_that_holds_every_image_leaves_none(pictures: Path, tmp_path
     counts = counts_of(folder)
     assert counts["neighbours"].reasons == {"no vector": 10}
     assert (counts["neighbours"].dropped, counts["pairs"].of) == (10, 0)
+
+
+class Interrupting(LineWatcher):
+    """Interrupt the build at the first shard, which is the excluded set's."""
+
+    def advance(self, planned: Planned, outcome: Outcome) -> None:
+        raise KeyboardInterrupt
+
+
+def test_a_build_that_ends_among_the_excluded_images_is_resumed(pictures: Path, tmp_path: Path) -> None:
+    request = requested(tmp_path / "out", pictures, [str(pictures)])
+    with Workers(1) as workers, pytest.raises(KeyboardInterrupt):
+        run_build(request, run_shards=workers.run, watcher=Interrupting())
+    assert not request.folder.folders("tables/images")
+    with Workers(1) as workers:
+        resumed = resume_request(request.folder.url, stage="", reason="")
+        assert run_build(resumed, run_shards=workers.run, watcher=LineWatcher()).is_complete
+    assert counts_of(request.folder)["admitted"].dropped == 30
+
+
+def test_an_excluded_source_is_read_whole(pictures: Path, tmp_path: Path) -> None:
+    members = [(path.name, path.read_bytes()) for path in sorted(pictures.iterdir())[:2]]
+    shard = write_tar(tmp_path / "benchmark.tar", *members)
+    folder = build(tmp_path / "out", pictures, [f"webdataset:{shard}"], "reading.splits=[train]")
+    assert counts_of(folder)["admitted"].dropped == 6
 
 
 def test_a_missing_benchmark_is_named(pictures: Path, tmp_path: Path) -> None:
