@@ -12,7 +12,7 @@ from tasks.report.calibrate_bins import Band, Spread, show_number
 from tasks.report.chart import Bar, Tick, nice_ticks, round_step
 
 WIDTH, HEIGHT = 640, 220
-LEFT, RIGHT, TOP, BOTTOM = 46, 22, 26, 24
+LEFT, RIGHT, TOP, BOTTOM = 84, 22, 26, 24
 MOST_BARS = 60
 GAP = 1.0
 

@@ -32,7 +32,7 @@ from tasks.report.calibrate_bins import (
     show_number,
 )
 from tasks.report.calibrate_candidates import Images, read_images, stream_candidates, stream_similarities
-from tasks.report.calibrate_chart import draw_spread, share_in_band
+from tasks.report.calibrate_chart import BOTTOM, HEIGHT, LEFT, RIGHT, WIDTH, draw_spread, share_in_band
 from tasks.report.calibrate_views import BinView, CaseView, SheetView, SideView, view_yields
 from tasks.report.calibrate_yield import count_yields
 from tasks.report.tables import Tables
@@ -99,6 +99,7 @@ def write_calibration(build: Build, folder: Path, *, subject: Subject) -> Calibr
     page = make_environment().get_template("calibrate.html.j2").render(
         subject=subject,
         here="calibrate",
+        drawing={"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": RIGHT, "bottom": BOTTOM},
         pages=(),
         sheets=sheets,
         yields=view_yields(yields, grid, band, names),
