@@ -15,9 +15,10 @@ from typing import Any, Protocol
 
 from flows.load_profile import load_profile
 from flows.stages import STAGES, check_stage, find_table, plan_stages, stages_until
-from schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig, Section
+from schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig
 from schemas.errors import ConfigError, SourceError, StoreError
 from schemas.rows import ImageRow, make_key
+from schemas.section import Section
 from tasks.mining import embed_images
 from tasks.mining.exclude_images import write_references
 from tasks.sources import read_images

@@ -159,7 +159,7 @@ def plan_stages(profile: Profile, stages: Sequence[Stage]) -> list[Planned]:
     planned: list[Planned] = []
     tables: dict[str, str] = {}
     for stage in stages:
-        config = getattr(profile, stage.config)
+        config = profile.section(stage.config)
         prompts = {name: load(name).sha256 for name in stage.prompts}
         tables[stage.name] = fingerprint(stage, config, prompts=prompts, tables=tables)
         planned.append(Planned(stage=stage, config=config, fingerprint=tables[stage.name]))

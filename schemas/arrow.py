@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from schemas.rows import (
     CaptionRow,
+    CheckRow,
     ComparisonRow,
     DifferenceRow,
     Dropped,
@@ -28,10 +29,12 @@ from schemas.rows import (
     NounsRow,
     PairRow,
     PreferenceRow,
+    QuestionRow,
     RejectedTextRow,
     RemovalRow,
     RemovalScore,
     Row,
+    Served,
     SplitRow,
     Turn,
 )
@@ -50,13 +53,28 @@ NEGATIVES = pa.list_(pa.struct([("text", STRING), ("maker", STRING), ("note", ST
 REMOVAL_SCORES = pa.list_(
     pa.struct([("removal", STRING), ("tag", STRING), ("side", INT), ("score", FLOAT), ("chosen", BOOL)])
 )
+SERVED = pa.list_(
+    pa.struct(
+        [
+            ("prompt", STRING),
+            ("model", STRING),
+            ("revision", STRING),
+            ("seed", INT),
+            ("prompt_tokens", INT),
+            ("completion_tokens", INT),
+            ("latency", FLOAT),
+            ("finish_reason", STRING),
+        ]
+    )
+)
 MODELS: dict[str, type[SceneGraph]] = {"graph": SceneGraph}
 """Columns that hold a model as JSON text."""
-STRUCTS: dict[str, type[Turn | Negative | RemovalScore]] = {
+STRUCTS: dict[str, type[Turn | Negative | RemovalScore | Served]] = {
     "prompt": Turn,
     "conversation": Turn,
     "negatives": Negative,
     "removal_scores": RemovalScore,
+    "served": Served,
 }
 """Columns that hold a list of small rows."""
 
@@ -98,7 +116,7 @@ COLUMNS: dict[type[Row], list[tuple[str, pa.DataType]]] = {
         ("change_types", STRINGS),
         ("shared_nouns", STRINGS),
     ],
-    CaptionRow: [("text", STRING), ("sentences", STRINGS), ("model", STRING)],
+    CaptionRow: [("text", STRING), ("sentences", STRINGS), ("model", STRING), ("served", SERVED)],
     DifferenceRow: [
         ("text", STRING),
         ("first_half", STRING),
@@ -109,6 +127,17 @@ COLUMNS: dict[type[Row], list[tuple[str, pa.DataType]]] = {
         ("model", STRING),
         ("claims", STRING),
         ("no_change", BOOL),
+        ("known", STRING),
+        ("checks", STRING),
+        ("served", SERVED),
+    ],
+    CheckRow: [
+        ("check", STRING),
+        ("passed", BOOL),
+        ("score", FLOAT),
+        ("text", STRING),
+        ("why", STRING),
+        ("served", SERVED),
     ],
     ComparisonRow: [
         ("text", STRING),
@@ -117,8 +146,26 @@ COLUMNS: dict[type[Row], list[tuple[str, pa.DataType]]] = {
         ("axes", STRINGS),
         ("conversation", TURNS),
         ("model", STRING),
+        ("shown", STRING),
+        ("served", SERVED),
     ],
-    RejectedTextRow: [("text", STRING), ("maker", STRING), ("note", STRING), ("score", FLOAT), ("skipped_true", INT)],
+    QuestionRow: [
+        ("question", STRING),
+        ("answer", STRING),
+        ("about", STRING),
+        ("round", INT),
+        ("rounds", INT),
+        ("model", STRING),
+        ("served", SERVED),
+    ],
+    RejectedTextRow: [
+        ("text", STRING),
+        ("maker", STRING),
+        ("note", STRING),
+        ("score", FLOAT),
+        ("skipped_true", INT),
+        ("served", SERVED),
+    ],
     RemovalRow: [
         ("tag", STRING),
         ("object_ids", STRINGS),
@@ -183,7 +230,7 @@ def _column(records: Sequence[Row | SimpleNamespace], field: pa.Field) -> pa.Arr
     return pa.array(values, field.type)
 
 
-def _plain(item: Turn | Negative | RemovalScore) -> dict[str, Any]:
+def _plain(item: Turn | Negative | RemovalScore | Served) -> dict[str, Any]:
     return {name: getattr(item, name) for name in item.__slots__}
 
 

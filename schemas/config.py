@@ -6,24 +6,25 @@ many workers, how large a shard) is in ``RunConfig``, which no fingerprint inclu
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0)]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
-Positive = Annotated[int, Field(ge=1)]
+from schemas.section import Count, Names, Positive, Section, Seed, Share
+from schemas.served import ChatConfig
+from schemas.writing import (
+    CaptionsConfig,
+    ComparisonsConfig,
+    ControlsConfig,
+    CounterfactualsConfig,
+    DifferencesConfig,
+    GroundingConfig,
+    JudgingConfig,
+    QuestionsConfig,
+    Role,
+    SampledTextsConfig,
+    ServedSection,
+)
+
 Embedder = Literal["colour-layout", "gradients", "clip", "dinov2"]
-Writer = Literal["scene-graph"]
-Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
-"""Several names, or one: `train`, `[train, val]`."""
-
-
-class Section(BaseModel):
-    """Be one section of a profile: frozen, unknown keys refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
-    uncounted: ClassVar[frozenset[str]] = frozenset()
-    """Fields that no fingerprint counts: they change no row, or the stage's ``models`` tell what counts of them."""
 
 
 class ImagesConfig(Section):
@@ -243,39 +244,6 @@ class NounPairsConfig(Section):
         return self
 
 
-class CaptionsConfig(Section):
-    """Say how images are described."""
-
-    writer: Writer = "scene-graph"
-    """Who writes: the image's own scene graph."""
-    seed: Seed = 0
-    """Seed of the wording."""
-
-
-class DifferencesConfig(Section):
-    """Say how implicit-change descriptions are written."""
-
-    writer: Writer = "scene-graph"
-    """Who writes."""
-    seed: Seed = 0
-    """Seed of the wording and of the verbs."""
-    max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
-    """How often a rejected description is asked for again, with another seed."""
-
-
-class ComparisonsConfig(Section):
-    """Say how commonalities and differences (CaD) are written."""
-
-    writer: Writer = "scene-graph"
-    """Who writes."""
-    seed: Seed = 0
-    """Seed of the wording."""
-    max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
-    """How often a rejected comparison is asked for again, with another seed."""
-    caption_overlap: Share = 0.9
-    """The retrieval question is left out when the two captions share more than this of their words."""
-
-
 class RejectedTextsConfig(Section):
     """Say how rejected texts are made."""
 
@@ -329,7 +297,7 @@ class RunConfig(Section):
     """Worker processes; 0: one per core."""
     rows_per_shard: Positive = 200
     """Input rows of a shard."""
-    rows_per_shard_of: dict[str, Positive] = {}
+    rows_per_shard_of: dict[str, Positive] = Field(default_factory=dict[str, int])
     """Other sizes for named stages ("images: 6")."""
 
 
@@ -360,14 +328,32 @@ class Profile(Section):
     """How the nouns of captions are found, for pairing by nouns."""
     noun_pairs: NounPairsConfig = NounPairsConfig()
     """Which images pair by nouns."""
+    chat: ChatConfig = ChatConfig()
+    """The served model that sees images."""
+    language: ChatConfig | None = None
+    """The served model that reads text only; none: `chat`."""
+    judge: ChatConfig | None = None
+    """The served model that judges; none: `chat`."""
     captions: CaptionsConfig = CaptionsConfig()
     """How images are described."""
     differences: DifferencesConfig = DifferencesConfig()
     """How differences are described."""
+    controls: ControlsConfig = ControlsConfig()
+    """How the writing model is checked by asking it again."""
+    grounding: GroundingConfig = GroundingConfig()
+    """How descriptions are checked against the images."""
+    judging: JudgingConfig = JudgingConfig()
+    """How descriptions are judged."""
     comparisons: ComparisonsConfig = ComparisonsConfig()
     """How commonalities and differences are written."""
+    questions: QuestionsConfig = QuestionsConfig()
+    """How questions and answers are written."""
     rejected_texts: RejectedTextsConfig = RejectedTextsConfig()
     """How rejected texts are made."""
+    sampled_texts: SampledTextsConfig = SampledTextsConfig()
+    """How rejected texts are sampled from the writing model."""
+    counterfactuals: CounterfactualsConfig = CounterfactualsConfig()
+    """How rejected texts are made by editing the chosen one."""
     removals: RemovalsConfig = RemovalsConfig()
     """How elements are removed from images."""
     preferences: PreferencesConfig = PreferencesConfig()
@@ -380,6 +366,17 @@ class Profile(Section):
         """Return what the sources stage reads."""
         kind, _, path = self.source.partition(":")
         return SourceConfig(kind=kind, path=path, images=self.images, reading=self.reading, scenes=self.scenes)
+
+    def section(self, name: str) -> Section:
+        """Return a section as its stage gets it: with the served model filled in, where it asks one."""
+        own = getattr(self, name)
+        if not isinstance(own, ServedSection) or not own.is_served or own.chat is not None:
+            return own
+        return own.model_copy(update={"chat": self.served(own.role)})
+
+    def served(self, role: Role) -> ChatConfig:
+        """Return the model of a role; those that are not named are the `chat` model."""
+        return (self.chat if role == "chat" else getattr(self, role)) or self.chat
 
     @model_validator(mode="after")
     def _a_weight_for_each_embedder(self) -> "Profile":

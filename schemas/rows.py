@@ -164,12 +164,32 @@ class PairRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """Be one request to a served model that a row was made with, and what the server said of its answer."""
+
+    prompt: str
+    """Name of the prompt file."""
+    model: str
+    """As the server states it."""
+    revision: str
+    """What the server states of itself (``system_fingerprint``), else the profile's revision of the model."""
+    seed: int
+    prompt_tokens: int
+    completion_tokens: int
+    latency: float
+    """Seconds from sending to the whole answer, of the try that succeeded."""
+    finish_reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaptionRow(Row):
     """Hold a detailed description of one image (``subject``)."""
 
     text: str
     sentences: tuple[str, ...]
     model: str
+    """"scene-graph", "given" (the source brought it), or the served model's name."""
+    served: tuple[Served, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +208,32 @@ class DifferenceRow(Row):
     """JSON list of ``schemas.claims.Claim``: what the text says, checkable against scene graphs; ``[]`` if unknown."""
     no_change: bool
     """Whether it says that the two images show the same."""
+    known: str = ""
+    """What a served model was told beside the images: "captions", "human difference" or "edit"."""
+    checks: str = ""
+    """JSON of the checks that it passed and by what score, where there were any."""
+    served: tuple[Served, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRow(Row):
+    """Hold the outcome of one check of one description; ``subject`` is the description's key."""
+
+    check: str
+    """"swapped", "same", "grounded" or "judged"."""
+    passed: bool
+    score: float
+    """What ``passed`` was decided by; its meaning is the check's own, higher is better."""
+    text: str = ""
+    """What a served model answered."""
+    why: str = ""
+    """A short constant phrase, where it did not pass."""
+    served: tuple[Served, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """Return what ``status`` remarks of the row."""
+        return "" if self.passed else self.why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +256,25 @@ class ComparisonRow(Row):
     conversation: tuple[Turn, ...]
     """User and assistant in turn; the second question asks which image a caption belongs to, where that is clear."""
     model: str
+    shown: str = ""
+    """What a served model was given: "captions", "images", "images and captions", "images and differences"."""
+    served: tuple[Served, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionRow(Row):
+    """Hold one question about a pair (``subject``) and its answer: CaD-QA, after paper 003, section 4."""
+
+    question: str
+    answer: str
+    about: str
+    """"both", or "first" or "second" where only one image is asked about."""
+    round: int
+    """Which round of the conversation was drawn, from 0."""
+    rounds: int
+    """How many it had."""
+    model: str
+    served: tuple[Served, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,13 +283,14 @@ class RejectedTextRow(Row):
 
     text: str
     maker: str
-    """"retrieved", "swapped" or "edited"."""
+    """"retrieved", "swapped", "edited", "sampled", "refuted" or "counterfactual"."""
     note: str
-    """What was done: "colour red -> blue", the pair that it was retrieved from."""
+    """What was done: "colour red -> blue", the pair that it was retrieved from, the check that it failed."""
     score: float
     """How close it is to the chosen text (TF-IDF cosine, 0 to 1)."""
     skipped_true: int
     """Candidates passed over because they were accidentally true of this pair."""
+    served: tuple[Served, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@ A shard is a slice of a plan file; nothing else is passed between processes. The
 that it covers, so a shard that is done twice writes the same file.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -16,6 +17,7 @@ import pyarrow as pa
 from schemas.arrow import from_table, schema_of, to_table
 from schemas.errors import ValidationError
 from schemas.rows import Row, make_key
+from tasks.store.answers import Answers
 from tasks.store.files import Folder
 from tasks.store.index import PARTS, Before, columns_without, open_index
 from tasks.store.journal import Journal
@@ -72,8 +74,9 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
     )
     name = f"{planned.table}/part-{make_key(*sources.values())}.parquet"
     inputs = list(_input_rows(planned, shard, plan))
-    with Journal(Path(shard.journals) / f"{Path(name).stem}.journal", planned.stage.writes) as journal:
-        table = _results(planned, shard, inputs, journal)
+    place = Path(shard.journals) / Path(name).stem
+    with Journal(place.with_suffix(".journal"), planned.stage.writes) as journal, _answers(planned, place) as answers:
+        table = _results(planned, shard, inputs, journal=journal, given=answers)
         if unknown := set(table.column("source_key").to_pylist()) - sources.keys():
             raise ValidationError(f"{shard.name}: results name inputs that the shard does not have: {min(unknown)}")
         table = _rename_sources(_in_order(table, list(sources)), sources)
@@ -82,6 +85,8 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
             about |= planned.stage.about(table)
         shard.folder.write(name, encode_part(table, about))
         journal.delete()
+        for memory in answers.values():
+            memory.delete()
     return ShardDone(name=shard.name, part=name, counts=count_statuses(table))
 
 
@@ -124,14 +129,26 @@ def _input_rows(planned: Planned, shard: ShardRef, plan: pa.Table) -> Iterator[R
         yield found[key]
 
 
-def _results(planned: Planned, shard: ShardRef, inputs: Sequence[Row], journal: Journal) -> pa.Table:
+@contextmanager
+def _answers(planned: Planned, place: Path) -> Generator[dict[str, Answers]]:
+    """Give the memory of what served models have answered, by the name of its argument, where the stage has one."""
+    if not planned.stage.remembers:
+        yield {}
+        return
+    with Answers(place.with_suffix(".answers")) as answers:
+        yield {"answers": answers}
+
+
+def _results(
+    planned: Planned, shard: ShardRef, inputs: Sequence[Row], *, journal: Journal, given: Mapping[str, Answers]
+) -> pa.Table:
     """Return the stage's results for the inputs, those of a killed run taken from its journal."""
     stage = planned.stage
     before = journal.read()
     finished = set(before.column("source_key").to_pylist())
     owed = [row for row in inputs if row.key not in finished]
     uses = dict(_open_uses(planned, shard, owed))
-    results = stage.function(owed, planned.config, **uses) if owed else iter(())
+    results = stage.function(owed, planned.config, **uses, **given) if owed else iter(())
     if not stage.journal:
         return pa.concat_tables([before, to_table(list(results), stage.writes)])
     journal.restart(before)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from schemas.config import Section
 from schemas.rows import Dropped, Failed, Row, make_key
+from schemas.section import Section
 
 Results = Iterator[Row | Dropped | Failed]
 Group = Literal["sources", "mining", "captioning", "rejected", "preferences"]
@@ -89,6 +89,9 @@ class Stage:
     journal: bool = False
     """Whether finished rows of a shard are kept as they come; for rows that take longer than a disk flush. The function
     then gives all results of one input before those of the next."""
+    remembers: bool = False
+    """Whether the function gets ``answers`` (``Answers``): what served models have answered to this shard already, so
+    that a killed build asks nothing twice. Such a stage needs no ``journal``."""
     rows_per_shard: int = 0
     """Input rows of a shard where the profile names none for this stage; 0: the profile's general number."""
 

@@ -1,0 +1,63 @@
+"""What a profile says of served models: which one answers, where it is, and how it is asked."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from schemas.section import Names, Positive, Seconds, Section, Share
+
+Structured = Literal["auto", "vllm", "json", "off"]
+
+
+class LaunchConfig(Section):
+    """Say how `launch: local` starts vLLM; it runs in an environment or container of its own."""
+
+    command: Names = ("vllm",)
+    """The vllm executable of its environment, or a container's command up to and including "vllm"."""
+    max_model_len: Positive = 8192
+    """Tokens of a prompt, its images and its answer together."""
+    images: Annotated[int, Field(ge=0, le=16)] = 2
+    """Most images of a prompt; 0 for models that see none."""
+    gpu_memory: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Share of the GPU's memory that it may take."""
+    flags: tuple[str, ...] = ()
+    """Further words of its command line ("--quantization", "awq")."""
+    start_seconds: Seconds = 1800.0
+    """Longest wait until it is ready; it loads, and perhaps fetches, its weights in this time."""
+
+
+class ChatConfig(Section):
+    """Say which served model answers, where it is, and how it is asked."""
+
+    uncounted: ClassVar[frozenset[str]] = frozenset(
+        {"endpoint", "key", "concurrency", "timeout_seconds", "attempts", "patience_seconds", "launch", "server"}
+    )
+    endpoint: Names = ()
+    """Addresses of OpenAI-compatible servers (`http://127.0.0.1:8000/v1`); several of them share the load."""
+    model: str = ""
+    """The model's name on the server; empty: the only one that it serves. A build writes it down."""
+    revision: str = ""
+    """The model's commit, for the record: servers do not tell it."""
+    key: str = "PAIRWRIGHT_API_KEY"
+    """Environment variable that holds the server's key, if it wants one; or `block:NAME`, a Prefect Secret block."""
+    pixels: Annotated[int, Field(ge=784)] = 1_003_520
+    """Images of more pixels are sent smaller (1,003,520 are 1,280 tokens of Qwen2-VL)."""
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.7
+    """How freely words are drawn; at 0 an answer that was refused can only come again."""
+    top_p: Annotated[Share, Field(gt=0)] = 0.9
+    """Words are drawn from the likeliest that together have this probability."""
+    structured: Structured = "auto"
+    """Whether the server is held to a grammar: by vLLM's `structured_outputs`, by a JSON schema in `response_format`,
+    or not at all; auto: found out when a build starts, which writes it down."""
+    concurrency: Annotated[int, Field(ge=1, le=4096)] = 256
+    """Most requests under way at once from one worker; how many there are follows the server's throughput."""
+    timeout_seconds: Seconds = 300.0
+    """Longest wait for one answer."""
+    attempts: Annotated[int, Field(ge=1, le=100)] = 6
+    """How often a request is sent until its row fails; only for faults that may pass (busy, time-out, cut off)."""
+    patience_seconds: Seconds = 120.0
+    """How long no server may answer before the shard fails; its rows stay owed."""
+    launch: Literal["", "local"] = ""
+    """`local`: the build starts vLLM on this machine when a stage needs it, and stops it again."""
+    server: LaunchConfig = LaunchConfig()
+    """How it is started."""

@@ -1,0 +1,222 @@
+"""What a profile says of what is written: descriptions, differences, comparisons, questions, and their checks."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from schemas.section import Positive, Section, Seed, Share
+from schemas.served import ChatConfig
+
+Role = Literal["chat", "language", "judge"]
+Writer = Literal["scene-graph", "served"]
+
+
+class ServedSection(Section):
+    """Be a section whose stage may ask a served model."""
+
+    chat: ChatConfig | None = None
+    """The model that this section's stage asks; none: the profile's."""
+
+    @property
+    def role(self) -> Role:
+        """Return which of the profile's models the stage asks."""
+        return "chat"
+
+    @property
+    def is_served(self) -> bool:
+        """Say whether the stage asks a model at all."""
+        return True
+
+    @property
+    def model(self) -> ChatConfig:
+        """Return the model that is asked; a build has filled it in."""
+        if self.chat is None:
+            raise ValueError(f"no served model was filled into {type(self).__name__}")
+        return self.chat
+
+
+class CaptionsConfig(ServedSection):
+    """Say how images are described."""
+
+    writer: Writer = "scene-graph"
+    """Who writes: the image's own scene graph, or a served model that sees the image."""
+    seed: Seed = 0
+    """Seed of the wording."""
+    max_tokens: Positive = 512
+    """Most tokens of a description."""
+    max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
+    """How often a refused description is asked for again, with another seed."""
+    split: Literal["rules", "served"] = "rules"
+    """How a description is split into sentences that stand alone: by their ends, or by the model, and by their ends
+    where its answer will not do."""
+
+    @property
+    def is_served(self) -> bool:
+        """Say whether the stage asks a model at all."""
+        return self.writer == "served"
+
+
+class DifferencesConfig(ServedSection):
+    """Say how implicit-change descriptions are written."""
+
+    writer: Writer = "scene-graph"
+    """Who writes: the images' own scene graphs, or a served model that sees both images."""
+    seed: Seed = 0
+    """Seed of the wording and of the verbs."""
+    max_tokens: Positive = 160
+    """Most tokens of a description."""
+    max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
+    """How often a rejected description is asked for again, with another seed."""
+    max_words: Positive = 120
+    """Longer descriptions are rejected (ours): the model has run away."""
+    candidates: Annotated[int, Field(ge=1, le=16)] = 1
+    """Descriptions asked for of each pair (ours); with controls, the best that passes them all is taken."""
+
+    @property
+    def is_served(self) -> bool:
+        """Say whether the stage asks a model at all."""
+        return self.writer == "served"
+
+
+class ControlsConfig(ServedSection):
+    """Say by what descriptions from served models are checked (ours); what fails becomes a rejected text."""
+
+    swapped: bool = False
+    """Whether the pair in the other order must give the description the other way round."""
+    same: bool = False
+    """Whether one of the images, shown twice, must give no difference."""
+    seed: Seed = 0
+    """Seed of what is asked, and of which image is shown twice."""
+    max_tokens: Positive = 160
+    """Most tokens of an answer."""
+
+    @property
+    def is_served(self) -> bool:
+        """Say whether the stage asks a model at all."""
+        return self.swapped or self.same
+
+
+class GroundingConfig(Section):
+    """Say whether each half of a description must fit its own image better than the other one (ours)."""
+
+    wanted: bool = False
+    """Whether this is checked, by the CLIP model that embeds the images."""
+    margin: Annotated[float, Field(ge=-1, le=1)] = 0.0
+    """By how much the cosine of a half with its own image must be above that with the other."""
+
+
+class JudgingConfig(ServedSection):
+    """Say whether a model judges the descriptions (ours): 0 is wrong, 5 is right in every word."""
+
+    wanted: bool = False
+    """Whether this is done."""
+    sees: Literal["images", "captions"] = "images"
+    """What the judge is given beside the description."""
+    least: Annotated[int, Field(ge=0, le=5)] = 3
+    """Descriptions of a lower rating fail."""
+    seed: Seed = 0
+    """Seed of what is asked."""
+
+    @property
+    def role(self) -> Role:
+        """Return which of the profile"s models the stage asks."""
+        return "judge"
+
+    @property
+    def is_served(self) -> bool:
+        """Say whether the stage asks a model at all."""
+        return self.wanted
+
+
+class ComparisonsConfig(ServedSection):
+    """Say how commonalities and differences (CaD) are written (paper 003)."""
+
+    writer: Writer = "scene-graph"
+    """Who writes: the images' own scene graphs, or a served model."""
+    shown: Literal["captions", "images", "images and captions", "images and differences"] = "captions"
+    """What the model is given: the captions (the paper's phase 1, by the `language` model), or the images (phase 2, by
+    the `chat` model) alone, with the captions, or with what people wrote about the difference."""
+    seed: Seed = 0
+    """Seed of the wording."""
+    max_tokens: Positive = 750
+    """Most tokens of a summary; the paper's number."""
+    max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
+    """How often a rejected comparison is asked for again, with another seed."""
+    caption_overlap: Share = 0.9
+    """The retrieval question is left out when the two captions share more than this of their words."""
+
+    @property
+    def role(self) -> Role:
+        """Return which of the profile's models the stage asks."""
+        return "language" if self.shown == "captions" else "chat"
+
+    @property
+    def is_served(self) -> bool:
+        """Say whether the stage asks a model at all."""
+        return self.writer == "served"
+
+
+class QuestionsConfig(ServedSection):
+    """Say whether questions and answers about both images (CaD-QA) are written (paper 003, section 4)."""
+
+    wanted: bool = False
+    """Whether this is done, from captions and comparison."""
+    rounds: Annotated[int, Field(ge=1, le=10)] = 4
+    """Rounds of question and answer that are asked for; one of them is drawn."""
+    seed: Seed = 0
+    """Seed of what is asked and drawn."""
+    max_tokens: Positive = 750
+    """Most tokens of a conversation."""
+    max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
+    """How often a refused conversation is asked for again, with another seed."""
+
+    @property
+    def role(self) -> Role:
+        """Return which of the profile"s models the stage asks."""
+        return "language"
+
+    @property
+    def is_served(self) -> bool:
+        """Say whether the stage asks a model at all."""
+        return self.wanted
+
+
+class SampledTextsConfig(ServedSection):
+    """Say whether further answers of the writing model are rejected texts: on-policy samples (ours)."""
+
+    samples: Annotated[int, Field(ge=0, le=16)] = 0
+    """Descriptions sampled of each pair beside the chosen one; 0: none."""
+    temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
+    """How freely their words are drawn."""
+    seed: Seed = 0
+    """Seed of what is sampled."""
+    max_tokens: Positive = 160
+    """Most tokens of a sample."""
+
+    @property
+    def is_served(self) -> bool:
+        """Say whether the stage asks a model at all."""
+        return self.samples > 0
+
+
+class CounterfactualsConfig(ServedSection):
+    """Say whether a language model edits the chosen text so that it is wrong (ours)."""
+
+    wanted: bool = False
+    """Whether this is done."""
+    seed: Seed = 0
+    """Seed of what is asked: which kind of edit, and the words."""
+    max_tokens: Positive = 160
+    """Most tokens of an edited text."""
+    max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
+    """How often an edit that does not contradict is asked for again, with another seed."""
+
+    @property
+    def role(self) -> Role:
+        """Return which of the profile"s models the stage asks."""
+        return "language"
+
+    @property
+    def is_served(self) -> bool:
+        """Say whether the stage asks a model at all."""
+        return self.wanted

@@ -1,0 +1,1 @@
+"""Ask served models: any OpenAI-compatible server."""

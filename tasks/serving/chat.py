@@ -1,0 +1,97 @@
+"""What stages ask of a served model, and what they get: one question, one answer.
+
+A stage writes one coroutine for a row, which asks as often as it has to, and hands it to ``ask_rows``, which runs many
+of them at once. What may go wrong with a single row is raised here as an exception and becomes a row there.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from prompts import Prompt
+from schemas.rows import Served, Turn, make_key
+
+IMAGE = "<image>"
+"""Where an image stands in a question; without it the images come first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grammar:
+    """Be the form that an answer must have, for servers that hold to one. Validators run in any case."""
+
+    regex: str = ""
+    """For vLLM's `structured_outputs`; empty: the schema is used."""
+    schema: dict[str, Any] | None = None
+    """JSON schema, for answers that are JSON; such a grammar works on every server with structured output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Be one request: what is said, what is shown, and how the answer is drawn."""
+
+    prompt: str
+    """Name of the prompt file, for the record."""
+    text: str
+    """The rendered prompt; ``<image>`` in it stands for the next image."""
+    images: tuple[bytes, ...] = ()
+    """Encoded files as sources gave them."""
+    before: tuple[Turn, ...] = ()
+    """Earlier turns of the conversation, without images."""
+    seed: int = 0
+    """From the row's key (``seed_of``)."""
+    max_tokens: int = 512
+    temperature: float | None = None
+    """None: the model's own in the profile."""
+    grammar: Grammar | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Be what the model said."""
+
+    text: str
+    served: Served
+
+    @property
+    def finish_reason(self) -> str:
+        """Return why it ended: "stop", or "length" where it was cut off."""
+        return self.served.finish_reason
+
+
+class Chat(Protocol):
+    """Be asked, many times at once."""
+
+    async def ask(self, question: Question) -> Answer:
+        """Return the answer.
+
+        Raises:
+            RefusedQuestionError: the server says that this request is wrong (too long, a bad image).
+            UnansweredError: no good answer came in all attempts.
+            ServerError: no server answers at all, or none takes the key or knows the model.
+        """
+        ...
+
+
+class RefusedQuestionError(Exception):
+    """Say that the server refuses this request for good; its row is dropped."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        """A short constant phrase ("the server refused the request")."""
+        self.detail = detail
+
+
+class UnansweredError(Exception):
+    """Say that no good answer came; the row fails, and is owed again."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        """A short constant phrase: "server busy", "no answer in time", "broken answer", "server error"."""
+        self.detail = detail
+
+
+def seed_of(key: str, prompt: Prompt | str, *, seed: int, attempt: int = 1) -> int:
+    """Return a request's seed (31 bits), from its row, what is asked, the section's seed and the attempt."""
+    name = prompt if isinstance(prompt, str) else prompt.sha256
+    return int(make_key("request", key, name, seed, attempt)[:8], 16) >> 1

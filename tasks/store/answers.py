@@ -1,0 +1,89 @@
+"""Keep what served models answered to a running shard, so that a killed build asks no finished question twice.
+
+An append-only file of records: length of the value, CRC-32 of key and value, the key (16 bytes), the value. A torn or
+damaged tail is left out. Values stay on disk: what is held in memory is a place and a length for each.
+"""
+
+import os
+import struct
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from filelock import FileLock
+
+from tasks.store.files import naming
+
+HEADER = struct.Struct("<II16s")
+
+
+class Answers:
+    """Map keys of 32 hex digits to bytes, durable against a kill at once. Local disks only; any thread may call."""
+
+    def __init__(self, path: Path) -> None:
+        """Name the file; nothing is read or written yet."""
+        self.path = path
+        self._lock = FileLock(path.with_suffix(".answers-lock"))
+        self._writing = threading.Lock()
+        self._places: dict[bytes, tuple[int, int]] = {}
+        self._file = -1
+
+    def get(self, key: str) -> bytes | None:
+        """Return what was put under the key, by this process or a killed one."""
+        place = self._places.get(bytes.fromhex(key))
+        if place is None:
+            return None
+        with naming(str(self.path), "read"):
+            return os.pread(self._file, place[1], place[0])
+
+    def put(self, key: str, value: bytes) -> None:
+        """Keep a value; it survives a kill of this process (a loss of power may lose the newest)."""
+        name = bytes.fromhex(key)
+        record = HEADER.pack(len(value), zlib.crc32(value, zlib.crc32(name)), name) + value
+        with self._writing, naming(str(self.path), "written"):
+            end = os.lseek(self._file, 0, os.SEEK_END)
+            rest = memoryview(record)
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+            self._places[name] = (end + HEADER.size, len(value))
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __enter__(self) -> Self:
+        with naming(str(self.path), "opened"):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire()  # an orphan of a killed build may still be writing
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            end = 0
+            for name, place in self._records():
+                self._places[name] = place
+                end = sum(place)
+            os.ftruncate(self._file, end)
+        return self
+
+    def _records(self) -> Iterator[tuple[bytes, tuple[int, int]]]:
+        place, size = 0, os.fstat(self._file).st_size
+        while place + HEADER.size <= size:
+            length, check, name = HEADER.unpack(os.pread(self._file, HEADER.size, place))
+            start = place + HEADER.size
+            if start + length > size or zlib.crc32(os.pread(self._file, length, start), zlib.crc32(name)) != check:
+                return
+            yield name, (start, length)
+            place = start + length
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._file)
+        self._file = -1
+        self._lock.release()
+
+    def delete(self) -> None:
+        """Remove the file, once the shard's part is in place."""
+        with naming(str(self.path), "deleted"):
+            self.path.unlink(missing_ok=True)
+            Path(self._lock.lock_file).unlink(missing_ok=True)
