@@ -4,11 +4,15 @@ PYTHON ?= $(shell command -v python3 || command -v python3.13 || command -v pyth
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 OUT ?= demo
+# vLLM's build for CPUs has an environment of its own, and that one is of Python 3.11.
+PYTHON_3_11 = $(shell for python in $(PYTHON) python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && command -v $$python && break; done)
+VLLM_PIP := .venv-vllm/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint bench soak clean help
+.PHONY: demo test serve-test lint bench soak clean help
 
 help:  ## show what there is
-	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile
 
 demo: .venv/.core  ## build a small dataset from rendered scenes and a page to look at
 	$(BIN)/pairwright build --profile scenes --out $(OUT)
@@ -16,6 +20,9 @@ demo: .venv/.core  ## build a small dataset from rendered scenes and a page to l
 
 test: .venv/.tests  ## run the tests
 	$(BIN)/python -m pytest -n $(or $(WORKERS),auto) --dist loadfile -m "not slow and not gpu and not live" $(ARGS)
+
+serve-test: .venv/.tests .venv-vllm/.served  ## the tests against a real vLLM (3 GB to install, or 6 with CUDA's PyTorch)
+	$(BIN)/python -m pytest -m live --timeout 900 $(ARGS)
 
 lint: .venv/.lint  ## check style and types
 	$(BIN)/ruff check .
@@ -28,8 +35,8 @@ bench: .venv/.tests  ## measure; prints ratios of two sides measured in one run
 soak: .venv/.tests  ## the long fault runs
 	$(BIN)/python -m pytest -m slow --timeout 7200 $(ARGS)
 
-clean:  ## remove the environment and what demo made
-	rm -rf .venv demo
+clean:  ## remove the environments and what demo made
+	rm -rf .venv .venv-vllm demo
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "No python3 was found: install Python 3.11, 3.12 or 3.13"; exit 1; }
@@ -47,4 +54,17 @@ clean:  ## remove the environment and what demo made
 
 .venv/.lint: .venv/.tests
 	$(PIP) install -c constraints.txt -e '.[cpu,test,lint]'
+	@touch $@
+
+# Begun anew when it was killed half-way: pip takes a package whose files are half there for installed.
+.venv-vllm/.served: tests/serving/requirements.txt $(wildcard tests/serving/vllm_name/*.*)
+	@test -n "$(PYTHON_3_11)" \
+		|| { echo "vLLM's environment needs Python 3.11, and $(PYTHON) is $$($(PYTHON) -V) (make PYTHON=python3.11 ...)"; exit 1; }
+	rm -rf .venv-vllm
+	$(PYTHON_3_11) -m venv .venv-vllm
+	$(VLLM_PIP) install -c tests/serving/requirements.txt torch==2.13.0
+	$(VLLM_PIP) install --no-deps -r tests/serving/requirements.txt
+	cp -r tests/serving/vllm_name .venv-vllm/
+	$(VLLM_PIP) install --no-deps --no-build-isolation .venv-vllm/vllm_name
+	.venv-vllm/bin/python -m compileall -qq -j 0 .venv-vllm/lib >/dev/null || true  # some carry files of Python 2
 	@touch $@
