@@ -132,6 +132,7 @@ COLUMNS: dict[type[Row], list[tuple[str, pa.DataType]]] = {
         ("served", SERVED),
     ],
     CheckRow: [
+        ("description", STRING),
         ("check", STRING),
         ("passed", BOOL),
         ("score", FLOAT),

@@ -217,8 +217,10 @@ class DifferenceRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRow(Row):
-    """Hold the outcome of one check of one description; ``subject`` is the description's key."""
+    """Hold the outcome of one check of one description of a pair (``subject``)."""
 
+    description: str
+    """Key of the ``DifferenceRow`` that was checked."""
     check: str
     """"swapped", "same", "grounded" or "judged"."""
     passed: bool
