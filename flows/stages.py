@@ -158,8 +158,9 @@ def plan_stages(profile: Profile, stages: Sequence[Stage]) -> list[Planned]:
     """Return the stages with their configurations and fingerprints."""
     planned: list[Planned] = []
     tables: dict[str, str] = {}
-    for stage in stages:
-        config = profile.section(stage.config)
+    for declared in stages:
+        config = profile.section(declared.config)
+        stage = declared.fit(declared, config) if declared.fit else declared
         prompts = {name: load(name).sha256 for name in stage.prompts}
         tables[stage.name] = fingerprint(stage, config, prompts=prompts, tables=tables)
         planned.append(Planned(stage=stage, config=config, fingerprint=tables[stage.name]))

@@ -67,6 +67,9 @@ class Stage:
     """Prompt files whose words end up in the rows."""
     models: Callable[[Any], tuple[str, ...]] | None = None
     """Names the models of a configuration, with their revisions."""
+    fit: "Callable[[Stage, Any], Stage] | None" = None
+    """Returns the stage as a configuration runs it, where that decides what is read, used or remembered: ``fit(stage,
+    config)``. Images are read only for those that look at them."""
     pin: Callable[[Any], Any] | None = None
     """Returns the configuration with its models at the revisions that this machine has; called before a build starts.
     ``ModelError`` where one is missing."""
