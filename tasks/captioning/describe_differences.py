@@ -6,13 +6,14 @@ validator that served models pass, and checked against the graphs. CPU, no netwo
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from prompts import difference_verbs
 from schemas.claims import CLAIMS, Graphs, all_hold
 from schemas.config import DifferencesConfig
+from schemas.differences import Difference, read_difference
 from schemas.rows import CaptionRow, DifferenceRow, Dropped, ImageRow, PairRow
 from tasks.captioning.compose_difference import compose_difference
 from tasks.captioning.pair_graphs import pair_graphs
 from tasks.captioning.statements import Statement, row_random
-from tasks.captioning.validate_differences import Difference, read_difference
 from tasks.store.stage import Stage, Uses
 
 
@@ -36,7 +37,7 @@ def _describe(row: PairRow, config: DifferencesConfig, *, graphs: Graphs) -> Dif
         written = compose_difference(graphs, row_random("difference", config.seed, row.key, attempt))
         if written is None:
             continue
-        read = read_difference(written.text)
+        read = read_difference(written.text, difference_verbs())
         if not isinstance(read, Difference):
             refused = Dropped(source_key=row.key, reason=read.reason, detail=read.detail)
         elif not all_hold(written.claims, graphs):

@@ -6,15 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prompts import difference_verbs
 from schemas.claims import CLAIMS, Claim, all_hold, is_no_change
 from schemas.config import DifferencesConfig
+from schemas.differences import Difference, read_difference
 from schemas.rows import DifferenceRow, Dropped
 from schemas.scene import SceneChange
 from tasks.captioning import describe_differences as module
 from tasks.captioning.compose_difference import compose_difference
 from tasks.captioning.describe_differences import describe_differences
 from tasks.captioning.statements import Statement
-from tasks.captioning.validate_differences import Difference, read_difference
 from tests.fixtures.graphs import PROPERTY, graph, image_row, pair_row, pairs, random_pair, rows_of, thing
 from tests.fixtures.reader import read_phrases
 
@@ -37,7 +38,7 @@ def test_descriptions_are_true_and_in_the_template(both, seed):
     if written is None:
         return
     assert written.true_of(both), written.text
-    read = read_difference(written.text)
+    read = read_difference(written.text, difference_verbs())
     assert isinstance(read, Difference), written.text
     for half, scene in zip((read.first_half, read.second_half), both, strict=True):
         for phrase in read_phrases(half):
@@ -59,7 +60,7 @@ def test_no_change_is_said_exactly_where_it_is_so(both, seed):
     if written is not None:
         said = any(claim.kind == "no_change" for claim in written.claims)
         assert said is is_no_change(both)
-        half = read_difference(written.text).second_half
+        half = read_difference(written.text, difference_verbs()).second_half
         assert said is any(
             words in half for words in ("unchanged", "no change", "nothing", "no object", "not one", "any change")
         )

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prompts import difference_verbs
 from schemas.claims import Claim, Selector
 from schemas.config import RejectedTextsConfig
+from schemas.differences import Difference, read_difference
 from schemas.rows import Dropped, make_key
-from tasks.captioning.validate_differences import Difference, read_difference
 from tasks.rejected.edit_texts import WORDS, edit_texts
 from tests.fixtures.descriptions import described, description
 from tests.fixtures.graphs import PROPERTY, graph, rows_of, thing
@@ -24,7 +25,7 @@ CONFIG = RejectedTextsConfig()
 def test_edited_texts_differ_in_one_place_and_stay_in_the_template(seed):
     rows, pairs, images = described([seed])
     for row, found in zip(rows, edit_texts(rows, CONFIG, pairs=pairs, images=images), strict=True):
-        assert isinstance(read_difference(found.text), Difference), found.text
+        assert isinstance(read_difference(found.text, difference_verbs()), Difference), found.text
         old, new = row.text.split(), found.text.split()
         blocks = [op for op in SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes() if op[0] != "equal"]
         assert 1 <= len(blocks) <= 3, found.text
@@ -41,7 +42,7 @@ def test_edited_texts_are_false(seed):
     for row, found in zip(rows, edit_texts(rows, CONFIG, pairs=pairs, images=images), strict=True):
         if found.note.split()[0] == "place":
             continue
-        read = read_difference(found.text)
+        read = read_difference(found.text, difference_verbs())
         scenes = [images[key].graph for key in (pairs[row.subject].first, pairs[row.subject].second)]
         phrases = [read_phrases(half) for half in (read.first_half, read.second_half)]
         understood = sum(map(len, phrases)) == len(read_phrases(row.text))

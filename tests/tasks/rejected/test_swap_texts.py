@@ -3,10 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prompts import difference_verbs
 from schemas.claims import CLAIMS, Claim, Selector
 from schemas.config import RejectedTextsConfig
+from schemas.differences import Difference, read_difference
 from schemas.rows import Dropped, RejectedTextRow, make_key
-from tasks.captioning.validate_differences import Difference, read_difference
 from tasks.rejected.swap_texts import exchanged, swap_texts
 from tests.fixtures.descriptions import described, description, truth
 from tests.fixtures.graphs import PROPERTY, graph, rows_of, thing
@@ -24,7 +25,7 @@ def test_swapped_texts_are_false_and_in_the_template(seed):
             assert row.no_change or truth(row, claims, pairs, images)
             continue
         assert not truth(row, claims, pairs, images)
-        assert isinstance(read_difference(found.text), Difference)
+        assert isinstance(read_difference(found.text, difference_verbs()), Difference)
 
 
 def test_the_halves_change_places():

@@ -1,7 +1,7 @@
 """Read an implicit-change description back into its two halves, or refuse it with a reason (paper 001, 3.1.2 and D.2).
 
-A description that a served model writes and one that is written from scene graphs pass through here alike. Needs the
-verbs of ``prompts/difference_verbs.txt``. What the paper leaves open is ours: which inflections count, that a second
+A description that a served model writes and one that is written from scene graphs pass through here alike. The verbs
+are given: ``prompts.difference_verbs()``. What the paper leaves open is ours: which inflections count, that a second
 sentence is off the template, and the order of the reasons.
 """
 
@@ -9,8 +9,6 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
-
-from prompts import difference_verbs
 
 Reason = Literal[
     "cut off",
@@ -77,8 +75,16 @@ class RefusedDifference:
     detail: str = ""
 
 
-def read_difference(text: str, *, finish_reason: str = "stop") -> Difference | RefusedDifference:
-    """Return the halves and verbs of a description, or the first reason to refuse it."""
+def read_difference(
+    text: str, known: tuple[str, ...], *, finish_reason: str = "stop"
+) -> Difference | RefusedDifference:
+    """Return the halves and verbs of a description, or the first reason to refuse it.
+
+    Args:
+        text: what was written.
+        known: the verbs that may open a half, in the third person singular.
+        finish_reason: why the writer stopped; "length" where it was cut off.
+    """
     text = _tidied(text)
     if finish_reason == "length" or not FULL_STOP.search(text):
         return RefusedDifference("cut off", finish_reason if finish_reason == "length" else text[-40:])
@@ -88,14 +94,14 @@ def read_difference(text: str, *, finish_reason: str = "stop") -> Difference | R
         return RefusedDifference("off the template", text[:60] if not start else f"{len(parts)} halves")
     if SECOND_SENTENCE.search(text):
         return RefusedDifference("off the template", "more than one sentence")
-    return _read_halves((parts[0].strip(), parts[1].strip().removesuffix(".")))
+    return _read_halves((parts[0].strip(), parts[1].strip().removesuffix(".")), _forms(known))
 
 
-def _read_halves(halves: tuple[str, str]) -> Difference | RefusedDifference:
+def _read_halves(halves: tuple[str, str], forms: re.Pattern[str]) -> Difference | RefusedDifference:
     verbs: list[str] = []
     descriptions: list[str] = []
     for half in halves:
-        found = _split_half(half)
+        found = _split_half(half, forms)
         if isinstance(found, RefusedDifference):
             return found
         verbs.append(found[0])
@@ -105,13 +111,13 @@ def _read_halves(halves: tuple[str, str]) -> Difference | RefusedDifference:
     return Difference(descriptions[0], descriptions[1], (verbs[0], verbs[1]))
 
 
-def _split_half(half: str) -> tuple[str, str] | RefusedDifference:
+def _split_half(half: str, forms: re.Pattern[str]) -> tuple[str, str] | RefusedDifference:
     words = [word.lower().replace("’", "'") for word in WORD.findall(half)]
     if not words:
         return RefusedDifference("empty half")
     if HOLLOW.issuperset(words):
         return RefusedDifference("negation or auxiliary only", half)
-    verb = _verbs().match(half)
+    verb = forms.match(half)
     if not verb:
         return RefusedDifference("verb not in the list", half)
     description = half[verb.end() :].strip()
@@ -144,6 +150,6 @@ def inflections(verb: str) -> tuple[str, ...]:
 
 
 @cache
-def _verbs() -> re.Pattern[str]:
-    forms = sorted({form for verb in difference_verbs() for form in inflections(verb)}, key=len, reverse=True)
+def _forms(known: tuple[str, ...]) -> re.Pattern[str]:
+    forms = sorted({form for verb in known for form in inflections(verb)}, key=len, reverse=True)
     return re.compile(rf"(?:{'|'.join(forms)})(?![\w'’-])", re.IGNORECASE)

@@ -3,7 +3,7 @@
 import pytest
 
 from prompts import difference_verbs
-from tasks.captioning.validate_differences import Difference, RefusedDifference, inflections, read_difference
+from schemas.differences import Difference, RefusedDifference, inflections, read_difference
 
 START = "The difference between the two images is that the first image"
 
@@ -45,7 +45,7 @@ ACCEPTED = {
 @pytest.mark.parametrize("case", ACCEPTED)
 def test_accepted(case):
     written, halves, verbs = ACCEPTED[case]
-    read = read_difference(written)
+    read = read_difference(written, difference_verbs())
     assert isinstance(read, Difference), read
     assert (read.first_half, read.second_half) == halves
     assert read.verbs == verbs
@@ -110,19 +110,19 @@ REFUSED = {
 
 @pytest.mark.parametrize(("reason", "written"), [(reason, one) for reason, many in REFUSED.items() for one in many])
 def test_refused(reason, written):
-    read = read_difference(written)
+    read = read_difference(written, difference_verbs())
     assert isinstance(read, RefusedDifference), read
     assert read.reason == reason, read
 
 
 def test_a_long_answer_is_cut_off_even_with_a_full_stop():
-    read = read_difference(text(), finish_reason="length")
+    read = read_difference(text(), difference_verbs(), finish_reason="length")
     assert read == RefusedDifference("cut off", "length")
 
 
 @pytest.mark.parametrize("verb", difference_verbs())
 def test_every_verb_of_the_list_is_read(verb):
-    read = read_difference(text(f"{verb} a car", f"{verb} a bus"))
+    read = read_difference(text(f"{verb} a car", f"{verb} a bus"), difference_verbs())
     assert isinstance(read, Difference), read
     assert read.verbs == (verb, verb)
 
