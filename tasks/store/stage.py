@@ -70,6 +70,8 @@ class Stage:
     fit: "Callable[[Stage, Any], Stage] | None" = None
     """Returns the stage as a configuration runs it, where that decides what is read, used or remembered: ``fit(stage,
     config)``. Images are read only for those that look at them."""
+    wanted: Callable[[Any], bool] | None = None
+    """Whether a configuration has the stage at all; ``None``: every one has."""
     pin: Callable[[Any], Any] | None = None
     """Returns the configuration with its models at the revisions that this machine has; called before a build starts.
     ``ModelError`` where one is missing."""
