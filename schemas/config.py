@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from schemas.encoders import ClipConfig
 from schemas.section import Count, Names, Positive, Section, Seed, Share
 from schemas.served import ChatConfig
 from schemas.writing import (
@@ -93,19 +94,6 @@ class SourceConfig(Section):
     """How it is read."""
     scenes: ScenesConfig
     """What is rendered; the items' own keys say it."""
-
-
-class ClipConfig(Section):
-    """Say which CLIP model of open_clip embeds; the default is the paper's."""
-
-    model: str = "ViT-L-14-quickgelu"
-    """open_clip's name of the model, or a JSON file that describes one. OpenAI's weights want the "-quickgelu" ones."""
-    pretrained: str = "openai"
-    """open_clip's name of the weights; they are read from the Hub's local cache."""
-    checkpoint: str = ""
-    """Local weights in their place: a file, or a folder with open_clip_config.json (which names the model, too)."""
-    revision: str = ""
-    """The Hub's commit, or the hash of the local files; empty: what is on this machine. A build writes it down."""
 
 
 class Dinov2Config(Section):
@@ -368,8 +356,10 @@ class Profile(Section):
         return SourceConfig(kind=kind, path=path, images=self.images, reading=self.reading, scenes=self.scenes)
 
     def section(self, name: str) -> Section:
-        """Return a section as its stage gets it: with the served model filled in, where it asks one."""
+        """Return a section as its stage gets it: with the model filled in that it asks, or that embeds the images."""
         own = getattr(self, name)
+        if isinstance(own, GroundingConfig) and own.wanted:
+            return own.model_copy(update={"clip": self.embedding.clip})
         if not isinstance(own, ServedSection) or not own.is_served or own.chat is not None:
             return own
         return own.model_copy(update={"chat": self.served(own.role)})
@@ -377,6 +367,18 @@ class Profile(Section):
     def served(self, role: Role) -> ChatConfig:
         """Return the model of a role; those that are not named are the `chat` model."""
         return (self.chat if role == "chat" else getattr(self, role)) or self.chat
+
+    @model_validator(mode="after")
+    def _grounding_has_its_model(self) -> "Profile":
+        if self.grounding.wanted and "clip" not in self.embedding.embedders:
+            raise ValueError(
+                f"grounding.wanted compares texts with the images' CLIP vectors: embedding.embedders has no clip, only "
+                f"{', '.join(self.embedding.embedders)}. Put clip among them (with a weight of its own in "
+                "mining.weights), or set grounding.wanted to false"
+            )
+        if self.grounding.clip is not None:
+            raise ValueError("grounding.clip is never set by hand: it is embedding.clip")
+        return self
 
     @model_validator(mode="after")
     def _a_weight_for_each_embedder(self) -> "Profile":

@@ -1,9 +1,10 @@
 """What a profile says of what is written: descriptions, differences, comparisons, questions, and their checks."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from schemas.encoders import ClipConfig
 from schemas.section import Positive, Section, Seed, Share
 from schemas.served import ChatConfig
 
@@ -99,10 +100,20 @@ class ControlsConfig(ServedSection):
 class GroundingConfig(Section):
     """Say whether each half of a description must fit its own image better than the other one (ours)."""
 
+    uncounted: ClassVar[frozenset[str]] = frozenset({"clip"})
     wanted: bool = False
     """Whether this is checked, by the CLIP model that embeds the images."""
     margin: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """By how much the cosine of a half with its own image must be above that with the other."""
+    clip: ClipConfig | None = None
+    """The model that embeds the images, whose text tower is used; filled in from ``embedding``, never set by hand."""
+
+    @property
+    def encoder(self) -> ClipConfig:
+        """Return the model; a build has filled it in."""
+        if self.clip is None:
+            raise ValueError("no CLIP model was filled into GroundingConfig")
+        return self.clip
 
 
 class JudgingConfig(ServedSection):
@@ -116,6 +127,8 @@ class JudgingConfig(ServedSection):
     """Descriptions of a lower rating fail."""
     seed: Seed = 0
     """Seed of what is asked."""
+    max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
+    """How often an answer without a rating is asked for again, with another seed."""
 
     @property
     def role(self) -> Role:

@@ -1,0 +1,16 @@
+"""What a profile says of the encoders that images and texts are compared by."""
+
+from schemas.section import Section
+
+
+class ClipConfig(Section):
+    """Say which CLIP model of open_clip embeds; the default is the paper's."""
+
+    model: str = "ViT-L-14-quickgelu"
+    """open_clip's name of the model, or a JSON file that describes one. OpenAI's weights want the "-quickgelu" ones."""
+    pretrained: str = "openai"
+    """open_clip's name of the weights; they are read from the Hub's local cache."""
+    checkpoint: str = ""
+    """Local weights in their place: a file, or a folder with open_clip_config.json (which names the model, too)."""
+    revision: str = ""
+    """The Hub's commit, or the hash of the local files; empty: what is on this machine. A build writes it down."""
