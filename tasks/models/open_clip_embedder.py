@@ -150,7 +150,7 @@ def _load(configuration: str, batch: int) -> Encoder:
 
     config = ClipConfig.model_validate_json(configuration)
     device = choose_device()
-    tower = _create(config).visual.eval().requires_grad_(requires_grad=False).to(device)
+    tower = create_model(config).visual.eval().requires_grad_(requires_grad=False).to(device)
     return Encoder(
         network=lambda images: _first(tower(images)),
         preprocess=transform_of(tower.preprocess_cfg),
@@ -159,8 +159,12 @@ def _load(configuration: str, batch: int) -> Encoder:
     )
 
 
-def _create(config: ClipConfig) -> Any:
-    """Return the whole model with its weights, by open_clip's own loader."""
+def create_model(config: ClipConfig) -> Any:
+    """Return the whole model with its weights, both towers, by open_clip's own loader.
+
+    Raises:
+        ModelError: the weights are missing, damaged, or not those that the configuration names.
+    """
     import open_clip
 
     if not config.checkpoint:
@@ -175,6 +179,20 @@ def _create(config: ClipConfig) -> Any:
         if path.is_dir():
             return open_clip.create_model(f"local-dir:{path}", require_pretrained=True, weights_only=True)
         return open_clip.create_model(_add_described(config), pretrained=str(path), weights_only=True)
+
+
+def create_tokenizer(config: ClipConfig) -> Any:
+    """Return what turns texts into the model's tokens, cut at its length; it is found as the model is.
+
+    Raises:
+        ModelError: it is not on this machine; OpenAI's comes with open_clip.
+    """
+    import open_clip
+
+    folder = Path(config.checkpoint).expanduser()
+    is_folder = bool(config.checkpoint) and folder.is_dir()
+    with loading(f"{FIELD}, tokenizer", folder if is_folder else Path(config.model)):
+        return open_clip.get_tokenizer(f"local-dir:{folder}" if is_folder else _add_described(config))
 
 
 def _first(result: Any) -> Any:

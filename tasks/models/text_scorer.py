@@ -1,0 +1,107 @@
+"""Say how well texts fit images: texts become vectors by the text tower of the CLIP model that embeds the images.
+
+Reads the weights that ``open_clip_embedder`` reads, by the same loader; needs PyTorch and open_clip. The cosine of a
+text's vector with an image's is the score. A text is cut where the tower ends (OpenAI's models: at 77 tokens, the marks
+of its start and its end counted), as CLIP's own tokenizer does. Only the text tower is kept in memory; it computes in
+bfloat16 on a GPU and in float32 on a CPU, as the image tower does.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.encoders import ClipConfig
+from schemas.errors import ModelError
+from tasks.models.batches import Batches
+from tasks.models.open_clip_embedder import FIELD, create_model, create_tokenizer, identify
+
+if TYPE_CHECKING:
+    from torch import Tensor, device
+
+BATCH = 64
+"""Texts encoded at once: a fixed number, so that no timing decides over the last digits of a vector."""
+
+
+class TextScorer(Protocol):
+    """Turn texts into vectors of a space in which images have theirs."""
+
+    @property
+    def version(self) -> str:
+        """What changes when the same text would get another vector."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return ``(n, dimension)`` unit vectors; their cosines with images' vectors say how well they fit."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenClipTexts:
+    """Embed texts with a CLIP model; its weights are loaded once per process, when they are first needed."""
+
+    config: ClipConfig
+
+    @property
+    def version(self) -> str:
+        """Say which weights these are."""
+        return identify(self.config)
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return ``(n, dimension)`` unit vectors, in the space of ``OpenClip``'s image vectors."""
+        return _load(self.config.model_dump_json()).embed(texts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTower:
+    """Be a text tower on its device, with the tokenizer of its texts."""
+
+    network: "Callable[[Tensor], Tensor]"
+    """From ``(n, length)`` tokens to ``(n, dimension)``."""
+    tokenize: "Callable[[list[str]], Tensor]"
+    words: int
+    """How many different tokens it knows; 0: it does not say."""
+    device: "device"
+    batches: Batches
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return unit vectors."""
+        if not texts:
+            return np.empty((0, 0), dtype=np.float32)
+        tokens = self.tokenize(list(texts)).numpy()
+        if 0 < self.words <= tokens.max():
+            raise ModelError(f"{FIELD}: its tokenizer knows more words ({tokens.max() + 1}) than its text tower")
+        vectors = self.batches.run(self._encode, list(tokens))
+        if not np.isfinite(vectors).all():
+            raise ModelError(f"{FIELD}: its text tower gave a vector that is not finite")
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+
+    def _encode(self, tokens: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+        import torch
+
+        on_gpu = self.device.type == "cuda"
+        with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=on_gpu):
+            return self.network(torch.from_numpy(np.stack(tokens)).to(self.device)).float().cpu().numpy()
+
+
+@lru_cache(maxsize=1)
+def _load(configuration: str) -> TextTower:
+    """Load the model and keep its text tower."""
+    import torch
+
+    from tasks.models.devices import choose_device
+
+    config = ClipConfig.model_validate_json(configuration)
+    device = choose_device()
+    model = create_model(config).eval().requires_grad_(requires_grad=False)
+    model.visual = torch.nn.Identity()
+    return TextTower(
+        network=model.to(device).encode_text,
+        tokenize=create_tokenizer(config),
+        words=int(getattr(model, "vocab_size", 0) or getattr(model.text, "vocab_size", 0)),
+        device=device,
+        batches=Batches(BATCH),
+    )

@@ -1,0 +1,120 @@
+"""Texts in the space of CLIP's images: the vectors are those of open_clip's own pipeline, and long texts are cut."""
+
+import json
+
+import numpy as np
+import open_clip
+import pytest
+import torch
+
+from schemas.encoders import ClipConfig
+from schemas.errors import ModelError
+from tasks.models import text_scorer
+from tasks.models.open_clip_embedder import OpenClip, pin_clip
+from tasks.models.text_scorer import BATCH, OpenClipTexts, TextScorer
+from tests.fixtures.checkpoints import CLIP_ARCHITECTURE, READING_CLIP, write_clip_file, write_clip_folder
+
+TEXTS = ["a dog", "a red ball on a table", "two cats, one of them asleep", "", "écran — 17½"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_clip_folder(tmp_path_factory.mktemp("clip"), architecture=READING_CLIP)
+
+
+@pytest.fixture(scope="module")
+def scorer(folder):
+    return OpenClipTexts(config=pin_clip(ClipConfig(checkpoint=str(folder)), download=False))
+
+
+def reference(name, texts, **options):
+    """Return what a user of open_clip gets, one text at a time."""
+    model = open_clip.create_model(name, **options).eval()
+    tokenize = open_clip.get_tokenizer(name)
+    with torch.inference_mode():
+        return np.concatenate([model.encode_text(tokenize([text]), normalize=True).numpy() for text in texts])
+
+
+def test_vectors_are_those_of_open_clip(folder, scorer):
+    got, wanted = scorer.embed(TEXTS), reference(f"local-dir:{folder}", TEXTS)
+    assert got.dtype == np.float32
+    assert got.shape == (len(TEXTS), READING_CLIP["embed_dim"])
+    np.testing.assert_allclose(got, wanted, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1, rtol=1e-6)
+    # The check above can fail: the texts' vectors differ.
+    assert (got @ got.T)[~np.eye(len(TEXTS), dtype=bool)].max() < 0.999
+
+
+def test_images_and_texts_share_a_space_and_a_version(folder, scorer):
+    images = OpenClip(config=scorer.config)
+    assert images.version == scorer.version
+    vectors = images.encode([images.prepare(np.zeros((80, 80, 3), np.uint8))])
+    assert vectors.shape[1] == scorer.embed(TEXTS).shape[1]
+
+
+def test_a_text_is_cut_where_the_tower_ends(scorer):
+    longest = " ".join(["dog"] * 75)  # with the marks of start and end: 77 tokens
+    same, other = scorer.embed([longest, f"{longest} cat"]), scorer.embed([longest, f"{longest[:-3]}cat"])
+    np.testing.assert_array_equal(same[0], same[1])
+    assert np.abs(other[0] - other[1]).max() > 1e-4
+
+
+def test_vectors_do_not_depend_on_what_else_is_embedded(scorer):
+    many = [f"{n} dogs" for n in range(BATCH + 7)]
+    together = scorer.embed(many)
+    alone = scorer.embed([many[0], many[BATCH - 1], many[-1]])
+    np.testing.assert_allclose(together[[0, BATCH - 1, BATCH + 6]], alone, atol=1e-6)
+    assert np.abs(alone[0] - alone[1]).max() > 1e-3
+    assert scorer.embed([]).size == 0
+
+
+def test_a_file_with_a_description_of_the_model(tmp_path, scorer):
+    described = write_clip_file(tmp_path / "tiny-reading.safetensors", architecture=READING_CLIP)
+    checkpoint = str(described.with_suffix(".safetensors"))
+    other = OpenClipTexts(config=pin_clip(ClipConfig(model=str(described), checkpoint=checkpoint), download=False))
+    np.testing.assert_allclose(other.embed(TEXTS), scorer.embed(TEXTS), atol=1e-5)
+
+
+def test_a_tower_that_knows_fewer_words_than_its_tokenizer_is_one_message(tmp_path):
+    assert CLIP_ARCHITECTURE["text_cfg"]["vocab_size"] == 64
+    small = OpenClipTexts(config=ClipConfig(checkpoint=str(write_clip_folder(tmp_path))))
+    with pytest.raises(ModelError, match=r"embedding.clip: its tokenizer knows more words"):
+        small.embed(["a dog"])
+
+
+def test_a_tokenizer_that_is_not_there_is_one_message(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "empty"))
+    folder = write_clip_folder(tmp_path / "clip", architecture=READING_CLIP)
+    path = folder / "open_clip_config.json"
+    config = json.loads(path.read_text())
+    config["model_cfg"]["text_cfg"]["hf_tokenizer_name"] = "nobody/nothing"
+    path.write_text(json.dumps(config))
+    with pytest.raises(ModelError, match=r"embedding.clip, tokenizer: .* cannot be loaded"):
+        OpenClipTexts(config=ClipConfig(checkpoint=str(folder))).embed(["a dog"])
+
+
+def test_a_vector_that_is_not_finite_is_one_message(tmp_path):
+    folder = write_clip_folder(tmp_path, architecture=READING_CLIP)
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "open_clip_model.safetensors"
+    weights = load_file(path)
+    weights["text_projection"].fill_(float("nan"))
+    save_file(weights, path)
+    with pytest.raises(ModelError, match="not finite"):
+        OpenClipTexts(config=ClipConfig(checkpoint=str(folder))).embed(["a dog"])
+
+
+def test_only_the_text_tower_is_kept(scorer, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        text_scorer, "create_model", lambda config: made.append(open_clip.create_model("ViT-S-32-alt")) or made[0]
+    )
+    monkeypatch.setattr(text_scorer, "create_tokenizer", lambda config: open_clip.get_tokenizer("ViT-S-32-alt"))
+    text_scorer._load.__wrapped__(scorer.config.model_dump_json())
+    assert sum(weights.numel() for weights in made[0].visual.parameters()) == 0
+
+
+def test_it_is_a_text_scorer(scorer):
+    found: TextScorer = scorer
+    assert "xxh3:" in found.version
