@@ -3,7 +3,7 @@
 Captions, alternative texts, file names, people's differences and edit instructions are written by strangers. What chat
 templates use to tell turns, roles and images apart is taken out of them: control tokens of all families, also hidden
 ones (zero-width characters, compatibility forms, combining marks, HTML entities, tokens inside of tokens), and headers
-like "User:" that would look like the prompt's own lines. What is left is one line of bounded length and reads as before.
+like "User:" that would look like the prompt's own lines. What is left is one line of bounded length.
 
 Text is searched in a plain form of it (compatibility forms decomposed, marks and entities resolved) but removed from
 where it stands, so ordinary words in any script keep their characters.
@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
+from itertools import count, pairwise
 
 MOST = 6000
 """Characters that a value keeps: a summary of 750 tokens has about 4,000."""
@@ -65,14 +65,15 @@ _BRACKETS = re.compile(rf"{_OPEN}|{_CLOSE}|{_BAR}|[\[\]]")
 _ROLE = (
     "(?:system|user|human|assistant|ai|bot|chatbot|gpt|model|developer|tool|function|observation|instruction|response)"
 )
-_START = r"[ \t>*_~`=-]*"
+_START = r"[ \t>*_~`=-]{0,16}"
+_GAP = r"[ \t*_]{0,8}"
 _HEADER = re.compile(
-    rf"(?im)^(?:{_START}(?:\#+[ \t*_]*{_ROLE}\b(?:[ \t*_]*:|[ \t*_]*$)|{_ROLE}[ \t*_]*:)[*_]*)+"  # "### Assistant:"
+    rf"(?im)^(?:{_START}(?:\#+{_GAP}{_ROLE}\b(?:{_GAP}:|{_GAP}$)|{_ROLE}{_GAP}:)[*_]*)+"  # "### Assistant:", "User:"
     r"|(?:first|second) image could be described as\s*:|here is the (?:difference|prompt)\s*:"  # the prompts' own
     r"|generate the description strictly according to the template\s*:?"
 )
-_IMAGE_HEADER = re.compile(rf"(?im)^{_START}\#*[ \t*_]*(?:image|picture|photo)[ \t]+(?:\d+|one|two)[ \t*_]*(:)")
-_ROLE_LINE = re.compile(rf"(?im)^{_START}{_ROLE}[ \t*_]*$")
+_IMAGE_HEADER = re.compile(rf"(?im)^{_START}\#*{_GAP}(?:image|picture|photo)[ \t]+(?:\d+|one|two){_GAP}(:)")
+_ROLE_LINE = re.compile(rf"(?im)^{_START}{_ROLE}{_GAP}$")
 _QUOTES = re.compile('["\u201c\u201d\u201e\u201f\u301d\u301e\u301f\uff02]')
 
 _Plain = tuple[str, list[int], list[int]]
@@ -107,32 +108,38 @@ def _cut(text: str, most: int) -> str:
 
 def _stripped(text: str) -> str:
     """Remove what may not stay, and what comes to light by that."""
-    removed = 0
-    while True:
+    for turn in count():
         text = _INVISIBLE.sub("", text)
-        spans = _spans(text, all_brackets=removed > ROUNDS)
+        plain, starts, ends = _plain(text)
+        spans = [(starts[start], ends[end - 1]) for start, end in _found(plain, all_brackets=turn > ROUNDS)]
         if not spans:
-            return text
-        text = _without(text, spans)
-        removed += 1
+            break
+        # What follows a token stands as at the start of a line.
+        edges = [(0, 0), *spans, (len(text), len(text))]
+        text = "\n".join(text[end:start] for (_, end), (start, _) in pairwise(edges))
+    return "".join(_without_colons(text))
 
 
-def _spans(text: str, *, all_brackets: bool) -> list[tuple[int, int]]:
+def _found(plain: str, *, all_brackets: bool) -> list[tuple[int, int]]:
+    """Return where the first kind stands of what has to go; headers come to light without the tokens before them."""
+    for pattern in (_BRACKETS,) if all_brackets else (_TOKEN, _RIM):
+        if found := [match.span() for match in pattern.finditer(plain)]:
+            return found
+    found = [match.span() for match in _HEADER.finditer(plain)]
+    if not found and "\n" in plain.strip():
+        found = [match.span() for match in _ROLE_LINE.finditer(plain)]
+    return found
+
+
+def _without_colons(text: str) -> Iterator[str]:
+    """Yield the text so that "Image 2:" at the start of a line is no header: "Image 2"."""
     plain, starts, ends = _plain(text)
-    patterns = (_BRACKETS,) if all_brackets else (_TOKEN, _RIM)
-    for pattern in (*patterns, _HEADER, _IMAGE_HEADER):
-        found = [match.span(match.lastindex or 0) for match in pattern.finditer(plain)]
-        if found:
-            return [(starts[start], ends[end - 1]) for start, end in found]
-    if "\n" in plain.strip():
-        return [(starts[match.start()], ends[match.end() - 1]) for match in _ROLE_LINE.finditer(plain)]
-    return []
-
-
-def _without(text: str, spans: list[tuple[int, int]]) -> str:
-    """Break the line where something was removed: what follows a token stands as at the start of a line."""
-    edges = [(0, 0), *spans, (len(text), len(text))]
-    return "\n".join(text[end:start] for (_, end), (start, _) in pairwise(edges))
+    at = 0
+    for match in _IMAGE_HEADER.finditer(plain):
+        yield text[at : starts[match.start(1)]]
+        yield " "
+        at = ends[match.start(1)]
+    yield text[at:]
 
 
 def _plain(text: str) -> _Plain:
