@@ -43,6 +43,8 @@ FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF")
 _STARTS = (b"\xff\xd8\xff", b"\x89PNG", b"RIFF", b"II*\0", b"MM\0*", b"BM", b"GIF8")
 _CONVERTIBLE = ("1", "L", "LA", "P", "PA", "RGB", "RGBX", "RGBA", "RGBa", "CMYK", "YCbCr", "HSV")
 _ORIENTATION_TAG = 0x0112
+_PNG_DEPTH = 24  # where its header says bits per channel
+_PNG_LATE = (b"eXIf", b"Raw profile type", b"XML:com.adobe.xmp")  # may stand behind the pixels, where readers differ
 
 
 class RefusedImageError(SourceError):
@@ -83,6 +85,21 @@ def decode_rgb(data: bytes) -> RGB:
         turn = _orientation(image)
         image.load()
         return np.ascontiguousarray(_turned(_rgb(image), turn))
+
+
+def is_plain(data: bytes) -> bool:
+    """Say whether other programs' decoders give the pixels of ``decode_rgb``, too; decodes nothing.
+
+    So it is with JPEG, PNG and WebP of one frame that are RGB or grey, of 8 bits, opaque and upright.
+    """
+    with _quiet(), _refusing(data):
+        image = _open(data)
+        if image.format not in ("JPEG", "PNG", "WEBP") or image.mode not in ("RGB", "L"):
+            return False
+        if image.format == "PNG" and (data[_PNG_DEPTH] != 8 or any(name in data for name in _PNG_LATE)):
+            return False
+        frames = getattr(image, "n_frames", 1)
+        return frames == 1 and not image.has_transparency_data and _orientation(image) == 1
 
 
 def encode_png(pixels: RGB) -> bytes:
