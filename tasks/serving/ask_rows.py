@@ -1,0 +1,129 @@
+"""Let rows ask a served model, many of them at once.
+
+A stage writes one coroutine for a row; here they run on the background loop, a bounded number at a time, and what they
+give is yielded as it comes. Rows are taken from their iterable when there is room for them, in the caller's thread.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from schemas.rows import Dropped, Failed, Row
+from schemas.served import ChatConfig
+from tasks.serving.chat import Answer, Chat, Question, RefusedQuestionError, UnansweredError
+from tasks.serving.client import Client, client_of
+from tasks.serving.loop import background, run
+from tasks.serving.pace import PACE, Pace
+from tasks.store.answers import Answers
+
+R = TypeVar("R", bound=Row)
+Result = Row | Dropped | Failed
+Work = Callable[[R, Chat], Awaitable[Result | Sequence[Result]]]
+_END = object()
+_AHEAD = 16
+"""Rows in hand beside two for each request that may be under way: some are between two requests."""
+
+
+def ask_rows(
+    rows: Iterable[R],
+    work: Work[R],
+    model: ChatConfig,
+    *,
+    answers: Answers | None = None,
+    pace: Pace = PACE,
+) -> Iterator[Result]:
+    """Yield what the work gives for each row, in the order in which it ends.
+
+    A refused question drops its row, an unanswered one fails it. Anything else that the work raises ends the whole, as
+    does closing the iterator: whatever is under way is cancelled first.
+
+    Args:
+        rows: taken one by one, a bounded number ahead.
+        work: the coroutine of one row; the same row and answers must give the same questions.
+        model: which served model answers.
+        answers: what was answered before is looked up there, and new answers are kept.
+        pace: how the client waits.
+
+    Raises:
+        ServerError: no server answers.
+    """
+    client = client_of(model, pace)
+    chat = _Chat(client, answers)
+    source = iter(rows)
+    running = _Running()
+    try:
+        row: Any = next(source, _END)
+        while running.count or row is not _END:
+            while row is not _END and running.count < 2 * client.room + _AHEAD:
+                running.start(partial(_one, work, row, chat))
+                row = next(source, _END)
+            yield from running.next()
+    finally:
+        running.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class _Chat:
+    """Be a client with a shard's memory."""
+
+    client: Client
+    answers: Answers | None
+
+    async def ask(self, question: Question) -> Answer:
+        return await self.client.ask(question, self.answers)
+
+
+async def _one(work: Work[R], row: R, chat: Chat) -> Sequence[Result]:
+    """Return the results of one row; the boundary at which what went wrong with it becomes a result."""
+    try:
+        results = await work(row, chat)
+    except RefusedQuestionError as refused:
+        return (Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail),)
+    except UnansweredError as unanswered:
+        return (Failed(source_key=row.key, reason=unanswered.reason, detail=unanswered.detail),)
+    return results if isinstance(results, Sequence) else (results,)
+
+
+class _Running:
+    """Hold the tasks of one call, on the background loop."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._loop = background()
+        self._tasks: set[asyncio.Task[Sequence[Result]]] = set()
+        self._ended: SimpleQueue[asyncio.Task[Sequence[Result]]] = SimpleQueue()
+
+    def start(self, work: Callable[[], Any]) -> None:
+        self.count += 1
+        self._loop.call_soon_threadsafe(self._start, work)
+
+    def _start(self, work: Callable[[], Any]) -> None:
+        task = self._loop.create_task(work())
+        self._tasks.add(task)
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[Sequence[Result]]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # otherwise one that nobody waits for any more is complained of
+        self._ended.put(task)
+
+    def next(self) -> Sequence[Result]:
+        """Wait for one that ends."""
+        task = self._ended.get()
+        self.count -= 1
+        return task.result()
+
+    def stop(self) -> None:
+        """Cancel what is under way, and wait until it is gone."""
+        if self.count:
+            run(self._cancel())
+
+    async def _cancel(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,80 @@
+"""Write a question as the body of a request to an OpenAI-compatible server."""
+
+import base64
+from hashlib import blake2b
+from typing import Any
+
+from schemas.rows import make_key
+from schemas.served import ChatConfig
+from tasks.serving.chat import IMAGE, Grammar, Question
+from tasks.serving.faults import whole
+
+VERSION = 1
+"""Raise it when the same question is asked in another way."""
+
+
+def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
+    """Return the body of the request.
+
+    Raises:
+        ValueError: the text has places for another number of images than there are.
+    """
+    messages: list[dict[str, Any]] = [{"role": turn.role, "content": whole(turn.text)} for turn in question.before]
+    messages.append({"role": "user", "content": _content(question, config)})
+    temperature = config.temperature if question.temperature is None else question.temperature
+    body = {
+        "model": config.model,
+        "messages": messages,
+        "max_tokens": question.max_tokens,
+        "temperature": temperature,
+        "top_p": config.top_p,
+        "seed": question.seed,
+    }
+    return body | (_constraint(question.grammar, config) if question.grammar else {})
+
+
+def key_of(question: Question, config: ChatConfig) -> str:
+    """Return the hash of everything that decides the answer."""
+    images = [blake2b(image, digest_size=16).digest() for image in question.images]
+    turns = [part for turn in question.before for part in (turn.role, turn.text)]
+    temperature = config.temperature if question.temperature is None else question.temperature
+    grammar = repr(_constraint(question.grammar, config)) if question.grammar else ""
+    asked = (question.prompt, whole(question.text), len(images), *images, len(turns), *map(whole, turns))
+    how = (question.seed, question.max_tokens, float(temperature), float(config.top_p), config.pixels, grammar)
+    return make_key("answer", VERSION, config.model, config.revision, *asked, *how)
+
+
+def _content(question: Question, config: ChatConfig) -> str | list[dict[str, Any]]:
+    """Return the text with the images in their places."""
+    pieces = whole(question.text).split(IMAGE)
+    if len(pieces) == 1:
+        pieces = [""] * len(question.images) + pieces
+    if len(pieces) != len(question.images) + 1:
+        raise ValueError(f"{question.prompt}: {len(pieces) - 1} places for {len(question.images)} images")
+    if not question.images:
+        return pieces[0]
+    content: list[dict[str, Any]] = []
+    for piece, image in zip(pieces, question.images, strict=False):
+        content += _words(piece)
+        content.append({"type": "image_url", "image_url": {"url": _url(image, config.pixels)}})
+    return content + _words(pieces[-1])
+
+
+def _words(text: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": text}] if text else []
+
+
+def _url(image: bytes, pixels: int) -> str:
+    del pixels
+    kind = "png" if image.startswith(b"\x89PNG") else "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
+
+
+def _constraint(grammar: Grammar, config: ChatConfig) -> dict[str, Any]:
+    """Return what the body says of the answer's form."""
+    if config.structured == "vllm":
+        return {"structured_outputs": {"regex": grammar.regex} if grammar.regex else {"json": grammar.schema}}
+    if config.structured == "json" and grammar.schema is not None:
+        schema = {"name": "answer", "schema": grammar.schema, "strict": True}
+        return {"response_format": {"type": "json_schema", "json_schema": schema}}
+    return {}
