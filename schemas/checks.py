@@ -1,7 +1,7 @@
 """Say why a description fails a check, in phrases that are counted, and which of them say that it is wrong.
 
-All of it is ours. A check can also fail because nothing came of it (an answer that cannot be read): such a description is
-not taken, but nothing is known against it, so it must not become a rejected text.
+All of it is ours. A check can also fail because nothing came of it (an answer that cannot be read): such a description
+is not taken, but nothing is known against it, so it must not become a rejected text.
 """
 
 from schemas.rows import CheckRow
@@ -21,7 +21,7 @@ NO_RATING = "judge: no rating"
 AGAINST = frozenset(
     {NOT_TURNED_ROUND, NONE_IN_SWAPPED, FIRST_UNGROUNDED, SECOND_UNGROUNDED, BOTH_UNGROUNDED, LOW_RATING}
 )
-"""What speaks against the description itself. A difference seen between an image and itself speaks against its writer."""
+"""What speaks against a description itself. A difference seen between an image and itself speaks against its writer."""
 
 
 def speaks_against(check: CheckRow) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor, device
 
 BATCH = 64
-"""Texts encoded at once: a fixed number, so that no timing decides over the last digits of a vector."""
+"""Texts encoded at once, always as many: neither timing nor what else is embedded then decides over last digits."""
 
 
 class TextScorer(Protocol):
@@ -71,10 +71,11 @@ class TextTower:
         """Return unit vectors."""
         if not texts:
             return np.empty((0, 0), dtype=np.float32)
-        tokens = self.tokenize(list(texts)).numpy()
+        filled = [*texts, *[texts[-1]] * (-len(texts) % BATCH)]
+        tokens = self.tokenize(filled).numpy()
         if 0 < self.words <= tokens.max():
             raise ModelError(f"{FIELD}: its tokenizer knows more words ({tokens.max() + 1}) than its text tower")
-        vectors = self.batches.run(self._encode, list(tokens))
+        vectors = self.batches.run(self._encode, list(tokens))[: len(texts)]
         if not np.isfinite(vectors).all():
             raise ModelError(f"{FIELD}: its text tower gave a vector that is not finite")
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)

@@ -1,0 +1,138 @@
+"""Check that each half of a description fits its own image better than the other one (ours).
+
+Reads ``DifferenceRow``, the pairs, and the images' CLIP vectors; writes ``CheckRow``. The cosine of a half's vector
+with its own image must be above that with the other image, by more than ``margin``; the score is the smaller of the two
+gaps. Needs the weights that made the images' vectors, PyTorch and open_clip.
+
+A half is judged by what it affirms (``affirmed.py``). One that denies something is not judged where nothing is left
+that the other half does not affirm, too: the lawn of "a lawn without a dog" is in both images. A description of which
+neither half can be judged fails, though nothing speaks against it. One that claims no difference has nothing to be
+grounded and passes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.checks import BOTH_UNGROUNDED, FIRST_UNGROUNDED, NOTHING_AFFIRMED, SECOND_UNGROUNDED
+from schemas.config import GroundingConfig
+from schemas.errors import ConfigError
+from schemas.rows import CheckRow, DifferenceRow, Dropped, EmbeddingRow, PairRow, make_key
+from tasks.captioning.affirmed import affirmed, denies
+from tasks.captioning.likeness import content_words
+from tasks.models.devices import count_gpus
+from tasks.models.text_scorer import OpenClipTexts, TextScorer
+from tasks.store.stage import Stage, Uses
+from tasks.store.vectors import Vectors
+
+SPACE = "clip"
+Halves = tuple[str, str]
+
+
+def ground_differences(
+    rows: Sequence[DifferenceRow],
+    config: GroundingConfig,
+    *,
+    pairs: Mapping[str, PairRow],
+    vectors: Mapping[str, Vectors],
+) -> Iterator[CheckRow | Dropped]:
+    """Yield whether each description is grounded."""
+    if SPACE not in vectors:
+        raise ConfigError(f"grounding: the images have no {SPACE} vectors: put {SPACE} among embedding.embedders")
+    judged = {row.key: judged_halves(row) for row in rows}
+    texts = embed_texts(judged.values(), OpenClipTexts(config=config.encoder))
+    for row in rows:
+        images = _images(pairs[row.subject], vectors[SPACE])
+        if images is None:
+            yield Dropped(source_key=row.key, reason="an image has no CLIP vector")
+        else:
+            halves = enumerate(judged[row.key])
+            gaps = [_gap(texts[half], images[side] - images[1 - side]) if half else None for side, half in halves]
+            yield check_row(row, gaps, config)
+
+
+def judged_halves(row: DifferenceRow) -> Halves:
+    """Return what is compared with the images; empty for a half that is not judged."""
+    if row.no_change:
+        return "", ""
+    halves = row.first_half, row.second_half
+    texts = affirmed(halves[0]), affirmed(halves[1])
+    words = [set(content_words(text)) for text in texts]
+    first, second = ("" if denies(halves[n]) and words[n] <= words[1 - n] else texts[n] for n in (0, 1))
+    return first, second
+
+
+def embed_texts(halves: Iterable[Halves], scorer: TextScorer) -> Mapping[str, NDArray[np.float32]]:
+    """Return the vector of each text, every text embedded once, in an order that is always the same."""
+    texts = sorted({half for both in halves for half in both if half})
+    return dict(zip(texts, scorer.embed(texts), strict=True)) if texts else {}
+
+
+def _images(pair: PairRow, space: Vectors) -> NDArray[np.float64] | None:
+    """Return the vectors of both images, at unit length again; ``None`` where one was not embedded."""
+    try:
+        found = space.matrix[space.rows_of([pair.first, pair.second])].astype(np.float64)
+    except KeyError:
+        return None
+    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+
+
+def _gap(text: NDArray[np.float32], apart: NDArray[np.float64]) -> float:
+    """Return by how much a text is closer to its own image; digits that depend on the size of batches are left out.
+
+    ``apart``: the vector of its own image less that of the other.
+    """
+    return round(float(text.astype(np.float64) @ apart), 6)
+
+
+def check_row(row: DifferenceRow, gaps: Sequence[float | None], config: GroundingConfig) -> CheckRow:
+    """Return the outcome; ``gaps``: of both halves, ``None`` for one that is not judged."""
+    known = [gap for gap in gaps if gap is not None]
+    why = _why(gaps, config.margin) if known or row.no_change else NOTHING_AFFIRMED
+    return CheckRow(
+        key=make_key("check", "grounded", row.key),
+        source_key=row.key,
+        subject=row.subject,
+        description=row.key,
+        check="grounded",
+        passed=not why,
+        score=min(known, default=0.0),
+        why=why,
+    )
+
+
+def _why(gaps: Sequence[float | None], margin: float) -> str:
+    first, second = (gap is not None and gap <= margin for gap in gaps)
+    if first and second:
+        return BOTH_UNGROUNDED
+    return FIRST_UNGROUNDED if first else SECOND_UNGROUNDED if second else ""
+
+
+def name_models(config: GroundingConfig) -> tuple[str, ...]:
+    """Return the model, for the table's fingerprint."""
+    return (OpenClipTexts(config=config.encoder).version,) if config.wanted else ()
+
+
+def count_processes(config: GroundingConfig) -> int | None:
+    """Return how many processes load the model: one per GPU; without one, as many as there are workers."""
+    return count_gpus() if config.wanted else None
+
+
+STAGE = Stage(
+    name="grounded",
+    version=1,
+    group="captioning",
+    reads="described",
+    row=DifferenceRow,
+    writes=CheckRow,
+    function=ground_differences,
+    config="grounding",
+    models=name_models,
+    processes=count_processes,
+    wanted=lambda config: config.wanted,
+    uses=(
+        Uses(table="pairs", row=PairRow),
+        Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors"),
+    ),
+)

@@ -1,0 +1,176 @@
+"""Grounding: each half must be closer to its own image, by the text tower that belongs to the images' vectors."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from schemas import checks
+from schemas.config import GroundingConfig
+from schemas.encoders import ClipConfig
+from schemas.errors import ConfigError
+from schemas.rows import CheckRow, Dropped
+from tasks.captioning.ground_differences import STAGE, check_row, count_processes, ground_differences, judged_halves
+from tasks.models.open_clip_embedder import pin_clip
+from tasks.models.text_scorer import OpenClipTexts
+from tasks.store.stage import fingerprint
+from tasks.store.vectors import Vectors
+from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
+from tests.fixtures.descriptions import description
+from tests.fixtures.graphs import pair_row
+
+PAIR = pair_row("a" * 32, "b" * 32)
+BALL, CUBE = "a red ball on a table", "two blue cubes"
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    folder = write_clip_folder(tmp_path_factory.mktemp("clip"), architecture=READING_CLIP)
+    return GroundingConfig(wanted=True, clip=pin_clip(ClipConfig(checkpoint=str(folder)), download=False))
+
+
+@pytest.fixture(scope="module")
+def embed(config):
+    scorer = OpenClipTexts(config=config.encoder)
+    return lambda *texts: scorer.embed(texts)
+
+
+def space(first, second):
+    """Return the vectors of the pair's two images."""
+    keys = np.array([PAIR.first.encode(), PAIR.second.encode()], dtype="S32")
+    return {"clip": Vectors(keys, np.stack([first, second]).astype(np.float16), np.ones(2, np.float32))}
+
+
+def ground(config, images, *rows, margin=0.0):
+    config = config.model_copy(update={"margin": margin})
+    return list(ground_differences(rows, config, pairs={PAIR.key: PAIR}, vectors=space(*images)))
+
+
+def said(first, second, **values):
+    return description(f"shows {first}", f"has {second}", subject=PAIR.key, **values)
+
+
+def test_halves_that_fit_their_own_images_pass(config, embed):
+    ball, cube = embed(BALL, CUBE)
+    [row] = ground(config, (ball, cube), said(BALL, CUBE))
+    assert isinstance(row, CheckRow)
+    # The images' vectors are those of the halves: each is at 1 from its own and at their cosine from the other.
+    assert row.score == pytest.approx(1 - float(ball @ cube), abs=2e-3)
+    assert row.score > 0.05
+    assert (row.passed, row.why, row.check, row.description) == (True, "", "grounded", row.source_key)
+    assert row.subject == PAIR.key
+
+
+def test_halves_about_the_other_image_fail(config, embed):
+    ball, cube = embed(BALL, CUBE)
+    [row] = ground(config, (cube, ball), said(BALL, CUBE))
+    assert row.score == pytest.approx(float(ball @ cube) - 1, abs=2e-3)
+    assert (row.passed, row.why) == (False, checks.BOTH_UNGROUNDED)
+
+
+def test_one_wrong_half_fails_and_is_named(config, embed):
+    ball, cube = embed(BALL, CUBE)
+    cosine = float(ball @ cube)
+    between = (ball + cube) / np.sqrt(2 + 2 * cosine)
+    [row] = ground(config, (between, -cube), said(BALL, CUBE))
+    # The second half is at sqrt((1 + c) / 2) from the first image and at -1 from its own.
+    assert row.score == pytest.approx(-1 - np.sqrt((1 + cosine) / 2), abs=2e-3)
+    assert (row.passed, row.why) == (False, checks.SECOND_UNGROUNDED)
+    [row] = ground(config, (-ball, between), said(BALL, CUBE))
+    assert (row.passed, row.why) == (False, checks.FIRST_UNGROUNDED)
+
+
+def test_images_with_one_vector_are_a_tie_which_fails(config, embed):
+    ball, _ = embed(BALL, CUBE)
+    [row] = ground(config, (ball, ball), said(BALL, CUBE))
+    assert (row.score, row.passed, row.why) == (0.0, False, checks.BOTH_UNGROUNDED)
+
+
+def test_the_margin_is_a_margin(config, embed):
+    ball, cube = embed(BALL, CUBE)
+    gap = ground(config, (ball, cube), said(BALL, CUBE))[0].score
+    assert ground(config, (ball, cube), said(BALL, CUBE), margin=gap - 1e-6)[0].passed
+    assert not ground(config, (ball, cube), said(BALL, CUBE), margin=gap)[0].passed
+
+
+@pytest.mark.parametrize(
+    ("gaps", "score", "why"),
+    [
+        ((0.3, 0.2), 0.2, ""),
+        ((0.3, 0.1), 0.1, checks.SECOND_UNGROUNDED),
+        ((-0.3, 0.2), -0.3, checks.FIRST_UNGROUNDED),
+        ((0.0, -0.2), -0.2, checks.BOTH_UNGROUNDED),
+        ((None, 0.2), 0.2, ""),
+        ((None, 0.0), 0.0, checks.SECOND_UNGROUNDED),
+        ((0.05, None), 0.05, checks.FIRST_UNGROUNDED),
+        ((None, None), 0.0, checks.NOTHING_AFFIRMED),
+    ],
+)
+def test_what_decides(gaps, score, why):
+    row = check_row(said(BALL, CUBE), gaps, GroundingConfig(wanted=True, margin=0.1))
+    assert (row.score, row.why, row.passed) == (score, why, not why)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "judged"),
+    [
+        (BALL, CUBE, (BALL, CUBE)),
+        ("a lawn with a dog", "no dog", ("a lawn with a dog", "")),
+        ("a lawn with a dog", "a lawn without a dog", ("a lawn with a dog", "")),
+        ("a lawn with a dog", "a beach without a dog", ("a lawn with a dog", "a beach")),
+        ("no dog, but a cat", "no cat, but a dog", ("a cat", "a dog")),
+        ("no dog", "a scene without a cat", ("", "")),
+        ("a dog", "a dog and a cat", ("a dog", "a dog and a cat")),  # denies nothing, so it is judged
+    ],
+)
+def test_halves_are_judged_by_what_they_affirm(first, second, judged):
+    assert judged_halves(said(first, second)) == judged
+
+
+def test_a_description_without_a_difference_has_nothing_to_be_grounded(config, embed):
+    ball, cube = embed(BALL, CUBE)
+    [row] = ground(config, (cube, ball), said(BALL, "the same scene, unchanged", no_change=True))
+    assert (row.passed, row.score, row.why) == (True, 0.0, "")
+
+
+def test_an_image_without_a_vector_is_a_reason(config, embed):
+    (ball,) = embed(BALL)
+    lonely = {"clip": Vectors(np.array([b"c" * 32]), ball[None].astype(np.float16), np.ones(1, np.float32))}
+    [row] = ground_differences([said(BALL, CUBE)], config, pairs={PAIR.key: PAIR}, vectors=lonely)
+    assert isinstance(row, Dropped)
+    assert row.reason == "an image has no CLIP vector"
+
+
+def test_other_vectors_will_not_do(config):
+    with pytest.raises(ConfigError, match=r"embedding.embedders"):
+        list(ground_differences([said(BALL, CUBE)], config, pairs={PAIR.key: PAIR}, vectors={}))
+
+
+def test_rows_do_not_depend_on_their_neighbours(config, embed):
+    ball, cube = embed(BALL, CUBE)
+    rows = [replace(said(BALL, f"{n} blue cubes"), key=f"{n:032x}") for n in range(70)]
+    together = ground(config, (ball, cube), *rows)
+    alone = [ground(config, (ball, cube), row)[0] for row in rows]
+    assert [(row.key, row.passed) for row in alone] == [(row.key, row.passed) for row in together]
+    assert [row.score for row in alone] == pytest.approx([row.score for row in together], abs=2e-6)
+    assert len({row.key for row in together}) == 70
+
+
+def test_the_model_counts_by_its_revision_and_not_by_its_path(config):
+    tables = {"described": "1", "pairs": "2", "embeddings": "3"}
+
+    def mark(changed):
+        return fingerprint(STAGE, changed, prompts={}, tables=tables)
+
+    moved = config.encoder.model_copy(update={"checkpoint": "/elsewhere"})
+    other = config.encoder.model_copy(update={"revision": "xxh3:other"})
+    assert mark(config.model_copy(update={"clip": moved})) == mark(config)
+    assert mark(config.model_copy(update={"clip": other})) != mark(config)
+    assert mark(config.model_copy(update={"margin": 0.01})) != mark(config)
+
+
+def test_a_stage_that_is_not_wanted_loads_nothing():
+    assert not STAGE.wanted(GroundingConfig())
+    assert STAGE.models(GroundingConfig()) == ()
+    assert count_processes(GroundingConfig()) is None
+    assert count_processes(GroundingConfig(wanted=True)) is not None
