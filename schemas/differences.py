@@ -17,6 +17,9 @@ Reason = Literal[
     "negation or auxiliary only",
     "verb not in the list",
     "halves are equal",
+    "placeholder kept",
+    "too long",
+    "too short",
 ]
 START = re.compile(r"the difference between (?:the )?two images is that (?:the )?first image(?=\s|,)", re.IGNORECASE)
 # Descriptions contain commas and "while": nothing shorter may split.
@@ -26,6 +29,9 @@ QUOTES = "\"'“”‘’`"
 SECOND_SENTENCE = re.compile(
     r"[.!?][\"'”’]?\s+(?:The|This|These|In|It|Both|Another|Additionally|Overall|There|However|Also|An?)\b"
 )
+PLACEHOLDER = re.compile(r"\[object description\]|\{descriptive verb\}", re.IGNORECASE)
+LEAST_WORDS = 2
+"""Of each half, where length is looked at."""
 WORD = re.compile(r"[a-z0-9]+(?:['’-][a-z0-9]+)*", re.IGNORECASE)
 AUXILIARIES = (
     "am is are was were be been being do does did doing done has have had having will would shall should can could may "
@@ -65,6 +71,8 @@ class Difference:
     second_half: str
     verbs: tuple[str, str]
     """As they stand in the text, in lower case."""
+    text: str
+    """The whole, on one line and without quotation marks around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +102,20 @@ def read_difference(
         return RefusedDifference("off the template", text[:60] if not start else f"{len(parts)} halves")
     if SECOND_SENTENCE.search(text):
         return RefusedDifference("off the template", "more than one sentence")
-    return _read_halves((parts[0].strip(), parts[1].strip().removesuffix(".")), _forms(known))
+    if PLACEHOLDER.search(text):
+        return RefusedDifference("placeholder kept", text[-80:])
+    return _read_halves(text, (parts[0].strip(), parts[1].strip().removesuffix(".")), _forms(known))
 
 
-def _read_halves(halves: tuple[str, str], forms: re.Pattern[str]) -> Difference | RefusedDifference:
+def refuse_length(read: Difference, most_words: int) -> RefusedDifference | None:
+    """Say that a description is too long as a whole, or a half too short to describe anything (ours)."""
+    if (count := len(read.text.split())) > most_words:
+        return RefusedDifference("too long", f"{count} words")
+    shortest = min((read.first_half, read.second_half), key=lambda half: len(half.split()))
+    return RefusedDifference("too short", shortest) if len(shortest.split()) < LEAST_WORDS else None
+
+
+def _read_halves(text: str, halves: tuple[str, str], forms: re.Pattern[str]) -> Difference | RefusedDifference:
     verbs: list[str] = []
     descriptions: list[str] = []
     for half in halves:
@@ -108,7 +126,7 @@ def _read_halves(halves: tuple[str, str], forms: re.Pattern[str]) -> Difference 
         descriptions.append(found[1])
     if _bare(descriptions[0]) == _bare(descriptions[1]):
         return RefusedDifference("halves are equal", descriptions[0])
-    return Difference(descriptions[0], descriptions[1], (verbs[0], verbs[1]))
+    return Difference(descriptions[0], descriptions[1], (verbs[0], verbs[1]), text)
 
 
 def _split_half(half: str, forms: re.Pattern[str]) -> tuple[str, str] | RefusedDifference:

@@ -3,7 +3,7 @@
 import pytest
 
 from prompts import difference_verbs
-from schemas.differences import Difference, RefusedDifference, inflections, read_difference
+from schemas.differences import Difference, RefusedDifference, inflections, read_difference, refuse_length
 
 START = "The difference between the two images is that the first image"
 
@@ -98,6 +98,11 @@ REFUSED = {
         text("shows a car", "depicts a car"),
         text("shows a red car", "shows a  Red car"),
     ],
+    "placeholder kept": [
+        text("shows [object description]", "depicts [object description]"),
+        text("shows a red car", "depicts [Object description]"),
+        text("shows {descriptive verb} a red car", "depicts a bus"),
+    ],
     "cut off": [
         text().removesuffix("."),
         f"{START} shows a car, while the second",
@@ -118,6 +123,29 @@ def test_refused(reason, written):
 def test_a_long_answer_is_cut_off_even_with_a_full_stop():
     read = read_difference(text(), difference_verbs(), finish_reason="length")
     assert read == RefusedDifference("cut off", "length")
+
+
+def test_the_text_is_on_one_line_and_without_quotation_marks():
+    over_lines = text().replace(", while", ",\n while")
+    read = read_difference(f"  '{over_lines}'\n", difference_verbs())
+    assert isinstance(read, Difference)
+    assert read.text == text()
+
+
+@pytest.mark.parametrize(
+    ("halves", "most", "refused"),
+    [
+        (("shows a red car", "shows a blue car"), 22, RefusedDifference("too long", "23 words")),
+        (("shows a red car", "shows a blue car"), 23, None),
+        (("shows cars", "shows a blue car"), 120, RefusedDifference("too short", "cars")),
+        (("shows two cars", "is bright"), 120, RefusedDifference("too short", "bright")),
+        (("shows two cars", "shows no cars"), 120, None),
+    ],
+)
+def test_length(halves, most, refused):
+    read = read_difference(text(*halves), difference_verbs())
+    assert isinstance(read, Difference)
+    assert refuse_length(read, most) == refused
 
 
 @pytest.mark.parametrize("verb", difference_verbs())

@@ -1,0 +1,92 @@
+"""What models are asked about the difference of a pair, and the form that their answers must have (paper 001, D.2).
+
+The three instructions are the paper's, chosen by what is known. Ours: two different verbs are drawn for the template
+that an instruction quotes, and where a caption is missing neither is told (a prompt that describes one image only would
+tilt the answer to it), in the paper's words without that part.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+
+from prompts import difference_verbs, load
+
+SLOT = "[object description]"
+TEMPLATE = "difference_template"
+WITHOUT_CAPTIONS = {
+    "difference_from_captions": "difference_from_images",
+    "difference_from_human": "difference_from_human_only",
+    "difference_from_edit": "difference_from_edit_only",
+}
+PROMPTS = (TEMPLATE, *WITHOUT_CAPTIONS, *WITHOUT_CAPTIONS.values())
+"""All the files whose words may be in an instruction."""
+FORBIDDEN = r".!?\[\]{}"
+"""What no half holds: ends of sentences, unless a letter or digit follows a full stop, and the template's brackets."""
+FREE = rf"[^,\t\n\r{FORBIDDEN}]|\.[0-9A-Za-z]"
+AFTER_COMMA = (
+    rf"[^,\s{FORBIDDEN}]",
+    rf" [^w,\s{FORBIDDEN}]",
+    *(rf" {'while'[:n]}[^{'while'[n]},\s{FORBIDDEN}]" for n in range(1, 5)),
+)
+"""Anything but " while": there the second half begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """Be what a model is told beside the two images."""
+
+    prompt: str
+    """Name of the prompt file."""
+    text: str
+    known: str
+    """"captions", "human difference" or "edit"; empty: nothing."""
+
+
+def draw_verbs(rng: Random) -> tuple[str, str]:
+    """Draw two different verbs of the paper's list."""
+    first, second = rng.sample(difference_verbs(), 2)
+    return first, second
+
+
+def instruct(
+    verbs: tuple[str, str], *, captions: tuple[str, str] | None, human: str = "", edit: str = ""
+) -> Instruction:
+    """Return the instruction for what is known; an edit instruction says more than a human difference.
+
+    Args:
+        verbs: of the two halves of the template.
+        captions: of both images, as data; ``None``: at least one is missing.
+        human: a person's difference, as data; empty: none.
+        edit: the instruction that made the second image of the first, as data; empty: none.
+    """
+    if edit:
+        name, known, values = "difference_from_edit", "edit", {"instruction": edit}
+    elif human:
+        name, known, values = "difference_from_human", "human difference", {"difference": human}
+    else:
+        name, known, values = "difference_from_captions", "captions" if captions else "", {}
+    if captions:
+        values |= {"first_caption": captions[0], "second_caption": captions[1]}
+    else:
+        name = WITHOUT_CAPTIONS[name]
+    return Instruction(name, load(name).render(**values, template=fill_template(verbs, SLOT, SLOT)), known)
+
+
+def fill_template(verbs: tuple[str, str], first: str, second: str) -> str:
+    """Return the template with two verbs and two halves."""
+    return load(TEMPLATE).render(first_verb=verbs[0], first=first, second_verb=verbs[1], second=second)
+
+
+@cache
+def difference_regex() -> str:
+    """Return the form of a description, for servers that hold answers to one.
+
+    Any verb of the list may stand in it, as in validation, since a grammar for each pair of verbs would be compiled
+    again and again: xgrammar 0.2.8 takes 0.5 s for this one (150,000 tokens, two cores). Halves have no greatest length
+    for the same reason (400 characters: 7 s, and vLLM gives up after 5): ``max_tokens`` ends them. Stars stand over
+    plain alternatives: with one inside another, each token took thousands of times as long.
+    """
+    verb = f"(?:{'|'.join(difference_verbs())})"
+    half = rf"[\"'“‘(]?[0-9A-Za-z](?:{FREE}|,{'|,'.join(AFTER_COMMA)})*"
+    fixed = fill_template(("VERB", "VERB"), "HALF", "HALF").replace(".", r"\.")
+    return fixed.replace("VERB", verb).replace("HALF", half)

@@ -1,0 +1,139 @@
+"""Instructions about differences: the papers' words for what is known; and a form that validation accepts."""
+
+import re
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prompts import difference_verbs, load
+from prompts.differences import PROMPTS, difference_regex, draw_verbs, instruct
+from schemas.differences import Difference, read_difference
+
+VERBS = ("depicts", "lists")
+TEMPLATE = (
+    "The difference between the two images is that the first image depicts [object description], while the second "
+    "image lists [object description]."
+)
+START = "Given the first and the second images, describe the difference between the two images."
+CAPTIONS = "First image could be described as: A cat. Second image could be described as: A dog."
+END = f"Generate the description strictly according to the template: '{TEMPLATE}'."
+EDITED = (
+    "Given the first image and a prompt, the second image is generated based on them. Describe the difference between "
+    "the two images. Here is the prompt: add a hat."
+)
+
+
+@pytest.mark.parametrize(
+    ("given_captions", "values", "known", "text"),
+    [
+        (True, {}, "captions", f"{START} {CAPTIONS} {END}"),
+        (
+            True,
+            {"human": "it barks"},
+            "human difference",
+            f"{START} {CAPTIONS} Here is the difference: it barks. {END}",
+        ),
+        (True, {"edit": "add a hat"}, "edit", f"{EDITED} {CAPTIONS} {END}"),
+        (True, {"edit": "add a hat", "human": "it barks"}, "edit", f"{EDITED} {CAPTIONS} {END}"),
+        (False, {}, "", f"{START} {END}"),
+        (False, {"human": "it barks"}, "human difference", f"{START} Here is the difference: it barks. {END}"),
+        (False, {"edit": "add a hat"}, "edit", f"{EDITED} {END}"),
+    ],
+)
+def test_the_instruction_says_what_is_known(given_captions, values, known, text):
+    instruction = instruct(VERBS, captions=("A cat", "A dog") if given_captions else None, **values)
+    assert instruction.text == text
+    assert instruction.known == known
+    assert instruction.prompt in PROMPTS
+
+
+def test_all_prompts_are_named():
+    assert len(set(PROMPTS)) == 7
+    assert all(load(name).sha256 for name in PROMPTS)
+
+
+def test_two_different_verbs_are_drawn_and_all_of_them_sometimes():
+    drawn = [draw_verbs(Random(seed)) for seed in range(400)]
+    assert drawn == [draw_verbs(Random(seed)) for seed in range(400)]
+    assert all(first != second for first, second in drawn)
+    assert {verb for both in drawn for verb in both} == set(difference_verbs())
+
+
+def text(first, second):
+    return f"The difference between the two images is that the first image {first}, while the second image {second}."
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        text("shows a red car", "consists of a blue car"),
+        text("shows a man, a dog, white walls and 1,000 birds", "depicts none, wherever, whilst"),
+        text("has a price of $3.50 in the U.S capital", 'shows a sign "STOP" (red), and 2.5 m of snow'),
+        text('shows "STOP" on a sign', "has (1) a bus"),
+        text("shows a café – “Löwe”", "shows the sign 出口 on a 4:3 screen; nothing else"),
+    ],
+)
+def test_the_form_lets_descriptions_through(written):
+    assert re.fullmatch(difference_regex(), written)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        text("includes a car", "shows a bus"),
+        text("shows ", "shows a bus"),
+        text("shows a car. It", "shows a bus"),
+        text("shows a car", "shows a bus! It"),
+        text("shows a car", "shows a\nbus"),
+        text("shows [object description]", "shows a bus"),
+        text("shows a car, while the second image shows a van", "shows a bus"),
+        text("shows a car", "shows a bus, while the second image shows a van"),
+        text("shows a car", "shows a bus").removesuffix("."),
+        text("shows a car", "shows a bus") + " ",
+    ],
+)
+def test_the_form_holds_answers_to_the_template(written):
+    assert not re.fullmatch(difference_regex(), written)
+
+
+@settings(derandomize=True, deadline=None, database=None, max_examples=400)
+@given(st.from_regex(re.compile(difference_regex()), fullmatch=True))
+def test_what_the_form_admits_is_accepted_but_for_hollow_and_equal_halves(written):
+    read = read_difference(written, difference_verbs())
+    if not isinstance(read, Difference):
+        assert read.reason in ("negation or auxiliary only", "halves are equal"), (read, written)
+
+
+WORDS = st.sampled_from(
+    [
+        "is",
+        "a",
+        "not",
+        "car",
+        "red",
+        ", wet",
+        ", while",
+        ", white",
+        "while",
+        "the second image",
+        "3.5",
+        "The",
+        "It",
+        "'",
+        ",",
+    ]
+)
+HALF = st.lists(WORDS, min_size=1, max_size=6).map(" ".join)
+VERB = st.sampled_from(difference_verbs())
+
+
+@settings(derandomize=True, deadline=None, database=None, max_examples=600)
+@given(VERB, HALF, VERB, HALF)
+def test_words_that_nearly_break_the_template_are_accepted_where_the_form_admits_them(verb, half, other, other_half):
+    written = text(f"{verb} {half}", f"{other} {other_half}")
+    if re.fullmatch(difference_regex(), written):
+        read = read_difference(written, difference_verbs())
+        if not isinstance(read, Difference):
+            assert read.reason in ("negation or auxiliary only", "halves are equal"), (read, written)
