@@ -38,24 +38,15 @@ _OPEN, _CLOSE, _BAR = (
     "[|\xa6\u01c0\u2223\u2502\u2503\u2758]",
 )
 _NAMED = (
-    *(
-        "INST",
-        "SYS",
-        "SYSTEM_PROMPT",
-        "AVAILABLE_TOOLS",
-        "TOOL_RESULTS",
-        "TOOL_CALLS",
-        "TOOL_CONTENT",
-        "MODEL_SETTINGS",
-    ),
-    *("IMG", "IMG_BREAK", "IMG_END", "BEGIN_AUDIO", "CALL_ID", "THINK", "CLS", "UNK", "BOS", "EOS", "GMASK", "SMASK"),
+    *("INST", "SYS", "SYSTEM_PROMPT", "AVAILABLE_TOOLS", "TOOL_RESULTS", "TOOL_CALLS", "TOOL_CONTENT", "CALL_ID"),
+    *("MODEL_SETTINGS", "IMG_BREAK", "IMG_END", "BEGIN_AUDIO", "THINK", "CLS", "UNK", "BOS", "EOS", "GMASK", "SMASK"),
     *("SYSTEM", "USER", "ASSISTANT", r"CONTROL_\d+"),
 )
 _TOKEN = re.compile(
     rf"{_OPEN}\s*{_BAR}[^<>|]{{0,64}}?{_BAR}\s*{_CLOSE}"  # ChatML, Llama 3, Phi, Qwen, DeepSeek, GLM, Granite, ...
     r"|<{1,3}[/!]?(?:[^\W\d]|0[xX])[\w:.=~-]{0,63}/?>{1,3}"  # <s>, <<SYS>>, <start_of_turn>, <image>, <think>, <0x0A>
     rf"|\[/?(?i:{'|'.join(_NAMED)})\]"  # Mistral, BERT, GLM
-    r"|\[/?(?:PREFIX|MIDDLE|SUFFIX|ARGS|AUDIO|PAD|MASK|SEP|TRANSCRIBE)\]"  # in small letters these are words
+    r"|\[/?(?:IMG|PREFIX|MIDDLE|SUFFIX|ARGS|AUDIO|PAD|MASK|SEP|TRANSCRIBE)\]"  # in small letters these are words
     r"|\[\|[^\[\]|]{0,64}\|\]|[\[\]][!a-z]{0,2}~[!a-z]{0,2}[\[\]]"  # EXAONE; MiniMax
     r"|>>[A-Z_]{2,32}<<|\|{1,3}(?:SPEAKER|NEWLINE|ENDOFTEXT|[A-Z]+_ADDRESS|PHONE_NUMBER)\|{1,3}"  # Falcon, Fuyu, OLMo
 )
@@ -66,7 +57,7 @@ _ROLE = (
     "(?:system|user|human|assistant|ai|bot|chatbot|gpt|model|developer|tool|function|observation|instruction|response)"
 )
 _START = r"[ \t>*_~`=-]{0,16}"
-_GAP = r"[ \t*_]{0,8}"
+_GAP = r"[ \t*_#]{0,8}"
 _HEADER = re.compile(
     rf"(?im)^(?:{_START}(?:\#+{_GAP}{_ROLE}\b(?:{_GAP}:|{_GAP}$)|{_ROLE}{_GAP}:)[*_]*)+"  # "### Assistant:", "User:"
     r"|(?:first|second) image could be described as\s*:|here is the (?:difference|prompt)\s*:"  # the prompts' own
