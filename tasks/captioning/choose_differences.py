@@ -1,0 +1,102 @@
+"""Take the best description of each pair that passed every check (ours).
+
+Reads ``PairRow``, the pair's descriptions and what the checks found; writes ``DifferenceRow`` with the scores beside
+it, under the description's own key, so that another choice is another row. Nothing is asked or computed here.
+
+Best is what the judge rated highest; then what is grounded best; then what the swapped pair confirmed most clearly;
+then what took the fewest attempts; then the smaller key. Where none passed, the reason is that of the description that
+came closest: the fewest checks failed, then as above. A check without an outcome (it is owed, or could not be made)
+counts as failed until there is one: the pair is then owed again.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from schemas.config import DifferencesConfig
+from schemas.rows import CheckRow, DifferenceRow, Dropped, PairRow
+from tasks.store.stage import Stage, Uses
+
+TABLES = ("controlled", "grounded", "judged")
+RANKS = ("judged", "grounded", "swapped")
+"""Checks by whose scores descriptions are compared, the first first."""
+Descriptions = Mapping[str, tuple[DifferenceRow, ...]]
+Outcomes = Mapping[str, tuple[CheckRow, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Be a description with the outcomes of its checks."""
+
+    row: DifferenceRow
+    checks: tuple[CheckRow, ...]
+    reasons: tuple[str, ...]
+    """Why it may not be taken, one for each check that failed."""
+
+    @property
+    def rank(self) -> tuple[float | int | str, ...]:
+        """Return what is smaller for a better one."""
+        scores = {check.check: check.score for check in self.checks}
+        by_score = (-scores.get(name, 0.0) for name in RANKS)
+        return (len(self.reasons), *by_score, self.row.attempts, self.row.key)
+
+
+def choose_differences(
+    rows: Sequence[PairRow],
+    config: DifferencesConfig,
+    *,
+    described: Descriptions,
+    controlled: Outcomes | None = None,
+    grounded: Outcomes | None = None,
+    judged: Outcomes | None = None,
+) -> Iterator[DifferenceRow | Dropped]:
+    """Yield one description per pair, or why there is none; checks that are not on are ``None``."""
+    del config  # How many there are is decided where they are written.
+    given = dict(zip(TABLES, (controlled, grounded, judged), strict=True))
+    tables = {name: table for name, table in given.items() if table is not None}
+    for pair in rows:
+        outcomes = {name: table.get(pair.key, ()) for name, table in tables.items()}
+        yield _choose(pair, [_candidate(row, outcomes) for row in described.get(pair.key, ())])
+
+
+def _candidate(row: DifferenceRow, outcomes: Mapping[str, Sequence[CheckRow]]) -> Candidate:
+    checks: list[CheckRow] = []
+    reasons: list[str] = []
+    for table, found in outcomes.items():
+        own = sorted((check for check in found if check.description == row.key), key=lambda check: check.check)
+        checks += own
+        reasons += [check.why for check in own if not check.passed] if own else [f"no outcome: {table}"]
+    return Candidate(row, tuple(checks), tuple(reasons))
+
+
+def _choose(pair: PairRow, candidates: Sequence[Candidate]) -> DifferenceRow | Dropped:
+    if not candidates:
+        return Dropped(source_key=pair.key, reason="no description")
+    best = min(candidates, key=lambda candidate: candidate.rank)
+    if best.reasons:
+        return Dropped(
+            source_key=pair.key, reason=best.reasons[0], detail=f"best of {len(candidates)}: {best.row.text}"
+        )
+    scores = {check.check: check.score for check in best.checks}
+    return replace(best.row, source_key=pair.key, checks=json.dumps(scores, sort_keys=True))
+
+
+def stage_with(checks: Sequence[str]) -> Stage:
+    """Return the stage for a build that makes some of the checks: ``controlled``, ``grounded``, ``judged``."""
+    return replace(STAGE, uses=tuple(use for use in STAGE.uses if use.table == "described" or use.table in checks))
+
+
+STAGE = Stage(
+    name="differences",
+    version=1,
+    group="captioning",
+    reads="pairs",
+    row=PairRow,
+    writes=DifferenceRow,
+    function=choose_differences,
+    config="differences",
+    uses=(
+        Uses(table="described", row=DifferenceRow, kind="many", counts=True),
+        *(Uses(table=name, row=CheckRow, kind="many", without=("text", "served"), counts=True) for name in TABLES),
+    ),
+)

@@ -1,0 +1,139 @@
+"""The choice among descriptions: only what passed everything, the best of it, and why there is none."""
+
+import json
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+from schemas import checks
+from schemas.config import DifferencesConfig
+from schemas.rows import CheckRow, DifferenceRow, Dropped
+from tasks.captioning.choose_differences import STAGE, TABLES, choose_differences, stage_with
+from tests.fixtures.descriptions import description
+from tests.fixtures.graphs import pair_row
+
+PAIR, OTHER = pair_row("a", "b"), pair_row("a", "c")
+TABLE_OF = {"swapped": "controlled", "same": "controlled", "grounded": "grounded", "judged": "judged"}
+
+
+def written(key, *, attempts=1, pair=PAIR):
+    row = description("shows a dog", f"shows a cat {key}", subject=pair.key)
+    return replace(row, key=key, attempts=attempts)
+
+
+def check(name, row, score=1.0, why=""):
+    return CheckRow(
+        key=f"{name} {row.key}", source_key=row.key, subject=row.subject, description=row.key, check=name,
+        passed=not why, score=score, why=why,
+    )  # fmt: skip
+
+
+def choose(described, found, *, tables=TABLES, pair=PAIR):
+    outcomes = {name: {} for name in tables}
+    for row in found:
+        table = outcomes[TABLE_OF[row.check]]
+        table[row.subject] = (*table.get(row.subject, ()), row)
+    by_pair = {pair.key: tuple(described)}
+    return next(iter(choose_differences([pair], DifferencesConfig(), described=by_pair, **outcomes)))
+
+
+def passed(row, *, judged=4.0, grounded=0.1, swapped=0.5):
+    return [
+        check("swapped", row, swapped),
+        check("same", row),
+        check("grounded", row, grounded),
+        check("judged", row, judged),
+    ]
+
+
+def test_what_passed_is_taken_under_its_own_key_with_its_scores():
+    row = written("one")
+    found = choose([row], passed(row))
+    assert found == replace(row, source_key=PAIR.key, checks=found.checks)
+    assert json.loads(found.checks) == {"grounded": 0.1, "judged": 4.0, "same": 1.0, "swapped": 0.5}
+
+
+BETTER = [
+    ({"judged": 5.0, "grounded": 0.0, "swapped": 0.1}, 9, "z"),
+    ({"judged": 4.0, "grounded": 0.3, "swapped": 0.1}, 9, "y"),
+    ({"judged": 4.0, "grounded": 0.2, "swapped": 0.9}, 9, "x"),
+    ({"judged": 4.0, "grounded": 0.2, "swapped": 0.4}, 1, "w"),
+    ({"judged": 4.0, "grounded": 0.2, "swapped": 0.4}, 2, "a"),
+    ({"judged": 4.0, "grounded": 0.2, "swapped": 0.4}, 2, "b"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(BETTER)))
+def test_the_best_of_several(number):
+    """The list falls from best to worst: judge, grounding, swapped pair, attempts, key."""
+    rest = BETTER[number:]
+    rows = [written(key, attempts=attempts) for _, attempts, key in rest]
+    found = [row for (scores, _, _), of in zip(rest, rows, strict=True) for row in passed(of, **scores)]
+    for order in list(permutations(rows))[:12]:
+        assert choose(order, found).key == rest[0][2]
+
+
+def test_a_failed_check_is_not_made_up_for_by_others():
+    good, bad = written("good", attempts=3), written("bad")
+    failed = [check("same", bad, 0.0, checks.SEEN_IN_SAME), *passed(bad, judged=5.0, grounded=0.9)[2:]]
+    found = choose([bad, good], [*failed, check("swapped", bad, 1.0), *passed(good, judged=3.0, grounded=0.01)])
+    assert found.key == "good"
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        ([("swapped", checks.NOT_TURNED_ROUND)], checks.NOT_TURNED_ROUND),
+        ([("judged", checks.LOW_RATING)], checks.LOW_RATING),
+        ([("judged", checks.LOW_RATING), ("grounded", checks.BOTH_UNGROUNDED)], checks.BOTH_UNGROUNDED),
+    ],
+)
+def test_the_reason_is_that_of_the_failed_check(found, reason):
+    row = written("one")
+    why = dict(found)
+    outcomes = [check(one.check, row, one.score, why.get(one.check, "")) for one in passed(row)]
+    dropped = choose([row], outcomes)
+    assert isinstance(dropped, Dropped)
+    assert (dropped.source_key, dropped.reason) == (PAIR.key, reason)
+    assert row.text in dropped.detail
+
+
+def test_the_reason_is_that_of_the_one_that_came_closest():
+    near, far = written("near"), written("far")
+    outcomes = [
+        *(check(one.check, near, 0.1, checks.LOW_RATING if one.check == "judged" else "") for one in passed(near)),
+        *(check(one.check, far, 9.0, f"{one.check} wrong") for one in passed(far)),
+    ]
+    assert choose([far, near], outcomes).reason == checks.LOW_RATING
+
+
+def test_a_check_without_an_outcome_is_not_passed():
+    row = written("one")
+    dropped = choose([row], [one for one in passed(row) if one.check != "grounded"])
+    assert dropped.reason == "no outcome: grounded"
+    # The outcomes of another description of the pair do not count.
+    assert choose([row], passed(written("two"))).reason == "no outcome: controlled"
+
+
+def test_a_pair_without_descriptions():
+    assert choose([], []).reason == "no description"
+    found = list(choose_differences([PAIR, OTHER], DifferencesConfig(), described={}))
+    assert [(row.source_key, row.reason) for row in found] == [
+        (PAIR.key, "no description"),
+        (OTHER.key, "no description"),
+    ]
+
+
+@pytest.mark.parametrize("tables", [(), ("judged",), ("controlled", "grounded"), TABLES])
+def test_any_checks_may_be_on(tables):
+    first, second = written("a", attempts=2), written("b")
+    found = [one for row in (first, second) for one in passed(row) if TABLE_OF[one.check] in tables]
+    chosen = choose([first, second], found, tables=tables)
+    assert isinstance(chosen, DifferenceRow)
+    assert chosen.key == "b"
+    assert set(json.loads(chosen.checks)) == {name for name, table in TABLE_OF.items() if table in tables}
+    stage = stage_with(tables)
+    assert [use.table for use in stage.uses] == ["described", *tables]
+    assert all(use.counts and use.kind == "many" for use in stage.uses)
+    assert stage.name == STAGE.name
