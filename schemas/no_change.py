@@ -7,7 +7,7 @@ may have changed.
 
 import re
 
-WORD = re.compile(r"[a-z]+(?:['’-][a-z]+)*")
+WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 SAME = frozenset(("same", "identical", "unchanged", "unaltered", "unmodified"))
 VAGUE = re.compile(r"\b(?<!exact )(?<!exactly the )(?<!very )same (?!image|picture|photo)")
 """The same scene, view or setting may hold other things."""
@@ -18,9 +18,9 @@ CHANGES = (
 DENIALS = "no not nothing none never without any neither nor zero isn't aren't doesn't hasn't haven't"
 AROUND = (
     "a an the this that it its there which as to with from in of on at by between and or for all both is are was were "
-    "be been being has have had having does do did remains remain remained remaining stays stayed kept first second one "
-    "two image images picture pictures photo photos photograph photographs scene scenes view frame setting composition "
-    "content contents version copy everything object objects element elements detail details anything thing things "
+    "be been being has have had having does do did remains remain remained remaining stays stayed kept first second "
+    "one two image images picture pictures photo photos photograph photographs scene scenes view frame setting "
+    "composition content contents version copy everything object objects element elements detail details anything thing things "
     "whatsoever again still just exact exactly very completely entirely totally fully perfectly visually virtually "
     "absolutely visible noticeable apparent discernible detectable observable obvious significant notable real actual "
     "compared when before previous original earlier way away respect sign signs kind sort"
@@ -31,8 +31,9 @@ KNOWN = SAME | CHANGE | DENIAL | frozenset(AROUND.split())
 
 def says_no_change(half: str) -> bool:
     """Say whether the half, its verb left out, says that both images show the same and nothing else."""
-    words = [word.replace("’", "'") for word in WORD.findall(half.lower())]
-    if not all(word in KNOWN for word in words) or re.search(r"\d", half):
+    half = half.lower().replace("’", "'")
+    words = WORD.findall(half)
+    if not all(word in KNOWN for word in words):
         return False
     denied = next((place for place, word in enumerate(words) if word in DENIAL), len(words))
     changes = [place for place, word in enumerate(words) if word in CHANGE]
