@@ -13,7 +13,8 @@ class LaunchConfig(Section):
     """Say how `launch: local` starts vLLM; it runs in an environment or container of its own."""
 
     command: Names = ("vllm",)
-    """The vllm executable of its environment, or a container's command up to and including "vllm"."""
+    """The vllm executable of its environment, or a container's command up to and including "vllm" (one that shares the
+    machine's network, and ends with the command that started it: `docker run --rm --init --network host ...`)."""
     max_model_len: Positive = 8192
     """Tokens of a prompt, its images and its answer together."""
     images: Annotated[int, Field(ge=0, le=16)] = 2
@@ -22,6 +23,8 @@ class LaunchConfig(Section):
     """Share of the GPU's memory that it may take."""
     flags: tuple[str, ...] = ()
     """Further words of its command line ("--quantization", "awq")."""
+    download: bool = False
+    """Whether it may fetch weights that are not on this machine from the Hub."""
     start_seconds: Seconds = 1800.0
     """Longest wait until it is ready; it loads, and perhaps fetches, its weights in this time."""
 
