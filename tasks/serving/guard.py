@@ -5,10 +5,13 @@
 PARENT is the build's process id. The command runs in a process group of its own, since vLLM has engine processes beside
 the one that was started. When this guard is told to end (SIGTERM), or PARENT is no longer its parent (also after
 ``kill -9``), it sends SIGTERM to the command, and after GRACE_SECONDS, or as soon as that one has ended, SIGKILL to all
-that is left of the group. It ends with the command's exit code. Needs nothing but the standard library, and is started
-by its path, so that nothing of the project is loaded, in a session of its own, so that Ctrl-C reaches the build only.
+that is left of the group. It ends, with the command's exit code, when they are gone: their GPU is free then.
+
+Needs nothing but the standard library, and is started by its path, so that nothing of the project is loaded, in a
+session of its own, so that Ctrl-C reaches the build only.
 """
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -17,7 +20,10 @@ import time
 from contextlib import suppress
 from types import FrameType
 
-LOOK_SECONDS = 0.2
+LOOK_SECONDS = 0.1
+GONE_SECONDS = 10.0
+"""Killed processes are gone at once, unless a device holds them."""
+PR_SET_CHILD_SUBREAPER = 36
 
 
 class Guard:
@@ -40,8 +46,8 @@ class Guard:
             try:
                 self._watch(server)
             finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(server.pid, signal.SIGKILL)
+                _kill_group(server.pid)
+        _wait_for_group(server.pid)
         return server.returncode
 
     def _watch(self, server: "subprocess.Popen[bytes]") -> None:
@@ -64,11 +70,32 @@ def _ended(server: "subprocess.Popen[bytes]", timeout_s: float) -> bool:
     return True
 
 
+def _kill_group(group: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of what the server's end leaves behind, so that its end is seen; Linux can do that."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _wait_for_group(group: int) -> None:
+    """Wait until the adopted ones of the group have ended."""
+    until = time.monotonic() + GONE_SECONDS
+    with suppress(ChildProcessError):
+        while time.monotonic() < until:
+            if os.waitpid(-group, os.WNOHANG) == (0, 0):
+                time.sleep(LOOK_SECONDS / 5)
+
+
 def main(arguments: list[str]) -> int:
     """Run what the command line says."""
     parent, grace_s, *command = arguments
     guard = Guard(int(parent), float(grace_s))
     signal.signal(signal.SIGTERM, guard.tell)
+    _adopt_orphans()
     return guard.run(command)
 
 

@@ -1,0 +1,65 @@
+"""The process between a build and its server, by itself; with a build it is met in ``test_launch.py``."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.serving import guard
+
+SHELL = ("/bin/sh", "-c")
+
+
+def start(*command: str, parent: int | None = None, grace_s: float = 10) -> "subprocess.Popen[str]":
+    parent = os.getpid() if parent is None else parent
+    guarded = [sys.executable, "-IS", str(guard.__file__), str(parent), str(grace_s), *command]
+    return subprocess.Popen(guarded, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def is_there(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid.strip()}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_it_ends_as_the_command_ends(code) -> None:
+    with start(*SHELL, f"exit {code}") as running:
+        assert running.wait() == code
+
+
+def test_what_the_command_leaves_behind_is_ended() -> None:
+    with start(*SHELL, "sleep 600 & echo $!") as running:
+        left = running.stdout.readline()
+        assert running.wait() == 0
+        assert not is_there(left)
+
+
+def test_the_command_has_its_time_to_end() -> None:
+    with start(*SHELL, "trap 'sleep 0.5; exit 5' TERM; echo ready; while :; do sleep 0.05; done") as running:
+        running.stdout.readline()
+        running.terminate()
+        assert running.wait() == 5
+
+
+def test_a_command_that_will_not_end_is_killed_with_its_children() -> None:
+    with start(*SHELL, "trap '' TERM; sleep 600 & echo $!; while :; do sleep 0.05; done", grace_s=0.3) as running:
+        child = running.stdout.readline()
+        running.terminate()
+        assert running.wait() == 256 - signal.SIGKILL
+        assert not is_there(child)
+
+
+def test_a_parent_that_has_gone_already_ends_the_command() -> None:
+    with start("/bin/sleep", "600", parent=os.getppid()) as running:
+        assert running.wait() == 256 - signal.SIGTERM
+
+
+def test_it_loads_nothing_of_the_project() -> None:
+    code = f"import runpy, sys; runpy.run_path({str(guard.__file__)!r}, run_name='guard'); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-IS", "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not {"tasks", "schemas", "pydantic"} & set(loaded.split())

@@ -1,0 +1,289 @@
+"""Launching, with real processes: a stand-in for the faults, and a real vLLM for the rest."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from itertools import chain, pairwise, repeat
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import ConfigError, ServerError
+from schemas.served import ChatConfig, LaunchConfig
+from tasks.serving import launch
+from tasks.serving.launch import Servers
+from tests.fixtures import stand_in_vllm
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def diary(tmp_path):
+    return tmp_path / "diary.jsonl"
+
+
+@pytest.fixture
+def servers(tmp_path):
+    with Servers(tmp_path / "logs") as running:
+        yield running
+
+
+def local(diary: Path, *, model: str = "tiny", fault: str = "", start_seconds: float = 30) -> ChatConfig:
+    flags = ("--diary", str(diary), *(("--fault", fault) if fault else ()))
+    command = (sys.executable, str(stand_in_vllm.__file__))
+    return ChatConfig(
+        model=model, launch="local", server=LaunchConfig(command=command, flags=flags, start_seconds=start_seconds)
+    )
+
+
+def entries(diary: Path) -> list[dict]:
+    return [json.loads(line) for line in diary.read_text().splitlines()]
+
+
+def is_there(pid: int) -> bool:
+    """Say whether a process runs; one that has ended and whose exit code nobody took does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def are_gone(entry: dict, within_s: float = 20) -> bool:
+    """Wait until a server and its engine have ended."""
+    until = time.monotonic() + within_s
+    while is_there(entry["pid"]) or is_there(entry["engine"]):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def get(endpoint: str, path: str = "/models") -> dict:
+    with urllib.request.urlopen(f"{endpoint}{path}", timeout=10) as answer:
+        return json.load(answer)
+
+
+def test_a_server_is_started_and_ends_with_the_build(tmp_path, diary) -> None:
+    with Servers(tmp_path / "logs") as servers:
+        chat = servers.ready(local(diary))
+        [endpoint] = chat.endpoint
+        assert endpoint.startswith("http://127.0.0.1:")
+        assert get(endpoint)["data"] == [{"id": "tiny"}]
+        assert chat.model_copy(update={"endpoint": ()}) == local(diary)
+    began, ended = entries(diary)
+    assert ended == {"ended": "tiny"}
+    assert are_gone(began, within_s=0)
+
+
+def test_a_server_that_is_elsewhere_is_left_alone(servers) -> None:
+    chat = ChatConfig(endpoint=("http://127.0.0.1:1/v1",), model="tiny")
+    assert servers.ready(chat) is chat
+
+
+def test_the_command_line_says_what_the_profile_says(servers, diary) -> None:
+    servers.ready(local(diary))
+    arguments = entries(diary)[0]["arguments"]
+    said = dict(pairwise(arguments))
+    assert arguments[:2] == ["serve", "tiny"]
+    assert said["--max-model-len"] == "8192"
+    assert said["--gpu-memory-utilization"] == "0.9"
+    assert json.loads(said["--limit-mm-per-prompt"]) == {"image": 2, "video": 0}
+    assert json.loads(said["--mm-processor-kwargs"]) == {"max_pixels": 1_003_520}
+    assert said["--generation-config"] == "vllm"
+    assert "--revision" not in said
+    assert arguments[-2:] == ["--diary", str(diary)]
+
+
+def test_a_model_from_the_hub_is_served_at_its_commit(servers, diary) -> None:
+    servers.ready(local(diary, model="family/tiny").model_copy(update={"revision": "c" * 40}))
+    arguments = entries(diary)[0]["arguments"]
+    assert arguments[arguments.index("--revision") + 1] == "c" * 40
+
+
+def test_the_server_reports_to_nobody_and_fetches_nothing(servers, diary, monkeypatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    monkeypatch.setenv("VIRTUAL_ENV", "/here")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    servers.ready(local(diary))
+    environment = entries(diary)[0]["environment"]
+    quiet = ("DO_NOT_TRACK", "VLLM_NO_USAGE_STATS", "HF_HUB_OFFLINE")
+    assert [environment[name] for name in quiet] == ["1", "1", "1"]
+    assert environment["CUDA_VISIBLE_DEVICES"] == "1"
+    assert not {"PYTHONPATH", "VIRTUAL_ENV"} & set(environment)
+
+
+def test_weights_are_fetched_where_the_profile_says_so(servers, diary, monkeypatch) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    chat = local(diary)
+    servers.ready(chat.model_copy(update={"server": chat.server.model_copy(update={"download": True})}))
+    assert "HF_HUB_OFFLINE" not in entries(diary)[0]["environment"]
+
+
+def test_the_server_that_runs_is_used_again(servers, diary) -> None:
+    assert servers.ready(local(diary)) == servers.ready(local(diary))
+    assert len(entries(diary)) == 1
+
+
+def test_how_it_is_asked_needs_no_other_server(servers, diary) -> None:
+    servers.ready(local(diary))
+    servers.ready(local(diary).model_copy(update={"temperature": 0.1, "concurrency": 3}))
+    assert len(entries(diary)) == 1
+
+
+def test_one_model_ends_before_the_next_begins(servers, diary) -> None:
+    for model in ("one", "two", "one"):
+        servers.ready(local(diary, model=model))
+    servers.stop()
+    order = [next((key, entry[key]) for key in ("began", "ended") if key in entry) for entry in entries(diary)]
+    assert order == [(what, model) for model in ("one", "two", "one") for what in ("began", "ended")]
+
+
+def test_a_server_that_crashed_is_started_again_and_its_engine_is_not_left(servers, diary) -> None:
+    [endpoint] = servers.ready(local(diary)).endpoint
+    with pytest.raises(OSError, match=r"closed connection|reset"):
+        get(endpoint.removesuffix("/v1"), "/crash")
+    assert are_gone(entries(diary)[0])
+    assert get(servers.ready(local(diary)).endpoint[0])["data"] == [{"id": "tiny"}]
+
+
+def test_a_deaf_server_is_killed(servers, diary, monkeypatch) -> None:
+    monkeypatch.setattr(launch, "GRACE_SECONDS", 0.3)
+    servers.ready(local(diary, fault="deaf"))
+    servers.stop()
+    assert are_gone(entries(diary)[0], within_s=0)
+
+
+def test_a_server_that_dies_shows_the_end_of_its_log(servers, diary) -> None:
+    with pytest.raises(ServerError) as caught:
+        servers.ready(local(diary, fault="dies"))
+    assert "vLLM of tiny ended with exit code 3 before it answered" in str(caught.value)
+    assert "vllm-tiny.log" in str(caught.value)
+    assert str(caught.value).endswith("ValueError: this checkpoint is no checkpoint")
+    assert are_gone(entries(diary)[0])
+
+
+@pytest.mark.parametrize("fault", ["never", "other"])
+def test_a_server_that_does_not_answer_in_time_is_stopped(servers, diary, fault) -> None:
+    with pytest.raises(ServerError, match=r"tiny did not answer within 1\.5 s \(server\.start_seconds\)"):
+        servers.ready(local(diary, fault=fault, start_seconds=1.5))
+    assert are_gone(entries(diary)[0], within_s=0)
+
+
+def test_a_log_holds_all_its_starts_and_a_message_the_last_one(servers, diary) -> None:
+    for _ in range(2):
+        with pytest.raises(ServerError) as caught:
+            servers.ready(local(diary, fault="dies"))
+    log = next(Path(diary.parent / "logs").iterdir()).read_text()
+    assert log.count("ValueError: this checkpoint") == log.count("$ ") == 2
+    assert str(caught.value).count("ValueError: this checkpoint") == 1
+
+
+def test_another_port_is_tried_when_one_is_taken(servers, diary, monkeypatch) -> None:
+    free = launch.free_port()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        ports = iter([taken.getsockname()[1], free])
+        monkeypatch.setattr(launch, "free_port", lambda: next(ports))
+        assert servers.ready(local(diary)).endpoint == (f"http://127.0.0.1:{free}/v1",)
+    assert len(entries(diary)) == 2
+
+
+def test_ports_that_are_always_taken_are_an_error(servers, diary, monkeypatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        ports = chain(repeat(taken.getsockname()[1], 3), repeat(0))
+        monkeypatch.setattr(launch, "free_port", lambda: next(ports))
+        with pytest.raises(ServerError, match="Address already in use"):
+            servers.ready(local(diary))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": ""}, "language.model is empty"),
+        ({"endpoint": ("http://h/v1",)}, "language.endpoint http://h/v1 and language.launch exclude each other"),
+        ({"server": LaunchConfig(command=("vllm-that-is-not-there",))}, "language.server.command: 'vllm-that-is-not"),
+        ({"server": LaunchConfig(command=())}, "language.server.command: '' is no program"),
+    ],
+)
+def test_a_profile_that_cannot_be_started_names_the_field(servers, diary, changes, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        servers.ready(local(diary).model_copy(update=changes), field="language")
+    assert not diary.exists()
+
+
+BUILD = """
+import sys, time
+from pathlib import Path
+from schemas.served import ChatConfig
+from tasks.serving.launch import Servers
+
+with Servers(Path(sys.argv[1])) as servers:
+    print(*servers.ready(ChatConfig.model_validate_json(sys.argv[2])).endpoint, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_build_that_is_killed_leaves_no_server(tmp_path, diary, how) -> None:
+    build = start_build(tmp_path, local(diary))
+    assert build.stdout.readline().startswith("http://127.0.0.1:")
+    build.send_signal(how)
+    build.communicate()
+    assert are_gone(entries(diary)[0])
+
+
+def test_a_build_that_is_killed_while_the_server_starts_leaves_none(tmp_path, diary) -> None:
+    build = start_build(tmp_path, local(diary, fault="never"))
+    while not (diary.exists() and diary.read_text().endswith("\n")):
+        time.sleep(0.02)
+    build.kill()
+    build.communicate()
+    assert are_gone(entries(diary)[0])
+
+
+def test_a_build_whose_whole_group_is_killed_leaves_no_server(tmp_path, diary) -> None:
+    build = start_build(tmp_path, local(diary), start_new_session=True)
+    build.stdout.readline()
+    os.killpg(build.pid, signal.SIGKILL)
+    build.communicate()
+    assert are_gone(entries(diary)[0])
+
+
+def start_build(folder: Path, chat: ChatConfig, **more) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", BUILD, str(folder / "logs"), chat.model_dump_json()],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **more,
+    )
+
+
+@pytest.mark.live
+def test_a_real_vllm_serves_one_model_after_the_other(tmp_path, vllm_servers, monkeypatch) -> None:
+    from openai import OpenAI
+
+    from tests.fixtures.vllm_server import CPU_FLAGS, ENVIRONMENT, require_vllm
+
+    server = LaunchConfig(command=(str(require_vllm()),), max_model_len=4096, flags=CPU_FLAGS, start_seconds=300)
+    vllm_servers.stop()  # for the memory
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", ENVIRONMENT["VLLM_CPU_KVCACHE_SPACE"])
+    pids = []
+    with Servers(tmp_path / "logs") as servers:
+        for model, images in (("qwen2-vl", 2), ("mixtral", 0)):
+            folder = str(vllm_servers.checkpoint(model))
+            launched = server.model_copy(update={"images": images})
+            chat = servers.ready(ChatConfig(model=folder, launch="local", server=launched))
+            with OpenAI(base_url=chat.endpoint[0], api_key="none", max_retries=0) as client:
+                turns = [{"role": "user", "content": "Say."}]
+                said = client.chat.completions.create(model=folder, messages=turns, max_tokens=8, seed=1)
+            assert said.usage.completion_tokens > 0
+            pids.append(servers._running.guard.pid)
+    assert not any(is_there(pid) for pid in pids)
