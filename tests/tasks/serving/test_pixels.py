@@ -1,0 +1,280 @@
+"""What served models are shown: the pixels of `decode_rgb`, in the file's own bytes where any decoder gives them."""
+
+import base64
+import io
+import struct
+import threading
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from tasks.serving.pixels import Urls, image_url
+from tasks.store.images import RefusedImageError, decode_rgb, is_plain
+from tests.fixtures.pictures import picture
+
+BUDGET = 1_003_520
+GREY_RAMP = np.tile(np.linspace(0, 65535, 64).astype("<u2"), (48, 1))
+
+
+def file_of(image, kind="PNG", **options):
+    sink = io.BytesIO()
+    image.save(sink, format=kind, **options)
+    return sink.getvalue()
+
+
+def sent(data, pixels=BUDGET):
+    """Return the media type and the file that a server gets."""
+    head, body = image_url(data, pixels).split(";base64,")
+    return head.removeprefix("data:"), base64.b64decode(body, validate=True)
+
+
+def seen(data, pixels=BUDGET):
+    """Return the pixels as a server decodes them, which turns by EXIF and composites nothing."""
+    with Image.open(io.BytesIO(sent(data, pixels)[1])) as image:
+        assert image.mode in ("RGB", "L")
+        assert image.getexif().get(0x0112, 1) == 1
+        return np.asarray(image.convert("RGB"))
+
+
+def smooth(width, height):
+    """Return an image of gentle ramps, as photographs mostly are."""
+    across, down = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
+    return Image.fromarray(np.stack([across, down, (across + down) / 2], axis=2).astype(np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("kind", "media"), [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("WEBP", "image/webp")], ids=lambda text: text
+)
+def test_a_plain_file_goes_as_it_is(kind, media) -> None:
+    data = picture(kind=kind, size=(64, 48))
+    assert sent(data) == (media, data)
+    assert (seen(data) == decode_rgb(data)).all()
+
+
+def test_a_grey_file_goes_as_it_is() -> None:
+    data = file_of(smooth(64, 48).convert("L"), "JPEG")
+    assert sent(data) == ("image/jpeg", data)
+    assert (seen(data) == decode_rgb(data)).all()
+
+
+def turned_jpeg(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return file_of(smooth(64, 48), "JPEG", exif=exif)
+
+
+def transparent_png():
+    pixels = np.zeros((48, 64, 4), dtype=np.uint8)
+    pixels[:, :32] = (255, 0, 0, 128)
+    return file_of(Image.fromarray(pixels))
+
+
+def sixteen_bit_rgb_png():
+    rows = b"".join(b"\0" + struct.pack(">192H", *range(0, 19200, 100)) for _ in range(48))
+    chunks = [
+        (b"IHDR", struct.pack(">IIBBBBB", 64, 48, 16, 2, 0, 0, 0)),
+        (b"IDAT", zlib.compress(rows)),
+        (b"IEND", b""),
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in chunks
+    )
+
+
+def late_exif_png():
+    """Turn by EXIF behind the pixels, which `decode_rgb` does not obey and other programs do."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    body = exif.tobytes().removeprefix(b"Exif\0\0")
+    chunk = struct.pack(">I", len(body)) + b"eXIf" + body + struct.pack(">I", zlib.crc32(b"eXIf" + body))
+    data = file_of(smooth(64, 48))
+    return data[:-12] + chunk + data[-12:]
+
+
+def frames(kind, **options):
+    images = [Image.new("RGB", (64, 48), colour) for colour in ("red", "blue")]
+    return file_of(images[0], kind, save_all=True, append_images=images[1:], **options)
+
+
+ODD = {
+    "upside down": turned_jpeg(3),
+    "on its side": turned_jpeg(6),
+    "mirrored on its side": turned_jpeg(5),
+    "a palette": file_of(smooth(64, 48).quantize(16)),
+    "a palette with a transparent colour": file_of(smooth(64, 48).quantize(16), transparency=3),
+    "transparent": transparent_png(),
+    "a transparent colour": file_of(smooth(64, 48), transparency=(0, 0, 0)),
+    "transparent WebP": file_of(Image.open(io.BytesIO(transparent_png())), "WEBP", lossless=True),
+    "CMYK": file_of(smooth(64, 48).convert("CMYK"), "JPEG"),
+    "16 bits of grey": file_of(Image.fromarray(GREY_RAMP)),
+    "16 bits of colour": sixteen_bit_rgb_png(),
+    "two levels": file_of(smooth(64, 48).convert("1")),
+    "grey and alpha": file_of(smooth(64, 48).convert("LA")),
+    "two frames of PNG": frames("PNG"),
+    "two frames of WebP": frames("WEBP", lossless=True),
+    "two frames of GIF": frames("GIF"),
+    "two pictures of MPO": frames("MPO"),
+    "TIFF": file_of(smooth(64, 48), "TIFF"),
+    "BMP": file_of(smooth(64, 48), "BMP"),
+    "turned behind the pixels": late_exif_png(),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_any_other_file_is_sent_as_the_pixels_that_it_is_decoded_to(name) -> None:
+    assert not is_plain(ODD[name])
+    media, data = sent(ODD[name])
+    assert media == "image/png"  # small, so nothing is lost
+    assert data != ODD[name]
+    assert (seen(ODD[name]) == decode_rgb(ODD[name])).all()
+
+
+def test_a_turned_image_is_upright() -> None:
+    assert seen(ODD["on its side"]).shape == (64, 48, 3)
+
+
+def test_transparency_is_white() -> None:
+    assert seen(ODD["transparent"])[0, 0].tolist() == [255, 127, 127]
+    assert seen(ODD["transparent"])[0, 63].tolist() == [255, 255, 255]
+
+
+def test_sixteen_bits_are_scaled() -> None:
+    assert seen(ODD["16 bits of grey"])[0, [0, 63]].tolist() == [[0, 0, 0], [255, 255, 255]]
+
+
+def test_a_large_photograph_is_shrunk_in_shape_and_loses_little() -> None:
+    image = smooth(2000, 1500)
+    noise = np.random.default_rng(0).integers(-8, 8, (1500, 2000, 3))
+    data = file_of(Image.fromarray((np.asarray(image) + noise).clip(0, 255).astype(np.uint8)), "JPEG")
+    media, small = sent(data)
+    assert media == "image/jpeg"
+    with Image.open(io.BytesIO(small)) as shown:
+        # 2000 x 1500 times the root of 1,003,520 / 3,000,000
+        assert shown.size == (1156, 867)
+        assert shown.layer[0][1:3] == shown.layer[1][1:3]  # as many samples of colour as of brightness
+        difference = np.abs(np.asarray(shown, dtype=float) - np.asarray(image.resize((1156, 867)), dtype=float))
+    assert difference.mean() < 3
+
+
+def test_shrinking_is_smooth() -> None:
+    """A fine chequerboard becomes grey, not black, white or another pattern."""
+    board = (np.indices((1024, 1024)).sum(axis=0) % 2 * 255).astype(np.uint8)
+    pixels = seen(file_of(Image.fromarray(board)), 256 * 256)
+    assert pixels.shape == (256, 256, 3)
+    assert np.abs(pixels[8:-8, 8:-8].astype(int) - 127).max() <= 1
+
+
+def test_a_large_drawing_stays_lossless() -> None:
+    drawing = Image.new("RGB", (2000, 1000), "white")
+    drawing.paste("red", (100, 100, 900, 900))
+    assert sent(file_of(drawing, "TIFF"), 4_000_000)[0] == "image/png"
+    assert (seen(file_of(drawing, "TIFF"), 4_000_000) == np.asarray(drawing)).all()
+
+
+@pytest.mark.parametrize(
+    ("size", "pixels", "expected"),
+    [
+        ((64, 48), BUDGET, (64, 48)),
+        ((1280, 784), BUDGET, (1280, 784)),  # as many as there may be
+        ((1280, 785), BUDGET, (1279, 784)),
+        ((20, 16), BUDGET, (35, 28)),  # too small for a token: made larger
+        ((3000, 20), BUDGET, (4200, 28)),
+        ((10_000, 20), BUDGET, (5572, 28)),  # 500 times as wide as high: squeezed to 199 times
+        ((20, 10_000), BUDGET, (28, 5572)),
+        ((100, 50), 784, (28, 28)),  # room for no shape
+        ((1, 1), 784, (28, 28)),
+    ],
+)
+def test_sizes(size, pixels, expected) -> None:
+    shown = seen(file_of(Image.new("RGB", size, "red")), pixels)
+    assert (shown.shape[1], shown.shape[0]) == expected
+
+
+@given(st.integers(1, 1500), st.integers(1, 1500), st.integers(784, 1_000_000))
+def test_every_size_fits(width, height, pixels) -> None:
+    shown = seen(file_of(Image.new("RGB", (width, height), "red"), compress_level=1), pixels)
+    assert shown.shape[0] * shown.shape[1] <= pixels
+    assert min(shown.shape[:2]) >= 28
+    assert max(shown.shape[:2]) < 200 * min(shown.shape[:2])
+    if min(width, height) >= 28 and width * height <= pixels and max(width, height) < 200 * min(width, height):
+        assert shown.shape[:2] == (height, width)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "empty file"),
+        (b"no image", "not an image"),
+        (picture(kind="JPEG", size=(256, 192))[:-2000], "truncated image"),
+        (picture(kind="PNG")[:40], "truncated image"),
+    ],
+    ids=["empty", "text", "cut", "header"],
+)
+def test_what_does_not_decode_is_refused_each_time(data, reason) -> None:
+    for _ in range(2):
+        with pytest.raises(RefusedImageError) as caught:
+            image_url(data, BUDGET)
+        assert caught.value.reason == reason
+
+
+def test_what_was_made_is_kept_up_to_a_number_of_bytes() -> None:
+    urls, made = Urls(most_bytes=25), []
+
+    def get(key):
+        return urls.get(key, lambda: made.append(key) or key * 10)
+
+    get("a"), get("b"), get("a")
+    assert made == ["a", "b"]
+    assert urls.size_bytes == 20
+    get("c")  # b was used longest ago
+    assert urls.size_bytes == 20
+    get("a"), get("b")
+    assert made == ["a", "b", "c", "b"]
+
+
+def test_what_is_larger_than_all_that_is_kept_is_made_and_not_kept() -> None:
+    urls = Urls(most_bytes=5)
+    assert urls.get("a", lambda: "x" * 6) == "x" * 6
+    assert urls.size_bytes == 0
+
+
+def test_threads_that_want_the_same_wait_for_the_one_that_makes_it() -> None:
+    urls, made, gate = Urls(most_bytes=100), [], threading.Event()
+
+    def make():
+        made.append(1)
+        gate.wait(10)
+        return "url"
+
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(urls.get, "a", make) for _ in range(8)]
+        gate.set()
+        assert [one.result() for one in asked] == ["url"] * 8
+    assert made == [1]
+
+
+def test_a_fault_while_making_is_everybodys_and_not_kept() -> None:
+    urls, gate = Urls(most_bytes=100), threading.Event()
+
+    def fail():
+        gate.wait(10)
+        raise RefusedImageError("damaged image")
+
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(urls.get, "a", fail) for _ in range(4)]
+        gate.set()
+        for one in asked:
+            with pytest.raises(RefusedImageError):
+                one.result()
+    assert urls.get("a", lambda: "good") == "good"
+
+
+def test_the_same_image_at_another_budget_is_another_url() -> None:
+    data = picture(size=(64, 48))
+    assert image_url(data, BUDGET) == image_url(data, BUDGET)
+    assert len(image_url(data, 784)) < len(image_url(data, BUDGET))
