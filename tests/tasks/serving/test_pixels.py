@@ -211,7 +211,7 @@ def test_every_size_fits(width, height, pixels) -> None:
         (b"", "empty file"),
         (b"no image", "not an image"),
         (picture(kind="JPEG", size=(256, 192))[:-2000], "truncated image"),
-        (picture(kind="PNG")[:40], "truncated image"),
+        (picture(kind="PNG")[:40], "damaged image"),
     ],
     ids=["empty", "text", "cut", "header"],
 )
