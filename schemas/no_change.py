@@ -20,10 +20,10 @@ AROUND = (
     "a an the this that it its there which as to with from in of on at by between and or for all both is are was were "
     "be been being has have had having does do did remains remain remained remaining stays stayed kept first second "
     "one two image images picture pictures photo photos photograph photographs scene scenes view frame setting "
-    "composition content contents version copy everything object objects element elements detail details anything thing things "
-    "whatsoever again still just exact exactly very completely entirely totally fully perfectly visually virtually "
-    "absolutely visible noticeable apparent discernible detectable observable obvious significant notable real actual "
-    "compared when before previous original earlier way away respect sign signs kind sort"
+    "composition content contents version copy everything object objects element elements detail details anything "
+    "thing things whatsoever again still just exact exactly very completely entirely totally fully perfectly visually "
+    "virtually absolutely visible noticeable apparent discernible detectable observable obvious significant notable "
+    "real actual compared when before previous original earlier way away respect sign signs kind sort"
 )
 CHANGE, DENIAL = frozenset(CHANGES.split()), frozenset(DENIALS.split())
 KNOWN = SAME | CHANGE | DENIAL | frozenset(AROUND.split())
