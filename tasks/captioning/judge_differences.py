@@ -1,0 +1,153 @@
+"""Let a model judge each description from 0 to 5 (ours).
+
+Reads ``DifferenceRow``, the pairs, and what the judge is given beside the text: both images, or their captions; writes
+``CheckRow``, whose score is the rating. Needs a served model, the profile's ``judge``, which may be another than the
+one that writes. The first question is asked at temperature 0, as a judge should not draw lots; an answer without a
+rating is asked for again at the model's own.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from prompts import load
+from schemas.checks import LOW_RATING, NO_RATING
+from schemas.config import JudgingConfig
+from schemas.rows import CaptionRow, CheckRow, DifferenceRow, Dropped, Failed, ImageRow, PairRow, Row, make_key
+from tasks.serving.ask_rows import ask_rows
+from tasks.serving.chat import IMAGE, Answer, Chat, Grammar, Question, seed_of
+from tasks.serving.untrusted import quoted
+from tasks.store.answers import Answers
+from tasks.store.stage import Stage, Uses
+
+PROMPT = "judge_difference"
+MOST_TOKENS = 32
+"""Enough for "Rating: 4/5"; paper 003's judge has 20."""
+RATING = Grammar(regex="[0-5]")
+UNRATED = -1.0
+"""The score where no rating came: below all."""
+SCALE = re.compile(r"\b(?:from |of )?0\s*(?:-|–|to)\s*5\b", re.IGNORECASE)
+"""What answers like to repeat."""
+NUMBER = r"(?<![\w.,-])(-?\d+(?:[.,]\d+)*)(?![\w-])"
+RATINGS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"\A[\s*_#`\"'(\[]*{NUMBER}[\s*_`\"')\].]*(?:\n|\Z)",  # the first line is a number
+        rf"{NUMBER}(?=\s*(?:/|out of)\s*5\b)",
+        rf"\b(?:rat(?:ing|ed?)|score|give)\b[^\d\n-]{{0,24}}{NUMBER}",
+        rf"\A{NUMBER}(?=\s*[:.,;–—]|\s+(?:because|as|since)\b)",  # before prose
+        rf"\A\D*{NUMBER}(?=[\s*_`\"')\].]*\Z)",  # after prose without a number
+    )
+)
+"""Where an answer's rating stands; the first place that there is counts."""
+
+
+def judge_differences(
+    rows: Sequence[DifferenceRow],
+    config: JudgingConfig,
+    *,
+    pairs: Mapping[str, PairRow],
+    images: Mapping[str, ImageRow] | None = None,
+    captions: Mapping[str, CaptionRow] | None = None,
+    answers: Answers | None = None,
+) -> Iterator[Row | Dropped | Failed]:
+    """Yield the rating of each description, of the images or of the captions, as the configuration says."""
+    work = partial(_judge, config=config, pairs=pairs, images=images or {}, captions=captions or {})
+    yield from ask_rows(rows, work, config.model, answers=answers)
+
+
+async def _judge(
+    row: DifferenceRow,
+    chat: Chat,
+    *,
+    config: JudgingConfig,
+    pairs: Mapping[str, PairRow],
+    images: Mapping[str, ImageRow],
+    captions: Mapping[str, CaptionRow],
+) -> CheckRow | Dropped:
+    pair = pairs[row.subject]
+    question = _of_captions(row, pair, captions) if config.sees == "captions" else _of_images(row, pair, images)
+    if isinstance(question, Dropped):
+        return question
+    given: list[Answer] = []
+    for attempt in range(1, config.max_attempts + 1):
+        seed = seed_of(row.key, load(PROMPT), seed=config.seed, attempt=attempt)
+        given.append(await chat.ask(replace(question, seed=seed, temperature=0.0 if attempt == 1 else None)))
+        rating = read_rating(given[-1].text, finish_reason=given[-1].finish_reason)
+        if rating is not None:
+            return _row(row, given, rating=rating, why="" if rating >= config.least else LOW_RATING)
+    return _row(row, given, rating=UNRATED, why=NO_RATING)
+
+
+def _of_images(row: DifferenceRow, pair: PairRow, images: Mapping[str, ImageRow]) -> Question | Dropped:
+    if pair.first not in images or pair.second not in images:
+        return Dropped(source_key=row.key, reason="image is missing")
+    shown = (images[pair.first].image, images[pair.second].image)
+    return _question(row, (IMAGE, IMAGE), shown)
+
+
+def _of_captions(row: DifferenceRow, pair: PairRow, captions: Mapping[str, CaptionRow]) -> Question | Dropped:
+    if pair.first not in captions or pair.second not in captions:
+        return Dropped(source_key=row.key, reason="caption is missing")
+    return _question(row, (quoted(captions[pair.first].text), quoted(captions[pair.second].text)), ())
+
+
+def _question(row: DifferenceRow, shown: tuple[str, str], images: tuple[bytes, ...]) -> Question:
+    text = load(PROMPT).render(first=shown[0], second=shown[1], description=quoted(row.text))
+    return Question(prompt=PROMPT, text=text, images=images, max_tokens=MOST_TOKENS, grammar=RATING)
+
+
+def read_rating(text: str, *, finish_reason: str = "stop") -> int | None:
+    """Return the rating that an answer gives; ``None`` where it gives none, several, or one that is off the scale."""
+    if finish_reason == "length":
+        return None
+    text = SCALE.sub(" ", text.strip())
+    for place in RATINGS:
+        if found := {"".join(match.groups("")) for match in place.finditer(text)}:
+            rating = found.pop()
+            return int(rating) if not found and re.fullmatch("[0-5]", rating) else None
+    return None
+
+
+def _row(row: DifferenceRow, given: Sequence[Answer], *, rating: float, why: str) -> CheckRow:
+    return CheckRow(
+        key=make_key("check", "judged", row.key, PROMPT, given[-1].text),
+        source_key=row.key,
+        subject=row.subject,
+        description=row.key,
+        check="judged",
+        passed=not why,
+        score=float(rating),
+        text=given[-1].text,
+        why=why,
+        served=tuple(answer.served for answer in given),
+    )
+
+
+def fit(stage: Stage, config: JudgingConfig) -> Stage:
+    """Return the stage with what the judge sees: captions count, as a description's key does not hash them."""
+    if config.sees == "captions":
+        return replace(stage, uses=(PAIRS, CAPTIONS), by_source=True)
+    return replace(stage, uses=(PAIRS, IMAGES))
+
+
+PAIRS = Uses(table="pairs", row=PairRow)
+IMAGES = Uses(table="images", row=ImageRow, on="images", of="pairs")
+CAPTIONS = Uses(table="captions", row=CaptionRow, on="images", of="pairs")
+
+STAGE = Stage(
+    name="judged",
+    version=1,
+    group="captioning",
+    reads="described",
+    row=DifferenceRow,
+    writes=CheckRow,
+    function=judge_differences,
+    config="judging",
+    prompts=(PROMPT,),
+    fit=fit,
+    wanted=lambda config: config.is_served,
+    uses=(PAIRS, IMAGES, CAPTIONS),
+    remembers=True,
+)
