@@ -1,12 +1,13 @@
 """Put together what a preference trainer reads: a prompt about two images, a chosen text, and what is rejected.
 
 Reads ``PairRow`` with everything that was made about it, writes ``PreferenceRow``: rejected text, ranked further
-negatives and rejected images in one record.
+negatives and rejected images in one record. Rejected texts come from those of the six makers that a build has.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
+from types import MappingProxyType
 
 from prompts import load_wordings
 from schemas.config import PreferencesConfig
@@ -28,6 +29,9 @@ from tasks.preferences.score_removals import score_removals
 from tasks.store.stage import Stage, Uses
 
 PROMPT = "ask_difference"
+MAKERS = ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual")
+"""The tables of rejected texts; each maker has one."""
+NO_REMOVALS: Mapping[str, tuple[RemovalRow, ...]] = MappingProxyType({})
 
 
 def build_preferences(
@@ -37,25 +41,37 @@ def build_preferences(
     splits: Mapping[str, SplitRow],
     images: Mapping[str, ImageRow],
     differences: Mapping[str, DifferenceRow],
-    retrieved: Mapping[str, RejectedTextRow],
-    swapped: Mapping[str, RejectedTextRow],
-    edited: Mapping[str, RejectedTextRow],
-    removals: Mapping[str, tuple[RemovalRow, ...]],
+    removals: Mapping[str, tuple[RemovalRow, ...]] = NO_REMOVALS,
+    **texts: Mapping[str, RejectedTextRow],
 ) -> Iterator[PreferenceRow | Dropped]:
-    """Yield one preference per pair that has a description and something to reject, else why there is none."""
+    """Yield one preference per pair that has a description and something to reject, else why there is none.
+
+    Args:
+        rows: the pairs.
+        config: how rejected texts are ranked, and the seed.
+        splits: which split each pair is in.
+        images: both images of each pair, with their files.
+        differences: the chosen texts.
+        removals: images with an element removed; none: no images are rejected.
+        texts: rejected texts by maker, of any of ``MAKERS``.
+    """
+    if unknown := texts.keys() - set(MAKERS):
+        raise TypeError(f"no makers of rejected texts: {', '.join(sorted(unknown))}")
     for pair in rows:
         difference, split = differences.get(pair.key), splits.get(pair.key)
         if difference is None or split is None:
             yield Dropped(source_key=pair.key, reason="no difference description")
             continue
-        texts = [table[pair.key] for table in (edited, retrieved, swapped) if pair.key in table]
+        rejected = [texts[maker][pair.key] for maker in MAKERS if pair.key in texts.get(maker, ())]
         shown = (images[pair.first], images[pair.second])
-        scores = score_removals(difference, shown, (removals[pair.first], removals[pair.second]))
-        if not texts and not any(score.chosen for score in scores):
+        removed = (removals.get(pair.first, ()), removals.get(pair.second, ()))
+        scores = score_removals(difference, shown, removed)
+        if not rejected and not any(score.chosen for score in scores):
             yield Dropped(source_key=pair.key, reason="nothing to reject")
             continue
-        candidates = {row.key: row for image in shown for row in removals[image.key]}
-        material = Material(pair, difference, split, shown, tuple(rank_texts(pair, texts, config)), scores, candidates)
+        candidates = {row.key: row for side in removed for row in side}
+        ranked = tuple(rank_texts(pair, rejected, config))
+        material = Material(pair, difference, split, shown, ranked, scores, candidates)
         yield _preference(material, ask(pair, config))
 
 
@@ -103,9 +119,12 @@ def rank_texts(pair: PairRow, texts: Sequence[RejectedTextRow], config: Preferen
     """Yield the rejected text, then the others, hardest (closest to the chosen text) first.
 
     Which is the rejected one is ours: by default a draw among the makers, since the makers' scores are not comparable
-    and one of them would otherwise always win.
+    and one of them would otherwise always win. Of makers that came to the same text, the first is named.
     """
-    ranked = sorted(texts, key=lambda text: (-text.score, text.maker))
+    by_text: dict[str, RejectedTextRow] = {}
+    for text in sorted(texts, key=lambda text: (-text.score, text.maker)):
+        by_text.setdefault(text.text, text)
+    ranked = list(by_text.values())
     if config.rejected == "drawn" and ranked:
         ranked.insert(0, ranked.pop(Random(make_key("rejected", config.seed, pair.key)).randrange(len(ranked))))
     yield from ranked
@@ -128,7 +147,7 @@ def _rejected_images(material: Material) -> tuple[bytes, ...]:
 
 STAGE = Stage(
     name="preferences",
-    version=1,
+    version=2,
     group="preferences",
     reads="pairs",
     row=PairRow,
@@ -147,3 +166,11 @@ STAGE = Stage(
     ),
     rows_per_shard=100,
 )
+
+
+def with_makers(names: Collection[str], *, removals: bool = True) -> Stage:
+    """Return the stage for a build that has the makers of these names, and perhaps removed elements."""
+    known = {use.table: use for use in STAGE.uses}
+    made = tuple(Uses(table=name, row=RejectedTextRow, counts=True) for name in MAKERS if name in names)
+    others = tuple(use for name, use in known.items() if name not in MAKERS and (removals or name != "removals"))
+    return replace(STAGE, uses=(*others, *made))

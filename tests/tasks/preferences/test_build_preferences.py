@@ -18,7 +18,7 @@ from schemas.rows import (
     make_key,
 )
 from schemas.scene import Mask, SceneGraph, SceneObject
-from tasks.preferences.build_preferences import ask, build_preferences
+from tasks.preferences.build_preferences import MAKERS, STAGE, ask, build_preferences, with_makers
 
 FIRST, SECOND = sorted([make_key("first"), make_key("second")])
 PAIR = PairRow(
@@ -135,6 +135,46 @@ def test_drawn_makers_are_met_equally_often() -> None:
     makers = [row.rejected_maker for row in rows if isinstance(row, PreferenceRow)]
     assert all(150 < makers.count(maker) < 250 for maker in ("retrieved", "swapped", "edited"))
     assert rows == list(build_preferences(pairs, config, **{**EVERYTHING, **tables}))
+
+
+@pytest.mark.parametrize("made", [(), ("sampled",), ("refuted", "counterfactual"), MAKERS])
+def test_any_makers_will_do(made: tuple[str, ...]) -> None:
+    tables = {name: table for name, table in EVERYTHING.items() if name not in MAKERS}
+    (row,) = build_preferences([PAIR], HARDEST, **tables, **{name: text(name, 0.1 * len(name)) for name in made})
+    assert isinstance(row, PreferenceRow)
+    longest_first = sorted(made, key=lambda name: (-len(name), name))
+    assert [maker for maker in (row.rejected_maker, *(n.maker for n in row.negatives)) if maker] == longest_first
+
+
+def test_what_is_no_maker_is_refused() -> None:
+    with pytest.raises(TypeError, match="guessed"):
+        build(guessed=text("guessed", 1))
+
+
+def test_without_removals_nothing_of_them_is_needed() -> None:
+    tables = {name: table for name, table in EVERYTHING.items() if name != "removals"}
+    (row,) = build_preferences([PAIR], HARDEST, **tables)
+    assert isinstance(row, PreferenceRow)
+    assert (row.rejected_images, row.removal_scores) == ((), ())
+
+
+def test_makers_that_came_to_the_same_text_count_once() -> None:
+    same = {PAIR.key: replace(text("refuted", 0.95)[PAIR.key], text="swapped text")}
+    row = build(refuted=same)
+    assert isinstance(row, PreferenceRow)
+    assert (row.rejected, row.rejected_maker, [n.maker for n in row.negatives]) == (
+        "swapped text", "refuted", ["edited", "retrieved"],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("removals", [True, False])
+def test_the_stage_reads_what_a_build_has(removals: bool) -> None:
+    stage = with_makers({"sampled", "swapped"}, removals=removals)
+    used = {use.table for use in stage.uses}
+    assert used == {"splits", "images", "differences", "sampled", "swapped"} | ({"removals"} if removals else set())
+    assert {use.table for use in with_makers({"retrieved", "swapped", "edited"}).uses} == {
+        use.table for use in STAGE.uses
+    }
 
 
 def test_questions_vary_and_stay_with_their_pair() -> None:
