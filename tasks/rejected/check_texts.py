@@ -1,18 +1,21 @@
-"""What the three makers of rejected texts share: the truth of a text, its likeness to the chosen one, the row.
+"""What the makers of rejected texts share: the truth of a text, its likeness to the chosen one, the row.
 
-A text is checked against scene graphs by its claims. Where a pair has no graphs, or a text no claims, nothing can be
-checked; the note of the row says so.
+A text is checked against scene graphs by its claims, or by what can be read of its words. Where a pair has no graphs,
+or a text nothing that can be read, it is only known to be true where it says what the chosen text or people say; what
+is left is unchecked, and the note of the row says so.
 """
 
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from schemas.claims import CLAIMS, Claim, Graphs, all_hold
-from schemas.rows import DifferenceRow, ImageRow, PairRow, RejectedTextRow, make_key
+from schemas.rows import DifferenceRow, ImageRow, PairRow, RejectedTextRow, Served, make_key
+from tasks.rejected.compare_words import Halves, repeats, says_no_change, says_nothing_else
+from tasks.rejected.read_phrases import read_phrases
 
 WORD = re.compile(r"\w+")
 
@@ -22,18 +25,44 @@ class Truth:
     """Know what a pair's photographs show, as far as that is known."""
 
     graphs: Graphs | None
+    said: tuple[str, ...] = ()
+    """What people wrote about the difference."""
 
     def of(self, claims: tuple[Claim, ...]) -> bool | None:
         """Say whether the claims hold; ``None`` where it cannot be known."""
         return all_hold(claims, self.graphs) if claims and self.graphs else None
 
+    def of_words(self, halves: Halves) -> bool | None:
+        """Say whether a text without claims is true, by its words; ``None`` where it cannot be known."""
+        if any(repeats(halves, said) for said in self.said):
+            return True
+        read = read_phrases(*halves)
+        held = self.of(read.claims)
+        return None if held and not read.understood else held
+
+
+def halves_of(row: DifferenceRow) -> Halves:
+    """Return what a description says of the first and of the second image."""
+    return row.first_half, row.second_half
+
+
+def is_as_true(halves: Halves, own: Sequence[DifferenceRow], truth: Truth) -> bool | None:
+    """Say whether a text is as true of the pair as its own descriptions: it says no more, or is known to hold.
+
+    ``None`` where it says something else of which nothing is known.
+    """
+    for row in own:
+        if says_nothing_else(halves, halves_of(row)) or (row.no_change and says_no_change(" ".join(halves))):
+            return True
+    return truth.of_words(halves)
+
 
 def truth_of(row: DifferenceRow, pairs: Mapping[str, PairRow], images: Mapping[str, ImageRow]) -> Truth:
-    """Look up the scene graphs of the pair that a description is about."""
+    """Look up the scene graphs of the pair that a description is about, and what people wrote about it."""
     pair = pairs.get(row.subject)
     rows = [images.get(key) for key in (pair.first, pair.second)] if pair else []
     graphs = [image.graph for image in rows if image is not None and image.graph is not None]
-    return Truth((graphs[0], graphs[1]) if len(graphs) == 2 else None)
+    return Truth((graphs[0], graphs[1]) if len(graphs) == 2 else None, pair.human_differences if pair else ())
 
 
 def read_claims(row: DifferenceRow) -> tuple[Claim, ...]:
@@ -57,7 +86,14 @@ def _counts(text: str) -> Counter[str]:
 
 
 def rejected_row(
-    row: DifferenceRow, text: str, *, maker: str, note: str, score: float, skipped_true: int
+    row: DifferenceRow,
+    text: str,
+    *,
+    maker: str,
+    note: str,
+    score: float,
+    skipped_true: int,
+    served: tuple[Served, ...] = (),
 ) -> RejectedTextRow:
     """Return the row of a text that is wrong for the description's pair."""
     return RejectedTextRow(
@@ -69,4 +105,5 @@ def rejected_row(
         note=note,
         score=score,
         skipped_true=skipped_true,
+        served=served,
     )

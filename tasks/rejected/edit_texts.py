@@ -15,21 +15,11 @@ from schemas.claims import Claim
 from schemas.config import RejectedTextsConfig
 from schemas.phrases import noun, number, some, tail, with_article, within
 from schemas.rows import DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow, make_key
-from schemas.scene import PLURALS, PREPOSITIONS
+from schemas.scene import PREPOSITIONS
 from tasks.rejected.check_texts import Truth, likeness, read_claims, rejected_row, truth_of
+from tasks.rejected.word_lists import SCENE_WORDS
 from tasks.store.stage import Stage, Uses
 
-WORDS: dict[str, tuple[str, ...]] = {
-    "colour": ("red", "orange", "yellow", "green", "turquoise", "blue", "purple", "pink", "white", "black"),
-    "material": ("metal", "rubber", "wooden", "ceramic"),
-    "size": ("small", "medium", "large"),
-    "shape": tuple(PLURALS),
-    "column": ("left", "centre", "right"),
-    "depth": ("front", "middle", "back"),
-    "facing": ("left", "right", "front", "back"),
-    "text": ("STOP", "OPEN", "EXIT", "SALE", "CAFE", "TAXI", "ZOO", "BUS", "PARK", "SHOP"),
-}
-"""What each attribute may become: the words that rendered scenes use, so that no word gives an edit away."""
 OPPOSITES = (
     ("lid open", "lid closed"),
     ("lying open", "lying closed"),
@@ -167,7 +157,7 @@ def _others(name: str, value: str) -> list[str]:
     if name == "pose":
         turned = [value.replace(a, b) for pair in OPPOSITES for a, b in (pair, pair[::-1])]
         return [pose for pose in dict.fromkeys(turned) if pose != value]
-    return [word for word in WORDS[name] if word != value]
+    return [word for word in SCENE_WORDS[name] if word != value]
 
 
 def _some(words: list[str], rng: Random) -> list[str]:

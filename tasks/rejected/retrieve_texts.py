@@ -2,9 +2,11 @@
 
 Reads ``DifferenceRow`` (a shard's, and the whole collection's) and, to check, the pair's scene graphs; writes
 ``RejectedTextRow`` by the maker "retrieved". Similarity is the cosine of TF-IDF vectors of the two halves, without the
-template that all descriptions share. CPU, no network.
+template that all descriptions share. Where claims cannot be checked, a text that says what the pair's own descriptions
+or people say of it is passed over. CPU, no network.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,7 +15,7 @@ import numpy as np
 
 from schemas.config import RejectedTextsConfig
 from schemas.rows import DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow
-from tasks.rejected.check_texts import WORD, Truth, read_claims, rejected_row, truth_of
+from tasks.rejected.check_texts import WORD, Truth, halves_of, is_as_true, read_claims, rejected_row, truth_of
 from tasks.store.stage import Stage, Uses
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ class TextIndex:
     rows: tuple[DifferenceRow, ...]
     vectorizer: "TfidfVectorizer"
     vectors: "csr_matrix"
+    of_pairs: Mapping[str, tuple[DifferenceRow, ...]]
+    """All that a pair's descriptions are, where it has several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,16 @@ def index_texts(everything: Sequence[DifferenceRow], config: RejectedTextsConfig
         vectors = vectorizer.fit_transform(_content(row) for row in rows)
     except ValueError:  # scikit-learn's word for an empty vocabulary
         return None
-    return TextIndex(rows, vectorizer, vectors)
+    return TextIndex(rows, vectorizer, vectors, _several(everything))
+
+
+def _several(everything: Sequence[DifferenceRow]) -> dict[str, tuple[DifferenceRow, ...]]:
+    counts = Counter(row.subject for row in everything)
+    found: dict[str, tuple[DifferenceRow, ...]] = {}
+    for row in everything:
+        if counts[row.subject] > 1:
+            found[row.subject] = (*found.get(row.subject, ()), row)
+    return found
 
 
 def retrieve_texts(
@@ -72,20 +85,23 @@ def retrieve_texts(
         yield from (Dropped(source_key=row.key, reason="no other description") for row in rows)
         return
     for row, candidates in _similar(rows, index, limit=config.candidates):
-        yield _retrieve(row, candidates, truth_of(row, pairs, images))
+        own = (row, *index.of_pairs.get(row.subject, ()))
+        yield _retrieve(own, candidates, truth_of(row, pairs, images))
 
 
-def _retrieve(row: DifferenceRow, candidates: list[Candidate], truth: Truth) -> RejectedTextRow | Dropped:
+def _retrieve(own: Sequence[DifferenceRow], candidates: list[Candidate], truth: Truth) -> RejectedTextRow | Dropped:
     """Take the first candidate that is not true, counting the accidentally true ones before it."""
     for skipped, candidate in enumerate(candidates):
         true = truth.of(read_claims(candidate.row))
+        if true is None:
+            true = is_as_true(halves_of(candidate.row), own, truth)
         if not true:
             note = f"of pair {candidate.row.subject}" + (", unchecked" if true is None else "")
             return rejected_row(
-                row, candidate.row.text, maker="retrieved", note=note, score=candidate.score, skipped_true=skipped
+                own[0], candidate.row.text, maker="retrieved", note=note, score=candidate.score, skipped_true=skipped
             )
     reason = "all similar descriptions are true" if candidates else "no other description"
-    return Dropped(source_key=row.key, reason=reason, detail=f"{len(candidates)} tried")
+    return Dropped(source_key=own[0].key, reason=reason, detail=f"{len(candidates)} tried")
 
 
 def _similar(
@@ -121,7 +137,7 @@ def _content(row: DifferenceRow) -> str:
 
 STAGE = Stage(
     name="retrieved",
-    version=1,
+    version=2,
     group="rejected",
     reads="differences",
     row=DifferenceRow,

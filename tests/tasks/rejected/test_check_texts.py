@@ -1,10 +1,13 @@
 """Likeness and truth, as the makers of rejected texts share them."""
 
+from dataclasses import replace
+
 import pytest
 
 from schemas.claims import Claim
-from tasks.rejected.check_texts import Truth, likeness
-from tests.fixtures.graphs import graph, thing
+from tasks.rejected.check_texts import Truth, is_as_true, likeness, truth_of
+from tests.fixtures.descriptions import description
+from tests.fixtures.graphs import graph, image_row, pair_row, thing
 
 
 @pytest.mark.parametrize(
@@ -28,3 +31,47 @@ def test_truth_is_unknown_without_graphs_or_claims():
     assert Truth(graphs).of(()) is None
     assert Truth(graphs).of(claims) is True
     assert Truth(graphs).of((Claim(side=1, kind="count", count=1),)) is False
+
+
+BALL = (graph(thing(colour="red")), graph(thing(colour="blue"), thing("b", "cube", "green")))
+
+
+@pytest.mark.parametrize(
+    ("halves", "expected"),
+    [
+        (("a red ball", "a blue ball"), True),
+        (("a red ball", "no blue ball"), False),
+        (("two red balls", "a blue ball"), False),
+        (("a red ball with dots", "a blue ball"), None),
+        (("a giraffe", "a lion"), None),
+    ],
+)
+def test_texts_without_claims_are_read(halves, expected):
+    assert Truth(BALL).of_words(halves) is expected
+    assert Truth(None).of_words(halves) is None
+
+
+def test_a_text_is_as_true_as_what_it_repeats():
+    chosen = description("shows a tall man on a beach", "shows an empty beach")
+    less, other = ("a man", "a beach"), ("a woman on a beach", "an empty beach")
+    assert is_as_true(less, (chosen,), Truth(None)) is True
+    assert is_as_true(other, (chosen,), Truth(None)) is None
+    assert (
+        is_as_true(other, (chosen, description("shows a lady on the beach", "has an empty beach")), Truth(None)) is True
+    )
+    assert is_as_true(other, (chosen,), Truth(None, ("The woman left the beach empty.",))) is True
+
+
+def test_two_ways_to_say_that_nothing_changed_are_as_true():
+    chosen = description("shows a street", "shows the same view, unchanged", no_change=True)
+    assert is_as_true(("a road", "an identical road"), (chosen,), Truth(None)) is True
+    assert is_as_true(("a road", "a road with a bus"), (chosen,), Truth(None)) is None
+
+
+def test_truth_is_looked_up():
+    pair = replace(pair_row("a" * 32, "b" * 32), human_differences=("a man left",))
+    row = description("shows a dog", "shows a cat", subject=pair.key)
+    images = {key: image_row(key, scene) for key, scene in zip(("a" * 32, "b" * 32), BALL, strict=True)}
+    assert truth_of(row, {pair.key: pair}, images) == Truth(BALL, ("a man left",))
+    assert truth_of(row, {pair.key: pair}, {}) == Truth(None, ("a man left",))
+    assert truth_of(row, {}, images) == Truth(None)

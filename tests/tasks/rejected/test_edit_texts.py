@@ -12,7 +12,8 @@ from schemas.claims import Claim, Selector
 from schemas.config import RejectedTextsConfig
 from schemas.differences import Difference, read_difference
 from schemas.rows import Dropped, make_key
-from tasks.rejected.edit_texts import WORDS, edit_texts
+from tasks.rejected.edit_texts import edit_texts
+from tasks.rejected.word_lists import SCENE_WORDS
 from tests.fixtures.descriptions import described, description
 from tests.fixtures.graphs import PROPERTY, graph, rows_of, thing
 from tests.fixtures.reader import read_phrases
@@ -55,7 +56,7 @@ def test_every_visible_kind_of_edit_happens():
     rows, pairs, images = described(range(400))
     found = list(edit_texts(rows, CONFIG, pairs=pairs, images=images))
     kinds = Counter(one.note.split()[0] for one in found)
-    assert set(kinds) == {*WORDS, "pose", "count", "place"} - {"material", "size"}
+    assert set(kinds) == {*SCENE_WORDS, "pose", "count", "place"} - {"material", "size"}
     assert max(kinds.values()) < len(found) / 3
 
 
@@ -95,7 +96,7 @@ def test_numbers_change_by_one():
 
 
 def test_true_edits_are_skipped():
-    scene = graph(thing(colour="red"), *(thing(c, colour=c) for c in WORDS["colour"]))
+    scene = graph(thing(colour="red"), *(thing(c, colour=c) for c in SCENE_WORDS["colour"]))
     found = halves("shows a red ball", [claim(shape="ball", colour="red")], scene)
     assert found == {f"shows a red {text.split()[-1]}" for text in found}
 

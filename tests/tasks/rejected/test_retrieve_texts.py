@@ -84,6 +84,34 @@ def test_without_graphs_only_equal_texts_are_passed_over():
     ]
 
 
+MINE = description("shows a man in a red jacket", "shows a park", subject="mine")
+
+
+def test_unchecked_texts_that_say_the_same_are_skipped():
+    """A photograph's description has no claims: its own words tell what is true."""
+    same = description("depicts a man in the red coat", "has a park", subject="same")
+    other = description("shows a woman near the park", "shows a lake", subject="other")
+    (found,) = retrieve([MINE], [MINE, same, other])
+    assert (found.text, found.skipped_true) == (other.text, 1)
+
+
+def test_what_another_description_of_the_pair_says_is_skipped():
+    sibling = replace(description("depicts the lady in a park", "depicts a lake"), key="k", subject="mine")
+    other = description("shows a woman in the park", "shows a lake", subject="other")
+    assert retrieve([MINE], [MINE, other])[0].text == other.text
+    assert retrieve([MINE], [MINE, other, sibling])[0].reason == "all similar descriptions are true"
+
+
+def test_what_people_said_is_not_retrieved():
+    (pair,), images = rows_of([(None, None)])
+    mine = replace(MINE, subject=pair.key)
+    other = description("shows a woman in a park", "shows a park", subject="other")
+    pairs = {pair.key: replace(pair, human_differences=("A woman was in the park.",))}
+    assert retrieve([mine], [mine, other])[0].text == other.text
+    (found,) = retrieve([mine], [mine, other], pairs, images)
+    assert found.reason == "all similar descriptions are true"
+
+
 def test_texts_without_words_are_no_crash():
     row = description("shows a", "shows the")
     assert [found.reason for found in retrieve([row])] == ["no other description"]

@@ -71,6 +71,12 @@ def test_no_change_needs_no_graphs_to_be_true():
     assert found.reason == "swapped text is true"
 
 
+def test_halves_that_say_nearly_the_same_are_not_swapped_unchecked():
+    row = description("shows a man walking a dog", "depicts a man who walks the dog")
+    (found,) = swap_texts([row], CONFIG, pairs={}, images={})
+    assert found.reason == "swapped text is true"
+
+
 def test_claims_change_sides():
     claim = Claim(side=0, kind="exists", selector=Selector(shape="ball"))
     assert exchanged(claim) == Claim(side=1, kind="exists", selector=Selector(shape="ball"))

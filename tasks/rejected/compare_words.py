@@ -1,0 +1,173 @@
+"""Say by their content words whether two texts say the same, and whether an edited one rules the other out.
+
+Reads and writes nothing. The rules are ours and know no grammar: they look at which words came and which went, by their
+stems, function words left out, "a" and "an" counted as "one", words that may be said of one thing taken for each other.
+They err on one side: what may be as true as the other text is called the same, whatever a rejected text is lost by it.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from schemas.differences import AUXILIARIES
+from tasks.rejected.word_lists import ALIKE, COLOURS, FORMS, GENERAL, KINDS, NUMBERS, OPPOSITES, RELATIONS, WEAK
+
+LEAST_SHARED = 0.8
+"""Texts that share at least this much of their content words say the same, unless what they do not share is telling."""
+WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+FUNCTION = frozenset(
+    f"{AUXILIARIES} the this that these those it its their his her there here where which who while and or but also as "
+    f"for so than then very just same any scene image images photo picture".split()
+)
+_WEAK = frozenset(WEAK.split())
+_FOLDED = {form: word for word, forms in FORMS.items() for form in forms.split()}
+NO_CHANGE = re.compile(
+    r"\b(?:unchanged|identical|(?:no|not one|without(?: any)?) (?:\w+ )?(?:changes?|differences?|(?:has |is )?changed)"
+    r"|nothing (?:\w+ ){0,3}?(?:has |is |was )?(?:been )?(?:changed|changes|added|different|altered)"
+    r"|same (?:scene|image|photo\w*|picture|view|thing|content))\b",
+    re.IGNORECASE,
+)
+EXCEPT = re.compile(r"\b(?:but|except|apart from|aside from|other than|however|though)\b", re.IGNORECASE)
+Halves = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Be the content words that went and came from one text to another, in their order."""
+
+    went: tuple[str, ...]
+    came: tuple[str, ...]
+    shared: float
+    """Share of the words of both, without "one", that both have."""
+    denies: bool
+    """Whether one of the texts denies something."""
+
+    @property
+    def is_none(self) -> bool:
+        """Say whether both say the same, but for words that hardly matter."""
+        moved = {stem(word) for word in (*self.went, *self.came)}
+        return self.shared >= LEAST_SHARED and not moved & _telling()
+
+    @property
+    def adds_nothing(self) -> bool:
+        """Say whether the new text says only what the old one said, or less."""
+        return not self.denies and not self.came
+
+    @property
+    def refusal(self) -> str:
+        """Say why the new text does not rule the old one out; empty: it does.
+
+        It does where a denial comes or goes, a number becomes another, or words give way to others that cannot be said
+        of the same thing. The same words in another order, synonyms, additions and omissions do not.
+        """
+        if not self.went and not self.came:
+            return "no other content"
+        if any(stem(word) == "no" for word in (*self.went, *self.came)):
+            return ""
+        if not self.went:
+            return "only adds words"
+        return "" if self.came else "only leaves words out"
+
+
+def compare(old: str, new: str) -> Change:
+    """Return what changed from the old text to the new one."""
+    before, after = _content(old), _content(new)
+    went, came = _moved(before, after), _moved(after, before)
+    for word in list(came):
+        alike = next((other for other in went if _may_be_both(stem(word), stem(other))), None)
+        if alike is not None:
+            went.remove(alike)
+            came.remove(word)
+    went, came = _articles_left_out(went, came), _articles_left_out(came, went)
+    if came and not went and {stem(word) for word in came} & _stems(RELATIONS):
+        went = _moved(_weak(old), _weak(new))
+    words = [stem(word) for word in (*before, *after)]
+    total = len(words) - words.count("one")
+    left = sum(stem(word) != "one" for word in (*went, *came))
+    return Change(tuple(went), tuple(came), shared=1 - left / total if total else 1.0, denies="no" in words)
+
+
+def says_nothing_else(new: Halves, old: Halves) -> bool:
+    """Say whether each half says what the other text's half says, or less: such a text is as true as the other."""
+    changes = [compare(*both) for both in zip(old, new, strict=True)]
+    return all(change.is_none or change.adds_nothing for change in changes)
+
+
+def repeats(new: Halves, said: str) -> bool:
+    """Say whether a text says only what people said of the pair: all its content words are theirs, and it denies none.
+
+    People write of both images in one sentence, so the halves are taken together, and what comes twice counts once.
+    """
+    words = {stem(word): word for word in _content(" ".join(new))}
+    return compare(said, " ".join(words.values())).adds_nothing or (
+        says_no_change(said) and says_no_change(" ".join(new))
+    )
+
+
+def says_no_change(text: str) -> bool:
+    """Say whether a text says that the two images show the same."""
+    return NO_CHANGE.search(text) is not None and not EXCEPT.search(text)
+
+
+@lru_cache(maxsize=65536)
+def stem(word: str) -> str:
+    """Return a word without its endings, so that "holds" and "holding" are one; cruder than a dictionary's form."""
+    word = word.lower().replace("’", "'")
+    word = _FOLDED.get(word, word)
+    if word.endswith("ies") and len(word) > 4:
+        return f"{word[:-3]}y"
+    if re.search(r"(?:[sxz]|[cs]h)es$", word):
+        word = word[:-2]
+    elif re.search(r"[^sui]s$", word) and len(word) > 3:
+        word = word[:-1]
+    for end, least in (("ing", 6), ("ed", 5)):
+        if word.endswith(end) and len(word) >= least:
+            word = re.sub(r"([^lsz])\1$", r"\1", word.removesuffix(end))
+    return _FOLDED.get(word, word.removesuffix("e") if len(word) > 3 else word)
+
+
+def _content(text: str) -> list[str]:
+    return [word for word in WORD.findall(text) if word.lower() not in FUNCTION | _WEAK]
+
+
+def _weak(text: str) -> list[str]:
+    return [word for word in WORD.findall(text) if word.lower() in _WEAK]
+
+
+def _moved(mine: list[str], theirs: list[str]) -> list[str]:
+    """Return the words that the other text does not have, or not so often."""
+    spare = Counter(stem(word) for word in theirs)
+    left: list[str] = []
+    for word in mine:
+        spare[stem(word)] -= 1
+        if spare[stem(word)] < 0:
+            left.append(word)
+    return left
+
+
+def _articles_left_out(mine: list[str], theirs: list[str]) -> list[str]:
+    """Take "a" and "one" for a number only where the other text has another one in its place."""
+    counted = any(stem(word) in (*NUMBERS.split(), "no") for word in theirs)
+    return mine if counted else [word for word in mine if stem(word) != "one"]
+
+
+def _may_be_both(first: str, second: str) -> bool:
+    return frozenset((first, second)) in _pairs() or not {first, second}.isdisjoint(_stems(GENERAL))
+
+
+@cache
+def _stems(words: str) -> frozenset[str]:
+    return frozenset(stem(word) for word in words.split())
+
+
+@cache
+def _telling() -> frozenset[str]:
+    return _stems(" ".join((COLOURS, NUMBERS, *OPPOSITES, "no"))) - _stems(WEAK)
+
+
+@cache
+def _pairs() -> frozenset[frozenset[str]]:
+    lines = [*ALIKE]
+    lines += [f"{general} {kind}" for general, kinds in KINDS.items() for kind in kinds.split()]
+    return frozenset(frozenset((a, b)) for line in lines for a in _stems(line) for b in _stems(line) if a != b)

@@ -1,0 +1,115 @@
+"""Read what a text says about scenes whose graphs are known, whoever wrote it: noun phrases become claims.
+
+Reads and writes nothing. Only what a text is sure to say is read, so a claim that does not hold makes the text false.
+That all claims hold makes it true only where every word of it was understood. Ours.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from schemas.claims import Claim, Selector
+from schemas.phrases import COLUMNS, DEPTHS, FACINGS, NUMBERS, SIZES
+from schemas.scene import PLURALS, PREPOSITIONS
+from tasks.rejected.word_lists import SCENE_WORDS
+
+Side = Literal[0, 1]
+NOUNS = {
+    **{form: shape for shape, plural in PLURALS.items() for form in (shape, plural)},
+    **dict.fromkeys(("object", "objects", "thing", "things", "item", "items"), ""),
+}
+MATERIALS = {word: word for word in (*SCENE_WORDS["material"], "glass")} | {"wood": "wooden", "metallic": "metal"}
+COUNTS = {word: count for count, word in enumerate(NUMBERS) if count} | {str(count): count for count in range(1, 100)}
+SPOKEN = {
+    "size": {words: value for value, words in SIZES.items()} | {"medium": "medium"},
+    "colour": {word: word for word in SCENE_WORDS["colour"]},
+    "material": MATERIALS,
+    "column": {words: value for value, words in COLUMNS.items()} | {"in the center": "centre"},
+    "depth": {words: value for value, words in DEPTHS.items()},
+    "facing": {words: value for value, words in FACINGS.items()},
+}
+"""The words for each attribute that may be read, with the graph's own value."""
+FILLERS = "a an the and with there is are one sees that has where scene image which shows in on of"
+"""Words that say nothing by themselves."""
+UNREADABLE = re.compile(
+    r"\b(?:not|never|n['’]t|gone|missing|removed|disappeared|vanished|instead|rather|except|unlike|changed|replaced"
+    r"|became|become|turned|moved|was|were|used|previously|longer|same|unchanged|if|or|nor|but|than|isn|aren"
+    r"|least|most|about|around|almost|nearly|more|over)\b",
+    re.IGNORECASE,
+)
+"""A half with one of these words says of its things what this reader cannot tell."""
+
+
+def _either(words: dict[str, str] | dict[str, int]) -> str:
+    return "|".join(sorted(map(re.escape, words), key=len, reverse=True))
+
+
+PHRASE = re.compile(
+    r"(?<![\w'’-])(?:(?P<denied>no|without|lacks|lacking)\s+)?(?:(?:an?|the|any|only|exactly)\s+)*"
+    rf"(?:(?P<count>{_either(COUNTS)})\s+)?"
+    + "".join(rf"(?:(?P<{name}>{_either(SPOKEN[name])})\s+)?" for name in ("size", "colour", "material"))
+    + rf"(?P<noun>{_either(dict.fromkeys(NOUNS, 0))})(?![\w'’-])(?! (?:{_either(dict.fromkeys(NOUNS, 0))})\b)"
+    + "".join(
+        rf"(?:\s+(?P<{name}>{_either(SPOKEN[name])})(?!\w|\s(?:of|side|half|edge)\b))?"
+        for name in ("column", "depth", "facing")
+    )
+    + r"(?:\s+reading '(?P<text>\w+)')?",
+    re.IGNORECASE,
+)
+DENIALS = re.compile(r"\b(?:no|without|lacks|lacking|none|nothing|neither)\b", re.IGNORECASE)
+ENDED = re.compile(r"\s*(?:$|[,.;]|and\b|(?:in|on)\s*(?:$|[,.;]|and\b))")
+"""What follows a noun phrase that nothing narrows down; the names of places are blanks by then."""
+PLACE = re.compile(rf"(?<!\w)({_either(dict.fromkeys(PREPOSITIONS, 0))})(?!\w)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Be what was read of one text."""
+
+    claims: tuple[Claim, ...]
+    understood: bool
+    """Whether no word was left over."""
+
+
+def read_phrases(first: str, second: str) -> Reading:
+    """Return what the halves of a description claim of their images."""
+    halves = (_read(first, 0), _read(second, 1))
+    return Reading((*halves[0].claims, *halves[1].claims), all(half.understood for half in halves))
+
+
+def _read(text: str, side: Side) -> Reading:
+    text = re.sub(r"\bno sign of(?: any)?\b|\bwithout any\b|\blacks any\b", "no", text)
+    if UNREADABLE.search(text):
+        return Reading((), understood=False)
+    claims: list[Claim] = []
+    rest = text
+    for pattern in (PLACE, PHRASE):
+        for match in pattern.finditer(text):
+            rest = rest.replace(match[0], " ", 1)
+            claims.extend(_place(match, side) if pattern is PLACE else _thing(match, side, text=text))
+        text = PLACE.sub(" ", text)
+    left = set(re.findall(r"\w+", rest.lower())) - set(FILLERS.split())
+    return Reading(tuple(claims), understood=bool(claims) and not left)
+
+
+def _place(match: re.Match[str], side: Side) -> Iterator[Claim]:
+    yield Claim(side=side, kind="place", value=match[1].lower())
+
+
+def _thing(match: re.Match[str], side: Side, *, text: str) -> Iterator[Claim]:
+    """Yield the claim of one noun phrase; none where a denial before it may reach it."""
+    named = {name: match[name] for name in (*SPOKEN, "text") if match[name]}
+    values = {name: SPOKEN[name][value.lower()] if name in SPOKEN else value for name, value in named.items()}
+    shape = NOUNS[match["noun"].lower()]
+    selector = Selector(**values, **({"shape": shape} if shape else {}))
+    ended = ENDED.match(text, match.end())
+    if match["denied"]:
+        if ended:
+            yield Claim(side=side, kind="absent", selector=selector)
+    elif DENIALS.search(text[: match.start()]):
+        return
+    elif match["count"] and ended:
+        yield Claim(side=side, kind="count", selector=selector, count=COUNTS[match["count"].lower()])
+    else:
+        yield Claim(side=side, kind="exists", selector=selector)

@@ -1,0 +1,93 @@
+"""Make rejected texts of descriptions that failed a check: what the writing model really said, and got wrong.
+
+Reads ``DifferenceRow`` (the chosen ones), all descriptions that the same pairs were given, and the checks that a build
+has (``CheckRow``); writes ``RejectedTextRow`` by the maker "refuted". CPU, no network.
+
+A description counts as wrong where a check speaks against it, not where nothing came of the check. Of several, the one
+closest to the chosen text is taken: the more it speaks of the same things, the less can both be right. Ours.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from schemas.checks import speaks_against
+from schemas.config import RejectedTextsConfig
+from schemas.rows import CheckRow, DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow
+from tasks.rejected.check_texts import Truth, halves_of, is_as_true, likeness, read_claims, rejected_row, truth_of
+from tasks.store.stage import Stage, Uses
+
+Checks = Mapping[str, tuple[CheckRow, ...]]
+NONE: Checks = MappingProxyType({})
+
+
+def refute_texts(
+    rows: Sequence[DifferenceRow],
+    config: RejectedTextsConfig,
+    *,
+    pairs: Mapping[str, PairRow],
+    images: Mapping[str, ImageRow],
+    described: Mapping[str, tuple[DifferenceRow, ...]],
+    controlled: Checks = NONE,
+    grounded: Checks = NONE,
+    judged: Checks = NONE,
+) -> Iterator[RejectedTextRow | Dropped]:
+    """Yield, for each chosen description, the hardest that failed, or ``Dropped`` where none did."""
+    del config  # There is nothing to choose.
+    for row in rows:
+        checks = [check for table in (controlled, grounded, judged) for check in table.get(row.subject, ())]
+        yield _refute(row, described.get(row.subject, ()), checks=checks, truth=truth_of(row, pairs, images))
+
+
+def _refute(
+    row: DifferenceRow, described: Sequence[DifferenceRow], *, checks: Sequence[CheckRow], truth: Truth
+) -> RejectedTextRow | Dropped:
+    against: dict[str, list[CheckRow]] = {}
+    for check in checks:
+        if speaks_against(check):
+            against.setdefault(check.description, []).append(check)
+    failed = [one for one in described if one.key in against and one.key != row.key]
+    if not failed:
+        return Dropped(source_key=row.key, reason="no description failed")
+    doubtful = {check.description for check in checks if not check.passed}
+    passed = [one for one in described if one.key not in doubtful]
+    ranked = sorted(failed, key=lambda one: (-likeness(row.text, one.text), one.key))
+    for skipped, one in enumerate(ranked):
+        if not _is_true(one, (row, *passed), truth):
+            note = "; ".join(f"{check.why} ({check.score:.3g})" for check in against[one.key])
+            score = likeness(row.text, one.text)
+            return rejected_row(
+                row, one.text, maker="refuted", note=note, score=score, skipped_true=skipped, served=one.served
+            )
+    return Dropped(source_key=row.key, reason="all that failed are as true", detail=f"{len(ranked)} failed")
+
+
+def _is_true(one: DifferenceRow, passed: Sequence[DifferenceRow], truth: Truth) -> bool | None:
+    """Say whether a failed description is known to be true, or says what one that passed says."""
+    known = truth.of(read_claims(one))
+    return is_as_true(halves_of(one), passed, truth) if known is None else known
+
+
+STAGE = Stage(
+    name="refuted",
+    version=1,
+    group="rejected",
+    reads="differences",
+    row=DifferenceRow,
+    writes=RejectedTextRow,
+    function=refute_texts,
+    config="rejected_texts",
+    uses=(
+        Uses(table="pairs", row=PairRow),
+        Uses(table="images", row=ImageRow, on="images", of="pairs", without=("image",)),
+        Uses(table="described", row=DifferenceRow, kind="many", counts=True),
+        Uses(table="controlled", row=CheckRow, kind="many", counts=True),
+        Uses(table="grounded", row=CheckRow, kind="many", counts=True),
+        Uses(table="judged", row=CheckRow, kind="many", counts=True),
+    ),
+)
+
+
+def with_checks(names: Collection[str]) -> Stage:
+    """Return the stage for a build that has only the check tables of these names."""
+    return replace(STAGE, uses=tuple(use for use in STAGE.uses if use.row is not CheckRow or use.table in names))

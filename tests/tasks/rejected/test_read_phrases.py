@@ -1,0 +1,102 @@
+"""What is read of texts about scenes: only claims that they make; the whole only where every word is understood."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prompts import difference_verbs
+from schemas.claims import CLAIMS, Claim, Selector, all_hold
+from schemas.config import RejectedTextsConfig
+from schemas.differences import Difference, read_difference
+from schemas.rows import RejectedTextRow
+from tasks.rejected.edit_texts import edit_texts
+from tasks.rejected.read_phrases import read_phrases
+from tasks.rejected.swap_texts import exchanged
+from tests.fixtures.descriptions import described, truth
+from tests.fixtures.graphs import PROPERTY
+
+
+@PROPERTY
+@given(st.integers(0, 10**6))
+def test_what_is_read_agrees_with_the_writers_claims(seed):
+    rows, pairs, images = described([seed])
+    for row in rows:
+        pair = pairs[row.subject]
+        graphs = (images[pair.first].graph, images[pair.second].graph)
+        assert all_hold(read_phrases(row.first_half, row.second_half).claims, graphs), row.text
+        swapped = read_phrases(row.second_half, row.first_half)
+        is_true = truth(row, [exchanged(claim) for claim in CLAIMS.validate_json(row.claims)], pairs, images)
+        if is_true:
+            assert all_hold(swapped.claims, graphs), row.text
+        elif swapped.understood:
+            assert not all_hold(swapped.claims, graphs), row.text
+
+
+def test_most_texts_of_scenes_can_be_refuted_by_their_words():
+    rows, pairs, images = described(range(400))
+    known = edited = 0
+    for row, found in zip(rows, edit_texts(rows, RejectedTextsConfig(), pairs=pairs, images=images), strict=True):
+        if not isinstance(found, RejectedTextRow):
+            continue
+        read = read_difference(found.text, difference_verbs())
+        assert isinstance(read, Difference)
+        pair = pairs[row.subject]
+        edited += 1
+        claims = read_phrases(read.first_half, read.second_half).claims
+        known += not all_hold(claims, (images[pair.first].graph, images[pair.second].graph))
+    assert known > 0.6 * edited, (known, edited)
+
+
+def of(kind="exists", count=0, **named):
+    return (Claim(side=0, kind=kind, selector=Selector(**named), count=count),)
+
+
+@pytest.mark.parametrize(
+    ("half", "claims"),
+    [
+        ("a red ball", of(shape="ball", colour="red")),
+        ("the shiny red metal balls", of(shape="ball", colour="red", material="metal")),
+        ("three small red balls", of("count", 3, shape="ball", colour="red", size="small")),
+        ("exactly 3 balls", of("count", 3, shape="ball")),
+        ("no red ball", of("absent", shape="ball", colour="red")),
+        ("with no sign of any red ball", of("absent", shape="ball", colour="red")),
+        ("a scene that lacks any ball", of("absent", shape="ball")),
+        ("four objects", of("count", 4)),
+        ("a ball on the left", of(shape="ball", column="left")),
+        ("a ball on the left of a lamp", (*of(shape="ball"), *of(shape="lamp"))),
+        ("a car facing left", of(shape="car", facing="left")),
+        ("a sign reading 'STOP'", of(shape="sign", text="STOP")),
+        ("a ball on a toy street", (Claim(side=0, kind="place", value="a toy street"), *of(shape="ball"))),
+    ],
+)
+def test_phrases_become_claims(half, claims):
+    assert read_phrases(half, "").claims == claims
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        "a scene from which the red ball is gone",
+        "a cube instead of a ball",
+        "a ball that was red",
+        "at least two balls",
+        "no ball or cube",
+        "no balls with dots",
+        "a giraffe",
+        "the same ball",
+        "",
+    ],
+)
+def test_nothing_is_read_of_what_is_not_said_for_sure(half):
+    read = read_phrases(half, "")
+    assert read.claims == ()
+    assert not read.understood
+
+
+def test_numbers_of_narrower_things_are_no_numbers():
+    assert read_phrases("two balls with dots", "").claims == of(shape="ball")
+
+
+def test_a_half_with_other_words_is_not_understood():
+    assert read_phrases("a red ball", "a blue ball").understood
+    assert not read_phrases("a red ball", "a blue ball beside a giraffe").understood

@@ -1,0 +1,149 @@
+"""Refuted texts: a description of the pair that a check speaks against, the closest first, never one that is true."""
+
+from dataclasses import replace
+
+import pytest
+
+from schemas.checks import LOW_RATING, NO_RATING, NONE_IN_SWAPPED, SEEN_IN_SAME
+from schemas.claims import Claim, Selector
+from schemas.config import RejectedTextsConfig
+from schemas.rows import CheckRow, DifferenceRow, Dropped, RejectedTextRow, Served, make_key
+from tasks.rejected.check_texts import likeness
+from tasks.rejected.refute_texts import STAGE, refute_texts, with_checks
+from tests.fixtures.descriptions import description
+from tests.fixtures.graphs import graph, pair_row, rows_of, thing
+
+CONFIG = RejectedTextsConfig()
+PAIR = pair_row(make_key("one"), make_key("two"))
+CHOSEN = description("shows a red ball on a table", "shows a table", subject=PAIR.key)
+REASONS = (LOW_RATING, NONE_IN_SWAPPED)
+
+
+def sibling(first, second, **values):
+    """Make another description of the same pair, with a key of its own."""
+    row = description(first, second, subject=PAIR.key)
+    return replace(row, key=make_key(row.text), **values)
+
+
+CLOSE = sibling("shows a blue ball on a table", "shows a table")
+FAR = sibling("depicts three dogs in a park", "depicts an empty park")
+
+
+def check(row, why=LOW_RATING, *, name="judged", score=1.0, passed=False):
+    key = make_key(row.key, name)
+    return CheckRow(
+        key=key,
+        source_key=row.key,
+        subject=PAIR.key,
+        description=row.key,
+        check=name,
+        passed=passed,
+        score=score,
+        why=why,
+    )
+
+
+def refute(described, *, chosen=CHOSEN, pair=PAIR, images=(), **checks):
+    (found,) = refute_texts(
+        [chosen],
+        CONFIG,
+        pairs={pair.key: pair},
+        images=dict(images),
+        described={pair.key: tuple(described)},
+        **{name: {pair.key: tuple(rows)} for name, rows in checks.items()},
+    )
+    return found
+
+
+def test_a_description_that_failed_becomes_a_rejected_text():
+    served = (Served(prompt="p", model="m", revision="", seed=1, prompt_tokens=1, completion_tokens=1, latency=0.5,
+                     finish_reason="stop"),)  # fmt: skip
+    failed = replace(CLOSE, served=served)
+    assert refute([CHOSEN, failed], judged=[check(failed), check(CHOSEN, "", passed=True)]) == RejectedTextRow(
+        key=make_key(PAIR.key, "refuted", CLOSE.text),
+        source_key=CHOSEN.key,
+        subject=PAIR.key,
+        text=CLOSE.text,
+        maker="refuted",
+        note="judge: low rating (1)",
+        score=likeness(CHOSEN.text, CLOSE.text),
+        skipped_true=0,
+        served=served,
+    )
+
+
+def test_the_closest_comes_first():
+    for described in ([CHOSEN, FAR, CLOSE], [CLOSE, FAR, CHOSEN]):
+        found = refute(described, judged=[check(FAR), check(CLOSE)])
+        assert (found.text, found.skipped_true) == (CLOSE.text, 0)
+
+
+def test_the_note_names_all_that_speaks_against_it():
+    found = refute(
+        [CHOSEN, CLOSE],
+        controlled=[check(CLOSE, NONE_IN_SWAPPED, name="swapped", score=0.0)],
+        judged=[check(CLOSE, score=2.0)],
+    )
+    assert found.note == "swapped pair: no difference (0); judge: low rating (2)"
+
+
+@pytest.mark.parametrize("table", ["controlled", "grounded", "judged"])
+def test_any_check_alone_will_do(table):
+    assert refute([CHOSEN, CLOSE], **{table: [check(CLOSE)]}).text == CLOSE.text
+
+
+@pytest.mark.parametrize("why", [NO_RATING, SEEN_IN_SAME])
+def test_what_only_found_nothing_out_refutes_nothing(why):
+    assert refute([CHOSEN, CLOSE], judged=[check(CLOSE, why)]) == Dropped(
+        source_key=CHOSEN.key, reason="no description failed"
+    )
+
+
+def test_without_checks_or_descriptions_there_is_none():
+    for found in (refute([CHOSEN, CLOSE]), refute([]), refute([CHOSEN], judged=[check(CHOSEN)])):
+        assert found.reason == "no description failed"
+
+
+def test_what_says_the_same_is_passed_over():
+    same = sibling("depicts the red ball on the table", "shows a table")
+    found = refute([CHOSEN, same, FAR], judged=[check(same), check(FAR)])
+    assert (found.text, found.skipped_true) == (FAR.text, 1)
+    dropped = refute([CHOSEN, same], judged=[check(same)])
+    assert (dropped.reason, dropped.detail) == ("all that failed are as true", "1 failed")
+
+
+def test_what_another_that_passed_says_is_passed_over():
+    passed = sibling("has the blue ball on a table", "has a table")
+    assert refute([CHOSEN, CLOSE, passed], judged=[check(CLOSE)]).reason == "all that failed are as true"
+    both = refute([CHOSEN, CLOSE, passed], judged=[check(CLOSE), check(passed, NO_RATING)])
+    assert both.text == CLOSE.text
+
+
+def test_what_people_said_is_passed_over():
+    pair = replace(PAIR, human_differences=("A blue ball was taken off the table.",))
+    assert refute([CHOSEN, CLOSE], pair=pair, judged=[check(CLOSE)]).reason == "all that failed are as true"
+
+
+def test_scene_graphs_know_better_than_checks():
+    (pair,), images = rows_of([(graph(thing(colour="blue")), graph())])
+    rows = [replace(row, subject=pair.key) for row in (CHOSEN, CLOSE, FAR)]
+    tables = {"pair": pair, "images": images, "chosen": rows[0]}
+    checks = [replace(check(row), subject=pair.key) for row in rows[1:]]
+    claims = (Claim(side=0, kind="exists", selector=Selector(shape="ball", colour="blue")),)
+    known = replace(rows[1], claims=description("a b", "c d", claims=claims).claims)
+    assert isinstance(known, DifferenceRow)
+    assert refute([rows[0], known], judged=checks, **tables).reason == "all that failed are as true"
+    assert refute([rows[0], known, rows[2]], judged=checks, **tables).text == FAR.text
+
+
+def test_rows_do_not_depend_on_their_neighbours():
+    tables = {"pairs": {PAIR.key: PAIR}, "images": {}, "described": {PAIR.key: (CHOSEN, CLOSE)}}
+    other = description("shows a dog", "shows a cat")
+    found = list(refute_texts([other, CHOSEN], CONFIG, **tables, judged={PAIR.key: (check(CLOSE),)}))
+    assert found[1] == refute([CHOSEN, CLOSE], judged=[check(CLOSE)])
+    assert found[0] == Dropped(source_key=other.key, reason="no description failed")
+
+
+def test_the_stage_reads_the_checks_that_a_build_has():
+    assert {use.table for use in with_checks({"judged"}).uses} == {"pairs", "images", "described", "judged"}
+    assert with_checks({"controlled", "grounded", "judged"}) == STAGE
