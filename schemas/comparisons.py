@@ -1,47 +1,36 @@
 """Read a summary of commonalities and differences (CaD) into its parts, or refuse it with a reason.
 
 Follows the layout of paper 003's published summaries, tolerantly: axes may be missing, merged or unlabelled,
-commonalities a list or prose, words singular, plural or "(s)". Nothing is published about refusing summaries: the
+commonalities a list or prose, words singular, plural or "(s)", headings Markdown, or there may be none at all. What a
+model says before and after, to the person who asked, is taken off. Nothing is published about refusing summaries: the
 reasons are ours.
 """
 
 import re
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, field
+from typing import Literal
 
-Axis = Literal["object types", "attributes", "counts", "actions", "locations", "relative positions"]
-AXES: tuple[Axis, ...] = get_args(Axis)
-Reason = Literal["cut off", "off the layout", "no commonalities", "no differences"]
+from schemas.comparison_items import Item, read_item, split_items, split_sentences
+from schemas.comparison_layout import Block, find_layout, tidy, without_greeting
+from schemas.refusals import declines, repeats_itself
 
-HEADING = r"(?:^|\n|(?<=[.!?])\s)[ \t#*_]*(?:{})(?:\(s\))?[ \t*_]*(?::[*_]*|(?=\n))"
-COMMON = re.compile(HEADING.format("commonalit(?:y|ies)|similarit(?:y|ies)"), re.IGNORECASE)
-DIFFERENT = re.compile(HEADING.format("differences?"), re.IGNORECASE)
-END = re.compile(r"[.!?][\"'”’)*_]*$")
-NUMBER = r"[*_]*\(?(\d{1,2})[.)][*_]*\s"
-NUMBERED_LINE = re.compile(rf"^[ \t]*{NUMBER}", re.MULTILINE)
-NUMBERED_INLINE = re.compile(rf"(?:^|(?<=[.!?:;\"'”])\s){NUMBER}")
-BULLET = re.compile(r"^[ \t]*[-*•–][ \t]+", re.MULTILINE)
-SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'“])")
-LABEL = re.compile(r"[*_]*([^:.!?]{2,80}?)[*_]*:[*_]*\s+(.+)", re.DOTALL)
-MOST_LABEL_WORDS = 12
-RELATIVE = re.compile(
-    r"(?:relative|spatial)\s+(?:positions?|positioning|locations?|relations?(?:hips?)?)|positions? between"
+Reason = Literal["cut off", "declined", "repeats itself", "off the layout", "no commonalities", "no differences"]
+
+END = re.compile(r"(?<!\.\.)[.!?][\"'”’“»«›」)*_`]*$")
+"""A full stop, perhaps within quotation marks of any kind; "..." trails off."""
+SHARED = re.compile(
+    r"\b(?:both|in common|commonalit\w*|similarit\w*|similarly|likewise|shares?|shared|alike|same|each of the)\b",
+    re.IGNORECASE,
 )
-WORDS: dict[Axis, re.Pattern[str]] = {
-    "object types": re.compile(r"\b(?:types?|kinds?|categor(?:y|ies))\b"),
-    "attributes": re.compile(r"\b(?:attributes?|colou?rs?|appearances?|characteristics?)\b"),
-    "counts": re.compile(r"\b(?:count(?:s|ing)?|numbers?|quantit(?:y|ies))\b"),
-    "actions": re.compile(r"\b(?:actions?|poses?|activit(?:y|ies))\b"),
-    "locations": re.compile(r"\b(?:locations?|placements?|positions?)\b"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """Be one difference and the axes that its label names: none where it has no label, several where merged."""
-
-    axes: tuple[Axis, ...]
-    text: str
+OF_BOTH = re.compile(r"(?:in )?(?:both|each of|the two (?:images|photos|pictures))\b", re.IGNORECASE)
+CONTRAST = re.compile(
+    r"\b(?:whereas|differ\w*|in contrast|contrasts?|contrasting|unlike|on the other hand|instead|however)\b",
+    re.IGNORECASE,
+)
+ONE_OF_TWO = re.compile(
+    r"\b(?:image (?:[12]|one|two)|(?:first|second|other) (?:image|one|photo|picture)|the (?:former|latter))\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +39,8 @@ class Comparison:
 
     commonalities: tuple[str, ...]
     differences: tuple[Item, ...]
+    text: str = field(default="", compare=False)
+    """The summary itself: the whole text without greeting and farewell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,68 +53,47 @@ class RefusedComparison:
 
 def read_comparison(text: str, *, finish_reason: str = "stop") -> Comparison | RefusedComparison:
     """Return the parts of a summary, or the first reason to refuse it."""
-    text = text.strip()
-    if finish_reason == "length" or not END.search(text):
-        return RefusedComparison("cut off", finish_reason if finish_reason == "length" else text[-40:])
-    common, different = COMMON.search(text), DIFFERENT.search(text)
-    if not common or (different and different.start() < common.start()):
-        return RefusedComparison("off the layout" if different else "no commonalities", text[:60])
-    if not different:
+    text = tidy(text)
+    if finish_reason == "length":
+        return RefusedComparison("cut off", finish_reason)
+    if declines(text):
+        return RefusedComparison("declined", text[:60])
+    if repeats_itself(text):
+        return RefusedComparison("repeats itself", text[-60:])
+    layout = find_layout(text)
+    if not END.search(layout.text):
+        return RefusedComparison("cut off", layout.text[-40:])
+    return _read_blocks(layout.text, layout.blocks) if layout.blocks else _read_prose(without_greeting(text))
+
+
+def _read_blocks(text: str, blocks: tuple[Block, ...]) -> Comparison | RefusedComparison:
+    if not blocks[0].is_common:
+        return RefusedComparison("off the layout", text[:60])
+    if all(block.is_common for block in blocks):
         return RefusedComparison("no differences", text[-60:])
-    commonalities = _items(text[common.end() : different.start()])
-    differences = tuple(_labelled(item) for item in _items(text[different.end() :]))
-    if not commonalities:
-        return RefusedComparison("no commonalities")
-    return Comparison(commonalities, differences) if differences else RefusedComparison("no differences")
+    shared = tuple(item for block in blocks if block.is_common for item in split_items(block))
+    apart = tuple(
+        read_item(item, block.label) for block in blocks if not block.is_common for item in split_items(block)
+    )
+    return _found(shared, apart, text)
 
 
-def read_axes(label: str) -> tuple[Axis, ...]:
-    """Return the axes that a label names, in the paper's order."""
-    words = label.lower().replace("(s)", "s")
-    plain = RELATIVE.sub(" ", words)
-    found: list[Axis] = [axis for axis, pattern in WORDS.items() if pattern.search(plain)]
-    return tuple(found) if plain == words else (*found, "relative positions")
+def _read_prose(text: str) -> Comparison | RefusedComparison:
+    """Tell sentences on both images from those that set them apart; others go with the sentence before them."""
+    shared: list[str] = []
+    apart: list[str] = []
+    current = None
+    for sentence in split_sentences(text):
+        if CONTRAST.search(sentence) or (ONE_OF_TWO.search(sentence) and not OF_BOTH.match(sentence)):
+            current = apart
+        elif SHARED.search(sentence):
+            current = shared
+        if current is not None:
+            current.append(sentence)
+    return _found(tuple(shared), tuple(read_item(sentence) for sentence in apart), text)
 
 
-def _labelled(item: str) -> Item:
-    match = LABEL.match(item)
-    if not match or len(match[1].split()) > MOST_LABEL_WORDS or re.search(r"\bimage", match[1], re.IGNORECASE):
-        return Item((), item)
-    axes = read_axes(match[1])
-    return Item(axes, match[2].strip() if axes else item)
-
-
-def _items(block: str) -> tuple[str, ...]:
-    """Split a block at its numbers, bullets or lines; prose at its sentences."""
-    block = block.strip()
-    starts = _numbers(block)
-    if starts:
-        parts = _cut(block, starts)
-    elif BULLET.search(block):
-        parts = BULLET.split(block)
-    else:
-        lines = [line for line in block.splitlines() if line.strip()]
-        parts = lines if len(lines) > 1 else SENTENCE_END.split(block)
-    tidied = (" ".join(BULLET.sub("", part).split()) for part in parts)
-    return tuple(part for part in tidied if re.search(r"\w", part) and not part.endswith(":"))
-
-
-def _numbers(block: str) -> list[re.Match[str]]:
-    """Find the numbers of the items: at the starts of lines, or else (all on one line) after the ends of sentences."""
-    # "…but not in Image 1. Only…" is why a number within a line counts only where there are no lines.
-    lines = _in_order(NUMBERED_LINE, block)
-    return lines if len(lines) > 1 else _in_order(NUMBERED_INLINE, block)
-
-
-def _in_order(pattern: re.Pattern[str], block: str) -> list[re.Match[str]]:
-    """Keep the matches that count 1, 2, 3..., so that other numbers in the text split nothing."""
-    found: list[re.Match[str]] = []
-    for match in pattern.finditer(block):
-        if int(match[1]) == len(found) + 1:
-            found.append(match)
-    return found
-
-
-def _cut(block: str, starts: list[re.Match[str]]) -> list[str]:
-    ends = [match.start() for match in starts[1:]] + [len(block)]
-    return [block[: starts[0].start()], *(block[a.end() : b] for a, b in zip(starts, ends, strict=True))]
+def _found(shared: tuple[str, ...], apart: tuple[Item, ...], text: str) -> Comparison | RefusedComparison:
+    if not shared:
+        return RefusedComparison("no commonalities", text[:60])
+    return Comparison(shared, apart, text) if apart else RefusedComparison("no differences", text[-60:])

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from schemas.claims import Selector
-from schemas.comparisons import Axis
+from schemas.comparison_axes import Axis
 from schemas.phrases import COLUMNS, DEPTHS, joined, some
 from schemas.scene import SceneObject
 from tasks.captioning.contrast import Contrast

@@ -8,7 +8,7 @@ from random import Random
 
 from prompts import load
 from schemas.claims import Graphs, is_no_change
-from schemas.comparisons import AXES
+from schemas.comparison_axes import AXES
 from tasks.captioning.axes import AXIS_WRITERS
 from tasks.captioning.commonalities import write_commonalities
 from tasks.captioning.contrast import find_contrasts

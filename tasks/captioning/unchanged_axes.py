@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from schemas.claims import Claim
-from schemas.comparisons import Axis
+from schemas.comparison_axes import Axis
 from tasks.captioning.axes import AxisWriter
 from tasks.captioning.scope import Scope
 from tasks.captioning.statements import Statement

@@ -1,15 +1,11 @@
 """The tolerant reader of commonalities and differences, on layouts that language models were seen to write."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from schemas.comparisons import (
-    AXES,
-    Comparison,
-    Item,
-    RefusedComparison,
-    read_axes,
-    read_comparison,
-)
+from schemas.comparison_items import Item
+from schemas.comparisons import Comparison, RefusedComparison, read_comparison
 
 PUBLISHED = """Commonalities: Both images show a group of people on a beach. In both, the sky is blue.
 
@@ -122,33 +118,12 @@ def test_headings(words, others):
 
 
 @pytest.mark.parametrize(
-    ("label", "axes"),
-    [
-        ("Object types", AXES[:1]),
-        ("Object type(s)", AXES[:1]),
-        ("Object attribute", AXES[1:2]),
-        ("Colour", AXES[1:2]),
-        ("Counting the objects", AXES[2:3]),
-        ("Number of objects", AXES[2:3]),
-        ("Object action(s)", AXES[3:4]),
-        ("Poses", AXES[3:4]),
-        ("Object location", AXES[4:5]),
-        ("Object positions", AXES[4:5]),
-        ("Relative positions between objects", AXES[5:]),
-        ("Relative position", AXES[5:]),
-        ("Positions between objects", AXES[5:]),
-        ("Spatial relationships", AXES[5:]),
-        ("Setting", ()),
-    ],
-)
-def test_labels(label, axes):
-    assert read_axes(label) == axes
-
-
-@pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("Both show boats. One is red.", "no commonalities"),
+        ("Both show boats. One is red.", "no differences"),
+        ("Image 1 shows a boat. Image 2 shows a ship.", "no commonalities"),
+        ("The boats are red.", "no commonalities"),
+        ("Commonalities and differences: Image 1 has a red boat.", "no commonalities"),
         ("Commonalities: Both show boats.", "no differences"),
         ("Differences:\n1. One is red.", "off the layout"),
         ("Differences:\n1. One is red.\n\nCommonalities: Both show boats.", "off the layout"),
@@ -166,3 +141,190 @@ def test_refused(text, reason):
 
 def test_a_long_answer_is_cut_off():
     assert read_comparison(PUBLISHED, finish_reason="length") == RefusedComparison("cut off", "length")
+
+
+SHOWN = "Commonalities: Both images show boats.\n\nDifferences:\n"
+TYPES, COUNTS = ("object types",), ("counts",)
+LAYOUTS = {
+    "Markdown, a bullet for each image": (
+        "### Commonalities:\n1. **Object Types**: Both show a dog.\n2. **Setting**: Both are outdoors.\n\n"
+        "### Differences:\n1. **Object Types**:\n   - **Image 1**: A frisbee.\n   - **Image 2**: A ball.\n"
+        "2. **Counting the Objects**:\n   - **Image 1**: One dog\n   - **Image 2**: Two dogs.\n\n"
+        "### Conclusion:\nOverall, both images show dogs.",
+        ("Object Types: Both show a dog.", "Setting: Both are outdoors."),
+        (Item(TYPES, "Image 1: A frisbee. Image 2: A ball."), Item(COUNTS, "Image 1: One dog. Image 2: Two dogs.")),
+    ),
+    "the two halves below each axis": (
+        "Sure! Here is a summary of the commonalities and differences:\n\n**1. Object Types:**\n"
+        "- Commonalities: Both images show dogs.\n- Differences: Image 1 has a cat. Image 2 has none.\n\n"
+        "**2. Counting the objects:**\n- Commonalities: Both have one person.\n- Differences: Image 1 has two dogs.\n\n"
+        "I hope this helps! Let me know if you need more.",
+        ("Both images show dogs.", "Both have one person."),
+        (Item(TYPES, "Image 1 has a cat. Image 2 has none."), Item(COUNTS, "Image 1 has two dogs.")),
+    ),
+    "the axes as headings above bullets": (
+        "**Similarities:**\n- Both show a street.\n\n**Differences:**\n\n**Object Types:**\n- Image 1 has a bus.\n"
+        "- Image 2 has a tram.\n\n**Counts**\n- Image 1 has two cars.",
+        ("Both show a street.",),
+        (Item(TYPES, "Image 1 has a bus. Image 2 has a tram."), Item(COUNTS, "Image 1 has two cars.")),
+    ),
+    "labels and images as bullets of one level": (
+        "Similarities between the two images:\n* Both show a street.\n\nDifferences between the two images:\n"
+        "* Object types:\n* Image 1: a bus.\n* Image 2: a tram.\n* Counts:\n* Image 1: four.",
+        ("Both show a street.",),
+        (Item(TYPES, "Image 1: a bus. Image 2: a tram."), Item(COUNTS, "Image 1: four.")),
+    ),
+    "bullets that name the images, unlabelled": (
+        "Commonalities: Both show a beach.\n\nDifferences:\n- Image 1: people walk.\n- Image 2: people sit.",
+        ("Both show a beach.",),
+        (Item((), "Image 1: people walk."), Item((), "Image 2: people sit.")),
+    ),
+    "prose alone": (
+        "Both images depict a kitchen. They have a wooden floor. In contrast, the first image has a stove, whereas the "
+        "second has a fridge. In terms of the number of objects, Image 1 has three chairs and Image 2 one.",
+        ("Both images depict a kitchen.", "They have a wooden floor."),
+        (
+            Item((), "In contrast, the first image has a stove, whereas the second has a fridge."),
+            Item(COUNTS, "In terms of the number of objects, Image 1 has three chairs and Image 2 one."),
+        ),
+    ),
+    "prose below headings": (
+        "## Commonalities and Differences\n\n**Commonalities**\n\nBoth show a park. The sky is clear.\n\n"
+        "**Differences**\n\nThe first image has a dog.\nThe second has a\ncat.",
+        ("Both show a park.", "The sky is clear."),
+        (Item((), "The first image has a dog."), Item((), "The second has a cat.")),
+    ),
+    "a heading for each axis": (
+        "Commonalities in object types: Both contain a horse.\nDifferences in object types: Image 1 also has a dog.\n"
+        "Differences in the number of objects: There are two riders in Image 1. There is one in Image 2.",
+        ("Both contain a horse.",),
+        (
+            Item(TYPES, "Image 1 also has a dog."),
+            Item(COUNTS, "There are two riders in Image 1. There is one in Image 2."),
+        ),
+    ),
+    "one line after a greeting": (
+        "Certainly! Commonalities: Both show boats. Differences: 1. Object types: A ship. 2. Counts: Two.",
+        ("Both show boats.",),
+        (Item(TYPES, "A ship."), Item(COUNTS, "Two.")),
+    ),
+    "numbers that go on": (
+        "Commonalities:\n1. Both show boats.\n2. Both show a pier.\n\nDifferences:\n3. Object types: A ship.\n"
+        "4. Counts: Two.",
+        ("Both show boats.", "Both show a pier."),
+        (Item(TYPES, "A ship."), Item(COUNTS, "Two.")),
+    ),
+    "numbers that do not count": (
+        "Commonalities:\n1. Both show boats.\n1. Both show a pier.\n\nDifferences:\n1. Object types: A ship.\n"
+        "1. Counts: Two.",
+        ("Both show boats.", "Both show a pier."),
+        (Item(TYPES, "A ship."), Item(COUNTS, "Two.")),
+    ),
+    "letters and dashes": (
+        "A. Commonalities\na) Both show boats.\nb) Both show a pier.\n\nB. Differences\na) Object types - A ship.\n"
+        "b) Counts – Two.",
+        ("Both show boats.", "Both show a pier."),
+        (Item(TYPES, "A ship."), Item(COUNTS, "Two.")),
+    ),
+    "fenced": (
+        "```markdown\nCommonalities: Both show boats.\n\nDifferences:\n1. Object types: A ship.\n```",
+        ("Both show boats.",),
+        (Item(TYPES, "A ship."),),
+    ),
+    "in Windows' lines": (
+        "Commonalities:\r\n- Both show boats.\r\n\r\nDifferences:\r\n- Object types: A ship.",
+        ("Both show boats.",),
+        (Item(TYPES, "A ship."),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layouts_that_models_write(name):
+    text, commonalities, differences = LAYOUTS[name]
+    assert read_comparison(text) == Comparison(commonalities, differences)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("Sure! Here are the commonalities and differences between the two images:\n\n", ""),
+        ("", "\n\nI hope this helps!"),
+        ("", "\nPlease note that this is based on the captions."),
+        ("", "\n\nOverall, the two images are much alike.\n\nLet me know if you want more."),
+        ("Of course. Based on the two captions, here is a summary.\n\n", "\n\n---\n\n*Note: I only read captions.*"),
+        ("```\n", "\n```"),
+        ("", "\n\n**Conclusion**\n\nThe images differ."),
+    ],
+)
+def test_the_text_is_the_summary_alone(before, after):
+    text = f"{SHOWN}1. Object types: A ship.\n2. Counts: Two."
+    read = read_comparison(before + text + after)
+    assert read.text == text
+    assert read == read_comparison(text)
+
+
+def test_what_is_said_after_prose_stays_unless_it_is_a_farewell():
+    prose = "Both images show a boat. Image 1 has a pier.\n\nOverall, the images are alike."
+    assert read_comparison(prose).text == prose
+    assert read_comparison(f"Sure! Here is a comparison.\n{prose}\n\nI hope this helps!").text == prose
+
+
+@pytest.mark.parametrize("quotes", ['""', "''", "“”", "„“", "«»", "»«", "‘’", "()"])
+def test_a_summary_may_end_within_quotation_marks(quotes):
+    read = read_comparison(f"{SHOWN}1. Object attributes: The sign reads {quotes[0]}Stop.{quotes[1]}")
+    assert read.differences[0].text.endswith(quotes[1])
+
+
+@pytest.mark.parametrize("end", ["with the three people standing...", "with three people", "with three people,", "- "])
+def test_what_trails_off_is_cut_off(end):
+    assert read_comparison(f"{SHOWN}1. Object types: {end}").reason == "cut off"
+    assert read_comparison(f"{SHOWN}1. Object types: {end}\n\nI hope this helps!").reason == "cut off"
+
+
+def test_a_declined_request():
+    text = f"{SHOWN}1. Object types: I'm sorry, but I cannot see the images."
+    assert read_comparison(text) == RefusedComparison("declined", text[:60])
+
+
+def test_a_loop():
+    text = SHOWN + "".join(f"{n}. Object types: Image 1 shows a red boat on the water.\n" for n in range(1, 6))
+    assert read_comparison(text).reason == "repeats itself"
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *"#*-_ \t\n.:>|«'",
+        "- ",
+        "1. ",
+        "# ",
+        "\n ",
+        "- a\n",
+        "Differences:\n",
+        "commonalities ",
+        "Object types:\n",
+        "sure ",
+    ],
+)
+def test_long_nonsense_is_read_in_no_time(unit):
+    for start in ("", f"{SHOWN}1. "):
+        read = read_comparison(start + unit * (20_000 // len(unit)) + "end.")
+        assert isinstance(read, Comparison | RefusedComparison)
+
+
+@given(
+    st.lists(
+        st.sampled_from([*PUBLISHED.split(" "), "\n", "\n\n", "1.", "**", "- ", "Similarities:", "## "]), max_size=60
+    )
+)
+@settings(derandomize=True, deadline=None, database=None)
+def test_whatever_is_written_is_read_or_refused(words):
+    read = read_comparison(" ".join(words))
+    if isinstance(read, Comparison):
+        assert read.commonalities
+        assert read.differences
+        assert all(
+            text.strip() == text != "" for text in (*read.commonalities, *(one.text for one in read.differences))
+        )
+        assert read_comparison(read.text) == read

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from prompts import load
 from schemas.claims import is_no_change
-from schemas.comparisons import AXES, Comparison, read_comparison
+from schemas.comparison_axes import AXES
+from schemas.comparisons import Comparison, read_comparison
 from schemas.config import CaptionsConfig, ComparisonsConfig
 from schemas.rows import CaptionRow, ComparisonRow, Dropped
 from schemas.scene import SceneChange
