@@ -15,16 +15,16 @@ from schemas.rows import Dropped, Failed, Row
 from schemas.served import ChatConfig
 from tasks.serving.chat import Answer, Chat, Question, RefusedQuestionError, UnansweredError
 from tasks.serving.client import Client, client_of
-from tasks.serving.loop import background, run
+from tasks.serving.loop import background, is_background, run
 from tasks.serving.pace import PACE, Pace
 from tasks.store.answers import Answers
 
 R = TypeVar("R", bound=Row)
 Result = Row | Dropped | Failed
 Work = Callable[[R, Chat], Awaitable[Result | Sequence[Result]]]
-_END = object()
-_AHEAD = 16
+AHEAD = 16
 """Rows in hand beside two for each request that may be under way: some are between two requests."""
+_END = object()
 
 
 def ask_rows(
@@ -48,16 +48,17 @@ def ask_rows(
         pace: how the client waits.
 
     Raises:
-        ServerError: no server answers.
+        ConfigError: the configuration names no server, or a key that is not there.
+        ServerError: no server answers, or none takes the key or knows the model.
     """
     client = client_of(model, pace)
     chat = _Chat(client, answers)
-    source = iter(rows)
     running = _Running()
     try:
+        source = iter(rows)
         row: Any = next(source, _END)
         while running.count or row is not _END:
-            while row is not _END and running.count < 2 * client.room + _AHEAD:
+            while row is not _END and running.count < 2 * client.room + AHEAD:
                 running.start(partial(_one, work, row, chat))
                 row = next(source, _END)
             yield from running.next()
@@ -92,6 +93,7 @@ class _Running:
 
     def __init__(self) -> None:
         self.count = 0
+        """Tasks whose results were not taken yet."""
         self._loop = background()
         self._tasks: set[asyncio.Task[Sequence[Result]]] = set()
         self._ended: SimpleQueue[asyncio.Task[Sequence[Result]]] = SimpleQueue()
@@ -119,7 +121,11 @@ class _Running:
 
     def stop(self) -> None:
         """Cancel what is under way, and wait until it is gone."""
-        if self.count:
+        if not self.count:
+            return
+        if is_background():  # an abandoned iterator was collected there: waiting would be for ever
+            self._loop.create_task(self._cancel())
+        else:
             run(self._cancel())
 
     async def _cancel(self) -> None:

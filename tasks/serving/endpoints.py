@@ -1,173 +1,196 @@
-"""Be the servers that share a client's load: which of them is asked next, and which one is left alone for a while."""
+"""Share a client's requests among its endpoints: who is asked next, who is left alone, and when to give up.
+
+An endpoint that cannot be reached, or fails again and again, rests for a while and is then tried with one request. When
+no endpoint has answered for as long as the profile's patience goes, the shard fails; as long as one may still be there,
+nothing is lost by waiting. A single request that fails and fails is no proof of that: it has its own number of tries.
+"""
 
 import asyncio
 import random
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
 
 from schemas.errors import ServerError
-from tasks.serving.chat import RefusedQuestionError
-from tasks.serving.faults import FaultError, fault_of_status, message_of
+from tasks.serving.connection import Connection
+from tasks.serving.faults import FaultError
 from tasks.serving.limiter import Limiter
 from tasks.serving.pace import Pace
 
-if TYPE_CHECKING:
-    import httpx2
-    import openai
-
-_HEADERS = frozenset({"host", "accept", "connection", "content-type", "content-length", "user-agent"})
+DOUBTFUL = 3
+"""Faults in turn after which an endpoint rests also where it can be reached."""
 
 
+@dataclass(slots=True, eq=False)
 class Endpoint:
     """Be one server, and what is known of it."""
 
-    def __init__(self, url: str, key: str, limiter: Limiter, *, timeout_s: float, pace: Pace) -> None:
-        """Connect to nothing yet."""
-        self.url = url
-        self.limiter = limiter
-        self.rests_until = 0.0
-        self.streak = 0
-        """Faults since its last answer."""
-        self._timeout_s = timeout_s
-        self._pace = pace
-        self._client = _connect(url, key, pace)
+    connection: Connection
+    limiter: Limiter
+    streak: int = 0
+    """Faults since its last answer; those of requests that were under way together count once."""
+    failed_at: float = 0.0
+    rests_until: float = 0.0
+    asked: int = 0
+    """Requests so far."""
 
-    async def post(self, body: dict[str, Any]) -> bytes:
-        """Return the body of the answer.
+    def is_free(self, now: float) -> bool:
+        """Say whether one more request may begin."""
+        if self.rests_until > now:
+            return False
+        return self.limiter.is_free and not (self.streak >= DOUBTFUL and self.limiter.under_way)
 
-        Raises:
-            FaultError: it failed, and may go well another time.
-            RefusedQuestionError: the server says that the request is wrong.
-            ServerError: the server takes no request of this client.
-        """
-        import httpx2
-        import openai
+    @property
+    def load(self) -> tuple[float, int]:
+        """Return how busy it is; of two that are equally busy, the one that was asked less comes first."""
+        return self.limiter.under_way / self.limiter.limit, self.asked
 
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                response = await self._client.post("/chat/completions", cast_to=httpx2.Response, body=body)
-            return response.content
-        except (TimeoutError, openai.APITimeoutError):
-            raise FaultError("no answer in time", f"{self._timeout_s:g} s") from None
-        except openai.APIStatusError as error:
-            raise self._status(error.response) from None
-        except openai.APIConnectionError as error:
-            reason = "no connection" if isinstance(error.__cause__, httpx2.ConnectError) else "broken answer"
-            raise FaultError(reason, str(error.__cause__)) from None
 
-    def _status(self, response: "httpx2.Response") -> Exception:
-        status, message = response.status_code, message_of(response.content)
-        if status in (400, 413, 422):
-            return RefusedQuestionError("the server refused the request", message)
-        fault = fault_of_status(status, message, response.headers.get("retry-after", ""))
-        return fault or ServerError(f"{self.url}: HTTP {status}: {message}")
+@dataclass(frozen=True, slots=True, eq=False)
+class Turn:
+    """Be leave to ask an endpoint once."""
 
-    async def close(self) -> None:
-        """Close its connections."""
-        await self._client.close()
+    endpoint: Endpoint
+    wave: int
+    since: float
+
+
+@dataclass(slots=True)
+class Trouble:
+    """Be a time in which no endpoint answers."""
+
+    since: float
+    requests: set[int] = field(default_factory=set)
+    """Who failed in it."""
 
 
 class Endpoints:
-    """Hand out the least loaded endpoint, as soon as one is free."""
+    """Hand out turns, to the least loaded endpoint first; everything happens on one event loop."""
 
-    def __init__(self, endpoints: Sequence[Endpoint], *, patience_s: float, pace: Pace) -> None:
-        """Take the endpoints as they are."""
+    def __init__(self, endpoints: Sequence[Endpoint], *, most: int, patience_s: float, pace: Pace) -> None:
+        """Take the endpoints, and how many requests there may be at once in all."""
         self._endpoints = tuple(endpoints)
+        self._most = most
         self._patience_s = patience_s
         self._pace = pace
-        self._waiting: deque[asyncio.Future[Endpoint]] = deque()
-        self.trouble_since: float | None = None
-        self.answered_at = 0.0
+        self._waiting: deque[asyncio.Future[Turn]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._trouble: Trouble | None = None
+        self._given_up = 0
+        self.answered_at = -1.0
+        """When an endpoint answered last."""
 
     @property
     def room(self) -> int:
-        """Return how many requests there may be at once."""
-        return sum(endpoint.limiter.limit for endpoint in self._endpoints)
+        """Return how many requests there may be at once, as far as is known."""
+        return min(self._most, sum(endpoint.limiter.limit for endpoint in self._endpoints))
 
-    async def take(self) -> Endpoint:
-        """Return an endpoint that may be asked, once there is one; it is given back by ``give``."""
-        waiter = asyncio.get_running_loop().create_future()
+    @property
+    def first(self) -> Connection:
+        """Return the first endpoint's connection."""
+        return self._endpoints[0].connection
+
+    async def take(self) -> Turn:
+        """Wait for a turn, which ends with ``answered``, ``failed`` or ``left``."""
+        waiter: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
-        self._serve()
+        self._hand_out()
         try:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                waiter.result().limiter.end(answered=False, overloaded=False)
-                self._serve()
+                self.left(waiter.result())
             raise
 
-    def answered(self, endpoint: Endpoint) -> None:
-        """Give an endpoint back that answered."""
-        endpoint.limiter.end(answered=True, overloaded=False)
-        endpoint.streak, endpoint.rests_until = 0, 0.0
-        self.trouble_since, self.answered_at = None, time.monotonic()
-        self._serve()
+    def answered(self, turn: Turn) -> None:
+        """End a turn with an answer."""
+        turn.endpoint.limiter.answered()
+        turn.endpoint.streak, turn.endpoint.rests_until = 0, 0.0
+        self._trouble, self._given_up = None, 0
+        self.answered_at = time.monotonic()
+        self._hand_out()
 
-    def left(self, endpoint: Endpoint) -> None:
-        """Give an endpoint back of which nothing was learnt."""
-        endpoint.limiter.end(answered=False, overloaded=False)
-        self._serve()
+    def left(self, turn: Turn) -> None:
+        """End a turn of which nothing was learnt."""
+        turn.endpoint.limiter.left()
+        self._hand_out()
 
-    def failed(self, endpoint: Endpoint, fault: FaultError) -> None:
-        """Give an endpoint back that failed.
+    def failed(self, turn: Turn, fault: FaultError, request: int) -> None:
+        """End a turn with a fault.
 
         Raises:
             ServerError: no endpoint has answered for too long.
         """
         now = time.monotonic()
-        endpoint.limiter.end(answered=False, overloaded=fault.is_overload)
-        endpoint.streak += 1
-        if self.trouble_since is None:
-            self.trouble_since = now
-        left = self.trouble_since + self._patience_s - now
-        if left <= 0:
-            self._serve()
-            raise ServerError(f"{endpoint.url}: no answer for {self._patience_s:g} s ({fault}): is the server running?")
-        rest = random.uniform(0, min(self._pace.rest_most_s, self._pace.rest_s * 2 ** min(endpoint.streak, 16)))
-        endpoint.rests_until = now + min(left, rest if fault.retry_after is None else fault.retry_after)
-        self._serve()
+        if fault.is_overload:
+            turn.endpoint.limiter.overloaded(turn.wave)
+        else:
+            turn.endpoint.limiter.left()
+        self._trouble = self._trouble or Trouble(now)
+        self._trouble.requests.add(request)
+        patience = self._patience_s / 2**self._given_up
+        left = self._trouble.since + patience - now
+        if left <= 0 and (fault.is_servers or len(self._trouble.requests) > 1):
+            # The next shard waits half as long: a server that is gone for good must not cost each of them as much.
+            self._given_up, self._trouble = self._given_up + 1, None
+            self._hand_out()
+            raise ServerError(self._farewell(patience, fault))
+        self._rest(turn, fault, max(0.0, left))
+        self._hand_out()
 
-    def _serve(self) -> None:
-        """Hand out what is free, in the order in which it was asked for; look again when the next rest ends."""
+    def _rest(self, turn: Turn, fault: FaultError, most: float) -> None:
+        """Leave an endpoint alone for a while, but try it once more before patience ends."""
+        endpoint, now = turn.endpoint, time.monotonic()
+        if turn.since >= endpoint.failed_at:
+            endpoint.streak, endpoint.failed_at = endpoint.streak + 1, now
+        if fault.reason == "no connection":
+            endpoint.streak = max(DOUBTFUL, endpoint.streak)
+        if fault.retry_after is not None:
+            rest = fault.retry_after
+        elif endpoint.streak < DOUBTFUL:
+            return
+        else:
+            rest = min(self._pace.rest_most_s, self._pace.rest_s * 2 ** min(endpoint.streak - DOUBTFUL, 30))
+            rest *= random.uniform(0.5, 1)  # clients that failed together do not come back together
+        endpoint.rests_until = max(endpoint.rests_until, now + min(rest, most))
+
+    def _farewell(self, patience: float, fault: FaultError) -> str:
+        urls = ", ".join(endpoint.connection.url for endpoint in self._endpoints)
+        several = "no server answers" if len(self._endpoints) > 1 else "the server does not answer"
+        return (
+            f"{urls}: {several} for {patience:.3g} s (at last: {fault}); start it, or correct chat.endpoint, and go on "
+            "with `pairwright resume`"
+        )
+
+    def _hand_out(self) -> None:
+        """Give turns to those who wait, in their order; look again when the next rest ends."""
         while self._waiting:
             if self._waiting[0].done():
-                self._waiting.popleft()
+                self._waiting.popleft()  # cancelled
             elif endpoint := self._free():
-                endpoint.limiter.begin()
-                self._waiting.popleft().set_result(endpoint)
+                endpoint.asked += 1
+                self._waiting.popleft().set_result(Turn(endpoint, endpoint.limiter.begin(), time.monotonic()))
             else:
                 break
-        resting = [endpoint.rests_until for endpoint in self._endpoints if endpoint.rests_until > time.monotonic()]
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        now = time.monotonic()
+        resting = [endpoint.rests_until for endpoint in self._endpoints if endpoint.rests_until > now]
         if self._waiting and resting:
-            asyncio.get_running_loop().call_later(min(resting) - time.monotonic() + 0.001, self._serve)
+            self._timer = asyncio.get_running_loop().call_later(min(resting) - now + 0.001, self._hand_out)
 
     def _free(self) -> Endpoint | None:
+        if sum(endpoint.limiter.under_way for endpoint in self._endpoints) >= self._most:
+            return None
         now = time.monotonic()
-        free = [one for one in self._endpoints if one.limiter.is_free and one.rests_until <= now]
-        return min(free, key=lambda one: one.limiter.under_way / one.limiter.limit, default=None)
+        free = [endpoint for endpoint in self._endpoints if endpoint.is_free(now)]
+        return min(free, key=lambda endpoint: endpoint.load, default=None)
 
     async def close(self) -> None:
         """Close all connections."""
+        if self._timer:
+            self._timer.cancel()
         for endpoint in self._endpoints:
-            await endpoint.close()
-
-
-def _connect(url: str, key: str, pace: Pace) -> "openai.AsyncOpenAI":
-    import httpx2
-    import openai
-
-    async def trim(request: httpx2.Request) -> None:
-        """Send what is needed and nothing that the environment would add."""
-        for name in {name.lower() for name in request.headers} - _HEADERS - ({"authorization"} if key else set()):
-            del request.headers[name]
-
-    http = httpx2.AsyncClient(
-        timeout=httpx2.Timeout(None, connect=pace.connect_s),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=4.0),
-        trust_env=False,
-        event_hooks={"request": [trim]},
-    )
-    return openai.AsyncOpenAI(api_key=key or "none", base_url=url, max_retries=0, http_client=http)
+            await endpoint.connection.close()

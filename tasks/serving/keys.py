@@ -1,24 +1,80 @@
 """Load the key of a served model, from the environment or a Prefect block. It goes to the server and nowhere else."""
 
+import json
 import os
+from functools import lru_cache
 
 from schemas.errors import ConfigError
+from tasks.serving.loop import run
 
 BLOCK = "block:"
+HIDDEN = "***"
 
 
-def load_key(name: str) -> str:
-    """Return the key that ``ChatConfig.key`` names; empty: there is none, and none is sent.
+class Key(str):
+    """Be a server's key, or none (an empty one). Only what is sent to the server may be made of it."""
+
+    __slots__ = ("name",)
+    name: str
+    """The name by which the profile knows it."""
+
+    @classmethod
+    def of(cls, name: str, value: str) -> "Key":
+        """Return a key under its name."""
+        key = cls(value)
+        key.name = name
+        return key
+
+    def __repr__(self) -> str:
+        return f"Key({self.name!r})"
+
+    def hide(self, text: str) -> str:
+        """Return a text of the server's without the key, which it may repeat."""
+        if not self:
+            return text
+        return text.replace(str(self), HIDDEN).replace(json.dumps(self)[1:-1], HIDDEN)
+
+    @property
+    def place(self) -> str:
+        """Return where the key is kept, in words."""
+        if self.name.startswith(BLOCK):
+            return f"the Prefect Secret block {self.name.removeprefix(BLOCK)!r}"
+        return f"the environment variable {self.name}"
+
+
+def load_key(name: str) -> Key:
+    """Return the key that ``ChatConfig.key`` names; an empty one where there is none, and none is sent.
 
     Raises:
         ConfigError: the block cannot be loaded, or what was found is no key.
     """
     found = _load_block(name.removeprefix(BLOCK)) if name.startswith(BLOCK) else os.environ.get(name, "")
-    key = found.strip()
+    key = Key.of(name, found.strip())
     if any(not "!" <= character <= "~" for character in key):
-        raise ConfigError(f"chat.key: {name} holds characters that no key has (spaces, or beyond ASCII): set it again")
+        raise ConfigError(
+            f"chat.key: {key.place} holds more than a key (spaces, or letters beyond ASCII): set it again"
+        )
     return key
 
 
+@lru_cache
 def _load_block(name: str) -> str:
-    raise ConfigError(f"chat.key: block {name}")
+    """Return what a Secret block holds; it is asked for once in a process."""
+    from prefect.blocks.system import Secret
+    from prefect.settings import PREFECT_API_URL
+
+    if not PREFECT_API_URL.value():  # Prefect would start a server of its own, which knows no blocks
+        raise ConfigError(f"chat.key: {BLOCK}{name} is kept by a Prefect server: set PREFECT_API_URL to its address")
+    try:
+        held = run(Secret.aload(name)).value.get_secret_value()
+    except ValueError as error:
+        raise ConfigError(
+            f"chat.key: the Prefect server has no Secret block {name!r}: make it under Blocks in its pages, or with "
+            f'`Secret(value=...).save("{name}")` of prefect.blocks.system'
+        ) from error
+    except Exception as error:
+        kind = type(error).__name__
+        raise ConfigError(f"chat.key: {BLOCK}{name}: {PREFECT_API_URL.value()} does not answer ({kind})") from error
+    if not isinstance(held, str) or not held:
+        raise ConfigError(f"chat.key: the Prefect Secret block {name!r} holds no text: set it again")
+    return held

@@ -4,28 +4,53 @@ import asyncio
 import atexit
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_STARTING = threading.Lock()
+_NAME = "served models"
+_LONGEST_END_S = 5.0
 
 
-@lru_cache(maxsize=1)
 def background() -> asyncio.AbstractEventLoop:
     """Return the running loop; it is started at the first call and ends with the process."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="serving", daemon=True)
-    thread.start()
-
-    def stop() -> None:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-    atexit.register(stop)
-    return loop
+    with _STARTING:
+        return _start()
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the loop and wait for what it returns."""
+    """Run a coroutine on the loop and wait for what it returns; not to be called on the loop itself."""
     return asyncio.run_coroutine_threadsafe(coroutine, background()).result()
+
+
+def is_background() -> bool:
+    """Say whether this is the loop's own thread."""
+    return threading.current_thread().name == _NAME
+
+
+@lru_cache(maxsize=1)
+def _start() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    # A daemon: threads of worker processes are waited for before anything could end this one.
+    thread = threading.Thread(target=loop.run_forever, name=_NAME, daemon=True)
+    thread.start()
+    atexit.register(_stop, loop, thread)
+    return loop
+
+
+def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    """End what still runs, so that the interpreter finds nothing half done."""
+    with suppress(TimeoutError):
+        asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result(_LONGEST_END_S)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(_LONGEST_END_S)
+    loop.close()
+
+
+async def _cancel_all() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

@@ -1,6 +1,5 @@
 """Write a question as the body of a request to an OpenAI-compatible server."""
 
-import base64
 from hashlib import blake2b
 from typing import Any
 
@@ -8,15 +7,17 @@ from schemas.rows import make_key
 from schemas.served import ChatConfig
 from tasks.serving.chat import IMAGE, Grammar, Question
 from tasks.serving.faults import whole
+from tasks.serving.pixels import image_url
 
 VERSION = 1
 """Raise it when the same question is asked in another way."""
 
 
 def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
-    """Return the body of the request.
+    """Return the body of the request; images are decoded for it.
 
     Raises:
+        RefusedImageError: an image does not decode.
         ValueError: the text has places for another number of images than there are.
     """
     messages: list[dict[str, Any]] = [{"role": turn.role, "content": whole(turn.text)} for turn in question.before]
@@ -56,7 +57,7 @@ def _content(question: Question, config: ChatConfig) -> str | list[dict[str, Any
     content: list[dict[str, Any]] = []
     for piece, image in zip(pieces, question.images, strict=False):
         content += _words(piece)
-        content.append({"type": "image_url", "image_url": {"url": _url(image, config.pixels)}})
+        content.append({"type": "image_url", "image_url": {"url": image_url(image, config.pixels)}})
     return content + _words(pieces[-1])
 
 
@@ -64,17 +65,11 @@ def _words(text: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": text}] if text else []
 
 
-def _url(image: bytes, pixels: int) -> str:
-    del pixels
-    kind = "png" if image.startswith(b"\x89PNG") else "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
-
-
 def _constraint(grammar: Grammar, config: ChatConfig) -> dict[str, Any]:
     """Return what the body says of the answer's form."""
-    if config.structured == "vllm":
+    if config.structured == "vllm" and (grammar.regex or grammar.schema):
         return {"structured_outputs": {"regex": grammar.regex} if grammar.regex else {"json": grammar.schema}}
-    if config.structured == "json" and grammar.schema is not None:
+    if config.structured == "json" and grammar.schema:
         schema = {"name": "answer", "schema": grammar.schema, "strict": True}
         return {"response_format": {"type": "json_schema", "json_schema": schema}}
     return {}
