@@ -366,7 +366,8 @@ class Profile(Section):
 
     def served(self, role: Role) -> ChatConfig:
         """Return the model of a role; those that are not named are the `chat` model."""
-        return (self.chat if role == "chat" else getattr(self, role)) or self.chat
+        named = self.differences.chat if role == "writer" else getattr(self, role)
+        return named or self.chat
 
     @model_validator(mode="after")
     def _grounding_has_its_model(self) -> "Profile":

@@ -8,7 +8,8 @@ from schemas.encoders import ClipConfig
 from schemas.section import Positive, Section, Seed, Share
 from schemas.served import ChatConfig
 
-Role = Literal["chat", "language", "judge"]
+Role = Literal["chat", "writer", "language", "judge"]
+"""The writer is the model that describes differences: the profile's `chat`, where that section names no other."""
 Writer = Literal["scene-graph", "served"]
 
 
@@ -90,6 +91,11 @@ class ControlsConfig(ServedSection):
     """Seed of what is asked, and of which image is shown twice."""
     max_tokens: Positive = 160
     """Most tokens of an answer."""
+
+    @property
+    def role(self) -> Role:
+        """Return which of the profile's models the stage asks."""
+        return "writer"
 
     @property
     def is_served(self) -> bool:
@@ -205,6 +211,11 @@ class SampledTextsConfig(ServedSection):
     """Seed of what is sampled."""
     max_tokens: Positive = 160
     """Most tokens of a sample."""
+
+    @property
+    def role(self) -> Role:
+        """Return which of the profile's models the stage asks."""
+        return "writer"
 
     @property
     def is_served(self) -> bool:
