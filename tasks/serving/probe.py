@@ -1,29 +1,29 @@
 """Find out, when a build starts, which model a server serves and whether it holds answers to a grammar.
 
 What is found is written into the configuration, so that it is on record and the same until the build's end. Needs the
-network, and ``httpx2``, which comes with ``openai``.
+network, and ``openai``.
 """
 
+import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from itertools import count
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from schemas.errors import ConfigError, ServerError
 from schemas.served import ChatConfig, Structured
 from tasks.serving.chat import RefusedQuestionError
-from tasks.serving.faults import FaultError, fault_of_status, message_of, read_answer, shown
+from tasks.serving.connection import Connection
+from tasks.serving.faults import FaultError
 from tasks.serving.keys import load_key
-from tasks.serving.pace import PACE
+from tasks.serving.loop import run
+from tasks.serving.pace import PACE, Pace
 
 T = TypeVar("T")
-CONNECT_SECONDS = 10.0
-LIST_SECONDS = 30.0
-WAIT_SECONDS = 1.0
-"""Pause before a busy server is asked again, where it does not say how long; longer from time to time."""
 SHOWN = 20
 """Models that a message lists."""
+MOST_TRIES = {"no connection": 1, "broken answer": 2}
+"""For faults that hardly pass: a wrong address is told at once."""
 WORD = "zq7"
 """What no model says unless it is held to it."""
 FORMS: Mapping[Structured, dict[str, Any]] = {
@@ -47,7 +47,7 @@ FORMS: Mapping[Structured, dict[str, Any]] = {
 """How each kind of structured output is asked for, best first."""
 
 
-def find_model(chat: ChatConfig, *, field: str = "chat") -> ChatConfig:
+def find_model(chat: ChatConfig, *, field: str = "chat", pace: Pace = PACE) -> ChatConfig:
     """Return the configuration with the model's name and the kind of structured output filled in.
 
     With ``launch: local`` nothing is asked: the build starts vLLM itself, and knows what it can.
@@ -55,10 +55,11 @@ def find_model(chat: ChatConfig, *, field: str = "chat") -> ChatConfig:
     Args:
         chat: what the profile says.
         field: what the profile calls it, for messages.
+        pace: how a busy server is waited for.
 
     Raises:
-        ConfigError: no server is named, it takes no such key, or it does not serve this model.
-        ServerError: it cannot be reached, or is no OpenAI-compatible server.
+        ConfigError: no server is named, or it does not serve this model.
+        ServerError: it cannot be reached, takes no such key, or is no OpenAI-compatible server.
     """
     if chat.launch:
         if not chat.model:
@@ -71,143 +72,90 @@ def find_model(chat: ChatConfig, *, field: str = "chat") -> ChatConfig:
             f"{field}.endpoint: name an OpenAI-compatible server (--set {field}.endpoint=http://HOST:PORT/v1), "
             "or stop before captions are written (--until mining)"
         )
-    servers = [_Server(url, chat, field) for url in chat.endpoint]
-    found = chat.model_copy(update={"model": _model(servers, chat, field)})
-    if chat.structured != "auto":
-        return found
-    return found.model_copy(update={"structured": _structured(servers, found.model)})
+    return run(_find(chat, field, pace))
 
 
-def _model(servers: "list[_Server]", chat: ChatConfig, field: str) -> str:
+async def _find(chat: ChatConfig, field: str, pace: Pace) -> ChatConfig:
+    key = load_key(chat.key)
+    timeout_s = min(chat.timeout_seconds, chat.patience_seconds)
+    servers = [_Server(Connection(url, key, timeout_s=timeout_s, pace=pace), chat, pace) for url in chat.endpoint]
+    try:
+        model = await _model(servers, chat, field)
+        structured = await _structured(servers, model) if chat.structured == "auto" else chat.structured
+    finally:
+        for server in servers:
+            await server.connection.close()
+    return chat.model_copy(update={"model": model, "structured": structured})
+
+
+async def _model(servers: "Sequence[_Server]", chat: ChatConfig, field: str) -> str:
     """Return the name of the model that every server serves."""
-    served = {server.url: server.models() for server in servers}
+    served = {server.connection.url: await server.models() for server in servers}
     for url, names in served.items():
         if chat.model and chat.model not in names:
             raise ConfigError(f'{field}.model: {url} does not serve "{chat.model}"; it serves {_listed(names)}')
         if not chat.model and len(names) != 1:
             raise ConfigError(f"{field}.model: name one of those that {url} serves: {_listed(names)}")
-    first, *others = {name for names in served.values() for name in names} if not chat.model else [chat.model]
+    if chat.model:
+        return chat.model
+    first, *others = dict.fromkeys(name for names in served.values() for name in names)
     if others:
-        each = "; ".join(f"{url}: {_listed(names)}" for url, names in served.items())
-        raise ConfigError(f"{field}.endpoint: the servers serve different models ({each}): they must serve the same")
+        each = "; ".join(f"{url} serves {_listed(names)}" for url, names in served.items())
+        raise ConfigError(f"{field}.endpoint: the servers must serve the same model, but {each}")
     return first
 
 
-def _structured(servers: "list[_Server]", model: str) -> Structured:
+async def _structured(servers: "Sequence[_Server]", model: str) -> Structured:
     """Return the best kind of structured output to which every server holds."""
     for kind in FORMS:
-        if all(server.obeys(kind, model) for server in servers):
+        if all([await server.obeys(kind, model) for server in servers]):
             return kind
     return "off"
-
-
-class _RefusedError(Exception):
-    """Say that a server refuses a request, and would again."""
 
 
 class _Server:
     """Be one server that is asked what it can."""
 
-    def __init__(self, url: str, chat: ChatConfig, field: str) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise ConfigError(f"{field}.endpoint: {url} is no address of a server (http://HOST:PORT/v1)")
-        self.url = url
+    def __init__(self, connection: Connection, chat: ChatConfig, pace: Pace) -> None:
+        self.connection = connection
         self._chat = chat
-        self._field = field
-        self._key = load_key(chat.key)
+        self._pace = pace
 
-    def models(self) -> tuple[str, ...]:
-        """Return the names of what it serves."""
-        try:
-            return self._ask("/models", None, read=_names, timeout_s=LIST_SECONDS)
-        except _RefusedError as error:
-            raise ConfigError(
-                f"{self._field}.endpoint: {self.url}/models answers {error}: "
-                "is it the address of an OpenAI-compatible server, with /v1 at its end?"
-            ) from None
+    async def models(self) -> tuple[str, ...]:
+        """Return the names of what it serves, each once."""
+        return tuple(dict.fromkeys(await self._ask(self.connection.models)))
 
-    def obeys(self, kind: Structured, model: str) -> bool:
+    async def obeys(self, kind: Structured, model: str) -> bool:
         """Say whether an answer has the form that is asked for; servers ignore what they do not know, or refuse it."""
         asked = [{"role": "user", "content": "Say hello."}]
         body = {"model": model, "messages": asked, "max_tokens": 64, "temperature": 0, **FORMS[kind]}
         try:
-            text = self._ask("/chat/completions", body, read=_text, timeout_s=self._chat.timeout_seconds)
-            return text == WORD if kind == "vllm" else json.loads(text) == {"word": WORD}
-        except (_RefusedError, ValueError, RecursionError):
+            said = await self._ask(lambda: self.connection.post(body))
+            return said.text.strip() == WORD if kind == "vllm" else json.loads(said.text) == {"word": WORD}
+        except (RefusedQuestionError, ValueError, RecursionError):
             return False
 
-    def _ask(self, path: str, body: dict[str, Any] | None, *, read: Callable[[bytes], T], timeout_s: float) -> T:
+    async def _ask(self, request: Callable[[], Awaitable[T]]) -> T:
         """Ask until there is an answer; a server that is busy may be so for a while."""
-        until = time.monotonic() + self._chat.patience_seconds
-        for attempt in count(1):
+        until, tries = time.monotonic() + self._chat.patience_seconds, 0
+        while True:
             try:
-                return read(self._send(path, body, timeout_s))
+                return await request()
             except FaultError as fault:
-                pause = WAIT_SECONDS * 2 ** (attempt - 1) if fault.retry_after is None else fault.retry_after
-                is_over = attempt >= self._chat.attempts or time.monotonic() + pause > until
-                if is_over or fault.reason == "no connection":
-                    raise ServerError(f"{self.url}: {fault}: is this the address, and is the server running?") from None
-                time.sleep(pause)
-        raise AssertionError("count() has no end")
-
-    def _send(self, path: str, body: dict[str, Any] | None, timeout_s: float) -> bytes:
-        """Return what it answers: to a POST of the body, or to a GET where there is none."""
-        import httpx2
-
-        timeout = httpx2.Timeout(timeout_s, connect=CONNECT_SECONDS)
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        method, url = "GET" if body is None else "POST", self.url.rstrip("/") + path
-        try:
-            with (
-                httpx2.Client(timeout=timeout, headers=headers, trust_env=False) as client,
-                client.stream(method, url, json=body) as response,
-            ):
-                content = _read(response.iter_bytes(), timeout_s)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.InvalidURL) as error:
-            raise FaultError("no connection", str(error) or "no answer in time") from None
-        except httpx2.TimeoutException:
-            raise FaultError("no answer in time", f"{timeout_s:g} s") from None
-        except httpx2.HTTPError as error:
-            raise FaultError("broken answer", str(error) or type(error).__name__) from None
-        if response.status_code != 200:
-            raise self._fault(response.status_code, message_of(content), response.headers.get("retry-after", ""))
-        return content
-
-    def _fault(self, status: int, message: str, retry_after: str) -> Exception:
-        said = f"HTTP {status}" + (f" ({message})" if message else "")
-        if status in (401, 403):
-            what = "is not taken by" if self._key else "is not set, and one is wanted by"
-            return ConfigError(f"{self._field}.key: {self._chat.key} {what} {self.url}: {said}")
-        return fault_of_status(status, message, retry_after) or _RefusedError(said)
+                tries += 1
+                pause = self._pace.backoff_s * 2**tries if fault.retry_after is None else fault.retry_after
+                most = min(MOST_TRIES.get(fault.reason, self._chat.attempts), self._chat.attempts)
+                if tries >= most or time.monotonic() + pause > until:
+                    raise ServerError(f"{self.connection.url}: {fault}: {_what_to_do(fault)}") from None
+            await asyncio.sleep(pause)
 
 
-def _read(parts: Iterator[bytes], timeout_s: float) -> bytes:
-    """Return a body that comes in time and has an end."""
-    until = time.monotonic() + timeout_s
-    body = bytearray()
-    for part in parts:
-        body += part
-        if time.monotonic() > until:
-            raise FaultError("no answer in time", f"{timeout_s:g} s")
-        if len(body) > PACE.max_bytes:
-            raise FaultError("broken answer", f"more than {PACE.max_bytes} bytes")
-    return bytes(body)
+def _what_to_do(fault: FaultError) -> str:
+    if fault.reason == "broken answer":
+        return "is this the address of an OpenAI-compatible server? They often end in /v1; correct chat.endpoint"
+    return "is the server running, and is this its address?"
 
 
-def _names(body: bytes) -> tuple[str, ...]:
-    try:
-        return tuple(dict.fromkeys(str(one["id"]) for one in json.loads(body)["data"]))
-    except (ValueError, LookupError, TypeError, RecursionError):
-        raise _RefusedError(f"with no list of models, but with {message_of(body)[:80] or 'nothing'}") from None
-
-
-def _text(body: bytes) -> str:
-    try:
-        return read_answer(body).text.strip()
-    except RefusedQuestionError as refused:
-        raise _RefusedError(refused.reason) from None
-
-
-def _listed(names: tuple[str, ...]) -> str:
+def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(shown(name) for name in names[:SHOWN]) + more if names else "none"
+    return ", ".join(names[:SHOWN]) + more if names else "none"

@@ -1,0 +1,241 @@
+"""What a build finds out of its servers when it starts: which model they serve, and whether they hold to a form."""
+
+import json
+
+import pytest
+
+from schemas.errors import ConfigError, ServerError
+from schemas.served import ChatConfig
+from tasks.serving.pace import Pace
+from tasks.serving.probe import WORD, find_model
+from tests.fixtures.chat_server import Asked, Close, Hang, Raw, Reply, Status, chat_server
+from tests.fixtures.vllm_server import free_port
+
+QUICK = Pace(backoff_s=0.001, connect_s=2)
+KEY = "PAIRWRIGHT_TEST_KEY"
+
+
+def obeys_all(asked: Asked):
+    """Be a vLLM."""
+    form = asked.grammar or {}
+    return form["choice"][0] if "choice" in form else word_of(form)
+
+
+def word_of(form):
+    [word] = form["json_schema"]["schema"]["properties"]["word"]["enum"]
+    return json.dumps({"word": word}, indent=1)
+
+
+def obeys_schemas(asked: Asked):
+    """Be a server that ignores what it does not know."""
+    form = asked.grammar or {}
+    return word_of(form) if form.get("type") == "json_schema" else "Hello there!"
+
+
+def refuses_unknown_fields(asked: Asked):
+    return Status(400, "unknown field structured_outputs") if "structured_outputs" in asked.body else obeys_all(asked)
+
+
+def find(*servers, **chat):
+    return find_model(ChatConfig(endpoint=tuple(server.url for server in servers), **chat), pace=QUICK)
+
+
+def refusal(error, *servers, **chat) -> str:
+    with pytest.raises(error) as caught:
+        find(*servers, **chat)
+    return str(caught.value)
+
+
+def test_the_only_model_is_filled_in_and_nothing_else_changes() -> None:
+    with chat_server(obeys_all, models=["tiny"]) as server:
+        asked = ChatConfig(endpoint=(server.url,), revision="abc", temperature=0.3)
+        assert find_model(asked) == asked.model_copy(update={"model": "tiny", "structured": "vllm"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "structured"),
+    [
+        (obeys_all, "vllm"),
+        (obeys_schemas, "json"),
+        (refuses_unknown_fields, "json"),
+        (lambda asked: "Hello there!", "off"),
+        (lambda asked: f"{WORD} is what I was told to say", "off"),
+        (lambda asked: '{"word": "hello"}', "off"),
+        (lambda asked: Status(400, "no grammars here"), "off"),
+        (lambda asked: Status(422, "no grammars here"), "off"),
+        (lambda asked: Reply(None, finish_reason="length"), "off"),
+        (lambda asked: Reply("", finish_reason="content_filter"), "off"),
+        (lambda asked: "[" * 20_000, "off"),
+    ],
+    ids=[
+        "all", "silent", "strict", "never", "talks about it", "another word", "400", "422", "thinks", "refuses", "deep",
+    ],
+)  # fmt: skip
+def test_structured_output_is_what_an_answer_shows(answer, structured) -> None:
+    with chat_server(answer) as server:
+        assert find(server).structured == structured
+
+
+def test_the_request_is_tiny_and_does_not_say_the_word() -> None:
+    with chat_server(obeys_all) as server:
+        find(server)
+        [asked] = server.asked
+    assert WORD not in json.dumps(asked.body["messages"])
+    assert asked.body["max_tokens"] <= 64
+    assert server.paths == ["/v1/models", "/v1/chat/completions"]
+
+
+@pytest.mark.parametrize("structured", ["vllm", "json", "off"])
+def test_what_the_profile_says_is_not_asked(structured) -> None:
+    with chat_server(obeys_all) as server:
+        assert find(server, structured=structured).structured == structured
+        assert server.asked == []
+
+
+def test_of_several_models_one_must_be_named() -> None:
+    with chat_server(obeys_all, models=["one", "two"]) as server:
+        assert refusal(ConfigError, server) == f"chat.model: name one of those that {server.url} serves: one, two"
+        assert find(server, model="two").model == "two"
+    with chat_server(obeys_all, models=[f"m{n}" for n in range(30)]) as server:
+        assert refusal(ConfigError, server).endswith("m18, m19 and 10 more")
+
+
+def test_a_server_without_models() -> None:
+    with chat_server(obeys_all, models=[]) as server:
+        assert refusal(ConfigError, server) == f"chat.model: name one of those that {server.url} serves: none"
+
+
+def test_a_model_that_is_not_served_is_refused() -> None:
+    with chat_server(obeys_all, models=["one", "two"]) as server:
+        said = refusal(ConfigError, server, model="three")
+        assert said == f'chat.model: {server.url} does not serve "three"; it serves one, two'
+        assert server.asked == []
+
+
+def test_messages_name_the_profiles_field() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^judge\.endpoint: name an OpenAI-compatible server \(--set judge\.endpoint"
+    ):
+        find_model(ChatConfig(), field="judge")
+
+
+def test_no_endpoint_is_refused_with_what_to_do() -> None:
+    with pytest.raises(ConfigError, match=r"^chat\.endpoint: name an OpenAI-compatible server .*--until mining\)$"):
+        find_model(ChatConfig(model="tiny"))
+
+
+def test_a_server_that_the_build_starts_is_not_asked() -> None:
+    found = find_model(ChatConfig(model="tiny", launch="local"))
+    assert (found.model, found.structured) == ("tiny", "vllm")
+    assert find_model(ChatConfig(model="tiny", launch="local", structured="off")).structured == "off"
+    with pytest.raises(ConfigError, match=r"chat\.model: name the checkpoint"):
+        find_model(ChatConfig(launch="local"))
+
+
+def test_several_servers_must_serve_the_same() -> None:
+    with chat_server(obeys_all, models=["one"]) as first, chat_server(obeys_all, models=["two"]) as second:
+        said = refusal(ConfigError, first, second)
+        assert said.startswith("chat.endpoint: the servers must serve the same model")
+        assert f"{first.url} serves one" in said
+        assert f"{second.url} serves two" in said
+        assert f'{second.url} does not serve "one"' in refusal(ConfigError, first, second, model="one")
+
+
+def test_several_servers_are_asked_in_the_way_that_all_know() -> None:
+    with chat_server(obeys_all) as first, chat_server(obeys_schemas) as second:
+        assert find(first, first).structured == "vllm"
+        assert find(first, second).structured == "json"
+
+
+def test_a_server_that_is_not_there() -> None:
+    url = f"http://127.0.0.1:{free_port()}/v1"
+    with pytest.raises(ServerError) as caught:
+        find_model(ChatConfig(endpoint=(url,)))
+    assert str(caught.value).startswith(f"{url}: no connection: ")
+    assert "is the server running" in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["", "/v2", "/v1/chat"])
+def test_an_address_of_something_else(path) -> None:
+    with chat_server(obeys_all) as server, pytest.raises(ServerError) as caught:
+        find_model(ChatConfig(endpoint=(server.url.removesuffix("/v1") + path,)), pace=QUICK)
+    assert "no list of models (HTTP 404)" in str(caught.value)
+    assert "They often end in /v1; correct chat.endpoint" in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://127.0.0.1/v1", "http://", "/tmp/server"])
+def test_what_is_no_address(url) -> None:
+    with pytest.raises(ConfigError, match=r"^chat\.endpoint: "):
+        find_model(ChatConfig(endpoint=(url,)))
+
+
+def later(*faults):
+    """Answer with the faults first, then as vLLM does."""
+    return lambda asked: faults[asked.number] if asked.number < len(faults) else obeys_all(asked)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (Status(429, headers={"Retry-After": "0"}),),
+        (Status(503), Status(503), Status(500)),
+        (Close(),),
+        (Close(reset=True),),
+        (Raw(b"<html>502</html>"),),
+    ],
+    ids=["429", "503", "closed", "reset", "HTML"],
+)
+def test_faults_that_pass_do_not_decide(faults) -> None:
+    with chat_server(later(*faults)) as server:
+        assert find(server).structured == "vllm"
+        assert len(server.asked) == len(faults) + 1
+
+
+def test_a_server_that_stays_busy_decides_nothing() -> None:
+    with chat_server(lambda asked: Status(503, "loading")) as server:
+        said = refusal(ServerError, server, attempts=3)
+        assert said.startswith(f"{server.url}: server busy: HTTP 503: loading")
+        assert len(server.asked) == 3
+
+
+def test_a_server_that_asks_for_more_patience_than_there_is() -> None:
+    with chat_server(lambda asked: Status(429, headers={"Retry-After": "3600"})) as server:
+        assert "server busy" in refusal(ServerError, server)
+        assert len(server.asked) == 1
+
+
+def test_a_server_that_hangs_is_given_up() -> None:
+    with chat_server(lambda asked: Hang()) as server:
+        assert "no answer in time" in refusal(ServerError, server, patience_seconds=0.2)
+
+
+def test_the_key_is_sent_and_not_told(monkeypatch) -> None:
+    monkeypatch.setenv(KEY, "sk-secret-123")
+
+    def wants_the_key(asked: Asked):
+        return Status(401, f"wrong key {asked.headers.get('authorization')}") if closed else obeys_all(asked)
+
+    closed = False
+    with chat_server(wants_the_key) as server:
+        find(server, key=KEY)
+        assert server.asked[0].headers["authorization"] == "Bearer sk-secret-123"
+        closed = True
+        said = refusal(ServerError, server, key=KEY)
+    assert KEY in said
+    assert "sk-secret-123" not in said
+
+
+def test_without_a_key_none_is_sent(monkeypatch) -> None:
+    monkeypatch.delenv(KEY, raising=False)
+    with chat_server(obeys_all) as server:
+        find(server, key=KEY)
+        assert "authorization" not in server.asked[0].headers
+
+
+@pytest.mark.live
+def test_a_real_vllm_holds_to_choices(qwen_server, mixtral_server) -> None:
+    for server in (qwen_server, mixtral_server):
+        found = find_model(ChatConfig(endpoint=(server.endpoint,)))
+        assert (found.model, found.structured) == (server.model, "vllm")
+    with pytest.raises(ConfigError, match='does not serve "another"; it serves mixtral'):
+        find_model(ChatConfig(endpoint=(mixtral_server.endpoint,), model="another"))
