@@ -1,19 +1,24 @@
 """Describe the difference of each pair by an implicit-change description.
 
 Reads ``PairRow`` and the images' scene graphs, writes ``DifferenceRow``: composed from the graphs, passed through the
-validator that served models pass, and checked against the graphs. CPU, no network.
+validator that served models pass, and checked against the graphs (CPU, no network); or written by a served model that
+sees both images and reads their captions (``ask_differences``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from prompts import difference_verbs
+from prompts.differences import PROMPTS
 from schemas.claims import CLAIMS, Graphs, all_hold
 from schemas.config import DifferencesConfig
 from schemas.differences import Difference, read_difference
-from schemas.rows import CaptionRow, DifferenceRow, Dropped, ImageRow, PairRow
+from schemas.rows import CaptionRow, DifferenceRow, Dropped, Failed, ImageRow, PairRow, Row
+from tasks.captioning.ask_differences import ask_differences
 from tasks.captioning.compose_difference import compose_difference
 from tasks.captioning.pair_graphs import pair_graphs
 from tasks.captioning.statements import Statement, row_random
+from tasks.store.answers import Answers
 from tasks.store.stage import Stage, Uses
 
 
@@ -23,10 +28,16 @@ def describe_differences(
     *,
     images: Mapping[str, ImageRow],
     captions: Mapping[str, CaptionRow],
-) -> Iterator[DifferenceRow | Dropped]:
-    """Yield one description per pair, or ``Dropped`` with the reason of the last of ``max_attempts`` refusals."""
-    del captions  # A served model reads them; the graphs say more.
-    for row in rows:
+    answers: Answers | None = None,
+) -> Iterator[Row | Dropped | Failed]:
+    """Yield the description of each pair, or ``Dropped`` with the reason of the last of ``max_attempts`` refusals.
+
+    A served model may give several descriptions of one pair.
+    """
+    if config.is_served:
+        yield from ask_differences(rows, config, images=images, captions=captions, answers=answers)
+        return
+    for row in rows:  # The graphs say more than captions.
         graphs = pair_graphs(row, images)
         yield graphs if isinstance(graphs, Dropped) else _describe(row, config, graphs=graphs)
 
@@ -66,6 +77,14 @@ def _row(
     )
 
 
+def fit_stage(stage: Stage, config: DifferencesConfig) -> Stage:
+    """Return the stage as it runs: served models see the images, and their answers are remembered."""
+    if not config.is_served:
+        return stage
+    uses = tuple(replace(use, without=()) if use.argument == "images" else use for use in stage.uses)
+    return replace(stage, prompts=PROMPTS, uses=uses, remembers=True)
+
+
 STAGE = Stage(
     name="differences",
     version=2,
@@ -80,4 +99,5 @@ STAGE = Stage(
         Uses(table="images", row=ImageRow, on="images", without=("image",)),
         Uses(table="captions", row=CaptionRow, on="images", counts=True),
     ),
+    fit=fit_stage,
 )

@@ -1,47 +1,55 @@
 """Describe each image in detail.
 
-Reads ``ImageRow``, writes ``CaptionRow``: composed from the image's scene graph, or the caption that its source gave.
-CPU, no network.
+Reads ``ImageRow``, writes ``CaptionRow``: composed from the image's scene graph, or the caption that its source gave
+(CPU, no network); or written by a served model that sees the image, where the source gave none (``ask_captions``).
 """
 
-import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from schemas.config import CaptionsConfig
-from schemas.rows import CaptionRow, Dropped, ImageRow
+from schemas.rows import CaptionRow, Dropped, Failed, ImageRow, Row
+from tasks.captioning.ask_captions import DESCRIBE, SPLIT, ask_captions
 from tasks.captioning.compose_caption import compose_caption
+from tasks.captioning.given_captions import caption_row, given_caption
+from tasks.captioning.split_sentences import split_by_rules
 from tasks.captioning.statements import row_random
+from tasks.store.answers import Answers
 from tasks.store.stage import Stage
 
-SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9\"'“])")
+
+def describe_images(
+    rows: Sequence[ImageRow], config: CaptionsConfig, *, answers: Answers | None = None
+) -> Iterator[Row | Dropped | Failed]:
+    """Yield one caption per image, or ``Dropped`` with its reason."""
+    if config.is_served:
+        yield from ask_captions(rows, config, answers=answers)
+    else:
+        yield from (_compose(row, config) for row in rows)
 
 
-def describe_images(rows: Sequence[ImageRow], config: CaptionsConfig) -> Iterator[CaptionRow | Dropped]:
-    """Yield one caption per image; an image with neither scene graph nor given captions is dropped."""
-    for row in rows:
-        if row.graph is not None:
-            rng = row_random("caption", config.seed, row.key)
-            yield _caption(row, [part.text for part in compose_caption(row.graph, rng)], model=config.writer)
-        elif given := max((" ".join(text.split()) for text in row.captions), key=len, default=""):
-            yield _caption(row, SENTENCE_END.split(given), model="given")
-        else:
-            yield Dropped(source_key=row.key, reason="no scene graph", detail=row.name)
+def _compose(row: ImageRow, config: CaptionsConfig) -> CaptionRow | Dropped:
+    """Return a caption without asking; an image with neither scene graph nor given captions is dropped."""
+    if row.graph is not None:
+        rng = row_random("caption", config.seed, row.key)
+        sentences = tuple(part.text for part in compose_caption(row.graph, rng))
+        return caption_row(row, " ".join(sentences), sentences, model=config.writer)
+    if given := given_caption(row):
+        return caption_row(row, given, split_by_rules(given), model="given")
+    return Dropped(source_key=row.key, reason="no scene graph", detail=row.name)
 
 
-def _caption(row: ImageRow, sentences: Sequence[str], *, model: str) -> CaptionRow:
-    return CaptionRow(
-        key=row.key,
-        source_key=row.key,
-        subject=row.key,
-        text=" ".join(sentences),
-        sentences=tuple(sentences),
-        model=model,
-    )
+def fit_stage(stage: Stage, config: CaptionsConfig) -> Stage:
+    """Return the stage as it runs: served models see the images, and their answers are remembered."""
+    if not config.is_served:
+        return stage
+    asked = (DESCRIBE, SPLIT) if config.split == "served" else (DESCRIBE,)
+    return replace(stage, prompts=asked, without=(), remembers=True)
 
 
 STAGE = Stage(
     name="captions",
-    version=2,
+    version=3,
     group="captioning",
     reads="images",
     row=ImageRow,
@@ -51,4 +59,5 @@ STAGE = Stage(
     prompts=("caption_sentences",),
     only_in="pairs",
     without=("image",),
+    fit=fit_stage,
 )
