@@ -1,0 +1,204 @@
+"""Ask the writing model again where the right answer follows from what it wrote, or is known (ours).
+
+Reads ``DifferenceRow``, the pairs, both images with their bytes and their captions; writes one ``CheckRow`` per control
+and description. Needs the served model that wrote.
+
+``swapped``: the pair is shown in the other order, under the instruction that the writer was given, captions exchanged;
+an edit is told as one to undo, and a person's difference (of several the one that the description is most like) as one
+of the other order. The answer must be the description the other way round: its halves must be more alike crosswise than
+straight (``likeness.py``, mean of both halves). The score is by how much, from -1 to 1; a tie fails. Where the
+description says that nothing changed, so must the answer.
+
+``same``: one of the two images, drawn by the description's key, is shown twice, without captions, as equal ones would
+give the answer away; the instruction offers a sentence for "no difference". That sentence passes, and a description
+whose halves are equal or whose second half says that nothing changed; anything else fails. The score is 1 or 0.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from prompts import load, load_wordings
+from prompts.differences import PROMPTS, difference_regex
+from schemas.checks import NONE_IN_SWAPPED, NOT_TURNED_ROUND, SEEN_IN_SAME, UNREADABLE_SAME, UNREADABLE_SWAPPED
+from schemas.config import ControlsConfig
+from schemas.differences import Difference, RefusedDifference
+from schemas.no_change import says_no_change
+from schemas.rows import CaptionRow, CheckRow, DifferenceRow, Dropped, Failed, ImageRow, PairRow, Row, make_key
+from tasks.captioning.ask_differences import Shown, instruct_pair, read_answer, told_captions
+from tasks.captioning.likeness import content_words, likeness
+from tasks.captioning.statements import row_random
+from tasks.serving.ask_rows import ask_rows
+from tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
+from tasks.store.answers import Answers
+from tasks.store.stage import Stage, Uses
+
+SAME, REVERSED = "control_same", "control_reversed"
+NONE = "There is no difference between the two images."
+NONE_FORM = NONE.replace(".", r"\.")
+MOST_WORDS = 1000
+"""``max_tokens`` ends answers long before."""
+UNREADABLE = -1.0
+"""The score of a swapped pair where there is nothing to compare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Say how a control went; ``why`` is empty where it passed."""
+
+    score: float
+    why: str = ""
+
+
+def control_differences(
+    rows: Sequence[DifferenceRow],
+    config: ControlsConfig,
+    *,
+    pairs: Mapping[str, PairRow],
+    images: Mapping[str, ImageRow],
+    captions: Mapping[str, CaptionRow],
+    answers: Answers | None = None,
+) -> Iterator[Row | Dropped | Failed]:
+    """Yield the outcome of each control that is on, of every description."""
+    work = partial(_control, config=config, pairs=pairs, images=images, captions=captions)
+    yield from ask_rows(rows, work, config.model, answers=answers)
+
+
+async def _control(
+    row: DifferenceRow,
+    chat: Chat,
+    *,
+    config: ControlsConfig,
+    pairs: Mapping[str, PairRow],
+    images: Mapping[str, ImageRow],
+    captions: Mapping[str, CaptionRow],
+) -> Sequence[CheckRow] | Dropped:
+    pair = pairs[row.subject]
+    if pair.first not in images or pair.second not in images:
+        return Dropped(source_key=row.key, reason="image is missing")
+    shown = Shown(pair, (images[pair.first].image, images[pair.second].image), told_captions(pair, captions))
+    found: list[CheckRow] = []
+    if config.swapped:
+        answer = await chat.ask(ask_swapped(row, shown, config))
+        found.append(_row(row, "swapped", answer, judge_swapped(row, answer)))
+    if config.same:
+        answer = await chat.ask(ask_same(row, shown, config))
+        found.append(_row(row, "same", answer, judge_same(answer)))
+    return found
+
+
+def ask_swapped(row: DifferenceRow, shown: Shown, config: ControlsConfig) -> Question:
+    """Return the question about the pair in the other order."""
+    pair, told = shown.pair, load_wordings(REVERSED).kinds
+    turned = replace(
+        pair,
+        first=pair.second,
+        second=pair.first,
+        instruction=told["edit"][0].render(text=pair.instruction) if pair.instruction else "",
+        human_differences=tuple(told["human"][0].render(text=text) for text in _nearest(row, pair)),
+    )
+    captions = (shown.captions[1], shown.captions[0]) if shown.captions else None
+    other_way = Shown(turned, (shown.images[1], shown.images[0]), captions)
+    instruction = instruct_pair(other_way, seed=config.seed, attempt=1)
+    return Question(
+        prompt=instruction.prompt,
+        text=instruction.text,
+        images=other_way.images,
+        seed=seed_of(row.key, load(instruction.prompt), seed=config.seed),
+        max_tokens=config.max_tokens,
+        grammar=Grammar(regex=difference_regex()),
+    )
+
+
+def _nearest(row: DifferenceRow, pair: PairRow) -> tuple[str, ...]:
+    """Return the person's difference that the description is most like: which one the writer was told is not kept."""
+    ranked = sorted(pair.human_differences, key=lambda text: -likeness(f"{row.first_half} {row.second_half}", text))
+    return tuple(ranked[:1])
+
+
+def ask_same(row: DifferenceRow, shown: Shown, config: ControlsConfig) -> Question:
+    """Return the question about one of the images, shown twice."""
+    image = row_random("same image", config.seed, row.key).choice(shown.images)
+    bare = replace(shown.pair, instruction="", human_differences=())
+    instruction = instruct_pair(Shown(bare, (image, image), None), seed=config.seed, attempt=1)
+    prompt = load(SAME)
+    return Question(
+        prompt=SAME,
+        text=prompt.render(instruction=instruction.text, way_out=NONE),
+        images=(image, image),
+        seed=seed_of(row.key, prompt, seed=config.seed),
+        max_tokens=config.max_tokens,
+        grammar=Grammar(regex=f"(?:{NONE_FORM}|{difference_regex()})"),
+    )
+
+
+def judge_swapped(row: DifferenceRow, answer: Answer) -> Outcome:
+    """Say whether an answer about the other order is the description the other way round."""
+    read = read_answer(answer, MOST_WORDS)
+    if says_none(answer, read):
+        return Outcome(1.0) if row.no_change else Outcome(UNREADABLE, NONE_IN_SWAPPED)
+    if isinstance(read, RefusedDifference):
+        return Outcome(UNREADABLE, UNREADABLE_SWAPPED + read.reason)
+    if row.no_change:
+        return Outcome(UNREADABLE, NOT_TURNED_ROUND)
+    score = turned_round((row.first_half, row.second_half), (read.first_half, read.second_half))
+    return Outcome(score, "" if score > 0 else NOT_TURNED_ROUND)
+
+
+def turned_round(halves: tuple[str, str], others: tuple[str, str]) -> float:
+    """Return by how much two descriptions are more alike crosswise than straight."""
+    crosswise = likeness(halves[0], others[1]) + likeness(halves[1], others[0])
+    straight = likeness(halves[0], others[0]) + likeness(halves[1], others[1])
+    return round((crosswise - straight) / 2, 6)
+
+
+def judge_same(answer: Answer) -> Outcome:
+    """Say whether an answer about one image, shown twice, finds no difference."""
+    read = read_answer(answer, MOST_WORDS)
+    if says_none(answer, read):
+        return Outcome(1.0)
+    return Outcome(0.0, UNREADABLE_SAME + read.reason if isinstance(read, RefusedDifference) else SEEN_IN_SAME)
+
+
+def says_none(answer: Answer, read: Difference | RefusedDifference) -> bool:
+    """Say whether a whole answer says that the images do not differ, in the template or in a sentence of its own."""
+    if isinstance(read, Difference):
+        is_equal = content_words(read.first_half) == content_words(read.second_half)
+        return is_equal or says_no_change(read.second_half)
+    return read.reason == "halves are equal" or (read.reason == "off the template" and says_no_change(answer.text))
+
+
+def _row(row: DifferenceRow, check: str, answer: Answer, outcome: Outcome) -> CheckRow:
+    return CheckRow(
+        key=make_key("check", check, row.key, answer.served.prompt, answer.text),
+        source_key=row.key,
+        subject=row.subject,
+        description=row.key,
+        check=check,
+        passed=not outcome.why,
+        score=outcome.score,
+        text=answer.text,
+        why=outcome.why,
+        served=(answer.served,),
+    )
+
+
+STAGE = Stage(
+    name="controlled",
+    version=1,
+    group="captioning",
+    reads="described",
+    row=DifferenceRow,
+    writes=CheckRow,
+    function=control_differences,
+    config="controls",
+    prompts=(*PROMPTS, SAME, REVERSED),
+    wanted=lambda config: config.is_served,
+    uses=(
+        Uses(table="pairs", row=PairRow),
+        Uses(table="images", row=ImageRow, on="images", of="pairs"),
+        Uses(table="captions", row=CaptionRow, on="images", of="pairs"),
+    ),
+    by_source=True,  # captions are told, and a description's key does not hash them
+    remembers=True,
+)
