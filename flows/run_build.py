@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from flows.find_models import pin_models, pin_served, run_served, servers_of
 from flows.load_profile import load_profile
 from flows.stages import STAGES, check_stage, find_table, plan_stages, stages_until
 from schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig
@@ -100,24 +102,14 @@ def make_request(
         ConfigError: the profile, a setting or the stage is wrong.
         SourceError: there is no such source.
         ModelError: a model's weights or packages are not on this machine.
+        ServerError: a served model cannot be reached.
     """
     check_stage(until)
     chosen = with_excluded(with_source(load_profile(profile, settings), source), exclude)
     for table in chosen.run.rows_per_shard_of:
         find_table(table)
     _check_place(out, chosen)
-    return Request(folder=Folder(out), profile=pin_models(chosen, until), limit=limit, until=until)
-
-
-def pin_models(profile: Profile, until: str) -> Profile:
-    """Return the profile with each model that the build loads at the revision that this machine has.
-
-    Raises:
-        ModelError: one is missing.
-    """
-    stages = [stage for stage in stages_until(profile, until) if stage.pin]
-    pinned = {stage.config: stage.pin(getattr(profile, stage.config)) for stage in stages if stage.pin}
-    return profile.model_copy(update=pinned)
+    return Request(folder=Folder(out), profile=pin_served(pin_models(chosen, until), until), limit=limit, until=until)
 
 
 def _check_place(out: str, profile: Profile) -> None:
@@ -167,11 +159,12 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> R
     counts: list[Counts] = []
     seconds: list[float] = []
     failures: list[ShardFailed] = []
-    with open_build(request, planned, items) as build:
+    with open_build(request, planned, items) as build, servers_of(request.folder) as servers:
         for stage in planned:
             start = time.monotonic()
             with build.locked(stage, watcher.waiting):
-                failures += run_stage(build, stage, request, run_shards=run_shards, watcher=watcher)
+                run = partial(run_served, run_shards, servers)
+                failures += run_stage(build, stage, request, run_shards=run, watcher=watcher)
             counts.append(build.settle(stage))
             seconds.append(time.monotonic() - start)
             watcher.end(stage, counts[-1], seconds[-1])

@@ -7,7 +7,15 @@ from prompts import load
 from schemas.config import Profile
 from schemas.errors import ConfigError
 from schemas.rows import PairRow
-from tasks.captioning import compare_pairs, describe_differences, describe_images
+from tasks.captioning import (
+    choose_differences,
+    compare_pairs,
+    control_differences,
+    describe_differences,
+    describe_images,
+    ground_differences,
+    judge_differences,
+)
 from tasks.mining import (
     admit_pairs,
     embed_images,
@@ -19,7 +27,15 @@ from tasks.mining import (
     search_neighbours,
 )
 from tasks.preferences import build_preferences, split_pairs
-from tasks.rejected import edit_texts, remove_elements, retrieve_texts, swap_texts
+from tasks.rejected import (
+    edit_texts,
+    edit_with_model,
+    refute_texts,
+    remove_elements,
+    retrieve_texts,
+    sample_texts,
+    swap_texts,
+)
 from tasks.sources import read_given, read_images
 from tasks.sources.readers import READERS
 from tasks.store.stage import Planned, Stage, fingerprint
@@ -36,6 +52,9 @@ STAGES: tuple[Stage, ...] = (
     swap_texts.STAGE,
     edit_texts.STAGE,
     retrieve_texts.STAGE,
+    refute_texts.STAGE,
+    edit_with_model.STAGE,  # before the samples: the model that reads text may be up since the comparisons
+    sample_texts.STAGE,
     split_pairs.STAGE,
     build_preferences.STAGE,
 )
@@ -44,8 +63,18 @@ PAIRINGS: dict[str, dict[str, tuple[Stage, ...]]] = {
     "nouns": {pair_neighbours.STAGE.name: (find_nouns.STAGE, pair_nouns.STAGE)},
 }
 """The stages that take the place of others, by how images are paired."""
-BEFORE = {"admitted": "neighbours", "nouns": "pairs", "brought": "pairs", "candidates": "pairs"}
+CHECKS = (control_differences.STAGE, ground_differences.STAGE, judge_differences.STAGE)
+"""``choose_differences`` takes the best of the descriptions that pass them."""
+BEFORE = {
+    "admitted": "neighbours",
+    "nouns": "pairs",
+    "brought": "pairs",
+    "candidates": "pairs",
+    **dict.fromkeys(["described", *(stage.name for stage in CHECKS)], "differences"),
+}
 """Tables that only some builds have, with the one that each leads to."""
+OPTIONAL = {stage.name for stage in (*CHECKS, *STAGES) if stage.wanted} | {refute_texts.STAGE.name}
+"""Tables that others use where there are any."""
 GROUPS = ("sources", "mining", "captioning", "rejected", "preferences")
 
 
@@ -57,26 +86,47 @@ def stages_of(profile: Profile, until: str = "") -> tuple[Stage, ...]:
     brought = READERS[profile.sources.kind].brings
     given = {stage.name: stage for stage in read_given.STAGES if stage.writes in brought}
     made = PAIRINGS[profile.pairing]
-    stages = [given.get(stage.name, stage) for own in STAGES for stage in made.get(own.name, (own,))]
+    wanted = [stage for stage in STAGES if _is_wanted(stage, profile)]
+    stages = [given.get(stage.name, stage) for own in wanted for stage in made.get(own.name, (own,))]
+    stages = [_fitted(stage, profile) for stage in stages]
     needed = {read_images.STAGE.name, until, *given}
     if STAGES[-1].name not in given:
-        needed |= _names(STAGES) - set().union(*map(_reads, STAGES))
+        needed |= _names(wanted) - set().union(*map(_reads, STAGES))
     if profile.exclude.sources:
         stages = _redirected(stages, exclude_images.STAGE)
         if PairRow in brought or made:  # then pairs are not found by the vectors that are left
             stages = _followed(stages, admit_pairs.STAGE, "brought")
     if profile.mining.max_pairs_per_image:
         stages = _followed(stages, limit_pairs.STAGE, "candidates")
+    checks = [_fitted(stage, profile) for stage in CHECKS if _is_wanted(stage, profile)]
+    if checks or profile.differences.is_served:  # so that a check that comes later leaves what was asked as it is
+        stages = _followed(stages, choose_differences.STAGE, "described", between=checks)
+    if not checks:
+        stages = [stage for stage in stages if stage.name != refute_texts.STAGE.name]
+    stages = [_without(stage, OPTIONAL - _names(stages)) for stage in stages]
     for stage in reversed(stages):
         if stage.name in needed:
             needed |= _reads(stage)
     return tuple(stage for stage in stages if stage.name in needed)
 
 
-def _followed(stages: Sequence[Stage], last: Stage, name: str) -> list[Stage]:
+def _is_wanted(stage: Stage, profile: Profile) -> bool:
+    return stage.wanted is None or stage.wanted(profile.section(stage.config))
+
+
+def _fitted(stage: Stage, profile: Profile) -> Stage:
+    return stage.fit(stage, profile.section(stage.config)) if stage.fit else stage
+
+
+def _without(stage: Stage, missing: set[str]) -> Stage:
+    """Return the stage using none of the tables that this build does not have."""
+    return replace(stage, uses=tuple(use for use in stage.uses if use.table not in missing))
+
+
+def _followed(stages: Sequence[Stage], last: Stage, name: str, between: Sequence[Stage] = ()) -> list[Stage]:
     """Return the stages with ``last`` behind the one whose table it takes over; that one's table gets another name."""
     place = next(n for n, stage in enumerate(stages) if stage.name == last.name)
-    return [*stages[:place], replace(stages[place], name=name), last, *stages[place + 1 :]]
+    return [*stages[:place], replace(stages[place], name=name), *between, last, *stages[place + 1 :]]
 
 
 def _redirected(stages: Sequence[Stage], new: Stage) -> list[Stage]:
@@ -158,9 +208,8 @@ def plan_stages(profile: Profile, stages: Sequence[Stage]) -> list[Planned]:
     """Return the stages with their configurations and fingerprints."""
     planned: list[Planned] = []
     tables: dict[str, str] = {}
-    for declared in stages:
-        config = profile.section(declared.config)
-        stage = declared.fit(declared, config) if declared.fit else declared
+    for stage in stages:
+        config = profile.section(stage.config)
         prompts = {name: load(name).sha256 for name in stage.prompts}
         tables[stage.name] = fingerprint(stage, config, prompts=prompts, tables=tables)
         planned.append(Planned(stage=stage, config=config, fingerprint=tables[stage.name]))
