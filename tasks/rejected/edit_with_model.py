@@ -1,0 +1,178 @@
+"""Make rejected texts by asking a language model for the smallest edit that makes the chosen text false.
+
+Reads ``DifferenceRow`` and, to check, its pair and scene graphs; writes ``RejectedTextRow`` by the maker
+"counterfactual". Needs a served model; it sees no images.
+
+What is edited (an object, an attribute, a number, ...) and in which half is drawn among what the text offers. An edit
+has to contradict by our rules (``check_edit.py``), and then in the opinion of the model, which is asked whether both
+texts can be true of the same images: models call too much a contradiction, and rules know too few words. What is
+refused is asked for again, as another kind of edit. Ours.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import cycle, islice
+from random import Random
+from typing import NamedTuple
+
+from prompts import load, load_wordings
+from prompts.differences import difference_regex
+from schemas.config import CounterfactualsConfig
+from schemas.phrases import SIZES
+from schemas.rows import DifferenceRow, Dropped, Failed, ImageRow, PairRow, RejectedTextRow, Row, Served, make_key
+from tasks.rejected.check_edit import STILL_TRUE, CheckedEdit, RefusedEdit, check_edit
+from tasks.rejected.check_texts import halves_of, rejected_row, truth_of
+from tasks.rejected.word_lists import COLOURS, DENIALS, NUMBERS, RELATIONS, SCENE_WORDS
+from tasks.serving.ask_rows import ask_rows
+from tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
+from tasks.serving.untrusted import quoted
+from tasks.store.answers import Answers
+from tasks.store.stage import Stage, Uses
+
+EDIT, KINDS, CONTRADICTION = "edit_difference", "edit_kinds", "ask_contradiction"
+CHOICES = ("contradict", "compatible")
+CHOICE_TOKENS = 16
+BOTH = "the model holds both for possible"
+SIDES = ("first", "second")
+
+
+def _any_of(*words: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w'’-])(?:{'|'.join(' '.join(words).split())})(?![\w'’-])", re.IGNORECASE)
+
+
+OFFERS = {
+    "object": re.compile(r"[^\W\d_]{3}"),
+    "attribute": _any_of(COLOURS, "grey", *SCENE_WORDS["material"], *SIZES.values(), "big little tall short old young"),
+    "count": _any_of(NUMBERS, r"an? one \d+"),
+    "relation": _any_of(RELATIONS, "on top in"),
+    "action": re.compile(
+        r"(?<!\w)(?!(?:something|nothing|anything|everything|building|ceiling|clothing)\b)\w{2,}ing\b"
+    ),
+    "left or right": _any_of("left right"),
+    "presence": _any_of(DENIALS),
+}
+"""What a half must have so that an edit of this kind is asked for."""
+
+
+class Plan(NamedTuple):
+    """Say what is to be edited."""
+
+    kind: str
+    side: int
+
+
+def edit_with_model(
+    rows: Sequence[DifferenceRow],
+    config: CounterfactualsConfig,
+    *,
+    pairs: Mapping[str, PairRow],
+    images: Mapping[str, ImageRow],
+    answers: Answers | None = None,
+) -> Iterator[Row | Dropped | Failed]:
+    """Yield one edited text per description, or ``Dropped`` with the reason of the last refusal."""
+    work = partial(_edit, config=config, pairs=pairs, images=images)
+    yield from ask_rows(rows, work, config.model, answers=answers)
+
+
+async def _edit(
+    row: DifferenceRow,
+    chat: Chat,
+    *,
+    config: CounterfactualsConfig,
+    pairs: Mapping[str, PairRow],
+    images: Mapping[str, ImageRow],
+) -> RejectedTextRow | Dropped:
+    plans = draw_plans(row, config)
+    if not plans or row.no_change:
+        return Dropped(source_key=row.key, reason="nothing to edit", detail=row.text)
+    truth, served = truth_of(row, pairs, images), list[Served]()
+    true, refused = 0, RefusedEdit("nothing to edit")
+    for attempt, plan in enumerate(islice(cycle(plans), config.max_attempts), 1):
+        answer = await chat.ask(_edit_question(row, config, plan=plan, attempt=attempt))
+        served.append(answer.served)
+        edit = check_edit(answer, row, side=plan.side, truth=truth)
+        if isinstance(edit, CheckedEdit):
+            choice = await chat.ask(_choice_question(row, edit, config, attempt=attempt))
+            served.append(choice.served)
+            edit = _confirmed(edit, choice)
+        if isinstance(edit, CheckedEdit):
+            return _row(row, edit, plan=plan, skipped_true=true, served=tuple(served))
+        refused, true = edit, true + (edit.reason in (STILL_TRUE, BOTH))
+    return Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
+
+
+def _row(
+    row: DifferenceRow, edit: CheckedEdit, *, plan: Plan, skipped_true: int, served: tuple[Served, ...]
+) -> RejectedTextRow:
+    note = f"{plan.kind}: {edit.changed}" + (", unchecked" if edit.true is None else "")
+    return rejected_row(
+        row,
+        edit.text,
+        maker="counterfactual",
+        note=note,
+        score=edit.score,
+        skipped_true=skipped_true,
+        served=served,
+    )
+
+
+def draw_plans(row: DifferenceRow, config: CounterfactualsConfig) -> list[Plan]:
+    """Return the edits that the text offers, one half for each kind, in an order drawn by the row's key."""
+    rng = Random(make_key("counterfactual", config.seed, row.key))
+    sides = {kind: [side for side in (0, 1) if offer.search(halves_of(row)[side])] for kind, offer in OFFERS.items()}
+    plans = [Plan(kind, rng.choice(found)) for kind, found in sides.items() if found]
+    rng.shuffle(plans)
+    return plans
+
+
+def _edit_question(row: DifferenceRow, config: CounterfactualsConfig, *, plan: Plan, attempt: int) -> Question:
+    (change,) = load_wordings(KINDS).kinds[plan.kind]
+    names = {"side": SIDES[plan.side], "other": SIDES[1 - plan.side]}
+    return Question(
+        prompt=EDIT,
+        text=load(EDIT).render(sentence=quoted(row.text), change=change.text, **names),
+        seed=seed_of(row.key, load(EDIT), seed=config.seed, attempt=attempt),
+        max_tokens=config.max_tokens,
+        grammar=Grammar(regex=difference_regex()),
+    )
+
+
+def _choice_question(row: DifferenceRow, edit: CheckedEdit, config: CounterfactualsConfig, *, attempt: int) -> Question:
+    """Ask whether both texts can be true; which is named first is drawn, since models favour one place."""
+    seed = seed_of(row.key, load(CONTRADICTION), seed=config.seed, attempt=attempt)
+    first, second = Random(seed).sample((quoted(row.text), quoted(edit.text)), 2)
+    return Question(
+        prompt=CONTRADICTION,
+        text=load(CONTRADICTION).render(first=first, second=second),
+        seed=seed,
+        max_tokens=CHOICE_TOKENS,
+        temperature=0.0,
+        grammar=Grammar(regex=f"({'|'.join(CHOICES)})"),
+    )
+
+
+def _confirmed(edit: CheckedEdit, choice: Answer) -> CheckedEdit | RefusedEdit:
+    said = choice.text.strip(" \n\t\"'“”.*").lower()
+    if choice.finish_reason == "length" or said not in CHOICES:
+        return RefusedEdit("no clear answer", choice.text[:80])
+    return edit if said == "contradict" else RefusedEdit(BOTH, edit.changed)
+
+
+STAGE = Stage(
+    name="counterfactual",
+    version=1,
+    group="rejected",
+    reads="differences",
+    row=DifferenceRow,
+    writes=RejectedTextRow,
+    function=edit_with_model,
+    config="counterfactuals",
+    prompts=(EDIT, KINDS, CONTRADICTION, "difference_template"),
+    remembers=True,
+    wanted=lambda config: config.is_served,
+    uses=(
+        Uses(table="pairs", row=PairRow),
+        Uses(table="images", row=ImageRow, on="images", of="pairs", without=("image",)),
+    ),
+)

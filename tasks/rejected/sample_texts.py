@@ -1,0 +1,141 @@
+"""Make rejected texts of what the writing model itself says when it is asked again: on-policy samples.
+
+Reads ``DifferenceRow``, its pair and the two images; writes ``RejectedTextRow`` by the maker "sampled". Needs a served
+model that sees images.
+
+The model is asked as for the chosen text, with the chosen verbs, but at a higher temperature and without captions,
+human differences or edit instructions, so that its own mistakes show. Of the samples that say something else and are
+not known to be true, the closest to the chosen text is taken: a pair has many differences, and a sample far from the
+chosen text may well name another one that is as true, while one about the same things is likely to contradict it. It is
+also the hardest to tell from the chosen one. Ours.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from prompts import difference_verbs
+from prompts.differences import TEMPLATE, WITHOUT_CAPTIONS, difference_regex, fill_template, instruct
+from schemas.config import SampledTextsConfig
+from schemas.differences import Difference, RefusedDifference, read_difference, refuse_length
+from schemas.refusals import repeats_itself
+from schemas.rows import DifferenceRow, Dropped, Failed, ImageRow, PairRow, RejectedTextRow, Row, Served
+from tasks.rejected.check_texts import Truth, is_as_true, likeness, rejected_row, truth_of
+from tasks.serving.ask_rows import ask_rows
+from tasks.serving.chat import Chat, Grammar, Question, seed_of
+from tasks.store.answers import Answers
+from tasks.store.stage import Stage, Uses
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Be a sample that says something else than the chosen text."""
+
+    text: str
+    true: bool | None
+    """``False`` where it is known to be wrong, ``None`` where nothing is known."""
+    score: float
+
+
+def sample_texts(
+    rows: Sequence[DifferenceRow],
+    config: SampledTextsConfig,
+    *,
+    pairs: Mapping[str, PairRow],
+    images: Mapping[str, ImageRow],
+    answers: Answers | None = None,
+) -> Iterator[Row | Dropped | Failed]:
+    """Yield one sample per description, or ``Dropped`` where none is a negative."""
+    work = partial(_sample, config=config, pairs=pairs, images=images)
+    yield from ask_rows(rows, work, config.model, answers=answers)
+
+
+async def _sample(
+    row: DifferenceRow,
+    chat: Chat,
+    *,
+    config: SampledTextsConfig,
+    pairs: Mapping[str, PairRow],
+    images: Mapping[str, ImageRow],
+) -> RejectedTextRow | Dropped:
+    pair = pairs.get(row.subject)
+    shown = [images[key].image for key in (pair.first, pair.second) if key in images] if pair else []
+    if len(shown) < 2:
+        return Dropped(source_key=row.key, reason="image is missing", detail=row.subject)
+    read: list[Difference | RefusedDifference] = []
+    served: list[Served] = []
+    for number in range(1, config.samples + 1):
+        answer = await chat.ask(_question(row, config, images=(shown[0], shown[1]), number=number))
+        read.append(_read(answer.text, answer.finish_reason, most_words=config.max_tokens))
+        served.append(answer.served)
+    return _choose(row, read, truth=truth_of(row, pairs, images), served=tuple(served))
+
+
+def _question(row: DifferenceRow, config: SampledTextsConfig, *, images: tuple[bytes, bytes], number: int) -> Question:
+    instruction = instruct((row.verbs[0], row.verbs[1]), captions=None)
+    return Question(
+        prompt=instruction.prompt,
+        text=instruction.text,
+        images=images,
+        seed=seed_of(row.key, "sampled", seed=config.seed, attempt=number),
+        max_tokens=config.max_tokens,
+        temperature=config.temperature,
+        grammar=Grammar(regex=difference_regex()),
+    )
+
+
+def _read(text: str, finish_reason: str, *, most_words: int) -> Difference | RefusedDifference:
+    if repeats_itself(text):
+        return RefusedDifference("off the template", "repeats itself")
+    read = read_difference(text, difference_verbs(), finish_reason=finish_reason)
+    if isinstance(read, RefusedDifference):
+        return read
+    return refuse_length(read, most_words) or read
+
+
+def _choose(
+    row: DifferenceRow,
+    read: Sequence[Difference | RefusedDifference],
+    *,
+    truth: Truth,
+    served: tuple[Served, ...],
+) -> RejectedTextRow | Dropped:
+    """Return the closest sample that is not true; those known to be wrong come before the unchecked ones."""
+    samples = list(dict.fromkeys(_judged(one, row, truth) for one in read if isinstance(one, Difference)))
+    if not samples:
+        why = "; ".join(one.reason for one in read if isinstance(one, RefusedDifference))
+        return Dropped(source_key=row.key, reason="no sample is in the template", detail=why)
+    ranked = sorted((one for one in samples if not one.true), key=lambda one: (one.true is None, -one.score, one.text))
+    skipped = len(samples) - len(ranked)
+    if not ranked:
+        return Dropped(source_key=row.key, reason="all samples are as true", detail=f"{skipped} of {len(read)}")
+    best = ranked[0]
+    note = f"the closest of {len(ranked)} samples" + (", unchecked" if best.true is None else "")
+    return rejected_row(
+        row, best.text, maker="sampled", note=note, score=best.score, skipped_true=skipped, served=served
+    )
+
+
+def _judged(read: Difference, row: DifferenceRow, truth: Truth) -> Sample:
+    text = fill_template(read.verbs, read.first_half, read.second_half)
+    return Sample(text, is_as_true((read.first_half, read.second_half), (row,), truth), likeness(row.text, text))
+
+
+STAGE = Stage(
+    name="sampled",
+    version=1,
+    group="rejected",
+    reads="differences",
+    row=DifferenceRow,
+    writes=RejectedTextRow,
+    function=sample_texts,
+    config="sampled_texts",
+    prompts=(TEMPLATE, WITHOUT_CAPTIONS["difference_from_captions"]),
+    remembers=True,
+    wanted=lambda config: config.is_served,
+    uses=(
+        Uses(table="pairs", row=PairRow),
+        Uses(table="images", row=ImageRow, on="images", of="pairs"),
+    ),
+    rows_per_shard=100,
+)

@@ -1,0 +1,200 @@
+"""Sampled texts: what the model is asked, which of its answers are negatives, and which of those is taken."""
+
+from dataclasses import replace
+
+import pytest
+
+from prompts.differences import difference_regex
+from schemas.claims import Claim
+from schemas.config import SampledTextsConfig
+from schemas.errors import ServerError
+from schemas.rows import Dropped, Failed, RejectedTextRow, make_key
+from schemas.served import ChatConfig
+from tasks.rejected.check_texts import likeness
+from tasks.rejected.sample_texts import STAGE, sample_texts
+from tasks.store.answers import Answers
+from tests.fixtures.chat_server import Reply, Status, chat_server
+from tests.fixtures.coloured import colour_of, image_of, pair_of
+from tests.fixtures.descriptions import description
+from tests.fixtures.graphs import graph, thing
+
+RED, BLUE, GREEN = (image_of(colour) for colour in ("red", "blue", "green"))
+PAIR = pair_of(RED, BLUE, human_differences=("The <|im_end|> wall was painted white.",))
+OTHER = pair_of(BLUE, GREEN)
+PAIRS = {pair.key: pair for pair in (PAIR, OTHER)}
+IMAGES = {row.key: row for row in (RED, BLUE, GREEN)}
+CHOSEN = description("shows a red wall", "displays a blue wall", subject=PAIR.key)
+SECOND = description("has a blue wall", "has a green wall", subject=OTHER.key)
+
+
+def said(first, second, verbs=("shows", "displays")):
+    return (
+        f"The difference between the two images is that the first image {verbs[0]} {first}, "
+        f"while the second image {verbs[1]} {second}."
+    )
+
+
+WRONG = said("a red wall", "a green wall")
+FAR = said("three dogs in a park", "an empty park")
+
+
+def sample(answer, rows=(CHOSEN,), *, answers=None, pairs=PAIRS, images=IMAGES, **config):
+    """Ask a scripted server; return what the stage gives and what was asked."""
+    with chat_server(answer) as server:
+        model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", attempts=1, temperature=0.3)
+        config = SampledTextsConfig(**{"samples": 3, "chat": model, **config})
+        found = list(sample_texts(rows, config, pairs=pairs, images=images, answers=answers))
+        return sorted(found, key=lambda row: row.source_key), server.asked
+
+
+def in_turn(*texts):
+    return lambda asked: texts[asked.number % len(texts)]
+
+
+def test_the_model_sees_the_images_and_the_question_only():
+    _, asked = sample(in_turn(WRONG), temperature=1.3, max_tokens=77)
+    assert len(asked) == 3
+    for one in asked:
+        assert [colour_of(image) for image in one.images] == ["red", "blue"]
+        slot = "[object description]"
+        assert one.text == (
+            "<image><image>Given the first and the second images, describe the difference between the two images. "
+            f"Generate the description strictly according to the template: '{said(slot, slot)}'."
+        )
+        assert (one.body["temperature"], one.body["max_tokens"]) == (1.3, 77)
+        assert one.grammar == {"regex": difference_regex()}
+        assert one.turns == []
+    assert len({one.seed for one in asked}) == 3
+
+
+def test_the_closest_sample_that_says_something_else_is_taken():
+    (found,), asked = sample(in_turn(FAR, said("the red wall", "a wall in blue"), WRONG))
+    assert found == RejectedTextRow(
+        key=make_key(PAIR.key, "sampled", WRONG),
+        source_key=CHOSEN.key,
+        subject=PAIR.key,
+        text=WRONG,
+        maker="sampled",
+        note="the closest of 2 samples, unchecked",
+        score=likeness(CHOSEN.text, WRONG),
+        skipped_true=1,
+        served=found.served,
+    )
+    assert [served.seed for served in found.served] == [one.seed for one in asked]
+    assert likeness(CHOSEN.text, FAR) < found.score < 1
+
+
+def test_quotation_marks_and_lines_are_tidied():
+    (found,), _ = sample(in_turn('"' + WRONG.replace(", while", ",\n while") + '"'))
+    assert found.text == WRONG
+
+
+def test_equal_samples_count_once():
+    same = CHOSEN.text
+    (found,), _ = sample(in_turn(same, same, WRONG, WRONG), samples=4)
+    assert (found.text, found.skipped_true, found.note) == (WRONG, 1, "the closest of 1 samples, unchecked")
+
+
+@pytest.mark.parametrize(
+    "true",
+    [
+        CHOSEN.text,
+        said("the red wall", "the blue wall", ("has", "has")),
+        said("a red wall", "a wall"),
+        said("a white wall", "a painted wall"),  # what people said
+    ],
+)
+def test_what_is_as_true_is_no_negative(true):
+    (found,), _ = sample(in_turn(true))
+    assert found == Dropped(source_key=CHOSEN.key, reason="all samples are as true", detail="1 of 3")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ("They look alike.", "off the template"),
+        (WRONG.removesuffix("."), "cut off"),
+        (Reply(WRONG, finish_reason="length"), "cut off"),
+        (said("", "a green wall"), "empty half"),
+        (said("a wall", "a wall"), "halves are equal"),
+        (said("a wall", "not", ("shows", "does")), "negation or auxiliary only"),
+        (said("[object description]", "a wall"), "placeholder kept"),
+        (said("red", "a green wall"), "too short"),
+        (said(", ".join(["a red wall"] * 12), "a green wall"), "off the template"),
+        ("", "cut off"),
+    ],
+)
+def test_what_is_off_the_template_is_no_sample(answer, why):
+    (found,), _ = sample(in_turn(answer), samples=2)
+    assert found == Dropped(source_key=CHOSEN.key, reason="no sample is in the template", detail=f"{why}; {why}")
+    (found,), _ = sample(in_turn(answer, WRONG), samples=2)
+    assert (found.text, found.skipped_true) == (WRONG, 0)
+
+
+def test_scene_graphs_decide_where_they_can():
+    """True by the graph is skipped; known to be false comes before closer samples of which nothing is known."""
+    graphs = (graph(thing()), graph(thing(), thing("b", "cube", "blue")))
+    images = {row.key: replace(row, graph=scene) for row, scene in zip((RED, BLUE), graphs, strict=True)}
+    chosen = description(
+        "shows a red ball", "displays a blue cube", subject=PAIR.key, claims=[Claim(side=1, kind="count", count=2)]
+    )
+    true, unknown, false = (
+        said("one red ball", "two objects"), said("a red ball with dots", "a blue cube"), said("a green box", "a sign")
+    )  # fmt: skip
+    (found,), _ = sample(in_turn(true, unknown, false), (chosen,), images=images)
+    assert (found.text, found.skipped_true, found.note) == (false, 1, "the closest of 2 samples")
+    (found,), _ = sample(in_turn(true, unknown), (chosen,), images=images)
+    assert (found.text, found.note) == (unknown, "the closest of 1 samples, unchecked")
+
+
+def test_no_change_said_in_other_words_is_as_true():
+    chosen = description("shows a red wall", "displays the same scene, unchanged", subject=PAIR.key, no_change=True)
+    (found,), _ = sample(in_turn(said("a room", "an identical room"), WRONG), (chosen,))
+    assert (found.text, found.skipped_true) == (WRONG, 1)
+
+
+@pytest.mark.parametrize("missing", [{"pairs": {}}, {"images": {RED.key: RED}}])
+def test_without_its_images_nothing_is_asked(missing):
+    (found,), asked = sample(in_turn(WRONG), **missing)
+    assert (found.reason, asked) == ("image is missing", [])
+
+
+@pytest.mark.parametrize(("code", "kind"), [(400, Dropped), (500, Failed)])
+def test_faults_become_rows(code, kind):
+    found, _ = sample(lambda asked: WRONG if colour_of(asked.images[0]) == "red" else Status(code), (CHOSEN, SECOND))
+    by_key = {row.source_key: row for row in found}
+    assert isinstance(by_key[SECOND.key], kind)
+    assert by_key[CHOSEN.key].text == WRONG
+
+
+def test_rows_depend_on_nothing_but_themselves():
+    def answer(asked):
+        return said(f"{colour_of(asked.images[0])} walls", f"{asked.seed % 97} doors")
+
+    both, asked = sample(answer, (CHOSEN, SECOND))
+    again, _ = sample(answer, (SECOND, CHOSEN))
+    alone, _ = sample(answer, (CHOSEN,))
+    texts = [(row.key, row.text, row.note) for row in both]
+    assert texts == [(row.key, row.text, row.note) for row in again]
+    assert alone[0].text in {row.text for row in both}
+    other, asked_again = sample(answer, (CHOSEN, SECOND), seed=1)
+    assert {one.seed for one in asked}.isdisjoint({one.seed for one in asked_again})
+    assert [row.text for row in other] != [row.text for row in both]
+
+
+def test_an_answered_question_is_not_asked_again(tmp_path):
+    """The server goes down in mid-shard; what was answered stays, and only the rest is asked."""
+    with Answers(tmp_path / "a.answers") as answers:
+        with pytest.raises(ServerError):
+            sample(lambda asked: WRONG if asked.number < 2 else Status(401), answers=answers)
+        kept = len(answers)
+        (found,), asked = sample(in_turn(WRONG), answers=answers)
+        assert (kept, len(asked), len(found.served)) == (2, 1, 3)
+        (again,), asked = sample(in_turn(FAR), answers=answers)
+        assert (again, asked) == (found, [])
+
+
+def test_the_stage_is_there_where_samples_are_wanted():
+    assert not STAGE.wanted(SampledTextsConfig())
+    assert STAGE.wanted(SampledTextsConfig(samples=1))
+    assert STAGE.remembers
