@@ -14,7 +14,16 @@ from schemas.comparison_items import Item, read_item, split_items, split_sentenc
 from schemas.comparison_layout import Block, find_layout, tidy, without_greeting
 from schemas.refusals import declines, repeats_itself
 
-Reason = Literal["cut off", "declined", "repeats itself", "off the layout", "no commonalities", "no differences"]
+Reason = Literal[
+    "cut off",
+    "declined",
+    "repeats itself",
+    "off the layout",
+    "no commonalities",
+    "no differences",
+    "control tokens",
+    "speaks of captions",
+]
 
 END = re.compile(r"(?<!\.\.)[.!?][\"'”’“»«›」)*_`]*$")
 """A full stop, perhaps within quotation marks of any kind; "..." trails off."""

@@ -30,7 +30,8 @@ SAYING = (
     r"|(?:is|are|was|were) (?:given|provided))"
 )
 CAPTIONS = re.compile(
-    rf"\b(?:according to|based on|judging by|going by|as (?:\w+ )?(?:in|by)) (?:\w+ ){{0,3}}(?:{TEXTS}|descriptions?)\b"
+    rf"\b(?:according to|based on|judging by|going by|as (?:\w+ )?(?:in|by)) (?:\w+ ){{0,3}}"
+    rf"(?:{TEXTS}|descriptions?|context|annotations?)\b"
     rf"|\b(?:from|in|by) (?:the|both|each|its|their|either|these|this) (?:\w+ )?{TEXTS}\b"
     rf"|\b{TEXTS} (?:of|for|to) (?:the )?(?:both |two |first |second |other )?images?\b"
     r"|\b(?:first|second|other|both|two|image|image [12]['’]s) captions?\b|\bcaptions? (?:[12]|one|two)\b"
@@ -38,6 +39,10 @@ CAPTIONS = re.compile(
     r"|\bdescriptions? (?:of|for) (?:the )?(?:(?:first|second|other) image|image (?:[12]|one|two))\b"
     r"|\b(?:not|n['’]t|nor|never) (?:\w+ )?(?:mention|specif|stated?\b)",
     re.IGNORECASE,
+)
+
+TOKENS = re.compile(
+    r"<\|[^<>|\n]{0,64}\|>|</?(?:s|image|img|video|im_start|im_end|think|start_of_turn|end_of_turn)>|\[/?INST\]", re.I
 )
 
 
@@ -52,6 +57,11 @@ def names_captions(text: str) -> bool:
     What a picture itself shows may be called a caption ("a newspaper with a caption below the photo").
     """
     return CAPTIONS.search(QUOTED.sub(" ", text)) is not None
+
+
+def has_tokens(text: str) -> bool:
+    """Say whether a text holds what chat templates tell turns and images apart by: nothing may be trained on it."""
+    return TOKENS.search(text) is not None
 
 
 def repeats_itself(text: str) -> bool:

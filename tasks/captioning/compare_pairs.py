@@ -1,34 +1,40 @@
 """Compare each pair: commonalities and differences (CaD) in a conversation of two turns, after paper 003.
 
 Reads ``PairRow``, the images' scene graphs and their captions, writes ``ComparisonRow``: composed from the graphs,
-passed through the validator that served models pass, and checked against the graphs. CPU, no network.
+passed through the validator that served models pass, and checked against the graphs (CPU, no network); or written by a
+served model that reads the captions or sees the images (``ask_comparisons``).
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from prompts import load
 from schemas.claims import Graphs, all_hold
 from schemas.comparisons import Comparison, read_comparison
 from schemas.config import ComparisonsConfig
-from schemas.rows import CaptionRow, ComparisonRow, Dropped, ImageRow, PairRow, Turn
+from schemas.rows import CaptionRow, ComparisonRow, Dropped, Failed, ImageRow, PairRow, Row, Turn
+from tasks.captioning import ask_comparisons as served
 from tasks.captioning.belongs import false_of_other
 from tasks.captioning.compose_comparison import compose_comparison
+from tasks.captioning.conversations import PROMPTS, nearly_match, retrieval_turns, summary_turns
 from tasks.captioning.pair_graphs import pair_graphs
-from tasks.captioning.statements import SIDES, row_random
+from tasks.captioning.statements import SIDES, Side, row_random
+from tasks.store.answers import Answers
 from tasks.store.stage import Stage, Uses
-
-WORD = re.compile(r"\w+")
 
 
 def compare_pairs(
     rows: Sequence[PairRow],
     config: ComparisonsConfig,
     *,
-    images: Mapping[str, ImageRow],
     captions: Mapping[str, CaptionRow],
-) -> Iterator[ComparisonRow | Dropped]:
+    images: Mapping[str, ImageRow] | None = None,
+    answers: Answers | None = None,
+) -> Iterator[Row | Dropped | Failed]:
     """Yield one comparison per pair, or ``Dropped`` with its reason."""
+    images = images or {}
+    if config.is_served:
+        yield from served.ask_comparisons(rows, config, captions=captions, images=images, answers=answers)
+        return
     for row in rows:
         graphs = pair_graphs(row, images)
         if isinstance(graphs, Dropped):
@@ -50,7 +56,7 @@ def _compare(row: PairRow, config: ComparisonsConfig, *, graphs: Graphs, texts: 
         elif not all_hold(written.claims, graphs):
             refused = Dropped(source_key=row.key, reason="not true of the scene graphs", detail=written.text)
         else:
-            turns = (*_summary(written.text), *_retrieval(row, config, graphs=graphs, texts=texts))
+            turns = (*summary_turns(written.text), *_retrieval(row, config, graphs=graphs, texts=texts))
             return _row(row, config, text=written.text, read=read, turns=turns)
     return refused
 
@@ -71,46 +77,36 @@ def _row(
     )
 
 
-def _summary(text: str) -> tuple[Turn, Turn]:
-    return Turn(role="user", text=load("compare_images").render()), Turn(role="assistant", text=text)
-
-
 def _retrieval(row: PairRow, config: ComparisonsConfig, *, graphs: Graphs, texts: list[str]) -> tuple[Turn, ...]:
     """Ask which image a caption belongs to; nothing where the captions nearly match or fit both images."""
-    if not all(texts) or overlap(*texts) > config.caption_overlap:
+    if nearly_match(texts, config.caption_overlap):
         return ()
-    sides = [side for side in SIDES if false_of_other(texts[side], graphs[side], graphs[1 - side])]
-    if not sides:
-        return ()
-    side = row_random("retrieval", config.seed, row.key).choice(sides)
-    question = load("retrieve_image").render(caption=texts[side])
-    return Turn(role="user", text=question), Turn(role="assistant", text="AB"[side])
+    sides: list[Side] = [side for side in SIDES if false_of_other(texts[side], graphs[side], graphs[1 - side])]
+    return retrieval_turns(row, texts, sides, seed=config.seed)
 
 
-def overlap(first: str, second: str) -> float:
-    """Return the share of the larger caption's different words that the other has too."""
-    words = [set(WORD.findall(text.lower())) for text in (first, second)]
-    return len(words[0] & words[1]) / max(len(words[0]), len(words[1]), 1)
+def fit_stage(stage: Stage, config: ComparisonsConfig) -> Stage:
+    """Return the stage as it runs: a served model sees the images or none, and its answers are remembered."""
+    if not config.is_served:
+        return stage
+    asked = dict.fromkeys((served.PROMPTS[config.shown], *PROMPTS))
+    uses = (SEEN, CAPTIONS) if "images" in config.shown else (CAPTIONS,)
+    return replace(stage, prompts=tuple(asked), uses=uses, remembers=True)
 
+
+SEEN = Uses(table="images", row=ImageRow, on="images")
+CAPTIONS = Uses(table="captions", row=CaptionRow, on="images", counts=True)
 
 STAGE = Stage(
     name="comparisons",
-    version=2,
+    version=3,
     group="captioning",
     reads="pairs",
     row=PairRow,
     writes=ComparisonRow,
     function=compare_pairs,
     config="comparisons",
-    prompts=(
-        "comparison_sentences",
-        "comparison_layout",
-        "comparison_layout_list",
-        "compare_images",
-        "retrieve_image",
-    ),
-    uses=(
-        Uses(table="images", row=ImageRow, on="images", without=("image",)),
-        Uses(table="captions", row=CaptionRow, on="images", counts=True),
-    ),
+    prompts=("comparison_sentences", "comparison_layout", "comparison_layout_list", *PROMPTS),
+    uses=(replace(SEEN, without=("image",)), CAPTIONS),
+    fit=fit_stage,
 )

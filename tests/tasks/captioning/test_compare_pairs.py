@@ -15,7 +15,7 @@ from schemas.config import CaptionsConfig, ComparisonsConfig
 from schemas.rows import CaptionRow, ComparisonRow, Dropped
 from schemas.scene import SceneChange
 from tasks.captioning import compare_pairs as module
-from tasks.captioning.compare_pairs import compare_pairs, overlap
+from tasks.captioning.compare_pairs import compare_pairs
 from tasks.captioning.compose_comparison import compose_comparison
 from tasks.captioning.describe_images import describe_images
 from tasks.captioning.statements import Statement
@@ -182,12 +182,6 @@ def test_nearly_matching_captions_are_not_asked():
     for limit, turns in ((0.7, 2), (0.9, 4)):
         row = compare(graph(BALL, CUBE), second, texts=texts, config=ComparisonsConfig(caption_overlap=limit))
         assert len(row.conversation) == turns
-
-
-def test_overlap_is_the_share_of_words():
-    assert overlap("a red ball", "A red, red cube") == pytest.approx(2 / 3)
-    assert overlap("a ball", "a ball and a cube") == pytest.approx(2 / 4)
-    assert overlap("", "") == 0
 
 
 def test_answers_are_balanced_over_pairs():
