@@ -77,13 +77,8 @@ def _choose(pair: PairRow, candidates: Sequence[Candidate]) -> DifferenceRow | D
         return Dropped(
             source_key=pair.key, reason=best.reasons[0], detail=f"best of {len(candidates)}: {best.row.text}"
         )
-    scores = {check.check: check.score for check in best.checks}
+    scores = {check.check: round(check.score, 6) for check in best.checks}  # as they were before float32
     return replace(best.row, source_key=pair.key, checks=json.dumps(scores, sort_keys=True))
-
-
-def stage_with(checks: Sequence[str]) -> Stage:
-    """Return the stage for a build that makes some of the checks: ``controlled``, ``grounded``, ``judged``."""
-    return replace(STAGE, uses=tuple(use for use in STAGE.uses if use.table == "described" or use.table in checks))
 
 
 STAGE = Stage(
@@ -95,7 +90,7 @@ STAGE = Stage(
     writes=DifferenceRow,
     function=choose_differences,
     config="differences",
-    uses=(
+    uses=(  # of the checks, those that a build has
         Uses(table="described", row=DifferenceRow, kind="many", counts=True),
         *(Uses(table=name, row=CheckRow, kind="many", without=("text", "served"), counts=True) for name in TABLES),
     ),
