@@ -4,8 +4,8 @@ Reads ``PairRow`` with everything that was made about it, writes ``PreferenceRow
 negatives and rejected images in one record. Rejected texts come from those of the six makers that a build has.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
 
@@ -159,18 +159,8 @@ STAGE = Stage(
         Uses(table="splits", row=SplitRow, counts=True),
         Uses(table="images", row=ImageRow, on="images"),
         Uses(table="differences", row=DifferenceRow, counts=True),
-        Uses(table="retrieved", row=RejectedTextRow, counts=True),
-        Uses(table="swapped", row=RejectedTextRow, counts=True),
-        Uses(table="edited", row=RejectedTextRow, counts=True),
+        *(Uses(table=maker, row=RejectedTextRow, counts=True) for maker in MAKERS),
         Uses(table="removals", row=RemovalRow, kind="many", on="images", counts=True),
     ),
     rows_per_shard=100,
 )
-
-
-def with_makers(names: Collection[str], *, removals: bool = True) -> Stage:
-    """Return the stage for a build that has the makers of these names, and perhaps removed elements."""
-    known = {use.table: use for use in STAGE.uses}
-    made = tuple(Uses(table=name, row=RejectedTextRow, counts=True) for name in MAKERS if name in names)
-    others = tuple(use for name, use in known.items() if name not in MAKERS and (removals or name != "removals"))
-    return replace(STAGE, uses=(*others, *made))

@@ -7,8 +7,7 @@ A description counts as wrong where a check speaks against it, not where nothing
 closest to the chosen text is taken: the more it speaks of the same things, the less can both be right. Ours.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from schemas.checks import speaks_against
@@ -86,8 +85,3 @@ STAGE = Stage(
         Uses(table="judged", row=CheckRow, kind="many", counts=True),
     ),
 )
-
-
-def with_checks(names: Collection[str]) -> Stage:
-    """Return the stage for a build that has only the check tables of these names."""
-    return replace(STAGE, uses=tuple(use for use in STAGE.uses if use.row is not CheckRow or use.table in names))

@@ -18,7 +18,7 @@ from schemas.rows import (
     make_key,
 )
 from schemas.scene import Mask, SceneGraph, SceneObject
-from tasks.preferences.build_preferences import MAKERS, STAGE, ask, build_preferences, with_makers
+from tasks.preferences.build_preferences import MAKERS, STAGE, ask, build_preferences
 
 FIRST, SECOND = sorted([make_key("first"), make_key("second")])
 PAIR = PairRow(
@@ -167,14 +167,9 @@ def test_makers_that_came_to_the_same_text_count_once() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("removals", [True, False])
-def test_the_stage_reads_what_a_build_has(removals: bool) -> None:
-    stage = with_makers({"sampled", "swapped"}, removals=removals)
-    used = {use.table for use in stage.uses}
-    assert used == {"splits", "images", "differences", "sampled", "swapped"} | ({"removals"} if removals else set())
-    assert {use.table for use in with_makers({"retrieved", "swapped", "edited"}).uses} == {
-        use.table for use in STAGE.uses
-    }
+def test_the_stage_reads_the_tables_of_all_makers() -> None:
+    used = {use.table for use in STAGE.uses}
+    assert used == {"splits", "images", "differences", "removals", *MAKERS}
 
 
 def test_questions_vary_and_stay_with_their_pair() -> None:

@@ -9,7 +9,7 @@ from schemas.claims import Claim, Selector
 from schemas.config import RejectedTextsConfig
 from schemas.rows import CheckRow, DifferenceRow, Dropped, RejectedTextRow, Served, make_key
 from tasks.rejected.check_texts import likeness
-from tasks.rejected.refute_texts import STAGE, refute_texts, with_checks
+from tasks.rejected.refute_texts import refute_texts
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import graph, pair_row, rows_of, thing
 
@@ -142,8 +142,3 @@ def test_rows_do_not_depend_on_their_neighbours():
     found = list(refute_texts([other, CHOSEN], CONFIG, **tables, judged={PAIR.key: (check(CLOSE),)}))
     assert found[1] == refute([CHOSEN, CLOSE], judged=[check(CLOSE)])
     assert found[0] == Dropped(source_key=other.key, reason="no description failed")
-
-
-def test_the_stage_reads_the_checks_that_a_build_has():
-    assert {use.table for use in with_checks({"judged"}).uses} == {"pairs", "images", "described", "judged"}
-    assert with_checks({"controlled", "grounded", "judged"}) == STAGE
