@@ -8,6 +8,8 @@ from schemas.errors import ConfigError
 from tasks.export.export_hf import EVERYTHING, check_target, export_hf
 from tasks.export.select_rows import Selection
 from tasks.export.write_card import About, Tally
+from tasks.report.measure_writing import measure_writing, say_writing
+from tasks.report.tables import Tables
 from tasks.store.files import Folder
 from tasks.store.snapshot import describe_version
 
@@ -39,6 +41,7 @@ def export_dataset(folder: Folder, target: str, *, form: str, selection: Selecti
             version=describe_version(build, planned),
             counts=counts,
             profile=request.profile,
+            numbers=list(say_writing(measure_writing(Tables(build), counts))),
         )
         return export_hf(build, last, about=about, target=Path(target), selection=selection)
 

@@ -28,6 +28,8 @@ class About:
     """"version 3", or what it is instead."""
     counts: Sequence[Counts]
     profile: Profile
+    numbers: Sequence[str] = ()
+    """What was measured of the whole dataset's texts, a sentence each."""
 
 
 @dataclass

@@ -7,21 +7,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from schemas.claims import content_changes
-from schemas.rows import (
-    CaptionRow,
-    ComparisonRow,
-    DifferenceRow,
-    ImageRow,
-    PairRow,
-    PreferenceRow,
-    RemovalRow,
-    SplitRow,
-    make_key,
-)
+from schemas.rows import ImageRow, Negative, PairRow, PreferenceRow, RemovalRow, SplitRow, make_key
 from schemas.scene import Mask, SceneChange, SceneGraph
+from tasks.report.gather_texts import (
+    Texts,
+    author_of,
+    find_texts,
+    view_candidates,
+    view_caption,
+    view_comparison,
+    view_difference,
+    view_questions,
+    view_unused,
+)
 from tasks.report.mark_words import Segment, mark_words
 from tasks.report.tables import Tables
-from tasks.report.views import SIDES, ImageView, PairView, PreferenceView, RejectedView, RemovalView, RemovedView
+from tasks.report.views import (
+    SIDES,
+    ImageView,
+    PairView,
+    PreferenceView,
+    RejectedView,
+    RemovalView,
+    RemovedView,
+)
 from tasks.report.write_images import CHANGED, REMOVED, Picture, PictureFolder
 
 Both = tuple[ImageRow, ImageRow]
@@ -32,13 +41,10 @@ class Found:
     """Hold the rows about some pairs by what they are about."""
 
     images: dict[str, ImageRow]
-    captions: dict[str, CaptionRow]
     splits: dict[str, SplitRow]
-    differences: dict[str, DifferenceRow]
-    comparisons: dict[str, ComparisonRow]
-    preferences: dict[str, PreferenceRow]
     removals: dict[str, RemovalRow]
     """By their own key."""
+    texts: Texts
 
 
 def gather_pairs(
@@ -56,22 +62,18 @@ def find_rows(tables: Tables, pairs: Sequence[PairRow]) -> Found:
     """Read everything about the pairs."""
     keys = [pair.key for pair in pairs]
     images = [key for pair in pairs for key in (pair.first, pair.second)]
-    shows = ("images", "rejected_images")
     return Found(
         images={row.key: row for row in tables.find("images", ImageRow, images)},
-        captions={row.subject: row for row in tables.find("captions", CaptionRow, images)},
         splits={row.subject: row for row in tables.find("splits", SplitRow, keys)},
-        differences={row.subject: row for row in tables.find("differences", DifferenceRow, keys)},
-        comparisons={row.subject: row for row in tables.find("comparisons", ComparisonRow, keys)},
-        preferences={row.subject: row for row in tables.find("preferences", PreferenceRow, keys, without=shows)},
         removals={row.key: row for row in tables.find("removals", RemovalRow, images)},
+        texts=find_texts(tables, pairs),
     )
 
 
 def _view(pair: PairRow, found: Found, *, pictures: PictureFolder, number: int, page: str) -> PairView:
     both = (found.images[pair.first], found.images[pair.second])
-    split, difference = found.splits.get(pair.key), found.differences.get(pair.key)
-    comparison, preference = found.comparisons.get(pair.key), found.preferences.get(pair.key)
+    texts, split = found.texts, found.splits.get(pair.key)
+    difference, preference = texts.differences.get(pair.key), texts.preferences.get(pair.key)
     first, second = (_image(both, side, found=found, pictures=pictures) for side in (0, 1))
     return PairView(
         number=number,
@@ -84,24 +86,26 @@ def _view(pair: PairRow, found: Found, *, pictures: PictureFolder, number: int, 
         similarities=tuple(zip(pair.embedders, pair.similarities, strict=True)),
         same_group=both[0].group == both[1].group if both[0].group and both[1].group else None,
         changes=tuple(_changes(both)),
-        difference=difference.text if difference else "",
+        given=tuple(_given(pair)),
+        difference=view_difference(pair.key, texts),
+        candidates=view_candidates(pair.key, texts),
         no_change=bool(difference and difference.no_change),
         preference=_preference(preference, found, (first.picture, second.picture), pictures) if preference else None,
-        comparison=comparison,
-        conversation=comparison.conversation if comparison else (),
+        unused=view_unused(pair.key, texts),
+        comparison=view_comparison(pair.key, texts),
+        questions=view_questions(pair.key, texts),
     )
 
 
 def _image(both: Both, side: int, *, found: Found, pictures: PictureFolder) -> ImageView:
     row = both[side]
     picture = pictures.add_image(row)
-    caption = found.captions.get(row.key)
     key = make_key("changed", both[side].key, both[1 - side].key)
     return ImageView(
         picture=picture,
         name=row.name,
         side=SIDES[side],
-        caption=caption.text if caption else " ".join(row.captions),
+        caption=view_caption(row, found.texts),
         changed=pictures.add_masks(key, _changed_masks(both, side), over=picture, colour=CHANGED),
     )
 
@@ -132,6 +136,16 @@ def _changes(both: Both) -> Iterator[tuple[str, str]]:
                     yield SIDES[side], _words(change)
 
 
+def _given(pair: PairRow) -> Iterator[tuple[str, str]]:
+    """Yield what the source brought about the pair, which served models may have been told."""
+    for text in pair.human_differences or ():
+        yield "what people wrote", text
+    if pair.instruction:
+        yield "edit instruction", pair.instruction
+    if pair.change_types:
+        yield "kinds of change", ", ".join(pair.change_types)
+
+
 def _words(change: SceneChange) -> str:
     values = " → ".join(value for value in (change.before, change.after) if value)
     return f"{change.type}: {values}" if values else change.type
@@ -157,25 +171,27 @@ def _preference(
         ),
         None,
     )
-    others = tuple(
-        _rejected(one.text, row.chosen, maker=one.maker, note=one.note, score=one.score) for one in row.negatives
-    )
+    first = Negative(text=row.rejected, maker=row.rejected_maker, note=row.rejected_note, score=0.0)
     return PreferenceView(
         prompt="\n".join(turn.text for turn in row.prompt),
         chosen=mark_words(row.chosen, row.rejected) if row.rejected else (Segment(row.chosen, differs=False),),
         chosen_model=row.chosen_model,
-        rejected=_rejected(row.rejected, row.chosen, maker=row.rejected_maker, note=row.rejected_note, score=None)
-        if row.rejected
-        else None,
-        negatives=others,
+        rejected=_rejected(row, found, first, scored=False) if row.rejected else None,
+        negatives=tuple(_rejected(row, found, one) for one in row.negatives),
         removals=tuple(views),
         useless=len(scores) - len(useful),
         removed=removed,
     )
 
 
-def _rejected(text: str, chosen: str, *, maker: str, note: str, score: float | None) -> RejectedView:
-    return RejectedView(maker=maker, note=note, score=score, segments=mark_words(text, chosen))
+def _rejected(row: PreferenceRow, found: Found, one: Negative, *, scored: bool = True) -> RejectedView:
+    return RejectedView(
+        maker=one.maker,
+        note=one.note,
+        score=one.score if scored else None,
+        segments=mark_words(one.text, row.chosen),
+        by=author_of(row.subject, found.texts, text=one.text),
+    )
 
 
 def _mask(removal: RemovalRow | None, over: Picture, pictures: PictureFolder) -> str:

@@ -21,12 +21,11 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from tasks.report.chart import Chart, Series, Values, draw_histogram
-from tasks.report.tables import Tables
+from tasks.report.tables import MAKERS, Tables
 from tasks.store.ledger import Counts
 
 pc: Any = pyarrow.compute
 """Its functions are made at import, so that type checkers do not know them."""
-MAKERS = ("retrieved", "swapped", "edited")
 ALL_TRUE = ("swapped text is true", "no edit makes it false", "all similar descriptions are true")
 """Why a maker drops a pair when its check refuses every candidate."""
 NONE = np.empty(0, np.float32)
@@ -135,11 +134,12 @@ def _similarities(tables: Tables) -> list[Chart]:
 def _lengths(tables: Tables) -> list[Chart]:
     chosen, rejected = count_words(tables, "preferences", "chosen"), count_words(tables, "preferences", "rejected")
     charts = [
-        draw_histogram(title, [Series(name=name, values=count_words(tables, name, "text"))], unit="words", whole=True)
-        for title, name in (
-            ("Length of captions", "captions"),
-            ("Length of differences", "differences"),
-            ("Length of comparisons", "comparisons"),
+        draw_histogram(title, [Series(name=name, values=count_words(tables, name, column))], unit="words", whole=True)
+        for title, name, column in (
+            ("Length of captions", "captions", "text"),
+            ("Length of differences", "differences", "text"),
+            ("Length of comparisons", "comparisons", "text"),
+            ("Length of answers", "questions", "answer"),
         )
     ]
     both = [

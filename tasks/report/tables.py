@@ -5,10 +5,16 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from schemas.arrow import R
+from schemas.arrow import COLUMNS, R
 from tasks.store.dataset import Build
-from tasks.store.snapshot import find_live, stream_live
+from tasks.store.snapshot import find_live, live_index, stream_live
 from tasks.store.stage import Planned
+
+CHECKS = ("controlled", "grounded", "judged")
+"""Tables of checks, in the order in which descriptions pass them."""
+MAKERS = ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual")
+"""Tables of rejected texts, each of the maker of its name."""
+CHUNK_ROWS = 50_000
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,32 @@ class Tables:
         planned = self._planned(name)
         yield from () if planned is None else stream_live(self.build, planned, columns)
 
+    def chunks(self, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some narrow columns of all live rows, tens of thousands at a time: what is done per batch is not free.
+
+        Columns that the table does not have are left out, so that tables of different rows may be asked alike.
+        """
+        planned = self._planned(name)
+        has = dict(COLUMNS[planned.stage.writes]) if planned else {}
+        wanted = [column for column in columns if column in has]
+        if planned is None or not wanted:
+            return
+        batch: list[pa.Table] = []
+        rows = 0
+        for table in live_index(self.build, planned).tables(wanted):
+            batch.append(table)
+            rows += len(table)
+            if rows >= CHUNK_ROWS:
+                yield _joined(batch)
+                batch, rows = [], 0
+        if batch:
+            yield _joined(batch)
+
+    def served(self) -> list[str]:
+        """Return the tables whose rows say what served models were asked for them, in the order of the build."""
+        planned = [one.stage for one in self.build.planned]
+        return [stage.name for stage in planned if "served" in dict(COLUMNS[stage.writes])]
+
     def read(self, name: str, columns: Sequence[str]) -> pa.Table:
         """Return some narrow columns of all live rows at once; with a table that was not reached, null columns."""
         parts = list(self.stream(name, columns))
@@ -43,3 +75,8 @@ class Tables:
 
     def _planned(self, name: str) -> Planned | None:
         return next((planned for planned in self.build.planned if planned.stage.name == name), None)
+
+
+def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the tables as one; a column that a part of an older version lacks is null there."""
+    return pa.concat_tables(tables, promote_options="default").combine_chunks()

@@ -3,6 +3,7 @@
 DIR/report/
   index.html         what is in the dataset, its charts, its stages
   pairs-1.html ...   a sample of its pairs, ten to a page
+  written.md         what was written, what was refused and why, as plain text
   report.css, report.js
   images/            pictures of the sampled pairs and masks
 
@@ -21,7 +22,9 @@ from tasks.report import chart
 from tasks.report.gather_pairs import gather_pairs
 from tasks.report.gather_preferences import gather_preferences
 from tasks.report.list_dropped import list_dropped
+from tasks.report.list_written import write_plainly
 from tasks.report.measure_dataset import measure_dataset
+from tasks.report.measure_writing import measure_writing
 from tasks.report.sample_pairs import sample_pairs
 from tasks.report.tables import Tables
 from tasks.report.views import PairView
@@ -33,6 +36,7 @@ PAIRS_PER_PAGE = 10
 SHOWN_FIRST = 6
 """Pairs that the first page shows small."""
 FILES = ("report.css", "report.js")
+PLAIN = "written.md"
 HERE = Path(__file__).parent
 
 
@@ -84,18 +88,22 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
         views = list(gather_pairs(tables, part, pictures=pictures, first_number=start + 1, page=name))
         first += views[: SHOWN_FIRST - len(first)]
         _write(folder / name, environment.get_template("pairs.html.j2").render(**frame, here=name, pairs=views))
+    writing = measure_writing(tables, subject.counts)
     index = environment.get_template("index.html.j2").render(
         **frame,
         here="index.html",
         pairs=first,
         singles=gather_preferences(tables, pictures),
         measures=measure_dataset(tables, subject.counts),
+        writing=writing,
         totals={one.stage: one.rows for one in subject.counts},
         dropped=list_dropped(tables, subject.counts),
         owed=sum(one.failed + one.pending for one in subject.counts),
     )
     for name in FILES:
         (folder / name).write_bytes((HERE / name).read_bytes())
+    if writing.written:
+        _write(folder / PLAIN, write_plainly(writing.written, writing.uses, writing.checks))
     _write(folder / "index.html", index)
     return Pages(names=("index.html", *names), shown=len(keys))
 
@@ -107,9 +115,9 @@ def describe_source(source: SourceConfig) -> str:
     return f"{source.kind} {Path(source.path).name}".strip()
 
 
-def count_things(number: int, thing: str) -> str:
+def count_things(number: int, thing: str, things: str = "") -> str:
     """Return "1 pair", "2 pairs", "1,000 pairs"."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
 def make_environment() -> Environment:
@@ -123,6 +131,7 @@ def make_environment() -> Environment:
     filters["number"] = lambda value: f"{value:,}"
     filters["things"] = count_things
     filters["percent"] = lambda value: f"{value:.1%}"
+    filters["exact_percent"] = lambda value: f"{value:.2%}"
     return environment
 
 

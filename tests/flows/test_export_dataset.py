@@ -42,6 +42,9 @@ def source_images(folder):
 
 def test_a_rendered_dataset_loads_with_its_images(rendered, tmp_path, offline):
     tally = export_dataset(Folder(str(rendered)), str(tmp_path / "out"), form="hf")
+    card = (tmp_path / "out/README.md").read_text()
+    assert "repeat another one word for word (paper 001, Table 14: 3.07%)." in card
+    assert "words on average (paper 003: 40 + 117)" in card
     loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=offline)
     images = source_images(Folder(str(rendered)))
     seen: dict[str, str] = {}

@@ -151,6 +151,22 @@ def test_card_says_what_is_there(tmp_path, made):
     assert "There is no" not in body
 
 
+def test_card_has_the_numbers_of_all_texts_and_says_what_models_made(tmp_path):
+    made = make_whole()
+    rows = made.of("preferences")
+    made.tables["preferences"] = [replace(rows[0], rejected_maker="refuted"), *rows[1:]]
+    with build_handmade(tmp_path / "dataset", made) as (build, counts):
+        about = About(name="a", version="v", counts=counts, profile=PROFILE, numbers=["3 of 4 <b>repeat</b>", "x | y"])
+        export_hf(build, build.planned[-1], about=about, target=tmp_path / "out")
+    body = (tmp_path / "out/README.md").read_text()
+    assert "Measured over all texts of the dataset:\n\n* 3 of 4 \\<b\\>repeat\\</b\\>\n* x \\| y\n" in body
+    assert "*refuted* (a description that a check found" in body
+    plain = tmp_path / "plain"
+    export(plain, make_whole())
+    assert "Measured over" not in (plain / "out/README.md").read_text()
+    assert "*refuted*" not in (plain / "out/README.md").read_text()
+
+
 def test_rows_that_are_not_selected_are_counted(tmp_path, made):
     rows = made.of("preferences")
     one = rows[0]

@@ -352,10 +352,10 @@ LINE = (
 )
 
 
-def plan_handmade(made: Handmade, until: str = "preferences") -> list[Planned]:
+def plan_handmade(made: Handmade, until: str = "preferences", line=LINE) -> list[Planned]:
     """Return stages that give the rows made by hand."""
     planned, tables = [], {}
-    for name, reads, row, writes, group in LINE[: [line[0] for line in LINE].index(until) + 1]:
+    for name, reads, row, writes, group in line[: [one[0] for one in line].index(until) + 1]:
         stage = Stage(
             name=name,
             version=1,
@@ -385,10 +385,12 @@ def _giver(rows):
 
 
 @contextmanager
-def build_handmade(root: Path, made: Handmade, until: str = "preferences") -> Iterator[tuple[Build, list[Counts]]]:
+def build_handmade(
+    root: Path, made: Handmade, until: str = "preferences", line=LINE
+) -> Iterator[tuple[Build, list[Counts]]]:
     """Write the dataset, publish a version, and yield it settled, with its counts."""
     folder = Folder(str(root))
-    planned = plan_handmade(made, until)
+    planned = plan_handmade(made, until, line)
     keys = dict.fromkeys(row.source_key for row in made.tables.get("images", []))
     items = write_items(folder, [ItemRow(key=k, source_key=k, subject=k, name=k, locator=json.dumps(k)) for k in keys])
     with Workers(1) as pool, Build(folder, planned, items, rows_per_shard=7) as build:

@@ -18,7 +18,7 @@ from tests.tasks.report.handmade_neighbours import (
     pair_key,
     subject,
 )
-from tests.tasks.report.test_write_report import PHONE, Reader
+from tests.tasks.report.pages import PHONE, Reader
 
 P, Q = EMBEDDERS
 

@@ -4,7 +4,7 @@ from schemas.rows import Dropped
 from tasks.report.list_dropped import MOST, list_dropped
 from tasks.report.tables import Tables
 from tests.tasks.report.handmade import HOSTILE, Handmade, build_handmade, make_images
-from tests.tasks.report.test_write_report import read, report
+from tests.tasks.report.pages import read, report
 
 
 def refuse(number, *, detail="{n}.jpg"):

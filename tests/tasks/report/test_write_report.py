@@ -1,6 +1,5 @@
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -9,47 +8,10 @@ from PIL import Image
 
 from schemas.config import Profile
 from schemas.rows import Dropped, Failed
-from tasks.report.write_report import Subject, count_things, describe_source, write_report
+from tasks.report.write_report import count_things, describe_source
 from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows, shown_in
-from tests.tasks.report.handmade import HOSTILE, PROFILE, Handmade, build_handmade, make_whole
-
-VOID = {"meta", "link", "img", "input", "br", "line", "rect"}
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
-
-
-class Reader(HTMLParser):
-    """Check that tags close in order; keep the texts and what is referred to."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.links, self.ids, self.tags, self.text = [], [], [], [], ""
-        self.feed(text)
-        assert self.open == [], "tags left open"
-
-    def handle_starttag(self, tag, attrs):
-        attributes = dict(attrs)
-        self.tags.append((tag, attributes))
-        self.links += [attributes[name] for name in ("src", "href") if name in attributes]
-        self.ids += [attributes["id"]] if "id" in attributes else []
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        if tag not in VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
-
-
-def report(root: Path, made: Handmade, until="preferences", pairs=60) -> Path:
-    with build_handmade(root / "dataset", made, until=until) as (build, counts):
-        (root / "report").mkdir()
-        subject = Subject(
-            name="hand <b>made</b>", version="version 1", made="2026-11-20", counts=counts, profile=PROFILE, pairs=pairs
-        )
-        write_report(build, root / "report", subject=subject)
-    return root / "report"
+from tests.tasks.report.handmade import HOSTILE, Handmade, make_whole
+from tests.tasks.report.pages import PHONE, read, report
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +28,6 @@ def whole(tmp_path_factory, made):
 def browser():
     with open_chromium() as browser:
         yield browser
-
-
-def read(folder, name="index.html"):
-    return Reader((folder / name).read_text())
 
 
 def test_pages_are_well_formed_and_refer_to_what_is_there(whole):
@@ -182,7 +140,7 @@ def test_the_header_says_the_source_in_words(whole):
 
 def test_an_empty_dataset_says_so(tmp_path):
     folder = report(tmp_path, Handmade())
-    assert sorted(path.name for path in folder.iterdir()) == ["index.html", "report.css", "report.js"]
+    assert sorted(path.name for path in folder.iterdir()) == ["index.html", "report.css", "report.js", "written.md"]
     assert "Nothing here yet" in read(folder).text
 
 

@@ -1,0 +1,49 @@
+"""Write the pages of a dataset made by hand, and read them as a parser does."""
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+from tasks.report.write_report import Subject, write_report
+from tests.tasks.report.handmade import LINE, PROFILE, Handmade, build_handmade
+
+VOID = {"meta", "link", "img", "input", "br", "line", "rect"}
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+class Reader(HTMLParser):
+    """Check that tags close in order; keep the texts and what is referred to."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.links, self.ids, self.tags, self.text = [], [], [], [], ""
+        self.feed(text)
+        assert self.open == [], "tags left open"
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.tags.append((tag, attributes))
+        self.links += [attributes[name] for name in ("src", "href") if name in attributes]
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def report(root: Path, made: Handmade, until="preferences", pairs=60, line=LINE) -> Path:
+    with build_handmade(root / "dataset", made, until=until, line=line) as (build, counts):
+        (root / "report").mkdir()
+        subject = Subject(
+            name="hand <b>made</b>", version="version 1", made="2026-11-20", counts=counts, profile=PROFILE, pairs=pairs
+        )
+        write_report(build, root / "report", subject=subject)
+    return root / "report"
+
+
+def read(folder, name="index.html"):
+    return Reader((folder / name).read_text())

@@ -1,0 +1,221 @@
+"""Pages of a dataset that served models wrote: what they say, that they are safe, and that they fit."""
+
+import re
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from tasks.report.write_report import Subject, write_report
+from tasks.store.part import Part, encode_part, read_about, read_part
+from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows
+from tests.tasks.report.handmade import HOSTILE, PROFILE, Handmade, build_handmade
+from tests.tasks.report.handmade_served import CHAT, JUDGE, LANGUAGE, LINE_SERVED, make_served
+from tests.tasks.report.pages import PHONE, read, report
+
+LONG = "W" * 400
+
+
+@pytest.fixture(scope="module")
+def made():
+    return make_served()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory, made):
+    return report(tmp_path_factory.mktemp("served"), made, pairs=23, line=LINE_SERVED)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with open_chromium() as browser:
+        yield browser
+
+
+def plain(text):
+    """Return the words of a piece of a page, tags between them or not."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", text)).split())
+
+
+def words(folder, name="index.html"):
+    return plain((folder / name).read_text())
+
+
+def article(folder, pair):
+    """Return the words about one pair."""
+    for path in sorted(folder.glob("pairs-*.html")):
+        for part in path.read_text().split("<article")[1:]:
+            if pair(part):
+                return plain(part)
+    raise AssertionError("no such pair")
+
+
+def test_the_first_page_sets_numbers_beside_the_papers(pages, made):
+    text = words(pages)
+    texts = [row.text for row in made.of("described")]
+    repeated = len(texts) - len(set(texts))
+    assert f"Repeated sentences {repeated / len(texts):.2%} {repeated} of {len(texts)} sentences." in text
+    assert "Paper: 3.07% of 767,697 (CC3M 2.00%, InstructPix2Pix 4.49%, Spot-the-Diff 8.06%)." in text
+    assert "Paper: about 0.2%, never asked again." in text
+    assert "Words of commonalities 18 on average. Paper: 40." in text
+    assert "on average. Paper: 117." in text
+    assert re.search(r"attributes 21 100\.0% counts 21 100\.0% actions 0 0\.0%", text)
+    asked = [row.conversation[3].text for row in made.of("comparisons") if len(row.conversation) > 3]
+    assert f"Right answers: A {asked.count('A')}, B {asked.count('B')}." in text
+
+
+def test_the_first_page_lists_what_models_were_asked(pages, made):
+    table = (pages / "index.html").read_text().split('aria-label="Served models"')[1].split("</table>")[0]
+    cells = {
+        row[0]: row[1:]
+        for row in (
+            [plain(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line)] for line in table.split("<tr>")[2:]
+        )
+    }
+    assert cells["captions"] == [
+        f"{CHAT} rev-1", "48", f"{24 * 1470:,}", f"{24 * 170:,}", "1.25 s", "2.21 s", "0", "stop 48",
+    ]  # fmt: skip
+    again = sum(row.attempts > 1 for row in made.of("described"))
+    assert cells["described"][6] == f"{again} {again / 43:.1%} of rows"
+    assert cells["judged"][0] == JUDGE
+    assert cells["comparisons"][0] == LANGUAGE
+    assert "differences" not in cells
+
+
+def test_the_first_page_shows_checks_and_what_was_refused(pages, made):
+    text = words(pages)
+    for phrase in ("Grounded 74.4% 32 of 43 descriptions passed, 6 were found wrong.", "Scores, judged rating",
+                   "grounding: no half says what is there 5", "1 × off the template",
+                   "1 × no description passed its checks", "1 × no answer in time"):  # fmt: skip
+        assert phrase in text
+    assert "1 x off the template" in (pages / "written.md").read_text()
+    why = text.split("Dropped, and why")[1]
+    assert "preferences" in why
+    assert "off the template" not in why, "it stands in the table of what was written"
+
+
+def test_a_pair_says_who_wrote_its_texts_and_what_checks_found(pages):
+    text = article(pages, lambda part: "judge: low rating" in part)
+    for phrase in (
+        f"Chosen {CHAT}",
+        "Told the images, their captions and the edit instruction. Prompt difference_from_edit , 1 attempt, 45 tokens",
+        "swapped passed 0.90",
+        f"judged {JUDGE}",
+        "There is no difference between the two images.",
+        "1 other description was written Failed judged",
+        "judged failed 1.00 judge: low rating",
+        f"Commonalities and differences {LANGUAGE}",
+        "locations, relative positions",
+        "Told the captions. Prompt compare_captions , 1 attempt, 210 tokens in",
+        "Round 3 of 4 was drawn.",
+        "about the second image",
+        "Prompts describe_image and split_sentences , 1 attempt",
+        "Edit instruction",
+        "1 rejected text in no preference Rejected sampled",
+    ):
+        assert phrase in text, phrase
+
+
+def test_a_pair_without_a_description_shows_those_that_failed(pages):
+    text = article(pages, lambda part: "No description of this pair was taken." in part)
+    assert "Failed grounded" in text
+    assert "grounding: second half fits the first image as well" in text
+
+
+def test_rejected_texts_of_all_six_makers_are_marked(pages):
+    html = "".join(path.read_text() for path in pages.glob("pairs-*.html"))
+    for maker in ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual"):
+        boxes = re.findall(rf'<span class="how">{maker}.*?</p>', html, re.DOTALL)
+        assert boxes, maker
+        assert any("<mark>" in box for box in boxes), maker
+
+
+def test_what_models_say_is_shown_not_interpreted(pages):
+    for path in sorted(pages.glob("*.html")):
+        page = read(pages, path.name)
+        assert [attributes for tag, attributes in page.tags if tag == "script"] == [{"src": "report.js", "defer": None}]
+        assert not any(name.startswith("on") or name == "style" for _, given in page.tags for name in given)
+        assert {tag for tag, _ in page.tags}.isdisjoint({"iframe", "object", "form", "base"})
+        assert {given["src"].split("/")[0] for tag, given in page.tags if tag == "img"} == {"images"}
+    assert "".join(read(pages, path.name).text for path in pages.glob("pairs-*.html")).count(HOSTILE) > 100
+
+
+def test_pages_open_without_complaint(browser, pages):
+    for path in sorted(pages.glob("*.html")):
+        with open_page(browser, path, viewport={"width": 1280, "height": 900}) as (page, watched):
+            assert broken_images(page) == []
+            assert watched.complaints == []
+            assert watched.from_elsewhere == []
+            assert "owned" not in page.title()
+            assert not overflows(page)
+
+
+def test_a_turned_reading_order_turns_no_more_than_its_own_text(browser, pages):
+    """U+202E reverses what follows it: the words after such a text must still stand to its right."""
+    with open_page(browser, pages / "pairs-1.html", viewport={"width": 1280, "height": 900}) as (page, _):
+        page.evaluate("for (const one of document.querySelectorAll('.how')) one.prepend('\\u202e')")
+        heading = page.locator(".text.chosen h4").first
+        heading.evaluate("(title) => title.insertAdjacentHTML('beforeend', '<i>one</i> <i>two</i>')")
+        left, right = (heading.locator("i").nth(n).bounding_box()["x"] for n in (0, 1))
+        assert left < right
+
+
+def test_pages_fit_a_phone_even_with_words_that_do_not_end(browser, tmp_path, made):
+    hostile = Handmade(dict(made.tables))
+    hostile.tables["questions"] = [
+        replace(row, question=LONG, answer=LONG) if hasattr(row, "answer") else row for row in made.tables["questions"]
+    ]
+    hostile.tables["described"] = [
+        replace(row, text=row.text + LONG, model=f"model-{LONG}") if hasattr(row, "model") else row
+        for row in made.tables["described"]
+    ]
+    hostile.tables["judged"] = [
+        replace(row, why=row.why and LONG, text=LONG, served=tuple(replace(one, model=LONG) for one in row.served))
+        for row in made.of("judged")
+    ]
+    folder = report(tmp_path, hostile, pairs=10, line=LINE_SERVED)
+    for path in sorted(folder.glob("*.html")):
+        for size in (PHONE, {"viewport": {"width": 1280, "height": 900}}):
+            with open_page(browser, path, **size) as (page, _):
+                page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+                assert not overflows(page), (path.name, size)
+                for table in page.locator(".scroll").all():
+                    assert table.evaluate("(box) => box.scrollWidth <= box.clientWidth"), "a table is cut"
+
+
+def test_text_stands_out_from_its_ground(browser, pages):
+    script = (Path(__file__).parent / "contrast.js").read_text()
+    for scheme in ("light", "dark"):
+        for name in ("index.html", "pairs-1.html"):
+            with open_page(browser, pages / name, color_scheme=scheme) as (page, _):
+                page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+                assert page.evaluate(script) == []
+
+
+def forget_columns(build, name, columns):
+    """Write a table's parts as a version did that did not have these columns."""
+    planned = next(one for one in build.planned if one.stage.name == name)
+    for path in Path(build.folder.path(planned.table)).glob("*.parquet"):
+        part = Part(build.folder, f"{planned.table}/{path.name}")
+        table, about = read_part(part).drop_columns(columns), read_about(part)
+        path.write_bytes(b"".join(map(bytes, encode_part(table, about))))
+
+
+def test_parts_of_older_versions_have_no_new_columns(tmp_path, made):
+    (tmp_path / "report").mkdir()
+    with build_handmade(tmp_path / "dataset", made, line=LINE_SERVED) as (build, counts):
+        forget_columns(build, "captions", ["served"])
+        for name in ("described", "differences"):
+            forget_columns(build, name, ["known", "checks", "served"])
+        forget_columns(build, "comparisons", ["shown", "served"])
+        forget_columns(build, "sampled", ["served"])
+        subject = Subject(name="old", version="version 1", made="", counts=counts, profile=PROFILE, pairs=8)
+        write_report(build, tmp_path / "report", subject=subject)
+    folder = tmp_path / "report"
+    assert "Told the captions" not in words(folder, "pairs-1.html")
+    assert f"Chosen {CHAT}" in words(folder, "pairs-1.html")
+    table = (folder / "index.html").read_text().split('aria-label="Served models"')[1].split("</table>")[0]
+    assert re.findall(r'<th scope="row">(.*?)</th>', table) == [
+        "controlled", "judged", "questions", "refuted", "counterfactual",
+    ]  # fmt: skip
