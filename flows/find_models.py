@@ -39,12 +39,15 @@ def pin_served(profile: Profile, until: str) -> Profile:
     found: dict[str, Section] = {}
     for name in dict.fromkeys(stage.config for stage in stages_until(profile, until)):
         section = getattr(profile, name)
-        if not isinstance(section, ServedSection) or not section.is_served:
+        if name in found or not isinstance(section, ServedSection) or not section.is_served:
             continue
+        if section.chat is None and section.role == "writer" and profile.differences.chat is not None:
+            name, section = "differences", profile.differences
         if section.chat is not None:
-            found[name] = section.model_copy(update={"chat": find_model(section.chat, field=f"{name}.chat")})
+            chat = find_model(section.chat, field=f"{name}.chat")
+            found[name] = section.model_copy(update={"chat": chat})
             continue
-        role = section.role if getattr(profile, section.role) else "chat"
+        role = section.role if section.role != "writer" and getattr(profile, section.role) else "chat"
         if role not in found:
             found[role] = find_model(profile.served(role), field=role)
     return profile.model_copy(update=found)
