@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from flows.load_profile import load_profile
 from schemas import checks
-from schemas.config import GroundingConfig
+from schemas.config import EmbeddingConfig, GroundingConfig, Profile
 from schemas.encoders import ClipConfig
 from schemas.errors import ConfigError
 from schemas.rows import CheckRow, Dropped
@@ -174,3 +175,24 @@ def test_a_stage_that_is_not_wanted_loads_nothing():
     assert STAGE.models(GroundingConfig()) == ()
     assert count_processes(GroundingConfig()) is None
     assert count_processes(GroundingConfig(wanted=True)) is not None
+
+
+def test_the_profile_gives_the_model_that_embeds_the_images():
+    model = ClipConfig(model="ViT-B-32", revision="abc")
+    profile = Profile(embedding=EmbeddingConfig(embedders=("gradients", "clip"), clip=model))
+    assert profile.section("grounding").clip is None
+    profile = profile.model_copy(update={"grounding": GroundingConfig(wanted=True)})
+    assert profile.section("grounding").encoder == model
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["grounding.wanted=true"], "embedding.embedders has no clip, only colour-layout, gradients"),
+        (["grounding.clip.model=RN50"], "grounding.clip is never set by hand"),
+    ],
+)
+def test_a_profile_that_cannot_be_grounded_is_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        load_profile("scenes", settings)
+    assert load_profile("laptop", ["grounding.wanted=true"]).grounding.wanted
