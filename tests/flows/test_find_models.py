@@ -1,0 +1,15 @@
+"""Which models a build finds before it starts."""
+
+from flows.find_models import pin_served
+from flows.load_profile import load_profile
+from tests.fixtures.chat_server import chat_server
+
+
+def test_what_checks_or_samples_the_writer_asks_the_model_that_writes():
+    settings = ["differences.writer=served", "controls.swapped=true", "sampled_texts.samples=2"]
+    with chat_server(str, models=("general",)) as one, chat_server(str, models=("own",)) as other:
+        for name, own in (("general", []), ("own", [f"differences.chat.endpoint={other.url}"])):
+            given = [f"chat.endpoint={one.url}", "chat.structured='off'", "differences.chat.structured='off'"]
+            found = pin_served(load_profile("scenes", [*settings, *given[: 2 + bool(own)], *own]), "")
+            sections = [found.section(section) for section in ("differences", "controls", "sampled_texts")]
+            assert [section.model.model for section in sections] == [name] * 3
