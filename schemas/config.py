@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.encoders import ClipConfig
+from schemas.encoders import ClipConfig, Dinov2Config
 from schemas.section import Count, Names, Positive, Section, Seed, Share
 from schemas.served import ChatConfig
 from schemas.writing import (
@@ -94,15 +94,6 @@ class SourceConfig(Section):
     """How it is read."""
     scenes: ScenesConfig
     """What is rendered; the items' own keys say it."""
-
-
-class Dinov2Config(Section):
-    """Say which DINOv2 embeds; the default is the paper's."""
-
-    model: Annotated[str, Field(min_length=1)] = "facebook/dinov2-large"
-    """Name on the Hub (read from its local cache), or a local folder as save_pretrained writes it."""
-    revision: str = ""
-    """The Hub's commit, or the hash of the local files; empty: what is on this machine. A build writes it down."""
 
 
 class EmbeddingConfig(Section):

@@ -1,5 +1,9 @@
 """What a profile says of the encoders that images and texts are compared by."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from schemas.section import Section
 
 
@@ -12,5 +16,14 @@ class ClipConfig(Section):
     """open_clip's name of the weights; they are read from the Hub's local cache."""
     checkpoint: str = ""
     """Local weights in their place: a file, or a folder with open_clip_config.json (which names the model, too)."""
+    revision: str = ""
+    """The Hub's commit, or the hash of the local files; empty: what is on this machine. A build writes it down."""
+
+
+class Dinov2Config(Section):
+    """Say which DINOv2 embeds; the default is the paper's."""
+
+    model: Annotated[str, Field(min_length=1)] = "facebook/dinov2-large"
+    """Name on the Hub (read from its local cache), or a local folder as save_pretrained writes it."""
     revision: str = ""
     """The Hub's commit, or the hash of the local files; empty: what is on this machine. A build writes it down."""
