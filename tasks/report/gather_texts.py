@@ -6,7 +6,7 @@ scene graphs has no checks, and its rows name no served model.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schemas.arrow import R
 from schemas.rows import (
@@ -23,6 +23,7 @@ from schemas.rows import (
 )
 from tasks.report.mark_words import mark_words
 from tasks.report.measure_checks import says_something
+from tasks.report.measure_served import SEVERAL
 from tasks.report.tables import CHECKS, MAKERS, Tables
 from tasks.report.views import (
     Byline,
@@ -187,7 +188,7 @@ def view_rejected(row: RejectedTextRow, chosen: str) -> RejectedView:
         note=row.note,
         score=row.score,
         segments=mark_words(row.text, chosen),
-        by=byline(row.served[-1].model, row.served) if row.served else None,
+        by=_author(row),
     )
 
 
@@ -201,5 +202,11 @@ def view_unused(pair: str, texts: Texts) -> tuple[RejectedView, ...]:
 
 def author_of(pair: str, texts: Texts, *, text: str) -> Byline | None:
     """Return which served model wrote a rejected text; none where a rule did."""
-    rows = (row for row in texts.rejected.get(pair, ()) if row.text == text and row.served)
-    return next((byline(row.served[-1].model, row.served) for row in rows), None)
+    authors = (_author(row) for row in texts.rejected.get(pair, ()) if row.text == text)
+    return next((author for author in authors if author), None)
+
+
+def _author(row: RejectedTextRow) -> Byline | None:
+    if not row.served:
+        return None
+    return replace(byline(row.served[-1].model, row.served), several=row.maker in SEVERAL)

@@ -24,7 +24,7 @@ MEANINGS = {
     "grounded": "Each half must fit its own image better than the other one.",
     "judged": "A model rates the description: 0 is wrong, 5 is right in every word.",
 }
-UNITS = {"grounded": "cosine difference", "judged": "rating"}
+UNITS = {"swapped": "likeness, crosswise less straight", "grounded": "cosine difference", "judged": "rating"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

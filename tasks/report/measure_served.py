@@ -20,6 +20,8 @@ from tasks.report.tables import Tables
 pc: Any = pyarrow.compute
 WORDS = ("prompt", "model", "revision", "finish_reason")
 NUMBERS = ("seed", "prompt_tokens", "completion_tokens", "latency")
+SEVERAL = frozenset({"sampled"})
+"""Tables whose rows ask for several answers on purpose."""
 Codes = NDArray[np.int64]
 
 
@@ -133,7 +135,7 @@ def _measure(stage: str, requests: Requests, own: Codes) -> ServedUse:
         revisions=tuple(filter(None, _count(requests, "revision", own))),
         prompts=tuple(_count(requests, "prompt", own)),
         rows=len(np.unique(requests.rows[own])),
-        again=_count_again(requests, own),
+        again=0 if stage in SEVERAL else _count_again(requests, own),
         requests=len(own),
         prompt_tokens=int(requests.numbers["prompt_tokens"][own].sum(dtype=np.int64)),
         completion_tokens=int(requests.numbers["completion_tokens"][own].sum(dtype=np.int64)),

@@ -19,6 +19,8 @@ class Byline:
     told: str = ""
     """What the model was given beside the images, or in their place; empty: not known."""
     attempts: int = 1
+    several: bool = False
+    """Whether so many answers were asked for on purpose, to choose from."""
     tokens: int = 0
     """Tokens of the answers that it was made with."""
     seconds: float = 0.0

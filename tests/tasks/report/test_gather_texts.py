@@ -91,6 +91,8 @@ def test_rejected_texts_have_their_authors(made, texts):
             if row.subject == pair(made, 2)}  # fmt: skip
     assert author_of(pair(made, 2), texts, text=rows["counterfactual"].text).model == LANGUAGE
     assert author_of(pair(made, 2), texts, text=rows["edited"].text) is None
+    assert not author_of(pair(made, 2), texts, text=rows["counterfactual"].text).several
+    assert view_unused(pair(made, 2), texts)[0].by.several, "samples are asked for on purpose"
     assert [(view.maker, view.by.model) for view in view_unused(pair(made, 2), texts)] == [("sampled", CHAT)]
 
 

@@ -52,6 +52,15 @@ def test_attempts_are_the_row_s_where_it_says_them(tmp_path):
     assert (described.rows, described.again) == (len(made.of("described")), 2)
 
 
+def test_samples_are_no_attempts(tmp_path):
+    made = make_served(2, 3)
+    made.tables["sampled"] = [
+        replace(row, served=(asked("p", 2 * n), asked("p", 2 * n + 1))) for n, row in enumerate(made.of("sampled"))
+    ]
+    (sampled,) = [use for use in measured(tmp_path, made) if use.stage == "sampled"]
+    assert (sampled.requests, sampled.again) == (2 * sampled.rows, 0)
+
+
 def test_a_request_counts_once(tmp_path):
     """The description that was taken and the one that became a rejected text hold their requests, too."""
     made = make_served(2, 3)

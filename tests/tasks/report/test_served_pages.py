@@ -119,6 +119,7 @@ def test_a_pair_says_who_wrote_its_texts_and_what_checks_found(pages):
 
 def test_a_pair_without_a_description_shows_those_that_failed(pages):
     text = article(pages, lambda part: "No description of this pair was taken." in part)
+    assert "other description" not in text
     assert "Failed grounded" in text
     assert "grounding: second half fits the first image as well" in text
 

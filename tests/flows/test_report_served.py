@@ -1,0 +1,122 @@
+"""The report of a real build, small, that served models wrote: a scripted server answers from what it is shown."""
+
+import hashlib
+import re
+from collections import Counter
+
+import pytest
+
+from flows.export_dataset import export_dataset
+from flows.progress import LineWatcher
+from flows.report_dataset import report_dataset
+from flows.run_build import make_request, run_build
+from tasks.store.files import Folder
+from tasks.store.pool import Workers
+from tests.fixtures.chat_server import chat_server
+from tests.flows.conftest import SMALL, WIDE
+from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows
+
+SERVED = [
+    "captions.writer=served",
+    "differences.writer=served",
+    "controls.swapped=true",
+    "judging.wanted=true",
+    "comparisons.writer=served",
+]
+COMPARISON = (
+    "Commonalities: Both images show a table.\n\n"
+    "Differences:\n1. Object types: Image 1 has another thing.\n2. Counting the objects: Image 2 has three things."
+)
+KINDS = {
+    "captions": "in one detailed paragraph",
+    "judged": "Rate what was written",
+    "comparisons": "Summarize the commonalities",
+}
+"""How the prompt of each stage is known; all others ask about a difference."""
+
+
+def kind_of(asked) -> str:
+    return next((stage for stage, words in KINDS.items() if words in asked.text), "difference")
+
+
+def thing(image: bytes) -> str:
+    return f"the ball number {int(hashlib.sha256(image).hexdigest()[:6], 16)}"
+
+
+def answer(asked) -> str:
+    """Write what is right; each difference that is asked with an even seed is cut off."""
+    kind = kind_of(asked)
+    if kind == "captions":
+        return f"A wooden table in front of a pale wall carries {thing(asked.images[0])} and nothing else. " * 2
+    if kind == "judged":
+        return "1" if asked.seed % 3 == 0 else "5"
+    if kind == "comparisons":
+        return COMPARISON
+    first, second = map(thing, asked.images)
+    halves = f"first image shows {first}, while the second image shows {second}."
+    text = f"The difference between the two images is that the {halves}"
+    return text if asked.seed % 2 else text[:-10]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """Return the dataset and how often each kind of thing was asked."""
+    folder = tmp_path_factory.mktemp("served") / "demo"
+    with chat_server(answer) as server:
+        chat = [f"chat.endpoint={server.url}", "chat.model=tiny", 'chat.structured="off"']
+        request = make_request(
+            str(folder), None, profile="scenes", settings=[*SMALL, *WIDE, *SERVED, *chat], limit=None, until=""
+        )
+        with Workers(1) as workers:
+            assert run_build(request, run_shards=workers.run, watcher=LineWatcher()).is_complete
+        asked = Counter(map(kind_of, server.asked))
+    report_dataset(Folder(str(folder)), pairs=30)
+    return folder, asked
+
+
+def table_of(folder, title):
+    """Return the cells of a table of ``written.md`` by their row."""
+    text = (folder / "report/written.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.split("\n") if line.startswith("|")]
+    return {line[0]: dict(zip(lines[0], line, strict=True)) for line in lines[2:]}
+
+
+def test_what_was_asked_is_what_the_server_saw(served):
+    folder, asked = served
+    uses = table_of(folder, "Served models")
+    written = table_of(folder, "What was written, what was refused, and why")
+    for stage in ("captions", "judged", "comparisons"):
+        assert int(uses[stage]["requests"]) == asked[stage], stage
+    # A pair whose every answer was cut off has no row that could say what was asked: three times each.
+    dropped = written["described"]["why"]
+    lost = int(written["described"]["dropped"])
+    assert dropped == (f"{lost} x cut off" if lost else "")
+    in_rows = int(uses["described"]["requests"]) + int(uses["controlled"]["requests"])
+    assert in_rows + 3 * lost == asked["difference"]
+    assert int(uses["described"]["asked again"]) > 0
+    assert {use["model"] for use in uses.values()} == {"tiny"}
+
+
+def test_pages_and_card_say_it(served, tmp_path):
+    folder, _ = served
+    index = " ".join(re.sub(r"<[^>]+>", " ", (folder / "report/index.html").read_text()).split())
+    for words in ("Descriptions of differences", "Words of commonalities 5", "Checks of descriptions",
+                  "judge: low rating", "Served models"):  # fmt: skip
+        assert words in index
+    pairs = "".join(path.read_text() for path in (folder / "report").glob("pairs-*.html"))
+    for words in ("Told the images and their captions.", "What the controls were answered", "Failed judged"):
+        assert words in pairs
+    export_dataset(Folder(str(folder)), str(tmp_path / "out"), form="hf")
+    card = (tmp_path / "out/README.md").read_text()
+    assert "descriptions of differences" in card
+    assert re.search(r"tiny answered \d+ requests with \d+ tokens", card)
+
+
+def test_they_open_from_disk(served):
+    folder, _ = served
+    with open_chromium() as browser:
+        for path in sorted((folder / "report").glob("*.html")):
+            with open_page(browser, path) as (page, watched):
+                assert broken_images(page) == []
+                assert watched.complaints == []
+                assert not overflows(page)
