@@ -90,12 +90,10 @@ def fit_stage(stage: Stage, config: ComparisonsConfig) -> Stage:
     if not config.is_served:
         return stage
     asked = dict.fromkeys((served.PROMPTS[config.shown], *PROMPTS))
-    uses = (SEEN, CAPTIONS) if "images" in config.shown else (CAPTIONS,)
+    needed = ("images", "captions") if "images" in config.shown else ("captions",)
+    uses = tuple(replace(use, without=()) for use in stage.uses if use.argument in needed)
     return replace(stage, prompts=tuple(asked), uses=uses, remembers=True)
 
-
-SEEN = Uses(table="images", row=ImageRow, on="images")
-CAPTIONS = Uses(table="captions", row=CaptionRow, on="images", counts=True)
 
 STAGE = Stage(
     name="comparisons",
@@ -107,6 +105,9 @@ STAGE = Stage(
     function=compare_pairs,
     config="comparisons",
     prompts=("comparison_sentences", "comparison_layout", "comparison_layout_list", *PROMPTS),
-    uses=(replace(SEEN, without=("image",)), CAPTIONS),
+    uses=(
+        Uses(table="images", row=ImageRow, on="images", without=("image",)),
+        Uses(table="captions", row=CaptionRow, on="images", counts=True),
+    ),
     fit=fit_stage,
 )

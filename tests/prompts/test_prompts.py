@@ -1,6 +1,7 @@
 """The prompts as models receive them: the papers' words, their hashes, and errors for what is missing."""
 
 import hashlib
+import json
 from pathlib import Path
 from random import Random
 
@@ -59,6 +60,27 @@ def test_the_comparison_prompts_are_the_papers():
     turn = load("compare_images").render()
     assert turn.startswith("Image 1: <image>\nImage 2: <image>\nSummarize the commonalities and differences about")
     assert turn.endswith(AXES)
+
+
+@pytest.mark.parametrize(
+    ("name", "context"),
+    [
+        ("compare_images_captions", "Context:\nImage 1: A\nImage 2: B\n"),
+        ("refine_differences", "Context: C\n"),
+    ],
+)
+def test_the_second_phase_asks_for_the_same_with_a_context(name, context):
+    text = load(name).render(first_caption="A", second_caption="B", differences="C")
+    start = f"Image 1: <image>\nImage 2: <image>\n{context}Based on the two images and the context, summarize the "
+    assert text.startswith(start)
+    assert text.removeprefix(start).split() == load("compare_images").render().partition("Summarize the ")[2].split()
+
+
+def test_the_examples_of_questions_are_json_of_two_rounds():
+    text = load("ask_questions").render(first_caption="A", second_caption="B", summary="C", rounds=3)
+    rounds = json.loads(text.splitlines()[-1])["rounds"]
+    assert [one["about"] for one in rounds] == ["both", "first"]
+    assert "\nImage 1: A\n\nImage 2: B\n\nSummary:\nC\n\nWrite a conversation of 3 rounds." in text
 
 
 def test_the_retrieval_question_is_the_published_one():

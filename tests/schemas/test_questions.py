@@ -1,0 +1,148 @@
+"""Conversations about two images: read from JSON and text, each round checked by its words."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.questions import RefusedRound, Round, check_round, read_rounds
+
+RED = {"question": "What is red in Image 1?", "about": "first", "answer": "The wall in Image 1 is red."}
+BOTH = {"question": "How do the images differ?", "about": "both", "answer": "One is red, the other blue."}
+ROUNDS = (
+    Round("What is red in Image 1?", "The wall in Image 1 is red.", "first"),
+    Round("How do the images differ?", "One is red, the other blue.", "both"),
+)
+UNSAID = tuple(Round(one.question, one.answer) for one in ROUNDS)
+WORDS = tuple(text for one in ROUNDS for text in (one.question, one.answer))
+LAYOUTS = {
+    "an object": (json.dumps({"rounds": [RED, BOTH]}), ROUNDS),
+    "another name": (json.dumps({"conversation": [RED, BOTH]}), ROUNDS),
+    "a list": (json.dumps([RED, BOTH], indent=2), ROUNDS),
+    "a fence": (f"```json\n{json.dumps([RED, BOTH])}\n```", ROUNDS),
+    "words around": (f"Sure! Here it is:\n{json.dumps({'rounds': [RED, BOTH]})}\nI hope this helps!", ROUNDS),
+    "one round": (json.dumps(RED), ROUNDS[:1]),
+    "short names": (json.dumps([{"Q": one["question"], "A": one["answer"]} for one in (RED, BOTH)]), UNSAID),
+    "letters": (f"Q: {WORDS[0]}\nA: {WORDS[1]}\n\nQ: {WORDS[2]}\nA: {WORDS[3]}", UNSAID),
+    "numbers": ("Question 1: {}\nAnswer 1: {}\nQuestion 2: {}\nAnswer 2: {}".format(*WORDS), UNSAID),
+    "wrapped": ("Q: {}\nA: {}\nQ: {}\nA: {}".format(*WORDS).replace(" blue", "\nblue"), UNSAID),
+    "Markdown": ("1. **Q:** {}\n   **A:** {}\n\n2. **Q:** {}\n   **A:** {}".format(*WORDS), UNSAID),
+    "bold": ("**Q1: {}**\n\nA1: {}\n\n**Q2: {}**\n\nA2: {}".format(*WORDS), UNSAID),
+    "roles": ("User: {}\nAssistant: {}\nUser: {}\nAssistant: {}".format(*WORDS), UNSAID),
+    "about": ("Q: {}\nAbout: Image 1 only\nA: {}\n\nQ: {}\nAbout: both images\nA: {}".format(*WORDS), ROUNDS),
+    "twice": (json.dumps([RED, BOTH, {**RED, "question": "what is red in  image 1?", "answer": "Nothing."}]), ROUNDS),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layouts(name):
+    text, rounds = LAYOUTS[name]
+    assert read_rounds(text) == rounds
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no rounds"),
+        ("{}", "no rounds"),
+        ('{"rounds": []}', "no rounds"),
+        ('{"rounds": [1, null, "What?", []]}', "no rounds"),
+        ("[" * 100_000, "no rounds"),
+        ("Both images show a wall.", "no rounds"),
+        ("Q: What is red?", "no rounds"),
+        ("I'm sorry, but I cannot do that.", "declined"),
+    ],
+)
+def test_no_rounds(text, reason):
+    assert read_rounds(text).reason == reason
+
+
+def test_a_conversation_that_was_cut_off():
+    text, _ = LAYOUTS["an object"]
+    assert read_rounds(text, finish_reason="length") == RefusedRound("cut off", "length")
+    assert read_rounds(text[:-40]).reason == "no rounds"
+
+
+def about(question, answer, said=""):
+    found = check_round(Round(question, answer, said))
+    return found.about if isinstance(found, Round) else found.reason
+
+
+@pytest.mark.parametrize("said", ["", "first", "both"])
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("What is red in Image 1?", "The wall is red."),
+        ("What is the man in the first image doing?", "The man in the first image is reading."),
+        ("How many different colours do the flowers in picture 1 have?", "They have three colours."),
+        ("Are both dogs in Image 1 brown?", "Yes, the dogs in Image 1 are brown."),
+        ("Describe the boat in Image 1.", "It is white."),
+    ],
+)
+def test_questions_about_the_first_image(question, answer, said):
+    assert about(question, answer, said) == "first"
+    other = (
+        question.replace("Image 1", "Image 2").replace("first image", "second image").replace("picture 1", "picture 2")
+    )
+    answer = answer.replace("first image", "second image").replace("Image 1", "Image 2")
+    assert about(other, answer, {"first": "second"}.get(said, said)) == "second"
+
+
+@pytest.mark.parametrize("said", ["", "first", "both"])
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("What is in Image 1 that is not in Image 2?", "A dog."),
+        ("How does the dog in Image 1 differ?", "It is brown."),
+        ("What is red in Image 1?", "The wall is red, while that of Image 2 is blue."),
+        ("What do both images show?", "A wall."),
+        ("Which image shows more people?", "Image 1 shows more."),
+        ("Compared to Image 1, what is larger?", "The boat is larger."),
+        ("What colour has the car in the first image, unlike in the other image?", "It is red."),
+    ],
+)
+def test_questions_about_both_images(question, answer, said):
+    assert about(question, answer, said) == "both"
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "said", "reason"),
+    [
+        ("What colour is the wall?", "It is red.", "first", "does not say which image"),
+        ("What colour is the wall?", "The wall in Image 2 is red.", "both", "does not say which image"),
+        ("What colour is the wall in Image 1?", "It is red.", "second", "says the wrong image"),
+        ("", "It is red.", "both", "empty question or answer"),
+        ("What is red in Image 1?", " ", "first", "empty question or answer"),
+        ("What is red in Image 1?", "The wall in", "first", "cut off"),
+        ("What is red in Image 1?", "The wall in...", "first", "cut off"),
+        ("The wall in Image 1", "It is red.", "first", "not a question"),
+        ("According to the caption, what is red in Image 1?", "The wall is red.", "first", "speaks of captions"),
+        ("What is red in Image 1?", "The caption of Image 1 mentions a red wall.", "first", "speaks of captions"),
+        ("What is red in Image 1?", "That is not specified.", "first", "speaks of captions"),
+        ("What is red in Image 1?", "I cannot see Image 1.", "first", "declined"),
+        ("What is red in Image 1 <image>?", "The wall is red.", "first", "control tokens"),
+        ("What is red in Image 1?", "The wall is red. " * 9 + "Yes.", "first", "repeats itself"),
+        ("And what is red in Image 2?", "The wall is red.", "second", "leans on another round"),
+        ("What about Image 2?", "The wall is blue.", "second", "leans on another round"),
+        ("What is he doing in Image 2?", "He is reading.", "second", "leans on another round"),
+    ],
+)
+def test_refused_rounds(question, answer, said, reason):
+    assert about(question, answer, said) == reason
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Next to which tree does the man in Image 1 stand?", "Is it raining in Image 1?", "Anders in Image 1, is he old?"],
+)
+def test_questions_that_stand_alone(question):
+    assert about(question, "Yes.") == "first"
+
+
+@given(st.text(st.sampled_from('Q:A"{}[],1. \nabout?!image'), max_size=80))
+@settings(derandomize=True, deadline=None, database=None)
+def test_whatever_is_written_is_read_or_refused(text):
+    rounds = read_rounds(text)
+    for one in () if isinstance(rounds, RefusedRound) else rounds:
+        assert isinstance(check_round(one), Round | RefusedRound)

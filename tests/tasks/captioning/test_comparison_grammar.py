@@ -1,0 +1,65 @@
+"""The form of a comparison: what a server that is held to it can write is what the validator reads."""
+
+import re
+from random import Random
+
+import pytest
+
+from schemas.comparison_axes import AXES, read_axes
+from schemas.comparisons import Comparison, read_comparison
+from tasks.captioning.comparison_grammar import LABELS, comparison_grammar
+
+REGEX = comparison_grammar().regex
+PROSE = "Commonalities: Both images show boats. The sky is grey.\n\nDifferences:\n"
+
+
+def test_the_labels_are_the_six_axes():
+    assert tuple(read_axes(label) for label in LABELS) == tuple((axis,) for axis in AXES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{PROSE}1. Object types: A ship.",
+        f" {PROSE}1. Object actions: It sails.\n2. Object types: A ship! And a pier.",
+        "Commonalities:\n1. Both show boats.\n2. Both show a pier.\n\nDifferences:\n1. Counting the objects: Two, é.",
+        PROSE + "\n".join(f"{n}. {label}: A ship." for n, label in enumerate(LABELS, 1)),
+    ],
+)
+def test_what_it_allows(text):
+    assert re.fullmatch(REGEX, text)
+    assert isinstance(read_comparison(text), Comparison)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PROSE,
+        f"{PROSE}1. Object types: A ship",
+        f"{PROSE}2. Object types: A ship.",
+        f"{PROSE}1. Object types: A ship.\n3. Object actions: It sails.",
+        f"{PROSE}1. Colours: A ship.",
+        f"{PROSE}1. Object types: ",
+        f"Sure! {PROSE}1. Object types: A ship.",
+        f"{PROSE}1. Object types: A ship.\n\nI hope this helps!",
+        PROSE + "\n".join(f"{n}. Object types: A ship." for n in range(1, 8)),
+        "Commonalities:\n\nDifferences:\n1. Object types: A ship.",
+    ],
+)
+def test_what_it_refuses(text):
+    assert not re.fullmatch(REGEX, text)
+
+
+def test_axes_may_be_left_out_in_any_way():
+    rng = Random(0)
+    for _ in range(100):
+        labels = rng.sample(LABELS, rng.randint(1, 6))
+        text = PROSE + "\n".join(f"{n}. {label}: Image 1 has {n} ships." for n, label in enumerate(labels, 1))
+        assert re.fullmatch(REGEX, text)
+        read = read_comparison(text)
+        assert [item.axes for item in read.differences] == [read_axes(label) for label in labels]
+
+
+def test_it_is_small_and_plain_enough_for_every_engine():
+    assert len(REGEX) < 2000
+    assert not re.search(r"\(\?|\\[1-9]|\{\d|\\[bdsw]", REGEX)
