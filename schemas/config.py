@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from schemas.encoders import ClipConfig, Dinov2Config
-from schemas.section import Count, Names, Positive, Section, Seed, Share
+from schemas.section import OFF, Count, Names, Positive, Section, Seed, Share
 from schemas.served import ChatConfig
 from schemas.writing import (
     CaptionsConfig,
@@ -147,7 +147,7 @@ class MiningConfig(Section):
 
     max_below: Share = 0.80
     """tau_max: a set whose highest similarity is below this is dropped, per embedder."""
-    set_min: Literal["off", "before", "after"] = "off"
+    set_min: Annotated[Literal["off", "before", "after"], OFF] = "off"
     """Whether the paper's second set test runs, on the raw top-k (before) or the kept candidates (after)."""
     min_below: Share = 0.78
     """tau_min: with ``set_min``, a set whose lowest similarity is below this is dropped."""

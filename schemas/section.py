@@ -11,6 +11,8 @@ Positive = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 """Several names, or one: `train`, `[train, val]`."""
+OFF = BeforeValidator(lambda value: "off" if value is False else value)
+"""For fields that may be `off`, which is YAML's word for false."""
 
 
 class Section(BaseModel):

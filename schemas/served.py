@@ -4,9 +4,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from schemas.section import Names, Positive, Seconds, Section, Share
+from schemas.section import OFF, Names, Positive, Seconds, Section, Share
 
-Structured = Literal["auto", "vllm", "json", "off"]
+Structured = Annotated[Literal["auto", "vllm", "json", "off"], OFF]
 
 
 class LaunchConfig(Section):

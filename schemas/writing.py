@@ -37,6 +37,11 @@ class ServedSection(Section):
         return self.chat
 
 
+def is_served(config: ServedSection) -> bool:
+    """Say whether a section's stage asks a model; stages that do nothing else are left out without."""
+    return config.is_served
+
+
 class CaptionsConfig(ServedSection):
     """Say how images are described."""
 
@@ -120,6 +125,11 @@ class GroundingConfig(Section):
         if self.clip is None:
             raise ValueError("no CLIP model was filled into GroundingConfig")
         return self.clip
+
+
+def is_grounded(config: GroundingConfig) -> bool:
+    """Say whether descriptions are compared with the images' vectors."""
+    return config.wanted
 
 
 class JudgingConfig(ServedSection):

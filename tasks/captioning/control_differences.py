@@ -25,6 +25,7 @@ from schemas.config import ControlsConfig
 from schemas.differences import Difference, RefusedDifference
 from schemas.no_change import says_no_change
 from schemas.rows import CaptionRow, CheckRow, DifferenceRow, Dropped, Failed, ImageRow, PairRow, Row, make_key
+from schemas.writing import is_served
 from tasks.captioning.ask_differences import Shown, instruct_pair, read_answer, told_captions
 from tasks.captioning.likeness import content_words, likeness
 from tasks.captioning.statements import row_random
@@ -193,7 +194,7 @@ STAGE = Stage(
     function=control_differences,
     config="controls",
     prompts=(*PROMPTS, SAME, REVERSED),
-    wanted=lambda config: config.is_served,
+    wanted=is_served,
     uses=(
         Uses(table="pairs", row=PairRow),
         Uses(table="images", row=ImageRow, on="images", of="pairs"),

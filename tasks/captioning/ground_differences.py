@@ -19,6 +19,7 @@ from schemas.checks import BOTH_UNGROUNDED, FIRST_UNGROUNDED, NOTHING_AFFIRMED, 
 from schemas.config import GroundingConfig
 from schemas.errors import ConfigError
 from schemas.rows import CheckRow, DifferenceRow, Dropped, EmbeddingRow, PairRow, make_key
+from schemas.writing import is_grounded
 from tasks.captioning.affirmed import affirmed, denies
 from tasks.captioning.likeness import content_words
 from tasks.models.devices import count_gpus
@@ -130,7 +131,7 @@ STAGE = Stage(
     config="grounding",
     models=name_models,
     processes=count_processes,
-    wanted=lambda config: config.wanted,
+    wanted=is_grounded,
     uses=(
         Uses(table="pairs", row=PairRow),
         Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors"),

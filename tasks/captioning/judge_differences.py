@@ -15,6 +15,7 @@ from prompts import load
 from schemas.checks import LOW_RATING, NO_RATING
 from schemas.config import JudgingConfig
 from schemas.rows import CaptionRow, CheckRow, DifferenceRow, Dropped, Failed, ImageRow, PairRow, Row, make_key
+from schemas.writing import is_served
 from tasks.serving.ask_rows import ask_rows
 from tasks.serving.chat import IMAGE, Answer, Chat, Grammar, Question, seed_of
 from tasks.serving.untrusted import quoted
@@ -147,7 +148,7 @@ STAGE = Stage(
     config="judging",
     prompts=(PROMPT,),
     fit=fit,
-    wanted=lambda config: config.is_served,
+    wanted=is_served,
     uses=(PAIRS, IMAGES, CAPTIONS),
     remembers=True,
 )

@@ -20,6 +20,7 @@ from schemas.config import SampledTextsConfig
 from schemas.differences import Difference, RefusedDifference, read_difference, refuse_length
 from schemas.refusals import repeats_itself
 from schemas.rows import DifferenceRow, Dropped, Failed, ImageRow, PairRow, RejectedTextRow, Row, Served
+from schemas.writing import is_served
 from tasks.rejected.check_texts import Truth, is_as_true, likeness, rejected_row, truth_of
 from tasks.serving.ask_rows import ask_rows
 from tasks.serving.chat import Chat, Grammar, Question, seed_of
@@ -132,7 +133,7 @@ STAGE = Stage(
     config="sampled_texts",
     prompts=(TEMPLATE, WITHOUT_CAPTIONS["difference_from_captions"]),
     remembers=True,
-    wanted=lambda config: config.is_served,
+    wanted=is_served,
     uses=(
         Uses(table="pairs", row=PairRow),
         Uses(table="images", row=ImageRow, on="images", of="pairs"),

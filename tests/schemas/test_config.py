@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from flows.stages import STAGES, plan_stages
+from flows.stages import plan_stages, stages_of
 from schemas.config import Profile, Section, SourceConfig
 
 START = Profile()
+STAGES = stages_of(START)
 
 
 def _change(values: dict[str, Any]) -> Profile:
