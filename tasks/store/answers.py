@@ -15,6 +15,7 @@ from typing import Self
 
 from filelock import FileLock
 
+from schemas.errors import StoreError
 from tasks.store.files import naming
 
 HEADER = struct.Struct("<II16s")
@@ -27,28 +28,45 @@ class Answers:
         """Name the file; nothing is read or written yet."""
         self.path = path
         self._lock = FileLock(path.with_suffix(".answers-lock"))
-        self._writing = threading.Lock()
+        self._using = threading.Lock()
+        """Held while the file is read, written or closed: no thread may meet its number in other hands."""
         self._places: dict[bytes, tuple[int, int]] = {}
         self._file = -1
+        self._end = 0
 
     def get(self, key: str) -> bytes | None:
-        """Return what was put under the key, by this process or a killed one."""
-        place = self._places.get(bytes.fromhex(key))
-        if place is None:
-            return None
-        with naming(str(self.path), "read"):
-            return os.pread(self._file, place[1], place[0])
+        """Return what was put under the key, by this process or a killed one.
+
+        Raises:
+            StoreError: the file cannot be read, or is closed.
+        """
+        with self._using, naming(str(self.path), "read"):
+            place = self._places.get(bytes.fromhex(key))
+            return None if place is None else os.pread(self._opened(), place[1], place[0])
 
     def put(self, key: str, value: bytes) -> None:
-        """Keep a value; it survives a kill of this process (a loss of power may lose the newest)."""
+        """Keep a value; it survives a kill of this process (a loss of power may lose the newest).
+
+        Raises:
+            StoreError: the file cannot be written, or is closed.
+        """
         name = bytes.fromhex(key)
         record = HEADER.pack(len(value), zlib.crc32(value, zlib.crc32(name)), name) + value
-        with self._writing, naming(str(self.path), "written"):
-            end = os.lseek(self._file, 0, os.SEEK_END)
-            rest = memoryview(record)
-            while rest:
-                rest = rest[os.write(self._file, rest) :]
-            self._places[name] = (end + HEADER.size, len(value))
+        with self._using, naming(str(self.path), "written"):
+            self._write(record)
+            self._places[name] = (self._end + HEADER.size, len(value))
+            self._end += len(record)
+
+    def _write(self, record: bytes) -> None:
+        """Append a record; what a failed one left is written over by the next."""
+        done = 0
+        while done < len(record):
+            done += os.pwrite(self._opened(), memoryview(record)[done:], self._end + done)
+
+    def _opened(self) -> int:
+        if self._file < 0:
+            raise StoreError(f"{self.path}: it is closed: whoever still answers belongs to a shard that has ended")
+        return self._file
 
     def __len__(self) -> int:
         return len(self._places)
@@ -57,12 +75,16 @@ class Answers:
         with naming(str(self.path), "opened"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()  # an orphan of a killed build may still be writing
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-            end = 0
-            for name, place in self._records():
-                self._places[name] = place
-                end = sum(place)
-            os.ftruncate(self._file, end)
+            try:
+                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+                self._end = 0
+                for name, place in self._records():
+                    self._places[name] = place
+                    self._end = sum(place)
+                os.ftruncate(self._file, self._end)
+            except BaseException:
+                self._close()
+                raise
         return self
 
     def _records(self) -> Iterator[tuple[bytes, tuple[int, int]]]:
@@ -75,12 +97,17 @@ class Answers:
             yield name, (start, length)
             place = start + length
 
+    def _close(self) -> None:
+        with self._using:
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
+        self._lock.release()
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self._file)
-        self._file = -1
-        self._lock.release()
+        self._close()
 
     def delete(self) -> None:
         """Remove the file, once the shard's part is in place."""

@@ -1,0 +1,227 @@
+"""Remembered answers survive any tear, flip or full disk, and a kill at any moment."""
+
+import errno
+import os
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.errors import StoreError
+from schemas.rows import make_key
+from tasks.store import answers as answers_file
+from tasks.store.answers import HEADER, Answers
+
+KEYS = [make_key("question", number) for number in range(5)]
+VALUES = [b"first", b"", b"\0" * 40, "naïve \U0001f600".encode(), b"x" * 1000]
+
+
+def write(path: Path) -> bytes:
+    with Answers(path) as answers:
+        for key, value in zip(KEYS, VALUES, strict=True):
+            answers.put(key, value)
+    return path.read_bytes()
+
+
+def known(path: Path) -> dict[str, bytes]:
+    with Answers(path) as answers:
+        found = {key: answers.get(key) for key in KEYS}
+        assert len(answers) == sum(value is not None for value in found.values())
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def first(count: int) -> dict[str, bytes]:
+    return dict(zip(KEYS[:count], VALUES[:count], strict=True))
+
+
+def ends() -> list[int]:
+    """Return where each record ends."""
+    sizes = [HEADER.size + len(value) for value in VALUES]
+    return [sum(sizes[: count + 1]) for count in range(len(sizes))]
+
+
+def test_there_is_nothing_before_the_first_run(tmp_path: Path) -> None:
+    assert known(tmp_path / "new" / "x.answers") == {}
+
+
+def test_what_was_put_is_there_at_once_and_later(tmp_path: Path) -> None:
+    path = tmp_path / "x.answers"
+    with Answers(path) as answers:
+        for key, value in zip(KEYS, VALUES, strict=True):
+            assert answers.get(key) is None
+            answers.put(key, value)
+            assert answers.get(key) == value
+    assert known(path) == first(5)
+
+
+def test_the_newest_value_of_a_key_counts(tmp_path: Path) -> None:
+    path = tmp_path / "x.answers"
+    write(path)
+    with Answers(path) as answers:
+        answers.put(KEYS[0], b"another")
+        assert answers.get(KEYS[0]) == b"another"
+    assert known(path) == first(5) | {KEYS[0]: b"another"}
+
+
+def test_a_file_torn_at_any_byte_gives_the_whole_records_before(tmp_path: Path) -> None:
+    path = tmp_path / "x.answers"
+    data = write(path)
+    for length in range(len(data) + 1):
+        path.write_bytes(data[:length])
+        whole = sum(end <= length for end in ends())
+        assert known(path) == first(whole), length
+        assert path.stat().st_size == ([0, *ends()])[whole], "what is torn is cut off"
+
+
+def test_a_file_with_any_flipped_bit_gives_what_came_before_it(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    path = tmp_path / "x.answers"
+    data = write(path)
+    for place in range(len(data)):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1 << rng.randrange(8)]) + data[place + 1 :])
+        assert known(path) == first(sum(end <= place for end in ends())), place
+
+
+def test_what_comes_after_a_tear_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "x.answers"
+    data = write(path)
+    path.write_bytes(data[: ends()[1] + 7])
+    with Answers(path) as answers:
+        answers.put(KEYS[4], b"new")
+    assert known(path) == first(2) | {KEYS[4]: b"new"}
+
+
+class FaultyOs:
+    """Be the ``os`` module, whose writes are short, and whose disk is full after so many bytes."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def pwrite(self, file: int, data: Any, place: int) -> int:
+        if not self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken = min(3, self.room, len(data))
+        self.room -= taken
+        return os.pwrite(file, data[:taken], place)
+
+
+def test_a_full_disk_is_named_and_spoils_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for room in range(HEADER.size + len(VALUES[2])):
+        path = tmp_path / f"{room}.answers"
+        with Answers(path) as answers:
+            answers.put(KEYS[0], VALUES[0])
+            with monkeypatch.context() as patches:
+                patches.setattr(answers_file, "os", FaultyOs(room))
+                with pytest.raises(StoreError, match=r"\.answers: could not be written: No space left on device"):
+                    answers.put(KEYS[2], VALUES[2])
+            assert answers.get(KEYS[2]) is None
+            answers.put(KEYS[1], VALUES[1])
+            assert answers.get(KEYS[0]) == VALUES[0]
+        assert known(path) == first(2)
+
+
+def test_short_writes_are_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = FaultyOs(1_000_000)
+    with monkeypatch.context() as patches:
+        patches.setattr(answers_file, "os", disk)
+        size = len(write(tmp_path / "x.answers"))
+    assert disk.room == 1_000_000 - size
+    assert known(tmp_path / "x.answers") == first(5)
+
+
+def test_who_comes_too_late_is_told(tmp_path: Path) -> None:
+    with Answers(tmp_path / "x.answers") as answers:
+        answers.put(KEYS[0], VALUES[0])
+    for call in (lambda: answers.get(KEYS[0]), lambda: answers.put(KEYS[1], b"late")):
+        with pytest.raises(StoreError, match=r"x\.answers: it is closed"):
+            call()
+    assert known(tmp_path / "x.answers") == first(1)
+
+
+def test_many_threads_may_put_and_get(tmp_path: Path) -> None:
+    path = tmp_path / "x.answers"
+    with Answers(path) as answers:
+
+        def work(thread: int) -> None:
+            for number in range(200):
+                key, value = make_key(thread, number), f"{thread} {number}".encode() * (number % 7)
+                answers.put(key, value)
+                assert answers.get(key) == value
+
+        threads = [threading.Thread(target=work, args=(thread,)) for thread in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(answers) == 1600
+    with Answers(path) as answers:
+        assert all(answers.get(make_key(t, n)) == f"{t} {n}".encode() * (n % 7) for t in range(8) for n in range(200))
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from schemas.rows import make_key
+from tasks.store.answers import Answers
+
+with Answers(Path(sys.argv[1])) as answers:
+    number = 0
+    while True:
+        answers.put(make_key("question", number), b"x" * number)
+        number += 1
+        print(number, flush=True)
+"""
+
+
+def test_what_was_put_survives_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "x.answers"
+    command = [sys.executable, "-c", SCRIPT, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]) as process:
+        assert process.stdout is not None
+        count = [int(process.stdout.readline()) for _ in range(50)][-1]
+        process.kill()
+    with Answers(path) as answers:
+        assert len(answers) >= count
+        assert all(answers.get(make_key("question", number)) == b"x" * number for number in range(count))
+
+
+def test_a_memory_waits_for_the_one_who_still_writes(tmp_path: Path) -> None:
+    path, order = tmp_path / "x.answers", list[str]()
+
+    def second() -> None:
+        with Answers(path) as answers:
+            order.append(f"second knows {len(answers)}")
+
+    with Answers(path) as answers:
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join(0.3)
+        answers.put(KEYS[0], b"value")
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second knows 1"]
+
+
+def test_it_is_deleted_with_its_lock(tmp_path: Path) -> None:
+    with Answers(tmp_path / "x.answers") as answers:
+        answers.put(KEYS[0], b"value")
+        answers.delete()
+    assert list(tmp_path.iterdir()) == []
+    assert known(tmp_path / "x.answers") == {}
+
+
+def test_a_file_that_cannot_be_opened_is_named_and_left(tmp_path: Path) -> None:
+    (tmp_path / "x.answers").mkdir()
+    for _ in range(2):  # the lock is free again
+        with pytest.raises(StoreError, match=r"x\.answers: could not be opened: Is a directory"):
+            known(tmp_path / "x.answers")
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"x\.answers: could not be opened"):
+        known(tmp_path / "file" / "x.answers")
