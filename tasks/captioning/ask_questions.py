@@ -18,6 +18,7 @@ from prompts import load
 from schemas.config import QuestionsConfig
 from schemas.questions import RefusedRound, Round, check_round, read_rounds
 from schemas.rows import CaptionRow, ComparisonRow, Dropped, Failed, PairRow, QuestionRow, Row, Served, make_key
+from schemas.writing import is_served
 from tasks.captioning.statements import row_random
 from tasks.serving.ask_rows import ask_rows
 from tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
@@ -158,7 +159,7 @@ STAGE = Stage(
         Uses(table="pairs", row=PairRow),
         Uses(table="captions", row=CaptionRow, on="images", of="pairs"),
     ),
-    wanted=lambda config: config.is_served,
+    wanted=is_served,
     by_source=True,  # a comparison's key does not hash captions that it was not written from
     without=("conversation", "served"),
     remembers=True,

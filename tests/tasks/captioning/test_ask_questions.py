@@ -1,6 +1,7 @@
 """Questions and answers from a served model: what it reads, which round is drawn, what is refused, what is kept."""
 
 import json
+import pickle
 import re
 from collections import Counter
 from dataclasses import replace
@@ -239,6 +240,7 @@ def test_the_stage_is_there_where_it_is_wanted():
     assert not STAGE.wanted(QuestionsConfig())
     assert STAGE.wanted(QuestionsConfig(wanted=True))
     assert {use.table for use in STAGE.uses} == {"pairs", "captions"}
+    assert pickle.loads(pickle.dumps(STAGE)) == STAGE  # workers get it
     whole = replace(ROW, **dict.fromkeys(STAGE.without, ()))
     with chat_server(talker) as server:
         assert isinstance(ask(server, [whole])[0], QuestionRow)
