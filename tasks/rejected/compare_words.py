@@ -15,6 +15,8 @@ from tasks.rejected.word_lists import ALIKE, COLOURS, FORMS, GENERAL, KINDS, NUM
 
 LEAST_SHARED = 0.85
 """Texts that share at least this much of their content words say the same, unless what they do not share is telling."""
+MOST_CHARACTERS = 6000
+"""What is read of a text: people may have written a book about a pair, and every word is compared with every other."""
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 FUNCTION = frozenset(
     f"{AUXILIARIES} the this that these those it its their his her there here where which who while and or but also as "
@@ -128,11 +130,11 @@ def stem(word: str) -> str:
 
 
 def _content(text: str) -> list[str]:
-    return [word for word in WORD.findall(text) if word.lower() not in FUNCTION | _WEAK]
+    return [word for word in WORD.findall(text[:MOST_CHARACTERS]) if word.lower() not in FUNCTION | _WEAK]
 
 
 def _weak(text: str) -> list[str]:
-    return [word for word in WORD.findall(text) if word.lower() in _WEAK]
+    return [word for word in WORD.findall(text[:MOST_CHARACTERS]) if word.lower() in _WEAK]
 
 
 def _moved(mine: list[str], theirs: list[str]) -> list[str]:

@@ -21,6 +21,7 @@ from prompts.differences import difference_regex
 from schemas.config import CounterfactualsConfig
 from schemas.phrases import SIZES
 from schemas.rows import DifferenceRow, Dropped, Failed, ImageRow, PairRow, RejectedTextRow, Row, Served, make_key
+from schemas.writing import is_served
 from tasks.rejected.check_edit import STILL_TRUE, CheckedEdit, RefusedEdit, check_edit
 from tasks.rejected.check_texts import halves_of, rejected_row, truth_of
 from tasks.rejected.word_lists import COLOURS, DENIALS, NUMBERS, RELATIONS, SCENE_WORDS
@@ -170,7 +171,7 @@ STAGE = Stage(
     config="counterfactuals",
     prompts=(EDIT, KINDS, CONTRADICTION, "difference_template"),
     remembers=True,
-    wanted=lambda config: config.is_served,
+    wanted=is_served,
     uses=(
         Uses(table="pairs", row=PairRow),
         Uses(table="images", row=ImageRow, on="images", of="pairs", without=("image",)),

@@ -30,6 +30,8 @@ SPOKEN = {
     "facing": {words: value for value, words in FACINGS.items()},
 }
 """The words for each attribute that may be read, with the graph's own value."""
+MOST_CHARACTERS = 2000
+"""Longer halves are not read: nobody writes so much about a scene, and patterns would take long."""
 FILLERS = "a an the and with there is are one sees that has where scene image which shows in on of"
 """Words that say nothing by themselves."""
 UNREADABLE = re.compile(
@@ -46,7 +48,7 @@ def _either(words: dict[str, str] | dict[str, int]) -> str:
 
 
 PHRASE = re.compile(
-    r"(?<![\w'’-])(?:(?P<denied>no|without|lacks|lacking)\s+)?(?:(?:an?|the|any|only|exactly)\s+)*"
+    r"(?<![\w'’-])(?:(?P<denied>no|without|lacks|lacking)\s+)?(?:(?:an?|the|any|only|exactly)\s+){0,3}"
     rf"(?:(?P<count>{_either(COUNTS)})\s+)?"
     + "".join(rf"(?:(?P<{name}>{_either(SPOKEN[name])})\s+)?" for name in ("size", "colour", "material"))
     + rf"(?P<noun>{_either(dict.fromkeys(NOUNS, 0))})(?![\w'’-])(?! (?:{_either(dict.fromkeys(NOUNS, 0))})\b)"
@@ -80,7 +82,7 @@ def read_phrases(first: str, second: str) -> Reading:
 
 def _read(text: str, side: Side) -> Reading:
     text = re.sub(r"\bno sign of(?: any)?\b|\bwithout any\b|\blacks any\b", "no", text)
-    if UNREADABLE.search(text):
+    if len(text) > MOST_CHARACTERS or UNREADABLE.search(text):
         return Reading((), understood=False)
     claims: list[Claim] = []
     rest = text

@@ -122,3 +122,5 @@ def test_forms_of_a_word_are_one(forms):
 def test_odd_texts_are_no_crash():
     for odd in ("", "—", "!!!", "狗在草地上", "a" * 100_000, "a " * 10_000):
         assert compare(odd, odd).refusal == "no other content"
+    books = [" ".join(f"{letter}{number}" for number in range(100_000)) for letter in "ab"]
+    assert compare(*books).refusal == ""

@@ -17,6 +17,7 @@ from tasks.store.answers import Answers
 from tests.fixtures.chat_server import Reply, Status, chat_server
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import graph, image_row, pair_row, thing
+from tests.fixtures.injections import INJECTIONS
 
 KINDS = {
     "object": "put another object",
@@ -237,6 +238,23 @@ def test_hostile_texts_stay_data():
         if not is_choice(one):
             assert one.text.count("\n") == plain.text.count("\n")
             assert one.text.count('"') == 2
+
+
+def test_injections_leave_the_question_whole():
+    rows = [
+        replace(CHOSEN, key=make_key(n), text=CHOSEN.text.replace("red car", f"red car {hostile}"))
+        for n, hostile in enumerate(INJECTIONS)
+    ]
+    _, (plain, *_) = run(editor())
+    _, asked = run(editor(lambda asked: "No."), rows, max_attempts=1)
+    assert len(asked) == len(rows)
+    ends = {one.text.rpartition('"')[2] for one in asked}
+    assert all(re.fullmatch(r"\n\nWrite the sentence again .* alone\.", end) for end in ends)
+    for one in asked:
+        assert one.text.startswith('This sentence says how two images differ: "The difference between')
+        assert one.text.count('"') == 2
+        assert one.text.count("\n") == plain.text.count("\n")
+        assert not re.search(r"<\||\|>|<image>|\[/?INST\]|<</?SYS>>|</?s>", one.text)
 
 
 def test_the_stage_is_there_where_counterfactuals_are_wanted():
