@@ -88,14 +88,22 @@ class Client:
             try:
                 said = await self._ask_once(turn, body, request)
             except FaultError as fault:
-                # What only a server can be blamed for counts where it has answered others meanwhile.
-                tries += not fault.is_servers or self._endpoints.answered_at >= sent
+                tries += self._is_counted(fault, sent)
                 if tries >= self._config.attempts:
                     where = turn.endpoint.connection.url
                     raise UnansweredError(fault.reason, f"{fault.detail} ({tries} tries, last at {where})") from None
             else:
                 return Answer(text=said.text, served=self._served(question, said, time.monotonic() - sent))
             await asyncio.sleep(self._backoff(tries))
+
+    def _is_counted(self, fault: FaultError, sent: float) -> bool:
+        """Say whether a fault is one of the request's tries: one that only servers can be blamed for is not.
+
+        A server that is busy while it answers others may have something against this request, though.
+        """
+        if fault.reason == "server busy":
+            return self._endpoints.answered_at >= sent
+        return fault.reason != "no connection"
 
     async def _ask_once(self, turn: Turn, body: dict[str, Any], request: int) -> Said:
         """Send a request once, and tell what became of it."""
@@ -107,6 +115,9 @@ class Client:
         except RefusedQuestionError as refused:
             self._endpoints.answered(turn)
             self._count_refusal(turn, refused)
+            raise
+        except ServerError as error:
+            self._endpoints.refused(turn, error)
             raise
         except BaseException:
             self._endpoints.left(turn)

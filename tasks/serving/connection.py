@@ -102,7 +102,7 @@ class Connection:
             cause = error.__cause__ or error
             lost = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError)
             reason = "no connection" if lost else "broken answer"
-            raise FaultError(reason, self._key.hide(root_of(cause))) from None
+            raise FaultError(reason, root_of(cause, self._key.hide)) from None
 
     async def _explain(self, response: "httpx2.Response", model: str) -> Exception:
         """Return the error that a response without an answer stands for."""
@@ -167,11 +167,12 @@ def _client(url: str, key: Key, pace: Pace) -> "openai.AsyncOpenAI":
 
     for name in ("httpx2", "httpcore2", "openai"):
         logging.getLogger(name).setLevel(logging.WARNING)  # one line, or several, for each request
-    sent = _SENT | ({"authorization"} if key else set())
 
     async def trim(request: httpx2.Request) -> None:
-        for name in {name.lower() for name in request.headers} - sent:
+        for name in {name.lower() for name in request.headers} - _SENT:
             del request.headers[name]
+        if key:
+            request.headers["authorization"] = f"Bearer {key}"
 
     class Bounded(httpx2.AsyncByteStream):
         """Be a response's bytes; too many of them are a fault."""

@@ -99,7 +99,7 @@ class Endpoints:
         try:
             return await waiter
         except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
+            if waiter.done() and not waiter.cancelled() and not waiter.exception():
                 self.left(waiter.result())
             raise
 
@@ -115,6 +115,11 @@ class Endpoints:
         """End a turn of which nothing was learnt."""
         turn.endpoint.limiter.left()
         self._hand_out()
+
+    def refused(self, turn: Turn, error: ServerError) -> None:
+        """End a turn at an endpoint that takes no request of this client; nobody who waits need try that, too."""
+        turn.endpoint.limiter.left()
+        self._give_up(error)
 
     def failed(self, turn: Turn, fault: FaultError, request: int) -> None:
         """End a turn with a fault.
@@ -134,8 +139,9 @@ class Endpoints:
         if left <= 0 and (fault.is_servers or len(self._trouble.requests) > 1):
             # The next shard waits half as long: a server that is gone for good must not cost each of them as much.
             self._given_up, self._trouble = self._given_up + 1, None
-            self._hand_out()
-            raise ServerError(self._farewell(patience, fault))
+            error = ServerError(self._farewell(patience, fault))
+            self._give_up(error)
+            raise error
         self._rest(turn, fault, max(0.0, left))
         self._hand_out()
 
@@ -162,6 +168,13 @@ class Endpoints:
             f"{urls}: {several} for {patience:.3g} s (at last: {fault}); start it, or correct chat.endpoint, and go on "
             "with `pairwright resume`"
         )
+
+    def _give_up(self, error: ServerError) -> None:
+        """Tell all who wait that there is nothing to wait for."""
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_exception(error)
 
     def _hand_out(self) -> None:
         """Give turns to those who wait, in their order; look again when the next rest ends."""

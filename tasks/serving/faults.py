@@ -4,8 +4,11 @@ Statuses that may pass are faults and are tried again; 400, 413 and 422 are the 
 this client and this server do not go together. What comes from a server may be of any form and hold anything.
 """
 
+import errno
 import json
+import os
 import re
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -129,14 +132,16 @@ def shown(text: str) -> str:
     return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
 
 
-def root_of(error: BaseException) -> str:
+def root_of(error: BaseException, hide: Hide = str) -> str:
     """Return what lies at the bottom of an error of the network, in words."""
     words = str(error) or type(error).__name__
     seen: BaseException | None = error
     while seen := seen.__cause__ or seen.__context__:
-        if isinstance(seen, OSError) and (seen.strerror or str(seen)):
-            words = seen.strerror or str(seen)
-    return shown(words)
+        if isinstance(seen, OSError):
+            # asyncio puts the address in the place of the system's words; the numbers of TLS are others.
+            known = seen.errno in errno.errorcode and not isinstance(seen, ssl.SSLError)
+            words = os.strerror(seen.errno or 0) if known else seen.strerror or str(seen) or words
+    return shown(hide(words))
 
 
 def _parse(body: bytes) -> Any:

@@ -3,6 +3,7 @@
 import json
 import os
 from functools import lru_cache
+from typing import NoReturn
 
 from schemas.errors import ConfigError
 from tasks.serving.loop import run
@@ -27,6 +28,9 @@ class Key(str):
 
     def __repr__(self) -> str:
         return f"Key({self.name!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a key stays in its process: pass its name")
 
     def hide(self, text: str) -> str:
         """Return a text of the server's without the key, which it may repeat."""

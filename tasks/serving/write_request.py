@@ -31,7 +31,7 @@ def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
         "top_p": config.top_p,
         "seed": question.seed,
     }
-    return body | (_constraint(question.grammar, config) if question.grammar else {})
+    return body | _constraint(question.grammar, config)
 
 
 def key_of(question: Question, config: ChatConfig) -> str:
@@ -39,7 +39,7 @@ def key_of(question: Question, config: ChatConfig) -> str:
     images = [blake2b(image, digest_size=16).digest() for image in question.images]
     turns = [part for turn in question.before for part in (turn.role, turn.text)]
     temperature = config.temperature if question.temperature is None else question.temperature
-    grammar = repr(_constraint(question.grammar, config)) if question.grammar else ""
+    grammar = repr(_constraint(question.grammar, config))
     asked = (question.prompt, whole(question.text), len(images), *images, len(turns), *map(whole, turns))
     how = (question.seed, question.max_tokens, float(temperature), float(config.top_p), config.pixels, grammar)
     return make_key("answer", VERSION, config.model, config.revision, *asked, *how)
@@ -65,8 +65,10 @@ def _words(text: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": text}] if text else []
 
 
-def _constraint(grammar: Grammar, config: ChatConfig) -> dict[str, Any]:
+def _constraint(grammar: Grammar | None, config: ChatConfig) -> dict[str, Any]:
     """Return what the body says of the answer's form."""
+    if grammar is None:
+        return {}
     if config.structured == "vllm" and (grammar.regex or grammar.schema):
         return {"structured_outputs": {"regex": grammar.regex} if grammar.regex else {"json": grammar.schema}}
     if config.structured == "json" and grammar.schema:

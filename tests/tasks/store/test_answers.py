@@ -17,7 +17,7 @@ from tasks.store import answers as answers_file
 from tasks.store.answers import HEADER, Answers
 
 KEYS = [make_key("question", number) for number in range(5)]
-VALUES = [b"first", b"", b"\0" * 40, "naïve \U0001f600".encode(), b"x" * 1000]
+VALUES = [b"first", b"", b"\0" * 40, "naïve \U0001f600".encode(), b"x" * 100]
 
 
 def write(path: Path) -> bytes:

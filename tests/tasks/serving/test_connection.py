@@ -1,0 +1,219 @@
+"""What a server may do to a single request: every fault is named, and nothing is sent that need not be."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.errors import ConfigError, ServerError
+from schemas.rows import Failed, ItemRow
+from tasks.serving.ask_rows import ask_rows
+from tasks.serving.chat import Chat
+from tasks.serving.client import Client
+from tasks.serving.connection import is_here
+from tests.fixtures.asking import QUICK, ask_now, ask_once, asked, config_of, items, question, texts
+from tests.fixtures.certificates import write_certificate
+from tests.fixtures.chat_server import Asked, Close, Fault, Hang, Raw, Reply, Status, body_of, chat_server
+
+GOOD = body_of(Reply("good", fingerprint="fp"), "tiny")
+
+
+def once(fault: Fault | Reply | str) -> Any:
+    """Return an answering function that says this first, and is good afterwards."""
+    first: list[Any] = [fault]
+    return lambda asked: first.pop() if first else Reply("good")
+
+
+FAULTS: dict[str, tuple[Fault | Reply, str, str]] = {
+    "408": (Status(408), "no answer in time", "HTTP 408: scripted"),
+    "429": (Status(429), "server busy", "HTTP 429: scripted"),
+    "500": (Status(500), "server error", "HTTP 500: scripted"),
+    "502 in HTML": (Status(502, body=b"<h1>Bad</h1>"), "server error", "HTTP 502: Bad"),
+    "503": (Status(503, body=b""), "server busy", "HTTP 503"),
+    "504": (Status(504), "server error", "HTTP 504: scripted"),
+    "closed": (Close(), "broken answer", "Server disconnected without sending a response."),
+    "reset": (Close(reset=True), "broken answer", ""),
+    "cut after the head": (Raw(GOOD, cut=0), "broken answer", "peer closed connection"),
+    "HTML": (Raw(b"<html></html>", headers={"Content-Type": "text/html"}), "broken answer", "not JSON (13 bytes)"),
+    "invalid UTF-8": (Raw(GOOD.replace(b"good", b"g\xc3\x28d")), "broken answer", "not UTF-8"),
+    "empty": (Raw(b""), "broken answer", "not JSON (0 bytes)"),
+    "no choices": (Raw(b'{"choices": []}'), "broken answer", 'no answer in it: {"choices": []}'),
+    "null": (Reply(None), "broken answer", "the content is NoneType, not text"),
+    "aborted": (Reply("go", finish_reason="abort"), "server error", "finish reason abort"),
+    "compressed": (
+        Raw(b"\x1f\x8b" + b"0" * 40, headers={"Content-Encoding": "gzip"}),
+        "broken answer",
+        "compressed, though nobody asked for that",
+    ),
+    "too long": (Raw(b" " * 30_000 + GOOD), "broken answer", "longer than 20000 bytes"),
+    "error too long": (Status(500, body=b" " * 30_000), "broken answer", "longer than 20000 bytes"),
+    "hang": (Hang(), "no answer in time", "0.3 s"),
+    "a byte now and then": (Hang(drip=0.05), "no answer in time", "0.3 s"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_that_passes_is_tried_again(name: str) -> None:
+    with chat_server(once(FAULTS[name][0])) as server:
+        assert ask_now(config_of(server, timeout_seconds=0.3), max_bytes=20_000).text == "good"
+        assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_that_stays_fails_the_row_with_a_constant_reason(name: str) -> None:
+    fault, reason, detail = FAULTS[name]
+    with chat_server(lambda asked: fault if asked.text == "1" else "good") as server:
+        config = config_of(server, timeout_seconds=0.3, attempts=2, patience_seconds=60)
+        pace = replace(QUICK, max_bytes=20_000)
+
+        ended = asyncio.Event()
+
+        async def work(row: ItemRow, chat: Chat) -> ItemRow:
+            """Ask on and on beside the row that fails: what a server answers to nobody is not the row's fault."""
+            try:
+                while row.name != "1" and not ended.is_set():
+                    await chat.ask(question("0"))
+                return await ask_once(row, chat)
+            finally:
+                ended.set()
+
+        (result,) = [each for each in ask_rows(items(2), work, config, pace=pace) if not isinstance(each, ItemRow)]
+        tries = [request for request in server.asked if request.text == "1"]
+    assert isinstance(result, Failed)
+    assert result.reason == reason
+    assert result.detail.startswith(detail)
+    assert result.detail.endswith(f" tries, last at {server.url})")
+    assert len(tries) >= 2
+
+
+def test_an_answer_cut_at_any_byte_is_asked_for_again() -> None:
+    sent: dict[str, int] = {}
+
+    def answer(asked: Asked) -> str | Raw:
+        sent[asked.text] = sent.get(asked.text, 0) + 1
+        # Half of them say how long they would have been, half of them that this is all.
+        cut = int(asked.text)
+        length = len(GOOD) if int(asked.text) % 2 else cut
+        return Raw(GOOD, headers={"Content-Length": str(length)}, cut=cut) if sent[asked.text] == 1 else "good"
+
+    count = len(GOOD)
+    with chat_server(answer) as server:
+        results = texts(list(asked(items(count), config_of(server))))
+    assert results == {str(number): "good" for number in range(count)}
+    assert set(sent.values()) == {2}
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (Status(401), r"HTTP 401: scripted: it wants a key; put the right one into the environment variable PAIR"),
+        (Status(403), r"HTTP 403: scripted: it wants a key"),
+        (Status(402, "no money"), r"HTTP 402: no money: is this the address of an OpenAI-compatible server\?"),
+        (Status(301, headers={"Location": "http://elsewhere/v1"}), r"HTTP 301: it leads to http://elsewhere/v1: put"),
+        (Status(307, headers={"Location": "/v2"}), r"HTTP 307: it leads to /v2"),
+        (Status(405), r"HTTP 405: scripted: is this the address"),
+    ],
+)
+def test_a_server_that_does_not_fit_ends_the_shard_at_once(fault: Status, words: str) -> None:
+    with chat_server(lambda _: fault) as server:
+        with pytest.raises(ServerError, match=f"^{server.url}: {words}"):
+            list(asked(items(50), config_of(server)))
+        assert len(server.asked) <= QUICK.start
+
+
+def test_a_model_that_is_not_there_is_named_beside_those_that_are() -> None:
+    with chat_server(lambda _: "good", models=("tiny", "large")) as server:
+        with pytest.raises(ServerError) as caught:
+            ask_now(config_of(server, model="huge"))
+        assert str(caught.value) == f"{server.url}: no model 'huge' there, but tiny, large: set chat.model"
+        with pytest.raises(ServerError, match=r"HTTP 404: Not Found: is this the address .* They often end in /v1"):
+            ask_now(config_of(server.url.removesuffix("/v1")))
+
+
+def test_connections_are_kept() -> None:
+    with chat_server(lambda asked: asked.text) as server:
+        list(asked(items(200), config_of(server, concurrency=4)))
+        assert server.connections == 4
+
+
+def test_only_what_is_needed_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_BASE_URL"):
+        monkeypatch.setenv(name, "http://sk-ambient")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Ambient: sk-ambient\nAuthorization: Bearer sk-ambient")
+    headers = {"Set-Cookie": "session=1; Path=/", "Content-Type": "application/json"}
+    with chat_server(lambda _: Raw(GOOD, headers=headers)) as server:
+        config = config_of(server)
+        for _ in range(2):
+            ask_now(config)
+        monkeypatch.setenv("PAIRWRIGHT_TEST_KEY", " sk-mine\n")
+        ask_now(config_of(server, concurrency=7))
+    without, again, with_key = (request.headers for request in server.asked)
+    expected = {"host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent"}
+    assert set(without) == set(again) == expected
+    assert set(with_key) == expected | {"authorization"}
+    assert with_key["authorization"] == "Bearer sk-mine"
+    assert without["accept-encoding"] == "identity"
+    assert "sk-ambient" not in repr([request.headers for request in server.asked])
+
+
+def test_proxies_of_the_environment_are_not_used_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    with chat_server(lambda _: "good") as proxy, chat_server(lambda _: "good") as server:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url.removesuffix("/v1"))
+        assert ask_now(config_of(server)).text == "good"
+        assert proxy.paths == []
+        with pytest.raises(ServerError):  # the proxy does not know what to do with it
+            ask_now(config_of("http://models.example/v1"))
+        assert proxy.paths == ["http://models.example/v1/chat/completions", "http://models.example/v1/models"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "127.0.0.1:8000",
+        "ftp://host/v1",
+        "http://",
+        "http://[::1/v1",
+        "http://host:99999/v1",
+        "http://user:hunter2@host/v1",
+        "http://host/v1?key=hunter2",
+        "http://host/v1#hunter2",
+        "http://host name/v1",
+        "http://host/\nv1",
+    ],
+)
+def test_what_is_no_address_is_named_without_its_secrets(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"^chat\.endpoint: ") as caught:
+        Client(config_of(url))
+    assert "hunter2" not in str(caught.value)
+
+
+def test_certificates_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, trusted = write_certificate(tmp_path)
+    with chat_server(lambda _: "good", context=context) as server:
+        with pytest.raises(ServerError, match=r"no connection: .*CERTIFICATE_VERIFY_FAILED"):
+            ask_now(config_of(server, patience_seconds=0.1))
+        assert server.asked == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+        assert ask_now(config_of(server)).text == "good"
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.10", True),
+        ("::1", True),
+        ("localhost", True),
+        ("models.localhost", True),
+        ("10.0.0.1", False),
+        ("127.0.0.1.example", False),
+        ("localhost.example", False),
+        ("", False),
+    ],
+)
+def test_this_machine_is_known(host: str, here: bool) -> None:
+    assert is_here(host) is here

@@ -1,0 +1,166 @@
+"""Several endpoints, and endpoints that fail: who is asked, who is waited for, and when that ends."""
+
+import threading
+import time
+from email.utils import formatdate
+
+import pytest
+
+from schemas.errors import ServerError
+from schemas.rows import Failed
+from tasks.serving.client import client_of
+from tests.fixtures.asking import QUICK, ask_now, asked, config_of, items, texts
+from tests.fixtures.chat_server import Asked, Hang, Raw, Reply, Status, chat_server
+
+
+@pytest.mark.parametrize("form", ["seconds", "date"])
+def test_retry_after_is_obeyed(form: str) -> None:
+    came: list[float] = []
+
+    def answer(asked: Asked) -> str | Status:
+        came.append(time.time())
+        header = "0.4" if form == "seconds" else formatdate(came[0] + 2, usegmt=True)
+        return Status(429, headers={"Retry-After": header}) if len(came) == 1 else "good"
+
+    with chat_server(answer) as server:
+        assert ask_now(config_of(server)).text == "good"
+    assert came[1] - came[0] >= (0.4 if form == "seconds" else 1.0)  # dates have whole seconds
+
+
+def test_nobody_asks_a_server_that_wants_to_be_left_alone() -> None:
+    came: list[float] = []
+
+    def answer(asked: Asked) -> str | Status:
+        came.append(time.monotonic())
+        return Status(503, headers={"Retry-After": "0.5"}) if len(came) == 1 else "good"
+
+    with chat_server(answer) as server:
+        assert len(texts(list(asked(items(30), config_of(server, concurrency=1))))) == 30
+    assert came[1] - came[0] >= 0.5
+
+
+def test_retry_after_is_capped_by_patience() -> None:
+    with chat_server(lambda _: Status(429, headers={"Retry-After": "86400"})) as server:
+        with pytest.raises(ServerError, match=r"the server does not answer for 0\.3 s \(at last: server busy: HTTP 42"):
+            ask_now(config_of(server, patience_seconds=0.3))
+        assert len(server.asked) == 2, "once more when patience ends"
+
+
+def test_a_server_that_is_gone_is_waited_for_without_using_up_tries() -> None:
+    with chat_server(lambda _: "good") as server:
+        server.stop()
+        threading.Timer(0.6, server.start).start()
+        assert ask_now(config_of(server, attempts=1, patience_seconds=60)).text == "good"
+
+
+def test_a_server_that_is_busy_with_nobody_is_waited_for_without_using_up_tries() -> None:
+    end = time.monotonic() + 0.6
+    with chat_server(lambda _: "good" if time.monotonic() > end else Status(503)) as server:
+        assert ask_now(config_of(server, attempts=1, patience_seconds=60)).text == "good"
+
+
+def test_each_shard_that_fails_halves_the_patience_until_there_is_an_answer() -> None:
+    with chat_server(lambda _: "good") as server:
+        config = config_of(server, patience_seconds=0.2)
+        server.stop()
+        for patience in ("0.2", "0.1", "0.05"):
+            with pytest.raises(ServerError, match=rf"for {patience} s \(at last: no connection: Connection refused\)"):
+                list(asked(items(10), config))
+        server.start()
+        assert len(texts(list(asked(items(10), config)))) == 10
+        server.stop()
+        with pytest.raises(ServerError, match=r"for 0\.2 s"):
+            list(asked(items(10), config))
+
+
+def test_one_question_that_no_server_survives_is_no_proof_against_the_server() -> None:
+    with chat_server(lambda _: Hang()) as server:
+        (result,) = asked(items(1), config_of(server, timeout_seconds=0.1, attempts=4, patience_seconds=0.05))
+        assert len(server.asked) == 4
+    assert isinstance(result, Failed)
+    assert result.reason == "no answer in time"
+
+
+def test_many_questions_without_an_answer_are() -> None:
+    with chat_server(lambda _: Raw(b"<html>")) as server, pytest.raises(ServerError, match="not JSON"):
+        list(asked(items(60), config_of(server, attempts=100, patience_seconds=0.2)))
+
+
+def test_a_dead_endpoint_costs_no_row() -> None:
+    with chat_server(lambda asked: asked.text) as dead, chat_server(lambda asked: asked.text) as alive:
+        config = config_of(dead, alive, attempts=1)
+        dead.stop()
+        assert len(texts(list(asked(items(100), config)))) == 100
+        dead.start()
+        assert len(texts(list(asked(items(300), config)))) == 300
+        assert dead.asked, "it is tried again"
+
+
+def test_an_endpoint_that_only_fails_is_left_alone() -> None:
+    with chat_server(lambda _: Status(500)) as bad, chat_server(lambda a: Reply(a.text, after=0.005)) as good:
+        assert len(texts(list(asked(items(300), config_of(bad, good, attempts=50))))) == 300
+        assert len(bad.asked) < 100
+
+
+def test_a_slow_endpoint_is_asked_less() -> None:
+    with (
+        chat_server(lambda asked: Reply(asked.text, after=0.3)) as slow,
+        chat_server(lambda asked: Reply(asked.text, after=0.002)) as fast,
+    ):
+        assert len(texts(list(asked(items(400), config_of(slow, fast))))) == 400
+        assert len(slow.asked) < len(fast.asked) / 2
+
+
+def test_equal_endpoints_are_asked_equally() -> None:
+    with chat_server(lambda asked: asked.text) as first, chat_server(lambda asked: asked.text) as second:
+        assert len(texts(list(asked(items(200), config_of(first, second, concurrency=2))))) == 200
+        assert abs(len(first.asked) - len(second.asked)) < 60
+
+
+def test_all_endpoints_together_get_no_more_than_the_limit() -> None:
+    under_way, most, changing = 0, 0, threading.Lock()
+
+    def answer(asked: Asked) -> str:
+        nonlocal under_way, most
+        with changing:
+            under_way += 1
+            most = max(most, under_way)
+        time.sleep(0.005)
+        with changing:
+            under_way -= 1
+        return asked.text
+
+    with chat_server(answer) as first, chat_server(answer) as second:
+        assert len(texts(list(asked(items(150), config_of(first, second, concurrency=5))))) == 150
+    assert most == 5
+
+
+def test_the_number_of_requests_grows_with_the_throughput_and_stays_for_the_next_shard() -> None:
+    with chat_server(lambda asked: Reply(asked.text, after=0.2)) as server:
+        config = config_of(server, concurrency=16)
+        list(asked(items(60), config))
+        assert server.most == 16
+        server.most = 0
+        list(asked(items(20), config))
+        assert server.most == 16
+        assert client_of(config, QUICK).room == 16
+
+
+def test_the_number_of_requests_falls_when_the_server_is_full() -> None:
+    under_way, refused, changing = 0, 0, threading.Lock()
+
+    def answer(asked: Asked) -> Reply | Status:
+        nonlocal under_way, refused
+        with changing:
+            under_way += 1
+            full = under_way > 10
+            refused += full
+        if not full:
+            time.sleep(0.01)
+        with changing:
+            under_way -= 1
+        return Status(429) if full else Reply(asked.text)
+
+    with chat_server(answer) as server:
+        assert len(texts(list(asked(items(600), config_of(server, attempts=20))))) == 600
+    assert 0 < refused < 100

@@ -1,0 +1,142 @@
+"""Keys come from the environment or from a real Prefect server, and show themselves nowhere."""
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import ConfigError
+from tasks.serving.keys import load_key
+
+BIN = Path(sys.executable).parent
+SECRET = "sk-123/abc"
+
+
+def test_a_key_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_KEY", f" {SECRET}\n")
+    key = load_key("SOME_KEY")
+    assert key == SECRET
+    assert f"Bearer {key}" == f"Bearer {SECRET}"
+    assert repr(key) == "Key('SOME_KEY')"
+    assert key.place == "the environment variable SOME_KEY"
+
+
+@pytest.mark.parametrize("value", [None, "", " \n"])
+def test_no_key_is_empty(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+    monkeypatch.delenv("SOME_KEY", raising=False)
+    if value is not None:
+        monkeypatch.setenv("SOME_KEY", value)
+    key = load_key("SOME_KEY")
+    assert not key
+    assert key.hide("nothing is hidden") == "nothing is hidden"
+
+
+@pytest.mark.parametrize("value", ["sk 123", "sk-1\nsk-2", "sk-\u00e9", "sk-\x00".replace("\x00", "\x01")])
+def test_what_is_no_key_is_refused_without_being_shown(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("SOME_KEY", value)
+    with pytest.raises(ConfigError, match=r"^chat\.key: the environment variable SOME_KEY holds more than a key") as e:
+        load_key("SOME_KEY")
+    assert "sk" not in str(e.value)
+
+
+def test_a_key_is_taken_out_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_KEY", 'sk-"1"')
+    hide = load_key("SOME_KEY").hide
+    assert hide('You sent sk-"1", sk-"1"!') == "You sent ***, ***!"
+    assert hide('{"key": "sk-\\"1\\""}') == '{"key": "***"}'
+
+
+def test_a_key_does_not_travel_with_a_pickle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_KEY", SECRET)
+    with pytest.raises(TypeError, match="a key stays in its process"):
+        pickle.dumps(load_key("SOME_KEY"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Start a Prefect server that has blocks; give the environment that reaches it."""
+    home = tmp_path_factory.mktemp("prefect")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {
+        **os.environ,
+        "PREFECT_HOME": str(home),
+        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+    }
+    command = [str(BIN / "prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui"]
+    with (home / "log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 120
+        while not healthy(f"{environment['PREFECT_API_URL']}/health"):
+            assert process.poll() is None, (home / "log").read_text()
+            assert time.monotonic() < deadline, "the server did not start"
+            time.sleep(0.2)
+        yield environment
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(30)
+
+
+def healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as response:
+            return response.status == 200
+    except OSError:
+        return False
+
+
+def run_python(environment: dict[str, str], script: str) -> str:
+    """Return what a script prints, or why it fails, in a process of its own: Prefect reads its settings once."""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.stderr if done.returncode else done.stdout
+
+
+LOAD = "from tasks.serving.keys import load_key; key = load_key('block:{}'); print(str.__str__(key), repr(key))"
+
+
+def test_a_key_of_a_prefect_block(server: dict[str, str]) -> None:
+    saved = "; ".join(
+        ["from prefect.blocks.system import Secret"]
+        + [f"Secret(value={value!r}).save({name!r})" for name, value in {"mine": SECRET, "digits": "12345"}.items()]
+        + ["Secret(value={'a': 1}).save('odd')"]
+    )
+    assert run_python(server, saved) == ""
+    assert run_python(server, LOAD.format("mine")) == f"{SECRET} Key('block:mine')\n"
+    assert run_python(server, LOAD.format("digits")) == "12345 Key('block:digits')\n"
+    assert "ConfigError: chat.key: the Prefect Secret block 'odd' holds no text" in run_python(
+        server, LOAD.format("odd")
+    )
+    missing = run_python(server, LOAD.format("other"))
+    assert "ConfigError: chat.key: the Prefect server has no Secret block 'other': make it under Blocks" in missing
+
+
+def test_a_block_needs_a_prefect_server(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+    environment["PREFECT_HOME"] = str(tmp_path)
+    said = run_python(environment, LOAD.format("mine"))
+    assert "ConfigError: chat.key: block:mine is kept by a Prefect server: set PREFECT_API_URL" in said
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/api"
+        said = run_python({**environment, "PREFECT_API_URL": url, "PREFECT_CLIENT_MAX_RETRIES": "0"}, LOAD.format("x"))
+    assert f"ConfigError: chat.key: block:x: {url} does not answer" in said

@@ -1,0 +1,183 @@
+"""The limit's way on servers whose answers per second are known; every number is derived by hand beside it."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from tasks.serving.limiter import Limiter
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def make(most: int = 64, start: int = 4) -> tuple[Limiter, Clock]:
+    clock = Clock()
+    return Limiter(most, start, clock), clock
+
+
+def feed(limiter: Limiter, clock: Clock, count: int, *, per_second: float) -> list[int]:
+    """Answer so many requests of a queue that never ends; return the limits that came about."""
+    limits = [limiter.limit]
+    for _ in range(count):
+        while limiter.is_free:
+            limiter.begin()
+        clock.now += 1 / per_second
+        limiter.answered()
+        if limiter.limit != limits[-1]:
+            limits.append(limiter.limit)
+    return limits
+
+
+def test_the_limit_doubles_while_answers_per_second_do() -> None:
+    limiter, clock = make(most=32)
+    assert feed(limiter, clock, 7, per_second=4) == [4]  # 4 go by, 4 are timed
+    assert feed(limiter, clock, 1, per_second=4) == [4, 8]
+    assert feed(limiter, clock, 11, per_second=8) == [8]  # 4 of the old limit go by, 8 are timed
+    assert feed(limiter, clock, 1, per_second=8) == [8, 16]
+    assert feed(limiter, clock, 8 + 16, per_second=16) == [16, 32]
+    assert feed(limiter, clock, 2000, per_second=1000) == [32], "never more than the most"
+
+
+def test_a_step_that_brings_a_fifth_of_what_it_might_is_kept() -> None:
+    limiter, clock = make()
+    feed(limiter, clock, 8, per_second=10)
+    assert feed(limiter, clock, 12, per_second=12) == [8, 16]
+
+
+def test_a_step_in_vain_is_taken_back_and_tried_again_later() -> None:
+    limiter, clock = make()
+    feed(limiter, clock, 8, per_second=10)
+    assert feed(limiter, clock, 12, per_second=11.9) == [8], "one bad round may be chance"
+    assert feed(limiter, clock, 8, per_second=11.9) == [8, 4]
+    # The 7 that are under way go by, then come 4 rounds of 8 answers, twice the limit.
+    assert feed(limiter, clock, 7 + 31, per_second=10) == [4]
+    assert feed(limiter, clock, 1, per_second=10) == [4, 6]
+    # 4 go by, 12 are timed, 12 once more; 6 instead of 4 would have to bring a tenth.
+    assert feed(limiter, clock, 4 + 12 + 12, per_second=10.9) == [6, 4]
+    # The second pause is of 8 rounds.
+    assert feed(limiter, clock, 5 + 8 * 8 - 1, per_second=10) == [4]
+    assert feed(limiter, clock, 1, per_second=10) == [4, 6]
+
+
+def test_a_step_that_was_worth_it_after_one_bad_round_is_kept() -> None:
+    limiter, clock = make()
+    feed(limiter, clock, 8, per_second=10)
+    assert feed(limiter, clock, 12, per_second=10) == [8]
+    assert feed(limiter, clock, 8, per_second=20) == [8, 16]
+
+
+def test_requests_that_were_under_way_together_halve_the_limit_once() -> None:
+    limiter, _ = make(start=16)
+    waves = [limiter.begin() for _ in range(16)]
+    for wave in waves[:5]:
+        limiter.overloaded(wave)
+    assert (limiter.limit, limiter.under_way) == (8, 11)
+    for _ in range(11):
+        limiter.left()
+    waves = [limiter.begin() for _ in range(8)]
+    limiter.overloaded(waves[0])
+    assert limiter.limit == 4
+
+
+def test_half_of_what_was_under_way_is_what_counts() -> None:
+    limiter, _ = make(most=256, start=100)
+    waves = [limiter.begin() for _ in range(10)]
+    limiter.overloaded(waves[0])
+    assert limiter.limit == 5
+
+
+def test_a_request_that_was_alone_says_nothing_of_the_number() -> None:
+    limiter, _ = make(start=2)
+    limiter.overloaded(limiter.begin())
+    assert limiter.limit == 2
+    waves = [limiter.begin(), limiter.begin()]
+    limiter.overloaded(waves[0])
+    assert limiter.limit == 1
+    limiter.left()
+    for _ in range(20):
+        limiter.overloaded(limiter.begin())
+    assert (limiter.limit, limiter.under_way) == (1, 0)
+
+
+def test_the_limit_comes_near_where_the_server_was_full_and_stays_there() -> None:
+    limiter, clock = make(most=256, start=40)
+    waves = [limiter.begin() for _ in range(40)]
+    limiter.overloaded(waves[0])
+    assert limiter.limit == 20
+    for _ in range(20):
+        limiter.left()
+    # 20 are under way, and 19 go by when the first is answered; then 4 rounds of 40.
+    assert feed(limiter, clock, 39 + 4 * 40, per_second=20) == [20, 30]
+    assert feed(limiter, clock, 20 + 60, per_second=30) == [30, 36]  # not 45: nine tenths of 40
+    assert feed(limiter, clock, 30 + 72, per_second=36) == [36]
+    # Now it waits, 4 rounds of 72, and then tries what lies beyond.
+    assert feed(limiter, clock, 35 + 4 * 72 - 1, per_second=36) == [36]
+    assert feed(limiter, clock, 1, per_second=36) == [36, 54]
+
+
+def test_rounds_with_too_little_to_ask_teach_nothing() -> None:
+    limiter, clock = make()
+    for _ in range(500):
+        while limiter.under_way < 3:
+            limiter.begin()
+        clock.now += 0.001
+        limiter.answered()
+    assert limiter.limit == 4
+
+
+def test_one_dry_moment_begins_the_round_anew() -> None:
+    limiter, clock = make()
+    feed(limiter, clock, 7, per_second=4)
+    limiter.left()  # of 3 under way, so the next answer finds 2
+    limiter.answered()
+    assert feed(limiter, clock, 3, per_second=4) == [4]
+    assert feed(limiter, clock, 1, per_second=4) == [4, 8]
+
+
+def test_a_clock_that_stands_still_does_no_harm() -> None:
+    limiter, clock = make(most=16)
+    assert feed(limiter, clock, 100, per_second=1e30)[-1] <= 16
+
+
+def simulate(speed: Callable[[int], float], *, most: int, seconds: float, seed: int) -> tuple[Limiter, float]:
+    """Run a server that shares its speed among all requests, of uneven length; return the rate of the second half."""
+    rng = random.Random(seed)
+    limiter, clock = make(most, 8)
+    left: list[float] = []
+    late = 0
+    while clock.now < seconds:
+        while limiter.is_free:
+            limiter.begin()
+            left.append(rng.lognormvariate(0, 0.5))
+        each = speed(len(left)) / len(left)
+        shortest = min(left)
+        clock.now += shortest / each
+        left = [length - shortest for length in left]
+        left.remove(0.0)
+        limiter.answered()
+        late += clock.now > seconds / 2
+    return limiter, late / (seconds / 2)
+
+
+MEAN = 2.718281828 ** (0.5**2 / 2)
+"""Of the lengths."""
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("full", [12, 40, 100])
+def test_it_finds_what_a_server_can(full: int, seed: int) -> None:
+    limiter, rate = simulate(lambda count: min(count, full) / 3, most=256, seconds=200, seed=seed)
+    assert rate > 0.88 * full / 3 / MEAN
+    assert full / 2 < limiter.limit <= 256
+
+
+def test_a_server_that_answers_one_by_one_is_not_drowned() -> None:
+    limiter, rate = simulate(lambda _: 1.0, most=256, seconds=2000, seed=1)
+    assert rate > 0.9 / MEAN
+    assert limiter.limit < 64

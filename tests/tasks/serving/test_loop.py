@@ -1,0 +1,75 @@
+"""The background loop serves ordinary functions, and ends with its process."""
+
+import asyncio
+import multiprocessing
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tasks.serving.loop import background, is_background, run
+
+
+async def double(value: int) -> int:
+    await asyncio.sleep(0)
+    return 2 * value
+
+
+async def where() -> tuple[str, bool]:
+    return threading.current_thread().name, is_background()
+
+
+def test_there_is_one_loop_in_a_thread_of_its_own() -> None:
+    assert [run(double(number)) for number in range(3)] == [0, 2, 4]
+    assert background() is background()
+    assert run(where()) == ("served models", True)
+    assert not is_background()
+
+
+def test_what_a_coroutine_raises_comes_back() -> None:
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(fail())
+
+
+SCRIPT = """
+import asyncio
+from tasks.serving.loop import background, run
+
+async def wait():
+    try:
+        await asyncio.sleep(60)
+    finally:
+        print("cancelled", flush=True)
+
+async def begin():
+    task = asyncio.get_running_loop().create_task(wait())
+    held.append(task)
+    await asyncio.sleep(0)
+
+held = []
+run(begin())
+"""
+
+
+def test_a_process_ends_with_what_is_under_way() -> None:
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=30, check=False, cwd=Path(__file__).parents[3]
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("cancelled\n", "", 0)
+
+
+def work() -> None:
+    assert run(double(2)) == 4
+
+
+def test_a_worker_process_ends_by_itself() -> None:
+    process = multiprocessing.get_context("spawn").Process(target=work)
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0

@@ -1,0 +1,171 @@
+"""What a server is asked, to the last field; and what makes two questions the same."""
+
+import base64
+import io
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from schemas.rows import Turn
+from schemas.served import ChatConfig
+from tasks.serving.chat import Grammar, Question
+from tasks.serving.write_request import body_of, key_of
+from tasks.store.images import RefusedImageError
+from tests.fixtures.asking import question
+
+
+def png(seed: int, side: int = 40) -> bytes:
+    sink = io.BytesIO()
+    Image.fromarray(np.random.default_rng(seed).integers(0, 256, (side, side, 3), dtype=np.uint8)).save(sink, "PNG")
+    return sink.getvalue()
+
+
+RED, BLUE = png(1), png(2)
+CONFIG = ChatConfig(endpoint=("http://127.0.0.1:1/v1",), model="tiny", temperature=0.4, top_p=0.8)
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+
+
+def parts_of(asked: Question) -> list[Any]:
+    """Return the texts and the images' bytes of the last message."""
+    content = body_of(asked, CONFIG)["messages"][-1]["content"]
+    return [
+        part["text"] if part["type"] == "text" else base64.b64decode(part["image_url"]["url"].partition(",")[2])
+        for part in content
+    ]
+
+
+def test_a_question_in_words() -> None:
+    body = body_of(question("Why?", max_tokens=9, seed=5), CONFIG)
+    assert body == {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": "Why?"}],
+        "max_tokens": 9,
+        "temperature": 0.4,
+        "top_p": 0.8,
+        "seed": 5,
+    }
+    assert body_of(question("Why?", temperature=0.0), CONFIG)["temperature"] == 0.0
+
+
+def test_earlier_turns_come_first() -> None:
+    before = (Turn(role="user", text="A?"), Turn(role="assistant", text="B."))
+    assert body_of(question("C?", before=before), CONFIG)["messages"] == [
+        {"role": "user", "content": "A?"},
+        {"role": "assistant", "content": "B."},
+        {"role": "user", "content": "C?"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("Describe.", [RED, BLUE, "Describe."]),
+        ("First: <image> second: <image>!", ["First: ", RED, " second: ", BLUE, "!"]),
+        ("<image><image>", [RED, BLUE]),
+        ("", [RED, BLUE]),
+    ],
+)
+def test_images_stand_where_the_text_says(text: str, parts: list[Any]) -> None:
+    assert parts_of(question(text, images=(RED, BLUE))) == parts
+
+
+def test_images_are_data_of_a_bounded_size() -> None:
+    body = body_of(question("", images=(png(3, side=300),)), CONFIG.model_copy(update={"pixels": 784}))
+    url = body["messages"][0]["content"][0]["image_url"]["url"]
+    assert url.startswith("data:image/")
+    with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))) as sent:
+        assert sent.size == (28, 28)
+
+
+@pytest.mark.parametrize(("text", "count"), [("<image>", 0), ("<image>", 2), ("<image><image>", 1)])
+def test_another_number_of_places_is_a_mistake_of_the_program(text: str, count: int) -> None:
+    with pytest.raises(ValueError, match=f"test: {text.count('<image>')} places for {count} images"):
+        body_of(question(text, images=(RED,) * count), CONFIG)
+
+
+def test_what_does_not_decode_is_not_sent() -> None:
+    with pytest.raises(RefusedImageError):
+        body_of(question("", images=(RED[:100],)), CONFIG)
+
+
+def test_halves_of_surrogates_are_not_sent() -> None:
+    body = body_of(question("a \udcff", before=(Turn(role="user", text="\ud800"),)), CONFIG)
+    assert [message["content"] for message in body["messages"]] == ["\ufffd", "a \ufffd"]
+
+
+@pytest.mark.parametrize(
+    ("structured", "grammar", "sent"),
+    [
+        ("vllm", Grammar(regex="a+"), {"structured_outputs": {"regex": "a+"}}),
+        ("vllm", Grammar(schema=SCHEMA), {"structured_outputs": {"json": SCHEMA}}),
+        ("vllm", Grammar(regex="a+", schema=SCHEMA), {"structured_outputs": {"regex": "a+"}}),
+        ("vllm", Grammar(), {}),
+        ("vllm", None, {}),
+        ("json", Grammar(regex="a+"), {}),
+        (
+            "json",
+            Grammar(regex="a+", schema=SCHEMA),
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True},
+                }
+            },
+        ),
+        ("off", Grammar(regex="a+", schema=SCHEMA), {}),
+        ("auto", Grammar(regex="a+", schema=SCHEMA), {}),
+    ],
+)
+def test_a_grammar_is_sent_in_the_form_that_the_server_knows(
+    structured: str, grammar: Grammar | None, sent: dict[str, Any]
+) -> None:
+    asked = question("Why?", grammar=grammar)
+    config = CONFIG.model_copy(update={"structured": structured})
+    assert body_of(asked, config) == body_of(question("Why?"), CONFIG) | sent
+
+
+SAME = question("Why?", images=(RED,), before=(Turn(role="user", text="A?"),), grammar=Grammar(regex="a"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"prompt": "other"},
+        {"text": "Why"},
+        {"images": (BLUE,)},
+        {"images": (RED, RED)},
+        {"images": ()},
+        {"before": ()},
+        {"before": (Turn(role="assistant", text="A?"),)},
+        {"before": (Turn(role="user", text="B?"),)},
+        {"seed": 2},
+        {"max_tokens": 511},
+        {"temperature": 0.5},
+    ],
+)
+def test_another_question_has_another_key(changes: dict[str, Any]) -> None:
+    assert key_of(replace(SAME, **changes), CONFIG) != key_of(SAME, CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("model", "other"), ("revision", "abc"), ("temperature", 0.5), ("top_p", 0.7), ("pixels", 784)],
+)
+def test_another_way_of_asking_has_another_key(field: str, value: Any) -> None:
+    assert key_of(SAME, CONFIG.model_copy(update={field: value})) != key_of(SAME, CONFIG)
+
+
+def test_a_grammar_counts_as_it_is_sent() -> None:
+    held = CONFIG.model_copy(update={"structured": "vllm"})
+    assert key_of(SAME, held) != key_of(SAME, CONFIG)
+    assert key_of(SAME, held) != key_of(replace(SAME, grammar=Grammar(regex="b")), held)
+    assert key_of(SAME, CONFIG) == key_of(replace(SAME, grammar=None), CONFIG)
+
+
+def test_where_and_how_fast_it_is_asked_changes_no_key() -> None:
+    changes = {"endpoint": ("http://elsewhere/v1",), "key": "OTHER", "concurrency": 3, "timeout_seconds": 7.0}
+    assert key_of(SAME, CONFIG.model_copy(update=changes)) == key_of(SAME, CONFIG)
+    assert key_of(replace(SAME, temperature=0.4), CONFIG) == key_of(SAME, CONFIG)
