@@ -109,7 +109,7 @@ def make_request(
     for table in chosen.run.rows_per_shard_of:
         find_table(table)
     _check_place(out, chosen)
-    return Request(folder=Folder(out), profile=pin_served(pin_models(chosen, until), until), limit=limit, until=until)
+    return Request(folder=Folder(out), profile=pin_models(pin_served(chosen, until), until), limit=limit, until=until)
 
 
 def _check_place(out: str, profile: Profile) -> None:

@@ -8,6 +8,7 @@ from schemas.config import Profile
 from schemas.errors import ConfigError
 from schemas.rows import PairRow
 from tasks.captioning import (
+    ask_questions,
     choose_differences,
     compare_pairs,
     control_differences,
@@ -48,6 +49,7 @@ STAGES: tuple[Stage, ...] = (
     describe_images.STAGE,
     describe_differences.STAGE,
     compare_pairs.STAGE,
+    ask_questions.STAGE,
     remove_elements.STAGE,
     swap_texts.STAGE,
     edit_texts.STAGE,
