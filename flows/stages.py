@@ -93,7 +93,7 @@ def stages_of(profile: Profile, until: str = "") -> tuple[Stage, ...]:
     stages = [_fitted(stage, profile) for stage in stages]
     needed = {read_images.STAGE.name, until, *given}
     if STAGES[-1].name not in given:
-        needed |= _names(wanted) - set().union(*map(_reads, STAGES))
+        needed |= _names(wanted) - set().union(*map(_reads, wanted))
     if profile.exclude.sources:
         stages = _redirected(stages, exclude_images.STAGE)
         if PairRow in brought or made:  # then pairs are not found by the vectors that are left
