@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from schemas.encoders import ClipConfig
 from schemas.section import Positive, Section, Seed, Share
@@ -56,6 +56,12 @@ class CaptionsConfig(ServedSection):
     split: Literal["rules", "served"] = "rules"
     """How a description is split into sentences that stand alone: by their ends, or by the model, and by their ends
     where its answer will not do."""
+
+    @model_validator(mode="after")
+    def _who_splits_is_there(self) -> "CaptionsConfig":
+        if self.split == "served" and not self.is_served:
+            raise ValueError("split served needs writer served: it is the writing model that splits")
+        return self
 
     @property
     def is_served(self) -> bool:

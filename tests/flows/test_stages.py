@@ -1,5 +1,6 @@
 """Which stages a build has: those that lead somewhere, and readers in place of makers where the source brings rows."""
 
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from flows.stages import STAGES, plan_stages, stages_of, stages_until
 from schemas.config import ExcludeConfig, MiningConfig, Profile
 from schemas.errors import ConfigError
 from schemas.rows import ComparisonRow, PairRow, PreferenceRow, Row
+from schemas.writing import ControlsConfig, JudgingConfig
 from tasks.sources.readers import READERS
 
 PHOTOGRAPHS = Profile(source="folder:/photographs")
@@ -120,3 +122,49 @@ def test_a_build_stops_after_a_group_or_a_table(monkeypatch: pytest.MonkeyPatch)
     assert [stage.name for stage in stages_until(nouns, "nouns")] == ["images", "nouns"]
     with pytest.raises(ConfigError, match="minig: no such stage"):
         stages_until(PHOTOGRAPHS, "minig")
+
+
+SERVED = Profile.model_validate(
+    {
+        "source": "folder:/photographs",
+        "captions": {"writer": "served"},
+        "differences": {"writer": "served"},
+        "comparisons": {"writer": "served"},
+        "questions": {"wanted": True},
+        "controls": {"swapped": True},
+        "judging": {"wanted": True},
+        "sampled_texts": {"samples": 2},
+        "counterfactuals": {"wanted": True},
+    }
+)
+
+
+def test_served_models_have_their_stages() -> None:
+    stages = {stage.name: stage for stage in stages_of(SERVED)}
+    captioning = ["captions", "described", "controlled", "judged", "differences", "comparisons", "questions"]
+    assert [name for name, stage in stages.items() if stage.group == "captioning"] == captioning
+    made = ["removals", "swapped", "edited", "retrieved", "refuted", "counterfactual", "sampled"]
+    assert [name for name, stage in stages.items() if stage.group == "rejected"] == made
+    assert stages["described"].writes is stages["differences"].writes
+    assert {use.table for use in stages["differences"].uses} == {"described", "controlled", "judged"}
+    assert {"refuted", "counterfactual", "sampled"} <= {use.table for use in stages["preferences"].uses}
+    assert [stage.name for stage in stages_until(SERVED, "described")][-1] == "described"
+
+
+def test_a_check_that_comes_later_leaves_the_descriptions() -> None:
+    """They were asked of a model: that is the dear part."""
+    unchecked = SERVED.model_copy(update={"controls": ControlsConfig(), "judging": JudgingConfig()})
+    fingerprints = [
+        {planned.stage.name: planned.fingerprint for planned in plan_stages(profile, stages_of(profile))}
+        for profile in (unchecked, SERVED)
+    ]
+    assert fingerprints[0]["described"] == fingerprints[1]["described"]
+    assert fingerprints[0]["differences"] != fingerprints[1]["differences"]
+    assert {"controlled", "judged", "refuted"}.isdisjoint(fingerprints[0])
+
+
+def test_stages_with_checks_travel_between_processes() -> None:
+    planned = plan_stages(SERVED, stages_of(SERVED))
+    assert [stage.fingerprint for stage in pickle.loads(pickle.dumps(planned))] == [
+        stage.fingerprint for stage in planned
+    ]
