@@ -1,5 +1,6 @@
 """Comparisons from served models: what is shown in both phases, what is taken of the answers, and what is kept."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,12 +9,14 @@ from prompts import load
 from schemas.config import ComparisonsConfig
 from schemas.rows import ComparisonRow, Dropped, Failed, Turn
 from schemas.served import ChatConfig
+from tasks.captioning.ask_comparisons import PROMPTS
 from tasks.captioning.compare_pairs import STAGE, compare_pairs
 from tasks.captioning.comparison_grammar import comparison_grammar
 from tasks.serving.untrusted import as_data
 from tasks.store.answers import Answers
 from tests.fixtures.chat_server import IMAGE, Reply, Status, chat_server
 from tests.fixtures.coloured import caption_of, colour_of, colours_said, image_of, pair_of
+from tests.fixtures.injections import INJECTIONS
 
 RED, BLUE = image_of("red"), image_of("blue")
 PAIR = pair_of(RED, BLUE)
@@ -185,6 +188,27 @@ def test_what_others_wrote_reaches_the_model_as_data():
         assert not any(token in asked.text for token in ("<|im", "User:", "Image 2: a trap"))
     assert f"Image 1: {as_data(attack)}\n" in server.asked[0].text
     assert f"Context: {as_data(attack)}\n" in server.asked[3].text
+
+
+@pytest.mark.parametrize("shown", PHASES)
+def test_a_corpus_of_injections_leaves_the_prompts_as_they_are(shown):
+    second = image_of("blue", "second")
+    pairs = [replace(pair_of(image_of("red", text), second), human_differences=(text,)) for text in INJECTIONS]
+    images = {second.key: second} | {pair.first: replace(RED, key=pair.first) for pair in pairs}
+    captions = {second.key: caption_of(second)}
+    captions |= {pair.first: caption_of(RED, text) for pair, text in zip(pairs, INJECTIONS, strict=True)}
+    with chat_server(lambda asked: GOOD) as server:
+        found = compare(server, pairs, captions=captions, images=images, shown=shown)
+    empty = [not as_data(text) for text in INJECTIONS]  # nothing is left of it: there is no caption, no difference
+    dropped = [isinstance(row, Dropped) for row in found]
+    assert dropped == (empty if shown != "images" else [False] * len(found))
+    expected = {load(PROMPTS[shown]).render(
+        first_caption=as_data(text), second_caption=CAPTIONS[BLUE.key].text, differences=as_data(text)
+    ) for text in INJECTIONS if as_data(text)}  # fmt: skip
+    assert {asked.text for asked in server.asked} == expected
+    assert all(asked.text.count(IMAGE) == (0 if shown == "captions" else 2) for asked in server.asked)
+    turns = [turn.text for row in found if isinstance(row, ComparisonRow) for turn in row.conversation[2:]]
+    assert not any(re.search(r"<\|[^|]*\|>|<image>|\[/?INST\]|</?s>", text) for text in turns)
 
 
 def test_a_quotation_mark_in_a_caption_does_not_end_the_retrieval_question():
