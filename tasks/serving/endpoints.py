@@ -174,7 +174,7 @@ class Endpoints:
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
-                waiter.set_exception(error)
+                waiter.set_exception(ServerError(str(error)))
 
     def _hand_out(self) -> None:
         """Give turns to those who wait, in their order; look again when the next rest ends."""

@@ -11,6 +11,9 @@ from tasks.serving.pixels import image_url
 
 VERSION = 1
 """Raise it when the same question is asked in another way."""
+UNTOUCHED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+"""For vLLM, which otherwise takes these from the checkpoint's ``generation_config.json``: Qwen2-VL's has ``top_k`` 1,
+so that every seed gives the same answer. Other servers refuse words that they do not know."""
 
 
 def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
@@ -31,7 +34,7 @@ def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
         "top_p": config.top_p,
         "seed": question.seed,
     }
-    return body | _constraint(question.grammar, config)
+    return body | _special(question.grammar, config)
 
 
 def key_of(question: Question, config: ChatConfig) -> str:
@@ -39,9 +42,9 @@ def key_of(question: Question, config: ChatConfig) -> str:
     images = [blake2b(image, digest_size=16).digest() for image in question.images]
     turns = [part for turn in question.before for part in (turn.role, turn.text)]
     temperature = config.temperature if question.temperature is None else question.temperature
-    grammar = repr(_constraint(question.grammar, config))
+    special = repr(_special(question.grammar, config))
     asked = (question.prompt, whole(question.text), len(images), *images, len(turns), *map(whole, turns))
-    how = (question.seed, question.max_tokens, float(temperature), float(config.top_p), config.pixels, grammar)
+    how = (question.seed, question.max_tokens, float(temperature), float(config.top_p), config.pixels, special)
     return make_key("answer", VERSION, config.model, config.revision, *asked, *how)
 
 
@@ -65,13 +68,17 @@ def _words(text: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": text}] if text else []
 
 
-def _constraint(grammar: Grammar | None, config: ChatConfig) -> dict[str, Any]:
-    """Return what the body says of the answer's form."""
-    if grammar is None:
-        return {}
-    if config.structured == "vllm" and (grammar.regex or grammar.schema):
-        return {"structured_outputs": {"regex": grammar.regex} if grammar.regex else {"json": grammar.schema}}
-    if config.structured == "json" and grammar.schema:
+def _special(grammar: Grammar | None, config: ChatConfig) -> dict[str, Any]:
+    """Return what not every server knows: above all, of what form the answer must be."""
+    if config.structured == "vllm":
+        return UNTOUCHED | _vllm_form(grammar)
+    if config.structured == "json" and grammar and grammar.schema:
         schema = {"name": "answer", "schema": grammar.schema, "strict": True}
         return {"response_format": {"type": "json_schema", "json_schema": schema}}
     return {}
+
+
+def _vllm_form(grammar: Grammar | None) -> dict[str, Any]:
+    if not grammar or not (grammar.regex or grammar.schema):
+        return {}
+    return {"structured_outputs": {"regex": grammar.regex} if grammar.regex else {"json": grammar.schema}}

@@ -111,10 +111,10 @@ def test_a_slow_endpoint_is_asked_less() -> None:
         assert len(slow.asked) < len(fast.asked) / 2
 
 
-def test_equal_endpoints_are_asked_equally() -> None:
+def test_equal_endpoints_are_asked_in_turn() -> None:
     with chat_server(lambda asked: asked.text) as first, chat_server(lambda asked: asked.text) as second:
-        assert len(texts(list(asked(items(200), config_of(first, second, concurrency=2))))) == 200
-        assert abs(len(first.asked) - len(second.asked)) < 60
+        assert len(texts(list(asked(items(20), config_of(first, second, concurrency=1))))) == 20
+        assert len(first.asked) == len(second.asked) == 10
 
 
 def test_all_endpoints_together_get_no_more_than_the_limit() -> None:
