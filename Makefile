@@ -29,7 +29,7 @@ lint: .venv/.lint  ## check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-bench: .venv/.tests  ## measure; prints ratios of two sides measured in one run
+bench: .venv/.tests $(if $(filter serve,$(BENCH)),.venv-vllm/.served)  ## measure; prints ratios of two sides measured in one run
 	@for name in $(or $(BENCH),cluster store build embed search); do $(BIN)/python -m tests.bench.bench_$$name || exit 1; done
 
 soak: .venv/.tests  ## the long fault runs
