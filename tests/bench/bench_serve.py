@@ -193,15 +193,17 @@ def ask_by_vllm(asked: Sequence[Asked], config: ChatConfig, *, server: RunningVl
         *("--dataset-name", "custom_image", "--dataset-path", str(folder / "asked.jsonl"), "--disable-shuffle"),
         *("--num-prompts", str(len(asked)), "--custom-output-len", str(TOKENS), "--ignore-eos"),
         *("--max-concurrency", str(config.concurrency), "--extra-body", json.dumps(sampling), "--disable-tqdm"),
-        *("--save-result", "--result-dir", str(folder), "--result-filename", "result.json"),
+        *("--save-result", "--save-detailed", "--result-dir", str(folder), "--result-filename", "result.json"),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | ENVIRONMENT, check=False)
-    if done.returncode:
-        raise SystemExit(f"vllm bench serve ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    result = json.loads((folder / "result.json").read_text())
-    if result["completed"] != len(asked):
-        raise SystemExit(f"vllm bench serve: only {result['completed']} of {len(asked)} requests were answered")
-    return Rate(len(asked), result["total_output_tokens"], result["duration"])
+    for _ in range(3):  # it sends no request twice, and a busy machine may close a connection that it has just taken
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | ENVIRONMENT, check=False)
+        if done.returncode:
+            raise SystemExit(f"vllm bench serve ended with {done.returncode}:\n{done.stderr[-3000:]}")
+        result = json.loads((folder / "result.json").read_text())
+        if result["completed"] == len(asked):
+            return Rate(len(asked), result["total_output_tokens"], result["duration"])
+    error = next(filter(None, result["errors"]), "")
+    raise SystemExit(f"vllm bench serve: {result['completed']} of {len(asked)} requests were answered:\n{error}")
 
 
 def take_turns(sides: dict[str, Callable[[], Rate]]) -> dict[str, Rate]:
