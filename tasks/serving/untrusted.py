@@ -63,7 +63,9 @@ _HEADER = re.compile(
     r"|(?:first|second) image could be described as\s*:|here is the (?:difference|prompt)\s*:"  # the prompts' own
     r"|generate the description strictly according to the template\s*:?"
 )
-_IMAGE_HEADER = re.compile(rf"(?im)^{_START}\#*{_GAP}(?:image|picture|photo)[ \t]+(?:\d+|one|two){_GAP}(:)")
+_IMAGE_HEADER = re.compile(
+    rf"(?im)^{_START}\#*{_GAP}(?:(?:image|picture|photo)[ \t]+(?:\d+|one|two)|(?:first|second)[ \t]+image){_GAP}(:)"
+)
 _ROLE_LINE = re.compile(rf"(?im)^{_START}{_ROLE}{_GAP}$")
 _QUOTES = re.compile('["\u201c\u201d\u201e\u201f\u301d\u301e\u301f\uff02]')
 
@@ -117,7 +119,7 @@ def _found(plain: str, *, all_brackets: bool) -> list[tuple[int, int]]:
         if found := [match.span() for match in pattern.finditer(plain)]:
             return found
     found = [match.span() for match in _HEADER.finditer(plain)]
-    if not found and "\n" in plain.strip():
+    if not found and "\n" in plain.rstrip():
         found = [match.span() for match in _ROLE_LINE.finditer(plain)]
     return found
 
