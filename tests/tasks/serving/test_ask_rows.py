@@ -2,8 +2,6 @@
 
 import asyncio
 import gc
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -264,7 +262,9 @@ def test_a_killed_run_repeats_no_finished_request(tmp_path: Path) -> None:
         with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]) as process:
             assert process.stdout is not None
             finished = [process.stdout.readline().decode().strip() for _ in range(40)]
-            os.kill(process.pid, signal.SIGKILL)
+            process.kill()
+            process.wait()
+        time.sleep(0.2)
         before = [request.text for request in server.asked]
         with Answers(path) as memory:
             known = len(memory)

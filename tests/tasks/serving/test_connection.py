@@ -49,15 +49,21 @@ FAULTS: dict[str, tuple[Fault | Reply, str, str]] = {
     ),
     "too long": (Raw(b" " * 30_000 + GOOD), "broken answer", "longer than 20000 bytes"),
     "error too long": (Status(500, body=b" " * 30_000), "broken answer", "longer than 20000 bytes"),
-    "hang": (Hang(), "no answer in time", "0.3 s"),
-    "a byte now and then": (Hang(drip=0.05), "no answer in time", "0.3 s"),
+    "hang": (Hang(), "no answer in time", "0.5 s"),
+    "a byte now and then": (Hang(drip=0.05), "no answer in time", "0.5 s"),
 }
+
+
+def limit_of(fault: Fault | Reply) -> float:
+    """Return the time limit: short where it is waited for."""
+    return 0.5 if isinstance(fault, Hang) else 30.0
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_that_passes_is_tried_again(name: str) -> None:
     with chat_server(once(FAULTS[name][0])) as server:
-        assert ask_now(config_of(server, timeout_seconds=0.3), max_bytes=20_000).text == "good"
+        config = config_of(server, timeout_seconds=limit_of(FAULTS[name][0]))
+        assert ask_now(config, max_bytes=20_000).text == "good"
         assert len(server.asked) == 2
 
 
@@ -65,7 +71,7 @@ def test_a_fault_that_passes_is_tried_again(name: str) -> None:
 def test_a_fault_that_stays_fails_the_row_with_a_constant_reason(name: str) -> None:
     fault, reason, detail = FAULTS[name]
     with chat_server(lambda asked: fault if asked.text == "1" else "good") as server:
-        config = config_of(server, timeout_seconds=0.3, attempts=2, patience_seconds=60)
+        config = config_of(server, timeout_seconds=limit_of(fault), attempts=2, patience_seconds=60)
         pace = replace(QUICK, max_bytes=20_000)
 
         ended = asyncio.Event()
