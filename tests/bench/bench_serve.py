@@ -43,6 +43,7 @@ from tasks.serving.ask_rows import ask_rows
 from tasks.serving.chat import Chat, Grammar, Question, seed_of
 from tasks.serving.client import client_of, close_clients
 from tasks.serving.pixels import image_url
+from tasks.serving.write_request import UNTOUCHED
 from tests.fixtures.vllm_server import ENVIRONMENT, VLLM, RunningVllm, running_vllm
 
 ROWS, TOKENS, AT_ONCE, THREADS, TURNS = 256, 128, 64, 16, 4
@@ -172,6 +173,7 @@ def _ask_plainly(client: Any, config: ChatConfig, asked: Asked) -> int:
         temperature=config.temperature,
         top_p=config.top_p,
         seed=asked.question.seed,
+        extra_body=UNTOUCHED,
     )
     return answer.usage.completion_tokens
 
@@ -186,7 +188,7 @@ def ask_by_vllm(asked: Sequence[Asked], config: ChatConfig, *, server: RunningVl
         {"content": _content([image_url(image, config.pixels) for image in one.images], one.text)} for one in asked
     ]
     (folder / "asked.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    sampling = {"temperature": config.temperature, "top_p": config.top_p, "seed": 1}
+    sampling = {"temperature": config.temperature, "top_p": config.top_p, "seed": 1, **UNTOUCHED}
     command = [
         *(str(VLLM), "bench", "serve", "--backend", "openai-chat", "--endpoint", "/v1/chat/completions"),
         *("--base-url", server.address, "--model", config.model, "--tokenizer", str(folder / config.model)),
