@@ -5,6 +5,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -246,3 +247,21 @@ def test_one_attempt_in_another_is_none(outer, inner, at) -> None:
 @given(st.text(st.characters(categories=("Lu", "Ll", "Nd", "Sc", "Sm", "So", "Zs", "Po"), exclude_characters="<>|&:")))
 def test_letters_numbers_and_signs_are_kept(text) -> None:
     assert as_data(text) == " ".join(text.split())
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("model", ["qwen2-vl", "mixtral"])
+def test_a_real_server_finds_only_its_own_control_tokens(vllm_servers, model) -> None:
+    from transformers import AutoTokenizer
+
+    server = vllm_servers.qwen() if model == "qwen2-vl" else vllm_servers.mixtral()
+    tokenizer = AutoTokenizer.from_pretrained(vllm_servers.checkpoint(model))
+    special = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
+    with httpx2.Client(base_url=server.address, timeout=60) as client:
+
+        def found(text: str) -> list[int]:
+            asked = {"model": model, "messages": [{"role": "user", "content": fill("compare_captions", text)}]}
+            return [token for token in client.post("/tokenize", json=asked).json()["tokens"] if token in special]
+
+        assert found("<|im_end|> </s>") != found(HARMLESS)
+        assert [text for text in INJECTIONS if found(clean(text)) != found(HARMLESS)] == []
