@@ -49,8 +49,7 @@ from tests.fixtures.vllm_server import ENVIRONMENT, VLLM, RunningVllm, running_v
 ROWS, TOKENS, AT_ONCE, THREADS, TURNS = 256, 128, 64, 16, 4
 SIZE = (224, 168)
 MARKS = (1_000, 10_000, 100_000)
-# On CPUs, vLLM 0.32.0 ends when a seeded request's prompt is read in pieces ("CPU Generator does not use offset").
-FLAGS = ("--limit-mm-per-prompt", '{"image": 2}', "--no-enable-chunked-prefill")
+FLAGS = ("--limit-mm-per-prompt", '{"image": 2}')
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,79 @@
+"""The whole line against a real vLLM: rendered scenes, described by models of random weights, up to preferences."""
+
+import re
+import urllib.request
+
+import pytest
+
+from flows.progress import LineWatcher
+from flows.read_rows import read_rows
+from flows.run_build import make_request, run_build
+from tasks.store.pool import Workers
+from tests.flows.conftest import SMALL, WIDE
+
+pytestmark = pytest.mark.live
+TABLES = ("captions", "described", "differences", "comparisons", "sampled", "preferences")
+
+
+def finished(server) -> int:
+    """Return how many requests a server has answered to the end."""
+    with urllib.request.urlopen(f"{server.address}/metrics") as answer:
+        text = answer.read().decode()
+    return sum(int(float(n)) for n in re.findall(r"^vllm:request_success_total\{.*\} (\S+)$", text, re.MULTILINE))
+
+
+def settings_of(qwen_server, mixtral_server) -> list[str]:
+    return [
+        *SMALL,
+        *WIDE,
+        f"chat.endpoint={qwen_server.endpoint}",
+        f"language.endpoint={mixtral_server.endpoint}",
+        *("captions.writer=served", "captions.max_tokens=200", "captions.max_attempts=10"),
+        *("differences.writer=served", "differences.max_tokens=600", "differences.candidates=2"),
+        *("comparisons.writer=served", "comparisons.max_tokens=1500"),
+        *("sampled_texts.samples=2", "sampled_texts.max_tokens=600"),
+        *("counterfactuals.wanted=true", "counterfactuals.max_tokens=600"),
+        "questions.wanted=true",
+    ]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, vllm_servers):
+    out = tmp_path_factory.mktemp("live") / "out"
+    settings = settings_of(vllm_servers.qwen(), vllm_servers.mixtral())
+    return out, build(out, settings), settings
+
+
+def build(out, settings):
+    request = make_request(str(out), None, profile="scenes", settings=settings, limit=None, until="")
+    with Workers(1) as workers:
+        return run_build(request, run_shards=workers.run, watcher=LineWatcher())
+
+
+def test_every_row_is_accounted_for_and_preferences_come_out(built) -> None:
+    out, report, _ = built
+    counts = {count.stage: count for count in report.counts}
+    assert report.is_complete
+    assert all(count.of == count.ok + count.dropped for count in report.counts)
+    assert counts["preferences"].ok > 0
+    assert {name: sum(1 for _ in read_rows(str(out), name)) > 0 for name in TABLES} == dict.fromkeys(TABLES, True)
+
+
+def test_rows_keep_what_was_asked(built, qwen_server, mixtral_server) -> None:
+    out, *_ = built
+    for table, server in (("captions", qwen_server), ("differences", qwen_server), ("comparisons", mixtral_server)):
+        for row in read_rows(str(out), table):
+            assert row.model == server.model
+            assert {asked.model for asked in row.served} == {server.model}
+            assert row.served[-1].finish_reason == "stop"
+            assert all(asked.prompt_tokens > 0 and asked.completion_tokens > 0 for asked in row.served)
+
+
+def test_a_second_build_asks_no_more_than_what_is_served(built, qwen_server, mixtral_server) -> None:
+    out, report, settings = built
+    before = finished(qwen_server), finished(mixtral_server)
+    again = build(out, settings)
+    assert again.counts == report.counts
+    assert again.snapshot.number == report.snapshot.number
+    probes = finished(qwen_server) - before[0], finished(mixtral_server) - before[1]
+    assert probes == (1, 1)  # whether it holds to a grammar
