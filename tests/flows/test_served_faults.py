@@ -1,0 +1,195 @@
+"""Builds that served models write: through faults, kills and lost servers no row is lost and nothing is asked twice."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from flows.progress import LineWatcher
+from flows.read_rows import read_rows
+from flows.run_build import make_request, run_build
+from tasks.store.pool import Workers
+from tests.fixtures.chat_server import Asked, Close, Hang, Raw, Reply, Status, chat_server
+from tests.flows.conftest import WIDE
+from tests.flows.test_report_served import answer as sound
+
+SETTINGS = [
+    *("scenes.worlds=6", "scenes.width=64", "scenes.height=64", "scenes.samples=1", "run.workers=1", *WIDE),
+    *("captions.writer=served", "differences.writer=served", "differences.candidates=2"),
+    *("controls.same=true", "judging.wanted=true", "comparisons.writer=served"),
+    *("chat.model=tiny", 'chat.structured="off"', "chat.timeout_seconds=2"),
+]
+TABLES = ("captions", "described", "controlled", "judged", "differences", "comparisons", "preferences")
+FAULTS = (
+    Status(500),
+    Status(429, headers={"Retry-After": "0"}),
+    Status(503),
+    Close(),
+    Close(reset=True),
+    Raw(b"<html>no</html>"),
+    Raw(b'{"choices": [{"message": {"content": "\xff"}, "finish_reason": "stop"}]}'),
+    Raw(b'{"choices": [{"message":', headers={"Content-Length": "900"}, cut=24),
+    Hang(),
+)
+
+
+def name_of(asked: Asked) -> str:
+    return hashlib.sha256(json.dumps(asked.body, sort_keys=True).encode()).hexdigest()
+
+
+def build(out, server, *settings: str):
+    words = [*SETTINGS, f"chat.endpoint={server.url}", *settings]
+    request = make_request(str(out), None, profile="scenes", settings=words, limit=None, until="")
+    with Workers(1) as workers:
+        return run_build(request, run_shards=workers.run, watcher=LineWatcher())
+
+
+def rows_of(out) -> dict[str, list[tuple[str, str]]]:
+    """Return key and words of all rows, by table."""
+    words = {"captions": "text", "controlled": "check", "judged": "check", "preferences": "chosen"}
+    return {
+        table: sorted((row.key, str(getattr(row, words.get(table, "text")))) for row in read_rows(str(out), table))
+        for table in TABLES
+    }
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory):
+    """Return the rows of a build without faults, its counts, and what it asked."""
+    out = tmp_path_factory.mktemp("clean") / "out"
+    with chat_server(sound) as server:
+        report = build(out, server)
+        asked = [name_of(one) for one in server.asked]
+    assert report.is_complete
+    assert len(asked) == len(set(asked)) > 150
+    rows = rows_of(out)
+    assert all(rows.values())
+    return rows, report.counts, asked
+
+
+def test_fifty_faults_change_nothing(tmp_path, clean) -> None:
+    rows, counts, _ = clean
+    faulty = set(range(0, 150, 3))
+
+    def answer(asked: Asked):
+        if asked.number in faulty:
+            faulty.remove(asked.number)
+            return FAULTS[asked.number // 3 % len(FAULTS)]
+        return sound(asked)
+
+    with chat_server(answer) as server:
+        report = build(tmp_path / "out", server)
+    assert not faulty
+    assert report.is_complete
+    assert rows_of(tmp_path / "out") == rows
+    assert report.counts == counts
+
+
+def test_rows_that_fail_are_owed_and_made_at_the_next_run(tmp_path, clean) -> None:
+    rows, counts, _ = clean
+    down = [True]
+
+    def answer(asked: Asked):
+        return Status(500) if down[0] and int(name_of(asked), 16) % 5 == 0 else sound(asked)
+
+    with chat_server(answer) as server:
+        report = build(tmp_path / "out", server, "chat.attempts=1")
+        assert {"server error"} <= {reason for count in report.counts for reason in count.reasons if count.failed}
+        assert all(count.of == count.ok + count.dropped + count.failed + count.pending for count in report.counts)
+        down[0] = False
+        report = build(tmp_path / "out", server, "chat.attempts=1")
+    assert report.is_complete
+    assert rows_of(tmp_path / "out") == rows
+    assert report.counts == counts
+
+
+def test_a_server_that_comes_back_in_time_costs_nothing(tmp_path, clean) -> None:
+    rows, *_ = clean
+    gone = threading.Event()
+
+    def answer(asked: Asked):
+        if asked.number == 60:
+            gone.set()
+        return sound(asked)
+
+    with chat_server(answer) as server:
+
+        def restart() -> None:
+            gone.wait()
+            server.stop()
+            time.sleep(1)
+            server.start()
+
+        thread = threading.Thread(target=restart)
+        thread.start()
+        report = build(tmp_path / "out", server)
+        thread.join()
+    assert report.is_complete
+    assert rows_of(tmp_path / "out") == rows
+
+
+def test_a_server_that_is_gone_fails_its_shards_and_the_rest_is_done_later(tmp_path, clean) -> None:
+    rows, *_ = clean
+    gone = threading.Event()
+
+    def answer(asked: Asked):
+        if asked.number == 60:
+            gone.set()
+        return sound(asked)
+
+    with chat_server(answer) as server:
+        thread = threading.Thread(target=lambda: gone.wait() and server.stop())
+        thread.start()
+        report = build(tmp_path / "out", server, "chat.patience_seconds=1")
+        thread.join()
+        assert not report.is_complete
+        assert server.url in report.failures[0].error
+        server.start()
+        assert build(tmp_path / "out", server, "chat.patience_seconds=1").is_complete
+    assert rows_of(tmp_path / "out") == rows
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
+def test_a_killed_build_asks_no_finished_question_again(tmp_path, clean) -> None:
+    rows, _, asked = clean
+    out, kills = tmp_path / "out", [20, 90, 140]
+    sent: Counter[str] = Counter()
+    reached = threading.Event()
+
+    def answer(one: Asked):
+        name = name_of(one)
+        if sum(sent.values()) >= kills[0]:
+            reached.set()
+            return Hang()  # killed while these are under way: they are not finished
+        sent[name] += 1
+        return Reply(sound(one), after=0.01)
+
+    with chat_server(answer) as server:
+        words = [*SETTINGS, f"chat.endpoint={server.url}", "chat.timeout_seconds=60"]
+        command = [sys.executable, "-c", "from flows.cli import main; main()", "build", "--out", str(out)]
+        command += [part for word in words for part in ("--set", word)]
+        while kills:
+            reached.clear()
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=os.environ)
+            assert reached.wait(120)
+            time.sleep(0.3)  # what was answered before is on its way
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            kills.pop(0)
+            if not kills:
+                kills_done = dict(sent)
+                break
+        kills.append(10**9)
+        report = build(out, server)
+    assert report.is_complete
+    assert rows_of(out) == rows
+    assert set(sent) == set(asked)
+    assert max(sent.values()) == 1, [n for n in sent.values() if n > 1]
+    assert len(kills_done) == 140
