@@ -144,6 +144,16 @@ def test_what_the_work_raises_ends_the_rest() -> None:
         assert tasks_left() == 0
 
 
+def test_rows_that_fail_together_complain_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(row: ItemRow, chat: Chat) -> ItemRow:
+        raise ZeroDivisionError
+
+    with chat_server(echo) as server, pytest.raises(ZeroDivisionError):
+        list(ask_rows(items(10), work, config_of(server), pace=QUICK))
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+
+
 def test_what_the_rows_raise_ends_the_rest() -> None:
     def rows() -> Iterator[ItemRow]:
         yield from items(3)

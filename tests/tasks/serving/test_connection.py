@@ -11,7 +11,7 @@ from schemas.errors import ConfigError, ServerError
 from schemas.rows import Failed, ItemRow
 from tasks.serving.ask_rows import ask_rows
 from tasks.serving.chat import Chat
-from tasks.serving.client import Client
+from tasks.serving.client import Client, client_of
 from tasks.serving.connection import is_here
 from tests.fixtures.asking import QUICK, ask_now, ask_once, asked, config_of, items, question, texts
 from tests.fixtures.certificates import write_certificate
@@ -155,6 +155,7 @@ def test_only_what_is_needed_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
             ask_now(config)
         monkeypatch.setenv("PAIRWRIGHT_TEST_KEY", " sk-mine\n")
         ask_now(config_of(server, concurrency=7))
+        assert not list(client_of(config, QUICK)._endpoints.first._client._client.cookies.jar), "no cookies are kept"
     without, again, with_key = (request.headers for request in server.asked)
     expected = {"host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent"}
     assert set(without) == set(again) == expected

@@ -1,7 +1,11 @@
 """Several endpoints, and endpoints that fail: who is asked, who is waited for, and when that ends."""
 
+import asyncio
+import itertools
 import threading
 import time
+from contextlib import suppress
+from dataclasses import replace
 from email.utils import formatdate
 
 import pytest
@@ -9,6 +13,12 @@ import pytest
 from schemas.errors import ServerError
 from schemas.rows import Failed
 from tasks.serving.client import client_of
+from tasks.serving.connection import Connection
+from tasks.serving.endpoints import Endpoint, Endpoints, Turn
+from tasks.serving.faults import FaultError
+from tasks.serving.keys import load_key
+from tasks.serving.limiter import Limiter
+from tasks.serving.loop import run
 from tests.fixtures.asking import QUICK, ask_now, asked, config_of, items, texts
 from tests.fixtures.chat_server import Asked, Hang, Raw, Reply, Status, chat_server
 
@@ -25,6 +35,21 @@ def test_retry_after_is_obeyed(form: str) -> None:
     with chat_server(answer) as server:
         assert ask_now(config_of(server)).text == "good"
     assert came[1] - came[0] >= (0.4 if form == "seconds" else 1.0)  # dates have whole seconds
+
+
+def test_each_try_waits_longer_than_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    came: list[float] = []
+    monkeypatch.setattr("tasks.serving.client.random.uniform", lambda _, most: most)
+
+    def answer(asked: Asked) -> str | Status:
+        came.append(time.monotonic())
+        return Status(500) if len(came) < 5 else "good"
+
+    with chat_server(answer) as server:
+        pace = {"backoff_s": 0.1, "backoff_most_s": 0.3, "rest_s": 0.0}
+        assert ask_now(config_of(server), **pace).text == "good"
+    waits = [after - before for before, after in itertools.pairwise(came)]
+    assert all(wait >= least for wait, least in zip(waits, (0.1, 0.2, 0.3, 0.3), strict=True))
 
 
 def test_nobody_asks_a_server_that_wants_to_be_left_alone() -> None:
@@ -164,3 +189,103 @@ def test_the_number_of_requests_falls_when_the_server_is_full() -> None:
     with chat_server(answer) as server:
         assert len(texts(list(asked(items(600), config_of(server, attempts=20))))) == 600
     assert 0 < refused < 100
+
+
+def open_endpoints(count: int = 1, *, limit: int = 8, patience_s: float = 60.0) -> Endpoints:
+    """Return endpoints whose turns are taken and given back without a server."""
+    key = load_key("PAIRWRIGHT_TEST_KEY")
+    made = [
+        Endpoint(
+            Connection(f"http://127.0.0.1:{number + 1}/v1", key, timeout_s=1, pace=QUICK),
+            Limiter(limit, limit, time.monotonic),
+        )
+        for number in range(count)
+    ]
+    return Endpoints(made, most=limit * count, patience_s=patience_s, pace=replace(QUICK, rest_s=1.0, rest_most_s=1.0))
+
+
+BROKEN, GONE = FaultError("broken answer", "test"), FaultError("no connection", "test")
+
+
+async def can_take(endpoints: Endpoints) -> int:
+    """Return how many turns there are at once."""
+    turns: list[Turn] = []
+    with suppress(TimeoutError):
+        while True:
+            async with asyncio.timeout(0.02):
+                turns.append(await endpoints.take())
+    for turn in turns:
+        endpoints.left(turn)
+    return len(turns)
+
+
+def test_faults_of_requests_that_were_together_count_once() -> None:
+    async def act() -> None:
+        endpoints = open_endpoints()
+        for turn in [await endpoints.take() for _ in range(8)]:
+            endpoints.failed(turn, BROKEN, 1)
+        assert await can_take(endpoints) == 8
+
+    run(act())
+
+
+def test_an_endpoint_that_failed_three_times_rests_and_is_tried_with_one_request() -> None:
+    async def act() -> None:
+        endpoints = open_endpoints()
+        for number in range(3):
+            assert await can_take(endpoints) == 8
+            endpoints.failed(await endpoints.take(), BROKEN, number)
+        assert await can_take(endpoints) == 0
+        turn = await endpoints.take()
+        assert await can_take(endpoints) == 0
+        endpoints.answered(turn)
+        assert await can_take(endpoints) == 8
+
+    run(act())
+
+
+def test_an_endpoint_that_cannot_be_reached_rests_at_once() -> None:
+    async def act() -> None:
+        endpoints = open_endpoints()
+        endpoints.failed(await endpoints.take(), GONE, 1)
+        assert await can_take(endpoints) == 0
+        turn = await endpoints.take()
+        assert await can_take(endpoints) == 0
+        endpoints.answered(turn)
+        assert await can_take(endpoints) == 8
+
+    run(act())
+
+
+def test_a_turn_that_nobody_waits_for_any_more_is_given_back() -> None:
+    async def act() -> None:
+        endpoints = open_endpoints(limit=1)
+        turn = await endpoints.take()
+        waiting = [asyncio.create_task(endpoints.take()) for _ in range(2)]
+        await asyncio.sleep(0)
+        endpoints.left(turn)  # the first of them has it now, and does not know yet
+        waiting[0].cancel()
+        await asyncio.sleep(0)
+        assert await asyncio.wait_for(waiting[1], 5) is not None
+
+    run(act())
+
+
+@pytest.mark.parametrize("why", ["gone", "refused"])
+def test_all_who_wait_are_told_that_there_is_nothing_to_wait_for(why: str) -> None:
+    async def act() -> None:
+        endpoints = open_endpoints(limit=1, patience_s=1e-6)
+        turn = await endpoints.take()
+        waiting = [asyncio.create_task(endpoints.take()) for _ in range(5)]
+        await asyncio.sleep(0.01)
+        if why == "refused":
+            endpoints.refused(turn, ServerError("no key"))
+        else:
+            endpoints.failed(turn, GONE, 1)
+            turn = await waiting.pop(0)
+            with pytest.raises(ServerError, match=r"127\.0\.0\.1:1/v1: the server does not answer for"):
+                endpoints.failed(turn, GONE, 1)
+        results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
+        assert [type(result) for result in results] == [ServerError] * len(waiting)
+
+    run(act())
