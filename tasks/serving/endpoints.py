@@ -6,6 +6,7 @@ nothing is lost by waiting. A single request that fails and fails is no proof of
 """
 
 import asyncio
+import logging
 import random
 import time
 from collections import deque
@@ -18,6 +19,7 @@ from tasks.serving.faults import FaultError
 from tasks.serving.limiter import Limiter
 from tasks.serving.pace import Pace
 
+log = logging.getLogger(__name__)
 DOUBTFUL = 3
 """Faults in turn after which an endpoint rests also where it can be reached."""
 
@@ -148,10 +150,13 @@ class Endpoints:
     def _rest(self, turn: Turn, fault: FaultError, most: float) -> None:
         """Leave an endpoint alone for a while, but try it once more before patience ends."""
         endpoint, now = turn.endpoint, time.monotonic()
+        before = endpoint.streak
         if turn.since >= endpoint.failed_at:
             endpoint.streak, endpoint.failed_at = endpoint.streak + 1, now
         if fault.reason == "no connection":
             endpoint.streak = max(DOUBTFUL, endpoint.streak)
+        if before < DOUBTFUL <= endpoint.streak:
+            log.warning("%s rests and is tried now and then: %s", endpoint.connection.url, fault)
         if fault.retry_after is not None:
             rest = fault.retry_after
         elif endpoint.streak < DOUBTFUL:

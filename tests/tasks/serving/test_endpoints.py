@@ -111,11 +111,13 @@ def test_many_questions_without_an_answer_are() -> None:
         list(asked(items(60), config_of(server, attempts=100, patience_seconds=0.2)))
 
 
-def test_a_dead_endpoint_costs_no_row() -> None:
+def test_a_dead_endpoint_costs_no_row(caplog: pytest.LogCaptureFixture) -> None:
     with chat_server(lambda asked: asked.text) as dead, chat_server(lambda asked: asked.text) as alive:
         config = config_of(dead, alive, attempts=1)
         dead.stop()
         assert len(texts(list(asked(items(100), config)))) == 100
+        words = f"{dead.url} rests and is tried now and then: no connection: Connection refused"
+        assert caplog.messages == [words], "it is said once"
         dead.start()
         assert len(texts(list(asked(items(300), config)))) == 300
         assert dead.asked, "it is tried again"
