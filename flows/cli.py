@@ -73,7 +73,10 @@ def build(
 
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
     words["exclude"] = exclude or []
-    request = make_request(out, source, **words)
+    try:
+        request = make_request(out, source, **words)
+    except ServerError as error:  # nothing has begun: an address is wrong, or nobody is there
+        raise ConfigError(str(error)) from error
     _run(request, "build_dataset", {"out": out, "source": source, **words})
 
 
@@ -312,11 +315,11 @@ def _refuse_nothing(counts: Any, request: Any) -> None:
 def _conclude(counts: Any, url: str, snapshot: Any) -> None:
     """Say how the build ended and what to do next; exit with 1 where rows are owed."""
     empty = next((count for count in counts if count.of and count.dropped == count.of), None)
-    if empty:
+    owed = sum(count.failed + count.pending for count in counts)
+    if empty and not counts[-1].ok and not owed:
         reasons = ", ".join(empty.reasons)
         after = "" if empty is counts[-1] else ": the tables after it are empty"
         print(f"Note: {empty.stage} dropped all of its {empty.of:,} rows ({reasons}){after}.")
-    owed = sum(count.failed + count.pending for count in counts)
     if owed:
         print(f"{owed:,} rows are still owed. Finish them with: pairwright resume {url}", file=sys.stderr)
         raise typer.Exit(OWED)
@@ -336,6 +339,7 @@ def _print_table(counts: Any, seconds: Any = ()) -> None:
 def main() -> None:
     """Run the command line; turn errors into one message and an exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # it tells which of its builds it tries
     try:
         app()
     except (ConfigError, SourceError, ModelError) as error:

@@ -1,5 +1,6 @@
 """Find out which models a build loads or asks, before it starts; have a server up for each stage that needs one."""
 
+import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -9,13 +10,17 @@ from flows.stages import stages_until
 from schemas.config import Profile
 from schemas.rows import make_key
 from schemas.section import Section
+from schemas.served import ChatConfig
 from schemas.writing import ServedSection
 from tasks.serving.launch import Servers
 from tasks.serving.probe import find_model
 from tasks.store.files import Folder
+from tasks.store.ledger import Counts
 from tasks.store.pool import Outcome
 from tasks.store.shard import ShardRef
 from tasks.store.stage import Planned
+
+log = logging.getLogger(__name__)
 
 
 def pin_models(profile: Profile, until: str) -> Profile:
@@ -36,21 +41,30 @@ def pin_served(profile: Profile, until: str) -> Profile:
         ConfigError: no server is named, or it does not serve the model.
         ServerError: one cannot be reached.
     """
+    sections = {stage.config: getattr(profile, stage.config) for stage in stages_until(profile, until)}
+    served = {name: own for name, own in sections.items() if isinstance(own, ServedSection) and own.is_served}
+    images: dict[str, int] = {}
+    for name, section in served.items():
+        place = _place(profile, name, section)
+        images[place] = max(images.get(place, 0), section.images)
     found: dict[str, Section] = {}
-    for name in dict.fromkeys(stage.config for stage in stages_until(profile, until)):
-        section = getattr(profile, name)
-        if name in found or not isinstance(section, ServedSection) or not section.is_served:
-            continue
-        if section.chat is None and section.role == "writer" and profile.differences.chat is not None:
-            name, section = "differences", profile.differences
-        if section.chat is not None:
-            chat = find_model(section.chat, field=f"{name}.chat")
-            found[name] = section.model_copy(update={"chat": chat})
-            continue
-        role = section.role if section.role != "writer" and getattr(profile, section.role) else "chat"
-        if role not in found:
-            found[role] = find_model(profile.served(role), field=role)
+    for place, count in images.items():
+        asked = getattr(profile, place)
+        if isinstance(asked, ChatConfig):
+            found[place] = find_model(asked, field=place, images=count)
+        else:
+            chat = find_model(asked.chat, field=f"{place}.chat", images=count)
+            found[place] = asked.model_copy(update={"chat": chat})
     return profile.model_copy(update=found)
+
+
+def _place(profile: Profile, name: str, section: ServedSection) -> str:
+    """Return the section of the profile that says which model a section's stage asks: its own, or a model's."""
+    if section.chat is not None:
+        return name
+    if section.role == "writer":
+        return "differences" if profile.differences.chat is not None else "chat"
+    return section.role if getattr(profile, section.role) is not None else "chat"
 
 
 def servers_of(folder: Folder) -> Servers:
@@ -60,14 +74,30 @@ def servers_of(folder: Folder) -> Servers:
     return Servers(Path(tempfile.gettempdir()) / f"pairwright-logs-{make_key(folder.url)[:16]}")
 
 
+def waits_for(planned: Planned, counts: Sequence[Counts]) -> str:
+    """Return the table, of those that a stage looks at, of which rows were not even tried; empty: there is none.
+
+    Their shards failed, as a server was away. A served model would be asked now with less to go by, and again later.
+    """
+    config = planned.config
+    if not isinstance(config, ServedSection) or not config.is_served:
+        return ""
+    read = {planned.stage.reads, *(use.table for use in planned.stage.uses)}
+    return next((count.stage for count in counts if count.stage in read and count.pending), "")
+
+
 def run_served(
     run_shards: Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]],
     servers: Servers,
+    waiting: str,
     planned: Planned,
     shards: Sequence[ShardRef],
 ) -> Iterator[Outcome]:
-    """Run shards, with the server up that their stage asks where this build is to start it."""
+    """Run shards, with the server up that their stage asks where this build is to start it; none while it waits."""
     config = planned.config
+    if waiting and shards:
+        log.warning("%s waits for %s, of which rows are still owed", planned.stage.name, waiting)
+        return
     if shards and isinstance(config, ServedSection) and config.is_served:
         ready = config.model_copy(update={"chat": servers.ready(config.model)})
         planned = replace(planned, config=ready)

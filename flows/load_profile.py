@@ -92,6 +92,8 @@ def _explain(detail: ErrorDetails, where: str, settings: Sequence[str]) -> str:
     names = {s.partition("=")[0].strip(): s for s in settings}
     near = [s for name, s in names.items() if f"{name}.".startswith(f"{place}.") or f"{place}.".startswith(f"{name}.")]
     given = " ".join(f"--set {s}" for s in (near if place else names.values())) or where
+    if detail["loc"] and detail["loc"][-1] == "key":  # what was given may be the key itself
+        return f"{place}: {detail['msg'].removeprefix('Value error, ')}"
     if detail["type"] == "extra_forbidden":
         fields = _fields(detail["loc"][:-1])
         close = difflib.get_close_matches(str(detail["loc"][-1]), fields, n=1)

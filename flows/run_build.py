@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from flows.find_models import pin_models, pin_served, run_served, servers_of
+from flows.find_models import pin_models, pin_served, run_served, servers_of, waits_for
 from flows.load_profile import load_profile
 from flows.stages import STAGES, check_stage, find_table, plan_stages, stages_until
 from schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig
 from schemas.errors import ConfigError, SourceError, StoreError
-from schemas.rows import ImageRow, make_key
+from schemas.rows import ImageRow, PairRow, make_key
 from schemas.section import Section
 from tasks.mining import embed_images
 from tasks.mining.exclude_images import write_references
@@ -163,7 +163,7 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> R
         for stage in planned:
             start = time.monotonic()
             with build.locked(stage, watcher.waiting):
-                run = partial(run_served, run_shards, servers)
+                run = partial(run_served, run_shards, servers, waits_for(stage, counts))
                 failures += run_stage(build, stage, request, run_shards=run, watcher=watcher)
             counts.append(build.settle(stage))
             seconds.append(time.monotonic() - start)
@@ -208,11 +208,14 @@ def run_stage(
     shards = build.shards(planned, reason=request.only_reason) if chosen else []
     watcher.begin(planned, shards)
     failures: list[ShardFailed] = []
+    done = 0
     for outcome in run_shards(planned, shards):
         watcher.advance(planned, outcome)
         if isinstance(outcome.result, ShardFailed):
             failures.append(outcome.result)
-    if shards and not failures:
+        else:
+            done += 1
+    if shards and done == len(shards):
         build.drop_journals(planned)
     return failures
 
@@ -284,15 +287,26 @@ def list_refused(build: Build, stages: Sequence[Planned], table: str) -> Iterato
     refused = list(build.refused(planned)) if planned else []
     names: dict[str, str] = {}
     if planned and planned.stage.reads != "items":  # those tell the names themselves
-        images = next(stage for stage in stages if stage.stage.name == read_images.STAGE.name)
-        subjects = {subject for *_, subject in refused}
-        rows = find_live(build, images, ImageRow, subjects=subjects, without=("image", "graph", "captions"))
-        names = {row.key: row.name for row in rows}
+        names = _names_of({subject for *_, subject in refused}, build, stages)
     elif planned and planned.stage.writes is ImageRow:
         for name, other in build.duplicates(planned, "name"):
             yield "dropped", DUPLICATE, f"{name}: the same image as {other}"
     told = ((s, reason, ": ".join(filter(None, [names.get(about), detail]))) for s, reason, detail, about in refused)
     yield from dict.fromkeys(told)  # several rows may be about one image
+
+
+def _names_of(subjects: set[str], build: Build, stages: Sequence[Planned]) -> dict[str, str]:
+    """Return what people call images and pairs: the names of the files."""
+    tables = {stage.stage.name: stage for stage in stages}
+    pairs = {
+        row.key: (row.first, row.second)
+        for row in (find_live(build, tables["pairs"], PairRow, subjects=subjects) if "pairs" in tables else ())
+    }
+    wanted = subjects.union(*pairs.values())
+    images = tables[read_images.STAGE.name]
+    rows = find_live(build, images, ImageRow, subjects=wanted, without=("image", "graph", "captions"))
+    names = {row.key: row.name for row in rows}
+    return names | {key: " | ".join(names.get(image, image) for image in pair) for key, pair in pairs.items()}
 
 
 def look_at(folder: Folder) -> list[Counts]:

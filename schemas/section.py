@@ -9,8 +9,11 @@ Count = Annotated[int, Field(ge=0)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Positive = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
-Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
-"""Several names, or one: `train`, `[train, val]`."""
+Names = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else () if value is None else value),
+]
+"""Several names, one or none: `train`, `[train, val]`."""
 OFF = BeforeValidator(lambda value: "off" if value is False else value)
 """For fields that may be `off`, which is YAML's word for false."""
 

@@ -1,12 +1,22 @@
 """What a profile says of served models: which one answers, where it is, and how it is asked."""
 
+import re
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from schemas.section import OFF, Names, Positive, Seconds, Section, Share
 
 Structured = Annotated[Literal["auto", "vllm", "json", "off"], OFF]
+
+
+def _no_key_itself(value: object) -> object:
+    if isinstance(value, str) and re.fullmatch(r"[A-Z_][A-Z0-9_]*|block:[\w.-]+", value):
+        return value
+    raise ValueError("must be the name of an environment variable, in capitals, or block:NAME; never the key itself")
+
+
+KeyName = Annotated[str, BeforeValidator(_no_key_itself)]
 
 
 class LaunchConfig(Section):
@@ -41,8 +51,9 @@ class ChatConfig(Section):
     """The model's name on the server; empty: the only one that it serves. A build writes it down."""
     revision: str = ""
     """The model's commit, for the record: servers do not tell it."""
-    key: str = "PAIRWRIGHT_API_KEY"
-    """Environment variable that holds the server's key, if it wants one; or `block:NAME`, a Prefect Secret block."""
+    key: KeyName = "PAIRWRIGHT_API_KEY"
+    """Environment variable that holds the server's key, if it wants one (never the key itself, since profiles are
+    written down); or `block:NAME`, a Prefect Secret block."""
     pixels: Annotated[int, Field(ge=784)] = 1_003_520
     """Images of more pixels are sent smaller (1,003,520 are 1,280 tokens of Qwen2-VL)."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.7

@@ -25,6 +25,11 @@ class ServedSection(Section):
         return "chat"
 
     @property
+    def images(self) -> int:
+        """Return how many images the model is shown at once."""
+        return 2
+
+    @property
     def is_served(self) -> bool:
         """Say whether the stage asks a model at all."""
         return True
@@ -62,6 +67,11 @@ class CaptionsConfig(ServedSection):
         if self.split == "served" and not self.is_served:
             raise ValueError("split served needs writer served: it is the writing model that splits")
         return self
+
+    @property
+    def images(self) -> int:
+        """Return how many images the model is shown at once."""
+        return 1
 
     @property
     def is_served(self) -> bool:
@@ -158,6 +168,11 @@ class JudgingConfig(ServedSection):
         return "judge"
 
     @property
+    def images(self) -> int:
+        """Return how many images the model is shown at once."""
+        return 2 if self.sees == "images" else 0
+
+    @property
     def is_served(self) -> bool:
         """Say whether the stage asks a model at all."""
         return self.wanted
@@ -186,6 +201,11 @@ class ComparisonsConfig(ServedSection):
         return "language" if self.shown == "captions" else "chat"
 
     @property
+    def images(self) -> int:
+        """Return how many images the model is shown at once."""
+        return 0 if self.shown == "captions" else 2
+
+    @property
     def is_served(self) -> bool:
         """Say whether the stage asks a model at all."""
         return self.writer == "served"
@@ -209,6 +229,11 @@ class QuestionsConfig(ServedSection):
     def role(self) -> Role:
         """Return which of the profile"s models the stage asks."""
         return "language"
+
+    @property
+    def images(self) -> int:
+        """Return how many images the model is shown at once."""
+        return 0
 
     @property
     def is_served(self) -> bool:
@@ -255,6 +280,11 @@ class CounterfactualsConfig(ServedSection):
     def role(self) -> Role:
         """Return which of the profile"s models the stage asks."""
         return "language"
+
+    @property
+    def images(self) -> int:
+        """Return how many images the model is shown at once."""
+        return 0
 
     @property
     def is_served(self) -> bool:

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 from prompts import Prompt
 from schemas.rows import Served, Turn, make_key
 
+REFUSED = "the server refused the request"
+"""Why a row is dropped whose question the server says is wrong."""
 IMAGE = "<image>"
 """Where an image stands in a question; without it the images come first."""
 
@@ -77,7 +79,7 @@ class RefusedQuestionError(Exception):
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
-        """A short constant phrase ("the server refused the request")."""
+        """A short constant phrase: ``REFUSED``, or how the answer ended."""
         self.detail = detail
 
 

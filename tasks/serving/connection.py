@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from schemas.errors import ConfigError, ServerError
-from tasks.serving.chat import RefusedQuestionError
+from tasks.serving.chat import REFUSED, RefusedQuestionError
 from tasks.serving.faults import (
     REFUSALS,
     FaultError,
@@ -108,7 +108,7 @@ class Connection:
         """Return the error that a response without an answer stands for."""
         status, message = response.status_code, message_of(response.content, self._key.hide)
         if status in REFUSALS:
-            return RefusedQuestionError("the server refused the request", message)
+            return RefusedQuestionError(REFUSED, message)
         if fault := fault_of_status(status, message, response.headers.get("retry-after", "")):
             return fault
         if status in (401, 403):
@@ -148,7 +148,10 @@ def check_address(url: str) -> None:
     except ValueError:
         raise ConfigError("chat.endpoint: this is no address; one looks like http://127.0.0.1:8000/v1") from None
     if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ConfigError("chat.endpoint: an address holds no passwords, queries or fragments; keys go into chat.key")
+        raise ConfigError(
+            "chat.endpoint: an address holds no passwords, queries or fragments; a key is read from the environment "
+            "variable that chat.key names"
+        )
     if not fits or not url.isascii() or not url.isprintable() or " " in url:
         raise ConfigError(f"chat.endpoint: {shown(url)} is no address; one looks like http://127.0.0.1:8000/v1")
 

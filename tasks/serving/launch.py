@@ -85,7 +85,7 @@ class Servers:
             return chat
         running = self._running
         if running is None or _started_as(running.chat) != _started_as(chat) or not _serves(running):
-            _check(chat, field)
+            check_launch(chat, field)
             self.stop()
             running = self._start(chat)
         return chat.model_copy(update={"endpoint": (f"http://127.0.0.1:{running.port}/v1",)})
@@ -118,7 +118,12 @@ def _started_as(chat: ChatConfig) -> tuple[object, ...]:
     return chat.model, chat.revision, chat.pixels, chat.server
 
 
-def _check(chat: ChatConfig, field: str) -> None:
+def check_launch(chat: ChatConfig, field: str) -> None:
+    """Refuse what could not be started, before anything else is done.
+
+    Raises:
+        ConfigError: the program or the model's name is missing, or there is an address, too.
+    """
     program = chat.server.command[0] if chat.server.command else ""
     if not chat.model:
         raise ConfigError(f"{field}.model is empty: `launch: local` serves the model that it names")

@@ -21,7 +21,7 @@ class Pace:
     """Requests that are under way at an endpoint before anything is known of it."""
     max_bytes: int = 4_194_304
     """Longer answers are broken: one of 32,000 tokens has some 200,000 bytes."""
-    refusals: int = 20
+    refusals: int = 5
     """So many refused questions, before any was answered, mean that the server is set up wrong; the rows are not."""
 
 

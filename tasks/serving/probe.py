@@ -5,6 +5,7 @@ network, and ``openai``.
 """
 
 import asyncio
+import base64
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,10 +13,11 @@ from typing import Any, TypeVar
 
 from schemas.errors import ConfigError, ServerError
 from schemas.served import ChatConfig, Structured
-from tasks.serving.chat import RefusedQuestionError
+from tasks.serving.chat import REFUSED, RefusedQuestionError
 from tasks.serving.connection import Connection
 from tasks.serving.faults import FaultError
 from tasks.serving.keys import load_key
+from tasks.serving.launch import check_launch
 from tasks.serving.loop import run
 from tasks.serving.pace import PACE, Pace
 
@@ -24,6 +26,7 @@ SHOWN = 20
 """Models that a message lists."""
 MOST_TRIES = {"no connection": 1, "broken answer": 2}
 """For faults that hardly pass: a wrong address is told at once."""
+LOOK = "What do you see?"
 WORD = "zq7"
 """What no model says unless it is held to it."""
 FORMS: Mapping[Structured, dict[str, Any]] = {
@@ -47,7 +50,7 @@ FORMS: Mapping[Structured, dict[str, Any]] = {
 """How each kind of structured output is asked for, best first."""
 
 
-def find_model(chat: ChatConfig, *, field: str = "chat", pace: Pace = PACE) -> ChatConfig:
+def find_model(chat: ChatConfig, *, field: str = "chat", images: int = 0, pace: Pace = PACE) -> ChatConfig:
     """Return the configuration with the model's name and the kind of structured output filled in.
 
     With ``launch: local`` nothing is asked: the build starts vLLM itself, and knows what it can.
@@ -55,32 +58,33 @@ def find_model(chat: ChatConfig, *, field: str = "chat", pace: Pace = PACE) -> C
     Args:
         chat: what the profile says.
         field: what the profile calls it, for messages.
+        images: how many images the model is going to be shown at once; it is shown as many small ones.
         pace: how a busy server is waited for.
 
     Raises:
-        ConfigError: no server is named, or it does not serve this model.
+        ConfigError: no server is named, it does not serve this model, or the model sees no images; or vLLM is to be
+            started, and is not here.
         ServerError: it cannot be reached, takes no such key, or is no OpenAI-compatible server.
     """
     if chat.launch:
-        if not chat.model:
-            raise ConfigError(
-                f"{field}.model: name the checkpoint that vLLM is to serve (a folder or ORGANISATION/NAME)"
-            )
+        check_launch(chat, field)
         return chat.model_copy(update={"structured": "vllm"}) if chat.structured == "auto" else chat
     if not chat.endpoint:
         raise ConfigError(
             f"{field}.endpoint: name an OpenAI-compatible server (--set {field}.endpoint=http://HOST:PORT/v1), "
             "or stop before captions are written (--until mining)"
         )
-    return run(_find(chat, field, pace))
+    return run(_find(chat, field, images=images, pace=pace))
 
 
-async def _find(chat: ChatConfig, field: str, pace: Pace) -> ChatConfig:
+async def _find(chat: ChatConfig, field: str, *, images: int, pace: Pace) -> ChatConfig:
     key = load_key(chat.key)
     timeout_s = min(chat.timeout_seconds, chat.patience_seconds)
     servers = [_Server(Connection(url, key, timeout_s=timeout_s, pace=pace), chat, pace) for url in chat.endpoint]
     try:
         model = await _model(servers, chat, field)
+        for server in servers:
+            await server.show(images, model, field)
         structured = await _structured(servers, model) if chat.structured == "auto" else chat.structured
     finally:
         for server in servers:
@@ -125,6 +129,25 @@ class _Server:
         """Return the names of what it serves, each once."""
         return tuple(dict.fromkeys(await self._ask(self.connection.models)))
 
+    async def show(self, images: int, model: str, field: str) -> None:
+        """Show the model some small images; one that sees none, or fewer, would refuse every row."""
+        if not images:
+            return
+        picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{_picture()}"}}
+        words = {"type": "text", "text": LOOK}
+        asked = [{"role": "user", "content": [picture] * images + [words]}]
+        body = {"model": model, "messages": asked, "max_tokens": 8, "temperature": 0, "seed": 0}
+        try:
+            await self._ask(lambda: self.connection.post(body))
+        except RefusedQuestionError as refused:
+            if refused.reason != REFUSED:  # it has looked at them
+                return
+            raise ConfigError(
+                f"{field}: {model} at {self.connection.url} refuses to look at {images} image{'s' * (images > 1)} at "
+                f"once ({refused.detail}): serve a model that sees images, and so many of them (vLLM: "
+                f"--limit-mm-per-prompt '{{\"image\": {images}}}')"
+            ) from None
+
     async def obeys(self, kind: Structured, model: str) -> bool:
         """Say whether an answer has the form that is asked for; servers ignore what they do not know, or refuse it."""
         asked = [{"role": "user", "content": "Say hello."}]
@@ -148,6 +171,15 @@ class _Server:
                 if tries >= most or time.monotonic() + pause > until:
                     raise ServerError(f"{self.connection.url}: {fault}: {_what_to_do(fault)}") from None
             await asyncio.sleep(pause)
+
+
+def _picture() -> str:
+    """Return a small PNG in base64."""
+    import numpy as np
+
+    from tasks.store.images import encode_png
+
+    return base64.b64encode(encode_png(np.full((56, 56, 3), (180, 90, 60), np.uint8))).decode()
 
 
 def _what_to_do(fault: FaultError) -> str:

@@ -10,6 +10,7 @@ from flows.export_dataset import export_dataset
 from flows.progress import LineWatcher
 from flows.report_dataset import report_dataset
 from flows.run_build import make_request, run_build
+from tasks.serving.probe import LOOK
 from tasks.store.files import Folder
 from tasks.store.pool import Workers
 from tests.fixtures.chat_server import chat_server
@@ -28,6 +29,7 @@ COMPARISON = (
     "Differences:\n1. Object types: Image 1 has another thing.\n2. Counting the objects: Image 2 has three things."
 )
 KINDS = {
+    "probe": LOOK,
     "captions": "in one detailed paragraph",
     "judged": "Rate what was written",
     "comparisons": "Summarize the commonalities",
@@ -46,6 +48,8 @@ def thing(image: bytes) -> str:
 def answer(asked) -> str:
     """Write what is right; each difference that is asked with an even seed is cut off."""
     kind = kind_of(asked)
+    if kind == "probe":
+        return "A brown square."
     if kind == "captions":
         return f"A wooden table in front of a pale wall carries {thing(asked.images[0])} and nothing else. " * 2
     if kind == "judged":

@@ -19,6 +19,7 @@ from tasks.store.pool import Workers
 from tests.fixtures.chat_server import Asked, Close, Hang, Raw, Reply, Status, chat_server
 from tests.flows.conftest import WIDE
 from tests.flows.test_report_served import answer as sound
+from tests.flows.test_report_served import kind_of
 
 SETTINGS = [
     *("scenes.worlds=6", "scenes.width=64", "scenes.height=64", "scenes.samples=1", "run.workers=1", *WIDE),
@@ -44,6 +45,11 @@ def name_of(asked: Asked) -> str:
     return hashlib.sha256(json.dumps(asked.body, sort_keys=True).encode()).hexdigest()
 
 
+def names_of(server) -> list[str]:
+    """Return what was asked for rows."""
+    return [name_of(one) for one in server.asked if kind_of(one) != "probe"]
+
+
 def build(out, server, *settings: str):
     words = [*SETTINGS, f"chat.endpoint={server.url}", *settings]
     request = make_request(str(out), None, profile="scenes", settings=words, limit=None, until="")
@@ -66,7 +72,7 @@ def clean(tmp_path_factory):
     out = tmp_path_factory.mktemp("clean") / "out"
     with chat_server(sound) as server:
         report = build(out, server)
-        asked = [name_of(one) for one in server.asked]
+        asked = names_of(server)
     assert report.is_complete
     assert len(asked) == len(set(asked)) > 150
     rows = rows_of(out)
@@ -97,7 +103,8 @@ def test_rows_that_fail_are_owed_and_made_at_the_next_run(tmp_path, clean) -> No
     down = [True]
 
     def answer(asked: Asked):
-        return Status(500) if down[0] and int(name_of(asked), 16) % 5 == 0 else sound(asked)
+        fails = down[0] and kind_of(asked) != "probe" and int(name_of(asked), 16) % 5 == 0
+        return Status(500) if fails else sound(asked)
 
     with chat_server(answer) as server:
         report = build(tmp_path / "out", server, "chat.attempts=1")
@@ -156,6 +163,27 @@ def test_a_server_that_is_gone_fails_its_shards_and_the_rest_is_done_later(tmp_p
     assert rows_of(tmp_path / "out") == rows
 
 
+def test_pairs_wait_for_captions_that_could_not_be_asked_for(tmp_path, clean) -> None:
+    """Otherwise all would be asked about without captions now, and again with them later."""
+    rows, _, asked = clean
+    down = [True]
+
+    def answer(one: Asked):
+        return Status(500) if down[0] and kind_of(one) == "captions" else sound(one)
+
+    with chat_server(answer) as server:
+        report = build(tmp_path / "out", server, "chat.patience_seconds=1")
+        counts = {count.stage: count for count in report.counts}
+        assert counts["captions"].pending == counts["captions"].of > 0
+        assert counts["described"].pending == counts["described"].of > 0
+        assert {kind_of(one) for one in server.asked} == {"probe", "captions"}
+        down[0] = False
+        server.asked.clear()
+        assert build(tmp_path / "out", server, "chat.patience_seconds=1").is_complete
+        assert sorted(names_of(server)) == sorted(asked)
+    assert rows_of(tmp_path / "out") == rows
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
 def test_a_killed_build_asks_no_finished_question_again(tmp_path, clean) -> None:
     rows, _, asked = clean
@@ -165,6 +193,8 @@ def test_a_killed_build_asks_no_finished_question_again(tmp_path, clean) -> None
 
     def answer(one: Asked):
         name = name_of(one)
+        if kind_of(one) == "probe":
+            return sound(one)
         if sum(sent.values()) >= kills[0]:
             reached.set()
             return Hang()  # killed while these are under way: they are not finished

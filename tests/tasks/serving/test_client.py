@@ -84,7 +84,7 @@ def test_the_only_model_needs_no_name() -> None:
 
 def test_a_server_that_refuses_everything_from_the_start_is_wrong() -> None:
     with chat_server(lambda asked: Status(400, "one image at most")) as server:
-        words = r"it refused each of the first 20 questions \(one image at most\): start it with other limits"
+        words = r"it refused each of the first 5 questions \(one image at most\): start it with other limits"
         with pytest.raises(ServerError, match=words):
             list(asked(items(100), config_of(server)))
     good = {"0"}

@@ -1,11 +1,12 @@
 """What a build finds out of its servers when it starts: which model they serve, and whether they hold to a form."""
 
 import json
+import sys
 
 import pytest
 
 from schemas.errors import ConfigError, ServerError
-from schemas.served import ChatConfig
+from schemas.served import ChatConfig, LaunchConfig
 from tasks.serving.pace import Pace
 from tasks.serving.probe import WORD, find_model
 from tests.fixtures.chat_server import Asked, Close, Hang, Raw, Reply, Status, chat_server
@@ -18,6 +19,8 @@ KEY = "PAIRWRIGHT_TEST_KEY"
 def obeys_all(asked: Asked):
     """Be a vLLM."""
     form = asked.grammar or {}
+    if not form:
+        return "A brown square."
     return form["choice"][0] if "choice" in form else word_of(form)
 
 
@@ -125,11 +128,34 @@ def test_no_endpoint_is_refused_with_what_to_do() -> None:
 
 
 def test_a_server_that_the_build_starts_is_not_asked() -> None:
-    found = find_model(ChatConfig(model="tiny", launch="local"))
+    launched = ChatConfig(model="tiny", launch="local", server=LaunchConfig(command=(sys.executable,)))
+    found = find_model(launched, images=2)
     assert (found.model, found.structured) == ("tiny", "vllm")
-    assert find_model(ChatConfig(model="tiny", launch="local", structured="off")).structured == "off"
-    with pytest.raises(ConfigError, match=r"chat\.model: name the checkpoint"):
-        find_model(ChatConfig(launch="local"))
+    assert find_model(launched.model_copy(update={"structured": "off"})).structured == "off"
+    with pytest.raises(ConfigError, match=r"chat\.model is empty"):
+        find_model(launched.model_copy(update={"model": ""}))
+    with pytest.raises(ConfigError, match="exclude each other"):
+        find_model(launched.model_copy(update={"endpoint": ("http://127.0.0.1:1/v1",)}))
+    with pytest.raises(ConfigError, match=r"chat\.server\.command: 'no-such-vllm' is no program here"):
+        find_model(launched.model_copy(update={"server": LaunchConfig(command=("no-such-vllm",))}))
+
+
+def test_a_model_that_sees_no_images_is_refused_before_the_build() -> None:
+    def answer(asked: Asked):
+        return Status(400, "At most 1 image(s) may be provided") if len(asked.images) > 1 else obeys_all(asked)
+
+    with chat_server(answer) as server:
+        assert find_model(ChatConfig(endpoint=(server.url,)), images=1, pace=QUICK).model == "tiny"
+        with pytest.raises(ConfigError, match=r"chat: tiny at .* refuses to look at 2 images at once \(At most 1"):
+            find_model(ChatConfig(endpoint=(server.url,)), images=2, pace=QUICK)
+
+
+def test_a_model_that_says_nothing_of_images_has_seen_them() -> None:
+    def answer(asked: Asked):
+        return Reply("", finish_reason="content_filter") if asked.images else obeys_all(asked)
+
+    with chat_server(answer) as server:
+        assert find_model(ChatConfig(endpoint=(server.url,)), images=2, pace=QUICK).structured == "vllm"
 
 
 def test_several_servers_must_serve_the_same() -> None:
