@@ -15,7 +15,7 @@ CHANGES = (
     "change changes changed changing difference differences different differ differs alteration alterations altered "
     "modification modifications modified variation variations added removed moved replaced missing taken"
 )
-DENIALS = "no not nothing none never without any neither nor zero isn't aren't doesn't hasn't haven't"
+DENIALS = "no not nothing none never without neither nor zero isn't aren't doesn't hasn't haven't"
 AROUND = (
     "a an the this that it its there which as to with from in of on at by between and or for all both is are was were "
     "be been being has have had having does do did remains remain remained remaining stays stayed kept first second "
@@ -23,7 +23,7 @@ AROUND = (
     "composition content contents version copy everything object objects element elements detail details anything "
     "thing things whatsoever again still just exact exactly very completely entirely totally fully perfectly visually "
     "virtually absolutely visible noticeable apparent discernible detectable observable obvious significant notable "
-    "real actual compared when before previous original earlier way away respect sign signs kind sort"
+    "real actual any compared when before previous original earlier way away respect sign signs kind sort"
 )
 CHANGE, DENIAL = frozenset(CHANGES.split()), frozenset(DENIALS.split())
 KNOWN = SAME | CHANGE | DENIAL | frozenset(AROUND.split())

@@ -41,6 +41,8 @@ SOMETHING = [
     "no identical objects",
     "2 identical images",
     "",
+    "any objects that were removed",
+    "objects, any that taken",
 ]
 
 
