@@ -218,11 +218,12 @@ def test_a_profile_that_cannot_be_started_names_the_field(servers, diary, change
 
 
 BUILD = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from schemas.served import ChatConfig
 from tasks.serving.launch import Servers
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it from the start
 with Servers(Path(sys.argv[1])) as servers:
     print(*servers.ready(ChatConfig.model_validate_json(sys.argv[2])).endpoint, flush=True)
     time.sleep(600)
