@@ -75,15 +75,16 @@ def servers_of(folder: Folder) -> Servers:
 
 
 def waits_for(planned: Planned, counts: Sequence[Counts]) -> str:
-    """Return the table, of those that a stage looks at, of which rows were not even tried; empty: there is none.
+    """Return the table that a stage waits for: rows of it were not even tried; empty: there is none.
 
-    Their shards failed, as a server was away. A served model would be asked now with less to go by, and again later.
+    Their shards failed, as a server was away. Where such rows count for what a served model is asked, it would be
+    asked now with less to go by, and again later.
     """
     config = planned.config
     if not isinstance(config, ServedSection) or not config.is_served:
         return ""
-    read = {planned.stage.reads, *(use.table for use in planned.stage.uses)}
-    return next((count.stage for count in counts if count.stage in read and count.pending), "")
+    told = {use.table for use in planned.stage.uses if use.counts or planned.stage.by_source}
+    return next((count.stage for count in counts if count.stage in told and count.pending), "")
 
 
 def run_served(

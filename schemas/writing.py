@@ -164,7 +164,7 @@ class JudgingConfig(ServedSection):
 
     @property
     def role(self) -> Role:
-        """Return which of the profile"s models the stage asks."""
+        """Return which of the profile's models the stage asks."""
         return "judge"
 
     @property
@@ -227,7 +227,7 @@ class QuestionsConfig(ServedSection):
 
     @property
     def role(self) -> Role:
-        """Return which of the profile"s models the stage asks."""
+        """Return which of the profile's models the stage asks."""
         return "language"
 
     @property
@@ -278,7 +278,7 @@ class CounterfactualsConfig(ServedSection):
 
     @property
     def role(self) -> Role:
-        """Return which of the profile"s models the stage asks."""
+        """Return which of the profile's models the stage asks."""
         return "language"
 
     @property
