@@ -47,11 +47,33 @@ def is_served(config: ServedSection) -> bool:
     return config.is_served
 
 
-class CaptionsConfig(ServedSection):
-    """Say how images are described."""
+class WrittenSection(ServedSection):
+    """Be a section of something that is written in any case, by one or the other."""
 
     writer: Writer = "scene-graph"
-    """Who writes: the image's own scene graph, or a served model that sees the image."""
+    """Who writes: the images' own scene graphs, or a served model."""
+
+    @property
+    def is_served(self) -> bool:
+        """Say whether the stage asks a model at all."""
+        return self.writer == "served"
+
+
+class WantedSection(ServedSection):
+    """Be a section of something that is asked of a served model, or not done at all."""
+
+    wanted: bool = False
+    """Whether this is done."""
+
+    @property
+    def is_served(self) -> bool:
+        """Say whether the stage asks a model at all."""
+        return self.wanted
+
+
+class CaptionsConfig(WrittenSection):
+    """Say how images are described."""
+
     seed: Seed = 0
     """Seed of the wording."""
     max_tokens: Positive = 512
@@ -73,17 +95,10 @@ class CaptionsConfig(ServedSection):
         """Return how many images the model is shown at once."""
         return 1
 
-    @property
-    def is_served(self) -> bool:
-        """Say whether the stage asks a model at all."""
-        return self.writer == "served"
 
-
-class DifferencesConfig(ServedSection):
+class DifferencesConfig(WrittenSection):
     """Say how implicit-change descriptions are written."""
 
-    writer: Writer = "scene-graph"
-    """Who writes: the images' own scene graphs, or a served model that sees both images."""
     seed: Seed = 0
     """Seed of the wording and of the verbs."""
     max_tokens: Positive = 160
@@ -94,11 +109,6 @@ class DifferencesConfig(ServedSection):
     """Longer descriptions are rejected (ours): the model has run away."""
     candidates: Annotated[int, Field(ge=1, le=16)] = 1
     """Descriptions asked for of each pair (ours); with controls, the best that passes them all is taken."""
-
-    @property
-    def is_served(self) -> bool:
-        """Say whether the stage asks a model at all."""
-        return self.writer == "served"
 
 
 class ControlsConfig(ServedSection):
@@ -148,11 +158,9 @@ def is_grounded(config: GroundingConfig) -> bool:
     return config.wanted
 
 
-class JudgingConfig(ServedSection):
+class JudgingConfig(WantedSection):
     """Say whether a model judges the descriptions (ours): 0 is wrong, 5 is right in every word."""
 
-    wanted: bool = False
-    """Whether this is done."""
     sees: Literal["images", "captions"] = "images"
     """What the judge is given beside the description."""
     least: Annotated[int, Field(ge=0, le=5)] = 3
@@ -172,17 +180,10 @@ class JudgingConfig(ServedSection):
         """Return how many images the model is shown at once."""
         return 2 if self.sees == "images" else 0
 
-    @property
-    def is_served(self) -> bool:
-        """Say whether the stage asks a model at all."""
-        return self.wanted
 
-
-class ComparisonsConfig(ServedSection):
+class ComparisonsConfig(WrittenSection):
     """Say how commonalities and differences (CaD) are written (paper 003)."""
 
-    writer: Writer = "scene-graph"
-    """Who writes: the images' own scene graphs, or a served model."""
     shown: Literal["captions", "images", "images and captions", "images and differences"] = "captions"
     """What the model is given: the captions (the paper's phase 1, by the `language` model), or the images (phase 2, by
     the `chat` model) alone, with the captions, or with what people wrote about the difference."""
@@ -205,17 +206,10 @@ class ComparisonsConfig(ServedSection):
         """Return how many images the model is shown at once."""
         return 0 if self.shown == "captions" else 2
 
-    @property
-    def is_served(self) -> bool:
-        """Say whether the stage asks a model at all."""
-        return self.writer == "served"
 
-
-class QuestionsConfig(ServedSection):
+class QuestionsConfig(WantedSection):
     """Say whether questions and answers about both images (CaD-QA) are written (paper 003, section 4)."""
 
-    wanted: bool = False
-    """Whether this is done, from captions and comparison."""
     rounds: Annotated[int, Field(ge=1, le=10)] = 4
     """Rounds of question and answer that are asked for; one of them is drawn."""
     seed: Seed = 0
@@ -234,11 +228,6 @@ class QuestionsConfig(ServedSection):
     def images(self) -> int:
         """Return how many images the model is shown at once."""
         return 0
-
-    @property
-    def is_served(self) -> bool:
-        """Say whether the stage asks a model at all."""
-        return self.wanted
 
 
 class SampledTextsConfig(ServedSection):
@@ -264,11 +253,9 @@ class SampledTextsConfig(ServedSection):
         return self.samples > 0
 
 
-class CounterfactualsConfig(ServedSection):
+class CounterfactualsConfig(WantedSection):
     """Say whether a language model edits the chosen text so that it is wrong (ours)."""
 
-    wanted: bool = False
-    """Whether this is done."""
     seed: Seed = 0
     """Seed of what is asked: which kind of edit, and the words."""
     max_tokens: Positive = 160
@@ -285,8 +272,3 @@ class CounterfactualsConfig(ServedSection):
     def images(self) -> int:
         """Return how many images the model is shown at once."""
         return 0
-
-    @property
-    def is_served(self) -> bool:
-        """Say whether the stage asks a model at all."""
-        return self.wanted
