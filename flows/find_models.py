@@ -12,6 +12,7 @@ from schemas.rows import make_key
 from schemas.section import Section
 from schemas.served import ChatConfig
 from schemas.writing import ServedSection
+from tasks.models.devices import count_gpus
 from tasks.serving.launch import Servers
 from tasks.serving.probe import find_model
 from tasks.store.files import Folder
@@ -99,6 +100,8 @@ def run_served(
     if waiting and shards:
         log.warning("%s waits for %s, of which rows are still owed", planned.stage.name, waiting)
         return
+    if shards and planned.stage.processes and planned.stage.processes(config) and count_gpus():
+        servers.stop()  # the GPU is this stage's own now
     if shards and isinstance(config, ServedSection) and config.is_served:
         ready = config.model_copy(update={"chat": servers.ready(config.model)})
         planned = replace(planned, config=ready)

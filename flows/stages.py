@@ -29,18 +29,33 @@ from tasks.mining import (
 )
 from tasks.preferences import build_preferences, split_pairs
 from tasks.rejected import (
+    choose_elements,
+    choose_removals,
+    detect_boxes,
     edit_texts,
     edit_with_model,
+    inspect_removals,
     refute_texts,
     remove_elements,
     retrieve_texts,
     sample_texts,
+    segment_boxes,
     swap_texts,
+    tag_images,
 )
 from tasks.sources import read_given, read_images
 from tasks.sources.readers import READERS
 from tasks.store.stage import Planned, Stage, fingerprint
 
+REMOVING = (
+    tag_images.STAGE,
+    detect_boxes.STAGE,
+    segment_boxes.STAGE,
+    choose_elements.STAGE,
+    remove_elements.STAGE,
+    inspect_removals.STAGE,
+)
+"""The steps to an image without one of its elements, each its own table."""
 STAGES: tuple[Stage, ...] = (
     read_images.STAGE,
     embed_images.STAGE,
@@ -50,13 +65,14 @@ STAGES: tuple[Stage, ...] = (
     describe_differences.STAGE,
     compare_pairs.STAGE,
     ask_questions.STAGE,
-    remove_elements.STAGE,
     swap_texts.STAGE,
     edit_texts.STAGE,
     retrieve_texts.STAGE,
     refute_texts.STAGE,
     edit_with_model.STAGE,  # before the samples: the model that reads text may be up since the comparisons
     sample_texts.STAGE,
+    *REMOVING,  # after the texts: servers that this build started have ended, and leave the GPU to these models
+    choose_removals.STAGE,
     split_pairs.STAGE,
     build_preferences.STAGE,
 )
@@ -75,7 +91,9 @@ BEFORE = {
     **dict.fromkeys(["described", *(stage.name for stage in CHECKS)], "differences"),
 }
 """Tables that only some builds have, with the one that each leads to."""
-OPTIONAL = {stage.name for stage in (*CHECKS, *STAGES) if stage.wanted} | {refute_texts.STAGE.name}
+OPTIONAL = {stage.name for stage in (*CHECKS, *REMOVING, *STAGES) if stage.wanted or stage in REMOVING} | {
+    refute_texts.STAGE.name
+}
 """Tables that others use where there are any."""
 GROUPS = ("sources", "mining", "captioning", "rejected", "preferences")
 
@@ -113,6 +131,8 @@ def stages_of(profile: Profile, until: str = "") -> tuple[Stage, ...]:
 
 
 def _is_wanted(stage: Stage, profile: Profile) -> bool:
+    if stage in REMOVING and not profile.rejections.wanted:
+        return False
     return stage.wanted is None or stage.wanted(profile.section(stage.config))
 
 

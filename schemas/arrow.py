@@ -15,27 +15,37 @@ import numpy as np
 import pyarrow as pa
 
 from schemas.rows import (
+    Box,
+    BoxesRow,
     CaptionRow,
     CheckRow,
     ComparisonRow,
     DifferenceRow,
     Dropped,
+    ElementRow,
     EmbeddingRow,
     Failed,
     ImageRow,
+    InspectionRow,
     ItemRow,
+    MasksRow,
+    MentionRow,
     Negative,
     NeighbourRow,
     NounsRow,
     PairRow,
     PreferenceRow,
     QuestionRow,
+    RefusedTag,
     RejectedTextRow,
+    RejectionRow,
     RemovalRow,
     RemovalScore,
     Row,
     Served,
     SplitRow,
+    Tag,
+    TagsRow,
     Turn,
 )
 from schemas.scene import SceneGraph
@@ -51,7 +61,22 @@ OK = {"status": "ok", "reason": "", "detail": ""}
 TURNS = pa.list_(pa.struct([("role", STRING), ("text", STRING)]))
 NEGATIVES = pa.list_(pa.struct([("text", STRING), ("maker", STRING), ("note", STRING), ("score", FLOAT)]))
 REMOVAL_SCORES = pa.list_(
-    pa.struct([("removal", STRING), ("tag", STRING), ("side", INT), ("score", FLOAT), ("chosen", BOOL)])
+    pa.struct(
+        [
+            ("removal", STRING),
+            ("tag", STRING),
+            ("side", INT),
+            ("score", FLOAT),
+            ("chosen", BOOL),
+            ("clip", FLOAT),
+            ("why", STRING),
+        ]
+    )
+)
+CORNERS = pa.list_(INT, 4)
+TAGS = pa.list_(pa.struct([("name", STRING), ("score", FLOAT), ("tagger", STRING), ("objects", STRINGS)]))
+BOXES = pa.list_(
+    pa.struct([("tag", INT), ("score", FLOAT), ("x0", FLOAT), ("y0", FLOAT), ("x1", FLOAT), ("y1", FLOAT)])
 )
 SERVED = pa.list_(
     pa.struct(
@@ -69,12 +94,16 @@ SERVED = pa.list_(
 )
 MODELS: dict[str, type[SceneGraph]] = {"graph": SceneGraph}
 """Columns that hold a model as JSON text."""
-STRUCTS: dict[str, type[Turn | Negative | RemovalScore | Served]] = {
+Small = Turn | Negative | RemovalScore | Served | Tag | RefusedTag | Box
+STRUCTS: dict[str, type[Small]] = {
     "prompt": Turn,
     "conversation": Turn,
     "negatives": Negative,
     "removal_scores": RemovalScore,
     "served": Served,
+    "tags": Tag,
+    "refused_tags": RefusedTag,
+    "boxes": Box,
 }
 """Columns that hold a list of small rows."""
 
@@ -167,14 +196,59 @@ COLUMNS: dict[type[Row], list[tuple[str, pa.DataType]]] = {
         ("skipped_true", INT),
         ("served", SERVED),
     ],
+    MentionRow: [("nouns", STRINGS), ("model", STRING)],
+    TagsRow: [("tags", TAGS), ("refused_tags", pa.list_(pa.struct([("name", STRING), ("reason", STRING)])))],
+    BoxesRow: [("width", INT), ("height", INT), ("tags", TAGS), ("boxes", BOXES)],
+    MasksRow: [
+        ("width", INT),
+        ("height", INT),
+        ("tags", TAGS),
+        ("boxes", BOXES),
+        ("masks", STRINGS),
+        ("whys", STRINGS),
+        ("mask_scores", FLOATS),
+    ],
+    ElementRow: [
+        ("tag", STRING),
+        ("tagger", STRING),
+        ("tag_score", FLOAT),
+        ("object_ids", STRINGS),
+        ("boxes", BOXES),
+        ("box", CORNERS),
+        ("mask", STRING),
+        ("area_share", FLOAT),
+        ("why", STRING),
+    ],
     RemovalRow: [
+        ("image_key", STRING),
         ("tag", STRING),
         ("object_ids", STRINGS),
-        ("box", pa.list_(INT, 4)),
+        ("box", CORNERS),
         ("mask", STRING),
-        ("image", BINARY),
+        ("window", CORNERS),
+        ("patch", BINARY),
         ("area_share", FLOAT),
+        ("inpainter", STRING),
         ("changed_outside", INT),
+    ],
+    InspectionRow: [
+        ("element", STRING),
+        ("passed", BOOL),
+        ("why", STRING),
+        ("found_before", FLOAT),
+        ("found_after", FLOAT),
+        ("grown", STRING),
+        ("grown_score", FLOAT),
+        ("rim", FLOAT),
+        ("changed_outside", INT),
+    ],
+    RejectionRow: [
+        ("maker", STRING),
+        ("side", INT),
+        ("element", STRING),
+        ("window", CORNERS),
+        ("removal_scores", REMOVAL_SCORES),
+        ("why", STRING),
     ],
     SplitRow: [("component", STRING), ("split", STRING)],
     PreferenceRow: [
@@ -231,7 +305,7 @@ def _column(records: Sequence[Row | SimpleNamespace], field: pa.Field) -> pa.Arr
     return pa.array(values, field.type)
 
 
-def _plain(item: Turn | Negative | RemovalScore | Served) -> dict[str, Any]:
+def _plain(item: Small) -> dict[str, Any]:
     return {name: getattr(item, name) for name in item.__slots__}
 
 
@@ -258,7 +332,7 @@ def _rich(name: str, value: Any) -> Any:
         return MODELS[name].model_validate_json(value)
     if isinstance(value, list):
         if name in STRUCTS:
-            return tuple(STRUCTS[name](**item) for item in value)
+            return tuple(STRUCTS[name](**{key: _rich("", inner) for key, inner in item.items()}) for item in value)
         return tuple(tuple(item) if isinstance(item, list) else item for item in value)
     return value
 

@@ -9,6 +9,16 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from schemas.encoders import ClipConfig, Dinov2Config
+from schemas.removing import (
+    DetectionConfig,
+    ElementsConfig,
+    FittedConfig,
+    InspectionConfig,
+    RejectionsConfig,
+    RemovalsConfig,
+    SegmentationConfig,
+    TaggingConfig,
+)
 from schemas.section import OFF, Count, Names, Positive, Section, Seed, Share
 from schemas.served import ChatConfig
 from schemas.writing import (
@@ -234,21 +244,6 @@ class RejectedTextsConfig(Section):
     """How many descriptions are searched at the most (a fair sample of them), so that the cost stays in proportion."""
 
 
-class RemovalsConfig(Section):
-    """Say how elements are removed from images."""
-
-    dilate: Count = 5
-    """Pixels by which a mask grows before the hole is filled."""
-    feather: Count = 3
-    """Pixels over which the filling fades into the image."""
-    min_area: Share = 0.005
-    """Masks of a smaller share of the image are dropped."""
-    max_area: Share = 0.5
-    """Masks of a larger share of the image are dropped."""
-    method: Literal["telea", "navier-stokes"] = "telea"
-    """OpenCV's inpainting method."""
-
-
 class PreferencesConfig(Section):
     """Say how preferences are put together."""
 
@@ -333,8 +328,20 @@ class Profile(Section):
     """How rejected texts are sampled from the writing model."""
     counterfactuals: CounterfactualsConfig = CounterfactualsConfig()
     """How rejected texts are made by editing the chosen one."""
+    tagging: TaggingConfig = TaggingConfig()
+    """Who names what is in an image."""
+    detection: DetectionConfig = DetectionConfig()
+    """Who finds boxes for tags."""
+    segmentation: SegmentationConfig = SegmentationConfig()
+    """Who makes masks of boxes."""
+    elements: ElementsConfig = ElementsConfig()
+    """Which masks are elements that can be removed."""
     removals: RemovalsConfig = RemovalsConfig()
     """How elements are removed from images."""
+    inspection: InspectionConfig = InspectionConfig()
+    """By what removals are checked."""
+    rejections: RejectionsConfig = RejectionsConfig()
+    """Which removal rejects a chosen text."""
     preferences: PreferencesConfig = PreferencesConfig()
     """How preferences are put together."""
     run: RunConfig = RunConfig()
@@ -346,9 +353,20 @@ class Profile(Section):
         kind, _, path = self.source.partition(":")
         return SourceConfig(kind=kind, path=path, images=self.images, reading=self.reading, scenes=self.scenes)
 
+    @property
+    def fitted(self) -> FittedConfig:
+        """Return what embeds the images without an element: the model that embeds the images."""
+        return FittedConfig(
+            wanted=self.rejections.scorer == "clip", clip=self.embedding.clip, batch=self.embedding.batch
+        )
+
     def section(self, name: str) -> Section:
         """Return a section as its stage gets it: with the model filled in that it asks, or that embeds the images."""
         own = getattr(self, name)
+        if isinstance(own, InspectionConfig):
+            return own.model_copy(update={"detection": self.detection})
+        if isinstance(own, RejectionsConfig) and own.scorer == "clip":
+            return own.model_copy(update={"clip": self.embedding.clip})
         if isinstance(own, GroundingConfig) and own.wanted:
             return own.model_copy(update={"clip": self.embedding.clip})
         if not isinstance(own, ServedSection) or not own.is_served or own.chat is not None:
@@ -370,6 +388,17 @@ class Profile(Section):
             )
         if self.grounding.clip is not None:
             raise ValueError("grounding.clip is never set by hand: it is embedding.clip")
+        return self
+
+    @model_validator(mode="after")
+    def _rejections_have_their_model(self) -> "Profile":
+        if self.rejections.scorer == "clip" and "clip" not in self.embedding.embedders:
+            raise ValueError(
+                "rejections.scorer clip compares texts with the images' CLIP vectors: embedding.embedders has no clip, "
+                f"only {', '.join(self.embedding.embedders)}. Put clip among them, or set rejections.scorer to off"
+            )
+        if self.rejections.clip is not None or self.inspection.detection is not None:
+            raise ValueError("rejections.clip and inspection.detection are never set by hand")
         return self
 
     @model_validator(mode="after")

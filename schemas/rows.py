@@ -296,22 +296,209 @@ class RejectedTextRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemovalRow(Row):
-    """Hold an image (``subject``) with one element removed. ``key`` hashes the image and the mask."""
+class MentionRow(Row):
+    """Hold the nouns of a preferred text that are about one image (``subject``)."""
+
+    nouns: tuple[str, ...]
+    """Distinct lemmas, in the order of the text."""
+    model: str
+    """The pipeline that found them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tag:
+    """Be one name of something in an image."""
+
+    name: str
+    """In words ("ball", "two red balls")."""
+    score: float
+    """The tagger's probability; 1 where it gives none."""
+    tagger: str
+    """"scene-graph", "ram", "ram-plus" or "nouns"."""
+    objects: tuple[str, ...] = ()
+    """Of a rendered scene: the objects that it names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedTag:
+    """Be a tag that is not looked for, and why."""
+
+    name: str
+    reason: str
+    """A short constant phrase ("names no thing")."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagsRow(Row):
+    """Hold the tags of one image (``subject``), after paper 004, section 3.1; ``key`` hashes image and tags."""
+
+    tags: tuple[Tag, ...]
+    """Each name once, those of texts first, then by falling score."""
+    refused_tags: tuple[RefusedTag, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """Be one box around something of a tag, in pixels of the image."""
+
+    tag: int
+    """Place of its tag in the row's ``tags``, from 0."""
+    score: float
+    x0: float
+    y0: float
+    x1: float
+    """Exclusive."""
+    y1: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxesRow(Row):
+    """Hold the boxes of an image's tags (``subject``: the image); a tag has none, one or several."""
+
+    width: int
+    """Of the image, in pixels."""
+    height: int
+    tags: tuple[Tag, ...]
+    boxes: tuple[Box, ...]
+    """By tag, then by falling score."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasksRow(Row):
+    """Hold one mask per tag of an image (``subject``): the union of the masks of its boxes."""
+
+    width: int
+    """Of the image, in pixels."""
+    height: int
+    tags: tuple[Tag, ...]
+    """Those that have a box."""
+    boxes: tuple[Box, ...]
+    """``tag`` counts in ``tags`` of this row."""
+    masks: tuple[str, ...]
+    """Per tag, JSON of ``schemas.scene.Mask``; it may be empty."""
+    whys: tuple[str, ...]
+    """Per tag, why its mask is empty, a short constant phrase; empty: it is not."""
+    mask_scores: tuple[float, ...]
+    """Per tag, the segmenter's own estimate of the mask's quality, the least of its boxes; 1 for the renderer's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementRow(Row):
+    """Hold one element of an image (``subject``) that might be removed, or why it is not."""
 
     tag: str
-    """What was removed, in words ("red metal ball")."""
+    tagger: str
+    tag_score: float
+    object_ids: tuple[str, ...]
+    """Of a rendered scene."""
+    boxes: tuple[Box, ...]
+    """``tag`` counts in the tags of the row that it was made from."""
+    box: tuple[int, int, int, int]
+    """Pixels x0, y0, x1, y1 of the mask, the last two exclusive; zeros where the mask is empty."""
+    mask: str
+    """JSON of ``schemas.scene.Mask``."""
+    area_share: float
+    """Mask pixels / image pixels."""
+    why: str = ""
+    """Why it is not removed, a short constant phrase ("too small"); empty: it is."""
+
+    @property
+    def reason(self) -> str:
+        """Return what ``status`` remarks of the row."""
+        return self.why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovalRow(Row):
+    """Hold what changes when one element (``subject``: the key of its ``ElementRow``) is removed from its image."""
+
+    image_key: str
+    tag: str
     object_ids: tuple[str, ...]
     box: tuple[int, int, int, int]
     """Pixels x0, y0, x1, y1 of the mask, the last two exclusive."""
     mask: str
     """JSON of ``schemas.scene.Mask``: the element's pixels before dilation."""
-    image: bytes
-    """PNG, same size as the original; pixels outside the feathered mask are the original's."""
+    window: tuple[int, int, int, int]
+    """Pixels x0, y0, x1, y1 of the image that the patch replaces, the last two exclusive."""
+    patch: bytes
+    """PNG of the window; ``tasks.store.images.put_patch`` makes the whole image. Pixels outside the feathered mask are
+    the original's."""
     area_share: float
     """Mask pixels / image pixels."""
+    inpainter: str
+    """Who filled the hole, with its revision."""
     changed_outside: int
     """Pixels outside the feathered mask that differ from the original; must be 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectionRow(Row):
+    """Hold the checks of one removal; ``subject`` is the image."""
+
+    element: str
+    """Key of the ``ElementRow`` whose removal was checked."""
+    passed: bool
+    why: str = ""
+    """The first check that failed, a short constant phrase; empty: none."""
+    found_before: float = -1.0
+    """The detector's highest score for the tag in its place, before; -1: it did not look."""
+    found_after: float = -1.0
+    """The same, after."""
+    grown: str = ""
+    """The thing that grew in its place."""
+    grown_score: float = 0.0
+    rim: float = 0.0
+    """Strength of the edge along the hole's rim, as a multiple of that around it."""
+    changed_outside: int = 0
+    """Pixels outside the feathered mask that differ from the original."""
+
+    @property
+    def reason(self) -> str:
+        """Return what ``status`` remarks of the row."""
+        return self.why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovalScore:
+    """Say how well one removal candidate rejects the chosen text."""
+
+    removal: str
+    """Key of the ``ElementRow`` that is removed."""
+    tag: str
+    side: int
+    """0: it replaces the first image, 1: the second."""
+    score: float
+    """By how much worse the chosen text fits; higher rejects more. Scene graphs: share of its statements that are no
+    longer true. CLIP: sum of its sentences' cosines with the original, less ``clip``."""
+    chosen: bool
+    clip: float = 0.0
+    """Sum of the cosines of the text's sentences with the candidate (paper 004, Eq. 9); 0 without CLIP."""
+    why: str = ""
+    """Why it cannot be chosen: the check that it failed; empty: it can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectionRow(Row):
+    """Hold what rejects the chosen text of one pair, or of one given preference (``subject``), by an image."""
+
+    maker: str
+    """"removal", "crop", or empty: there is none."""
+    side: int = 0
+    """Which image is replaced."""
+    element: str = ""
+    """Key of the ``ElementRow`` that is removed; empty: none."""
+    window: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """Pixels x0, y0, x1, y1 that a crop shows; zeros: it is none."""
+    removal_scores: tuple[RemovalScore, ...] = ()
+    """Every candidate with its score, the one taken marked."""
+    why: str = ""
+    """Why no removal was chosen, a short constant phrase."""
+
+    @property
+    def reason(self) -> str:
+        """Return what ``status`` remarks of the row."""
+        return f"{self.why}: a crop instead" if self.why and self.maker == "crop" else self.why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,20 +518,6 @@ class Negative:
     maker: str
     note: str
     score: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemovalScore:
-    """Say how well one removal candidate rejects the chosen text."""
-
-    removal: str
-    """Key of the ``RemovalRow``."""
-    tag: str
-    side: int
-    """0: it replaces the first image, 1: the second."""
-    score: float
-    """Mentions of the chosen text that it removes; higher rejects more."""
-    chosen: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,112 +8,48 @@ Each image is decoded once, for all embedders. On a GPU, other processes decode 
 device works; on a CPU the shards in other workers are the parallelism. Needs what the embedders need.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schemas.config import EmbeddingConfig
-from schemas.errors import ModelError, SourceError
+from schemas.errors import ModelError
 from schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
 from tasks.models import perceptual_hash
 from tasks.models.devices import count_gpus
 from tasks.models.dinov2_embedder import pin_dinov2
-from tasks.models.embedders import WITH_WEIGHTS, Embedder, make_embedder
+from tasks.models.embedders import WITH_WEIGHTS, Embedder, Prepare, make_embedder
 from tasks.models.open_clip_embedder import pin_clip
-from tasks.store.images import RefusedImageError, decode_rgb
-from tasks.store.pool import helpers
+from tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
 from tasks.store.stage import Stage
 
-BATCH = 32
-"""Images decoded at a time."""
-AHEAD = 1024
-"""Images that may be decoded, or waiting for the device, at a time."""
 GROUP = 512
 """Images handed to a device at a time; it cuts them into batches."""
-Prepare = Callable[[NDArray[np.uint8]], NDArray[Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """Be an image without its bytes, and what each embedder encodes of it."""
-
-    key: str
-    parts: tuple[NDArray[Any], ...]
+Parts = tuple[NDArray[Any], ...]
+"""What each embedder encodes of an image."""
 
 
 def embed_images(rows: Sequence[ImageRow], config: EmbeddingConfig) -> Iterator[EmbeddingRow | Dropped]:
     """Yield the image's vector in each space, in the configured order, and last its perceptual hash."""
     embedders = [make_embedder(name, config) for name in _names(config)]
     on_gpu = _has_weights(config) and count_gpus() > 0
-    prepare = [embedder.prepare for embedder in embedders]
-    chunks = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
-    done = _ahead(chunks, prepare) if on_gpu else (_prepare(chunk, prepare) for chunk in chunks)
-    waiting: list[Prepared] = []
-    for results in done:
-        yield from (result for result in results if isinstance(result, Dropped))
-        waiting += [result for result in results if isinstance(result, Prepared)]
-        if not on_gpu or len(waiting) >= GROUP:
-            yield from _embedded(waiting, embedders)
-            waiting = []
-    yield from _embedded(waiting, embedders)
+    prepare = by_image(partial(_parts, [embedder.prepare for embedder in embedders]))
+    ready = prepare_ahead([(row, row) for row in rows], prepare, on_gpu=on_gpu)
+    yield from in_groups(ready, partial(_embedded, embedders), size=GROUP if on_gpu else BATCH)
 
 
-def _prepare(rows: Sequence[ImageRow], prepare: Sequence[Prepare]) -> list[Prepared | Dropped]:
-    """Decode images, once for all embedders; may run in another process."""
-    results: list[Prepared | Dropped] = []
-    for row in rows:
-        try:
-            pixels = decode_rgb(row.image)
-        except RefusedImageError as refused:
-            detail = f"{row.name}: {refused.detail}"
-            results.append(Dropped(source_key=row.key, reason=refused.reason, detail=detail))
-        else:
-            results.append(Prepared(key=row.key, parts=tuple(step(pixels) for step in prepare)))
-    return results
+def _parts(steps: Sequence[Prepare], seen: Seen) -> Parts:
+    return tuple(step(seen.pixels) for step in steps)
 
 
-def _ahead(chunks: Sequence[Sequence[ImageRow]], prepare: Sequence[Prepare]) -> Iterator[list[Prepared | Dropped]]:
-    """Prepare chunks in this worker's helpers, or else in a thread, while the caller uses the last ones."""
-    pool = helpers()
-    if pool:
-        yield from _in_order(pool, chunks, prepare)
-    else:
-        with ThreadPoolExecutor(1) as thread:
-            yield from _in_order(thread, chunks, prepare)
-
-
-def _in_order(
-    pool: Executor, chunks: Sequence[Sequence[ImageRow]], prepare: Sequence[Prepare]
-) -> Iterator[list[Prepared | Dropped]]:
-    futures: deque[Future[list[Prepared | Dropped]]] = deque()
-    try:
-        for chunk in chunks:
-            futures.append(pool.submit(_prepare, chunk, prepare))
-            if len(futures) >= AHEAD // BATCH:
-                yield futures.popleft().result()
-        while futures:
-            yield futures.popleft().result()
-    except BrokenProcessPool as error:
-        helpers.cache_clear()
-        raise SourceError("a process that decodes images died: out of memory? Try fewer run.workers") from error
-    finally:
-        for future in futures:
-            future.cancel()
-
-
-def _embedded(images: Sequence[Prepared], embedders: Sequence[Embedder]) -> Iterator[EmbeddingRow]:
-    if not images:
-        return
-    matrices = [embedder.encode([image.parts[n] for image in images]) for n, embedder in enumerate(embedders)]
+def _embedded(embedders: Sequence[Embedder], images: Sequence[Ready[ImageRow, Parts]]) -> Iterator[EmbeddingRow]:
+    matrices = [embedder.encode([image.part[n] for image in images]) for n, embedder in enumerate(embedders)]
     for place, image in enumerate(images):
         for embedder, matrix in zip(embedders, matrices, strict=True):
-            yield _row(image.key, embedder, matrix[place])
+            yield _row(image.row.key, embedder, matrix[place])
 
 
 def _row(image: str, embedder: Embedder, vector: NDArray[np.float32]) -> EmbeddingRow:

@@ -7,8 +7,8 @@ decide, so two runs may use other sizes, and a vector then differs by the roundi
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from schemas.errors import ModelError
 
 log = logging.getLogger(__name__)
 Floats = NDArray[np.float32]
+T = TypeVar("T")
+U = TypeVar("U")
+V = TypeVar("V")
 Encode = Callable[[Sequence[NDArray[Any]]], Floats]
 FIRST, MOST = 4, 512
 GAIN = 1.05
@@ -45,20 +48,34 @@ class Batches:
         Raises:
             ModelError: a single image does not fit in the memory.
         """
-        found: list[Floats] = []
+        return np.concatenate(list(self.pieces(encode, images)))
+
+    def each(self, work: Callable[[Sequence[T]], Sequence[U]], items: Sequence[T]) -> list[U]:
+        """Return what a model makes of each item, in their order; ``work`` gives as many results as it gets items.
+
+        Raises:
+            ModelError: a single item does not fit in the memory.
+        """
+        return [result for results in self.pieces(work, items) for result in results]
+
+    def pieces(self, work: Callable[[Sequence[T]], V], items: Sequence[T]) -> Iterator[V]:
+        """Yield what ``work`` gives for one batch after the other.
+
+        Raises:
+            ModelError: a single item does not fit in the memory.
+        """
         place = 0
-        while place < len(images):
-            batch = images[place : place + self.size]
+        while place < len(items):
+            batch = items[place : place + self.size]
             start = self._clock()
-            vectors = _attempt(encode, batch)
-            if vectors is None:
+            made = _attempt(work, batch)
+            if made is None:
                 self._halve(len(batch))
                 continue
-            found.append(vectors)
+            yield made
             place += len(batch)
             if self._searching and len(batch) == self.size:
                 self._learn(len(batch) / max(self._clock() - start, 1e-9))
-        return np.concatenate(found)
 
     def _halve(self, size: int) -> None:
         if size == 1:
@@ -84,10 +101,10 @@ class Batches:
             log.info("batches of %d images", self.size)
 
 
-def _attempt(encode: Encode, batch: Sequence[NDArray[Any]]) -> Floats | None:
-    """Return the vectors, or ``None`` when the memory did not suffice (the error, and what it holds, is then gone)."""
+def _attempt(work: Callable[[Sequence[T]], V], batch: Sequence[T]) -> V | None:
+    """Return the results, or ``None`` when the memory did not suffice (the error, and what it holds, is then gone)."""
     try:
-        return encode(batch)
+        return work(batch)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

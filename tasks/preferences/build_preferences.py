@@ -19,19 +19,20 @@ from schemas.rows import (
     PairRow,
     PreferenceRow,
     RejectedTextRow,
+    RejectionRow,
     RemovalRow,
-    RemovalScore,
     SplitRow,
     Turn,
     make_key,
 )
-from tasks.preferences.score_removals import score_removals
+from tasks.store.images import decode_rgb, encode_png, put_patch
 from tasks.store.stage import Stage, Uses
 
 PROMPT = "ask_difference"
 MAKERS = ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual")
 """The tables of rejected texts; each maker has one."""
-NO_REMOVALS: Mapping[str, tuple[RemovalRow, ...]] = MappingProxyType({})
+NO_REJECTIONS: Mapping[str, RejectionRow] = MappingProxyType({})
+NO_REMOVALS: Mapping[str, RemovalRow] = MappingProxyType({})
 
 
 def build_preferences(
@@ -41,7 +42,8 @@ def build_preferences(
     splits: Mapping[str, SplitRow],
     images: Mapping[str, ImageRow],
     differences: Mapping[str, DifferenceRow],
-    removals: Mapping[str, tuple[RemovalRow, ...]] = NO_REMOVALS,
+    rejections: Mapping[str, RejectionRow] = NO_REJECTIONS,
+    removals: Mapping[str, RemovalRow] = NO_REMOVALS,
     **texts: Mapping[str, RejectedTextRow],
 ) -> Iterator[PreferenceRow | Dropped]:
     """Yield one preference per pair that has a description and something to reject, else why there is none.
@@ -52,7 +54,8 @@ def build_preferences(
         splits: which split each pair is in.
         images: both images of each pair, with their files.
         differences: the chosen texts.
-        removals: images with an element removed; none: no images are rejected.
+        rejections: what rejects each pair's chosen text by an image; none: no images are rejected.
+        removals: by element, the removals that were chosen.
         texts: rejected texts by maker, of any of ``MAKERS``.
     """
     if unknown := texts.keys() - set(MAKERS):
@@ -64,14 +67,13 @@ def build_preferences(
             continue
         rejected = [texts[maker][pair.key] for maker in MAKERS if pair.key in texts.get(maker, ())]
         shown = (images[pair.first], images[pair.second])
-        removed = (removals.get(pair.first, ()), removals.get(pair.second, ()))
-        scores = score_removals(difference, shown, removed)
-        if not rejected and not any(score.chosen for score in scores):
+        rejection = rejections.get(pair.key)
+        if not rejected and not (rejection and rejection.maker):
             yield Dropped(source_key=pair.key, reason="nothing to reject")
             continue
-        candidates = {row.key: row for side in removed for row in side}
         ranked = tuple(rank_texts(pair, rejected, config))
-        material = Material(pair, difference, split, shown, ranked, scores, candidates)
+        removal = removals.get(rejection.element) if rejection else None
+        material = Material(pair, difference, split, shown, ranked, rejection, removal)
         yield _preference(material, ask(pair, config))
 
 
@@ -85,13 +87,15 @@ class Material:
     shown: tuple[ImageRow, ImageRow]
     texts: tuple[RejectedTextRow, ...]
     """The rejected one first, if there is any."""
-    scores: tuple[RemovalScore, ...]
-    candidates: Mapping[str, RemovalRow]
+    rejection: RejectionRow | None
+    removal: RemovalRow | None
+    """The one that was chosen."""
 
 
 def _preference(material: Material, prompt: str) -> PreferenceRow:
     difference, split, shown, texts = material.difference, material.split, material.shown, material.texts
-    made_of = [*(text.text for text in texts), *(score.removal for score in material.scores), split.split]
+    rejection = material.rejection
+    made_of = [*(text.text for text in texts), rejection.key if rejection else "", split.split]
     rejected = texts[0] if texts else None
     return PreferenceRow(
         key=make_key(material.pair.key, difference.text, prompt, *made_of),
@@ -107,7 +111,7 @@ def _preference(material: Material, prompt: str) -> PreferenceRow:
         rejected_note=rejected.note if rejected else "",
         negatives=tuple(Negative(text=t.text, maker=t.maker, note=t.note, score=t.score) for t in texts[1:]),
         rejected_images=_rejected_images(material),
-        removal_scores=material.scores,
+        removal_scores=rejection.removal_scores if rejection else (),
         component=split.component,
         split=split.split,
         sources=tuple(image.source for image in shown),
@@ -137,17 +141,17 @@ def ask(pair: PairRow, config: PreferencesConfig) -> str:
 
 def _rejected_images(material: Material) -> tuple[bytes, ...]:
     """Return both images with the chosen removal in place of one of them; none where no removal was chosen."""
-    chosen = next((score for score in material.scores if score.chosen), None)
-    if chosen is None:
+    if material.rejection is None or material.removal is None:
         return ()
     altered = [image.image for image in material.shown]
-    altered[chosen.side] = material.candidates[chosen.removal].image
+    side, removal = material.rejection.side, material.removal
+    altered[side] = encode_png(put_patch(decode_rgb(altered[side]), removal.patch, removal.window))
     return tuple(altered)
 
 
 STAGE = Stage(
     name="preferences",
-    version=2,
+    version=3,
     group="preferences",
     reads="pairs",
     row=PairRow,
@@ -160,7 +164,8 @@ STAGE = Stage(
         Uses(table="images", row=ImageRow, on="images"),
         Uses(table="differences", row=DifferenceRow, counts=True),
         *(Uses(table=maker, row=RejectedTextRow, counts=True) for maker in MAKERS),
-        Uses(table="removals", row=RemovalRow, kind="many", on="images", counts=True),
+        Uses(table="rejections", row=RejectionRow, counts=True),
+        Uses(table="removals", row=RemovalRow, on="element", of="rejections"),
     ),
     rows_per_shard=100,
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from schemas.claims import content_changes
-from schemas.rows import ImageRow, Negative, PairRow, PreferenceRow, RemovalRow, SplitRow, make_key
+from schemas.rows import ElementRow, ImageRow, Negative, PairRow, PreferenceRow, RemovalRow, SplitRow, make_key
 from schemas.scene import Mask, SceneChange, SceneGraph
 from tasks.report.gather_texts import (
     Texts,
@@ -32,6 +32,7 @@ from tasks.report.views import (
     RemovedView,
 )
 from tasks.report.write_images import CHANGED, REMOVED, Picture, PictureFolder
+from tasks.store.images import decode_rgb, encode_png, put_patch
 
 Both = tuple[ImageRow, ImageRow]
 
@@ -42,8 +43,10 @@ class Found:
 
     images: dict[str, ImageRow]
     splits: dict[str, SplitRow]
-    removals: dict[str, RemovalRow]
+    elements: dict[str, ElementRow]
     """By their own key."""
+    removals: dict[str, RemovalRow]
+    """By the element that is removed."""
     texts: Texts
 
 
@@ -62,10 +65,12 @@ def find_rows(tables: Tables, pairs: Sequence[PairRow]) -> Found:
     """Read everything about the pairs."""
     keys = [pair.key for pair in pairs]
     images = [key for pair in pairs for key in (pair.first, pair.second)]
+    elements = {row.key: row for row in tables.find("elements", ElementRow, images)}
     return Found(
         images={row.key: row for row in tables.find("images", ImageRow, images)},
         splits={row.subject: row for row in tables.find("splits", SplitRow, keys)},
-        removals={row.key: row for row in tables.find("removals", RemovalRow, images)},
+        elements=elements,
+        removals={row.subject: row for row in tables.find("removals", RemovalRow, elements)},
         texts=find_texts(tables, pairs),
     )
 
@@ -159,13 +164,13 @@ def _preference(
     views = [
         RemovalView(
             tag=one.tag, side=one.side, score=one.score, chosen=one.chosen,
-            mask=_mask(found.removals.get(one.removal), shown[one.side], pictures),
+            mask=_mask(found.elements.get(one.removal), shown[one.side], pictures),
         )
         for one in useful
     ]  # fmt: skip
     removed = next(
         (
-            RemovedView(tag=one.tag, side=one.side, picture=pictures.add_removal(one.removal, candidate.image))
+            RemovedView(tag=one.tag, side=one.side, picture=_removed(candidate, found, pictures))
             for one in useful
             if one.chosen and (candidate := found.removals.get(one.removal))
         ),
@@ -194,8 +199,13 @@ def _rejected(row: PreferenceRow, found: Found, one: Negative, *, scored: bool =
     )
 
 
-def _mask(removal: RemovalRow | None, over: Picture, pictures: PictureFolder) -> str:
-    if removal is None:
+def _removed(removal: RemovalRow, found: Found, pictures: PictureFolder) -> Picture:
+    original = decode_rgb(found.images[removal.image_key].image)
+    return pictures.add_removal(removal.key, encode_png(put_patch(original, removal.patch, removal.window)))
+
+
+def _mask(element: ElementRow | None, over: Picture, pictures: PictureFolder) -> str:
+    if element is None:
         return ""
-    mask = Mask.model_validate_json(removal.mask)
-    return pictures.add_masks(make_key("mask", removal.key), [mask], over=over, colour=REMOVED)
+    mask = Mask.model_validate_json(element.mask)
+    return pictures.add_masks(make_key("mask", element.key), [mask], over=over, colour=REMOVED)

@@ -109,6 +109,21 @@ def encode_png(pixels: RGB) -> bytes:
     return sink.getvalue()
 
 
+def put_patch(pixels: RGB, patch: bytes, window: tuple[int, int, int, int]) -> RGB:
+    """Return a copy of the ``(h, w, 3)`` image in which the patch fills the window x0, y0, x1, y1.
+
+    Raises:
+        RefusedImageError: the patch does not decode.
+        ValueError: it is of another size than the window, or the window is not in the image.
+    """
+    x0, y0, x1, y1 = window
+    made, new = pixels.copy(), decode_rgb(patch)
+    if new.shape != made[y0:y1, x0:x1].shape:
+        raise ValueError(f"a patch of {new.shape[1]} x {new.shape[0]} pixels does not fill the window {window}")
+    made[y0:y1, x0:x1] = new
+    return made
+
+
 def _open(data: bytes) -> ImageFile.ImageFile:
     return Image.open(io.BytesIO(data), formats=FORMATS)
 

@@ -164,7 +164,7 @@ class Ledger:
         """
         parts, joins = ["l.key", *(["l.source_key"] if stage.by_source else [])], ""
         for number, use in enumerate(use for use in stage.uses if use.counts):
-            about = "l.subject" if use.on == "subject" else "l.key"
+            about = "l.subject" if use.on == "subject" else "l.key"  # the pair's, for its images
             joins += f" LEFT JOIN ({_used(use.table, stage.reads, use.on)}) u{number} ON u{number}.about = {about}"
             parts.append(f"coalesce(u{number}.keys, '')")
         if stage.whole:
@@ -291,7 +291,7 @@ class Ledger:
 def _used(table: str, main: str, on: str) -> str:
     """Return the query that lists, per input row, the keys of the rows used with it."""
     keys = "string_agg(u.key, ' ' ORDER BY u.key) AS keys"
-    if on == "subject":
+    if on != "images":
         return f"SELECT u.subject AS about, {keys} FROM live_{table} u GROUP BY ALL"
     return (
         f"SELECT m.key AS about, {keys} FROM (SELECT key, unnest([first, second]) AS image FROM live_{main}) m "

@@ -215,7 +215,7 @@ def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterat
 
 def _wanted(use: Uses, rows: Sequence[Any]) -> Iterator[str]:
     for row in rows:
-        yield from (row.first, row.second) if use.on == "images" else (row.subject,)
+        yield from (row.first, row.second) if use.on == "images" else filter(None, (getattr(row, use.on),))
 
 
 def _rows_about(folder: Folder, file: str, table: str, *, use: Uses, wanted: Sequence[str]) -> dict[str, Any]:

@@ -26,8 +26,9 @@ class Uses:
     every row, as an Arrow table (tens of bytes per row where ``all`` takes a thousand). ``vectors``: mapping from
     embedder to ``Vectors``. ``before``: what a ``whole`` stage made of an earlier input (``Before``), its own table
     being meant and ``table`` empty; it must not change what the stage gives, only what that costs."""
-    on: Literal["subject", "images"] = "subject"
-    """Which rows a shard needs: about the same subject, or about the two images of the pair."""
+    on: str = "subject"
+    """Which rows a shard needs: those about what this column names ("subject", "key", "element"; an empty name: none),
+    or, for "images", about the two images of the pair."""
     of: str = ""
     """The argument (named before) whose rows give the subject or the images; empty: the stage's own input rows."""
     without: tuple[str, ...] = ()

@@ -1,11 +1,11 @@
 """Scores derived by hand from small graphs."""
 
 import pytest
+from tasks.preferences.score_removals import score_removals
 
 from schemas.claims import CLAIMS, Claim, Selector
 from schemas.rows import DifferenceRow, ImageRow, RemovalRow
 from schemas.scene import Mask, SceneChange, SceneGraph, SceneObject
-from tasks.preferences.score_removals import score_removals
 
 
 def thing(name, shape, colour):

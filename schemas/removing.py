@@ -1,0 +1,207 @@
+"""What a profile says of rejected images: how key elements are found, removed, checked and chosen (paper 004, 3.1-3.2).
+
+Each section belongs to one step, and each step writes a table of its own.
+"""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from schemas.encoders import ClipConfig
+from schemas.section import OFF, Count, Names, Positive, Section, Seed, Share
+
+TaggerName = Literal["scene-graph", "ram", "ram-plus", "nouns"]
+Batch = Annotated[int, Field(ge=0, le=4096)]
+
+
+class RamConfig(Section):
+    """Say which weights of RAM (or RAM++) tag images; empty paths: the published files, as `fetch` puts them."""
+
+    checkpoint: str = ""
+    """Local weights: the published `.pth`, or safetensors with the same keys."""
+    tags: str = ""
+    """Local text file of the tags' names, one per line, in the checkpoint's order."""
+    thresholds: str = ""
+    """Local text file of the least probability of each tag, one per line; with `tags` and without this, 0.68."""
+    revision: str = ""
+    """The hash of the files; empty: what is on this machine. A build writes it down."""
+
+
+class TaggingConfig(Section):
+    """Say who names what is in an image."""
+
+    uncounted: ClassVar[frozenset[str]] = frozenset({"ram", "batch", "download"})
+    taggers: Annotated[tuple[TaggerName, ...], Field(min_length=1, max_length=4)] = ("scene-graph",)
+    """Who tags: the rendered scene's own graph, RAM or RAM++, and the nouns of the texts that are to be preferred."""
+    ram: RamConfig = RamConfig()
+    """Which weights "ram" or "ram-plus" has."""
+    most: Positive = 30
+    """Tags kept of an image at the most: those of the texts first, then by falling score (ours)."""
+    excluded: Names = ()
+    """Tags that are never looked for, beside those that name no thing (colours, places, actions)."""
+    batch: Batch = 0
+    """Images that a model takes at once; 0: found by trying."""
+    download: bool = False
+    """Whether weights that are not on this machine may be fetched when a build starts."""
+
+    @model_validator(mode="after")
+    def _one_ram(self) -> "TaggingConfig":
+        if {"ram", "ram-plus"} <= set(self.taggers):
+            raise ValueError("taggers has both ram and ram-plus: they find the same tags; name one of them")
+        return self
+
+
+class DetectionConfig(Section):
+    """Say who finds boxes for tags; the thresholds are those of the public Grounded-SAM demonstration."""
+
+    uncounted: ClassVar[frozenset[str]] = frozenset({"revision", "batch", "download"})
+    detector: Literal["scene-graph", "grounding-dino"] = "scene-graph"
+    """The rendered scene's own graph, or Grounding DINO (transformers)."""
+    model: Annotated[str, Field(min_length=1)] = "IDEA-Research/grounding-dino-base"
+    """Grounding DINO's name on the Hub (read from its local cache), or a local folder as save_pretrained writes it."""
+    revision: str = ""
+    """The Hub's commit, or the hash of the local files; empty: what is on this machine. A build writes it down."""
+    box_threshold: Share = 0.25
+    """Boxes with a lower score are left out."""
+    text_threshold: Share = 0.2
+    """A box is of the tags whose words score at least this."""
+    nms: Share = 0.5
+    """Of two boxes of one tag with a larger intersection over union, the one with the lower score is left out."""
+    batch: Batch = 0
+    """Images that the model takes at once; 0: found by trying."""
+    download: bool = False
+    """Whether weights that are not on this machine may be fetched when a build starts."""
+
+
+class SegmentationConfig(Section):
+    """Say who makes masks of boxes."""
+
+    uncounted: ClassVar[frozenset[str]] = frozenset({"checkpoint", "model", "revision", "batch", "download"})
+    segmenter: Literal["scene-graph", "sam"] = "scene-graph"
+    """The renderer's masks, or SAM (segment-anything)."""
+    model: Literal["vit_b", "vit_l", "vit_h"] = "vit_h"
+    """Which of the published checkpoints; a local one says itself what it is."""
+    checkpoint: str = ""
+    """Local weights in their place: a `.pth` as published, or safetensors with the same keys."""
+    whole_image: Share = 0.95
+    """Boxes that cover at least this share of the image are left out (ours)."""
+    revision: str = ""
+    """The hash of the file; empty: what is on this machine. A build writes it down."""
+    batch: Batch = 0
+    """Images that the encoder takes at once; 0: found by trying."""
+    download: bool = False
+    """Whether weights that are not on this machine may be fetched when a build starts."""
+
+
+class ElementsConfig(Section):
+    """Say which masks are elements that can be removed."""
+
+    min_area: Share = 0.005
+    """Masks of a smaller share of the image are refused."""
+    max_area: Share = 0.5
+    """Masks of a larger share of the image are refused: without a limit the largest mask always wins (ours)."""
+    same_mask: Share = 0.9
+    """Of masks that overlap by more than this share of their union, the first is kept (ours)."""
+
+    @model_validator(mode="after")
+    def _range_is_not_empty(self) -> "ElementsConfig":
+        if self.min_area > self.max_area:
+            raise ValueError(f"min_area {self.min_area} is above max_area {self.max_area}: no mask fits")
+        return self
+
+
+class LamaConfig(Section):
+    """Say which LaMa fills holes; empty: the published big-lama, as `fetch` puts it."""
+
+    checkpoint: str = ""
+    """Local TorchScript file. It is a program: it runs only where its SHA-256 is the published one, or `sha256`."""
+    sha256: str = ""
+    """The SHA-256 of a TorchScript file of your own that you trust."""
+    revision: str = ""
+    """The hash of the file; empty: what is on this machine. A build writes it down."""
+
+
+class RemovalsConfig(Section):
+    """Say how elements are removed from images."""
+
+    uncounted: ClassVar[frozenset[str]] = frozenset({"lama", "batch", "download"})
+    inpainter: Literal["telea", "navier-stokes", "lama"] = "telea"
+    """Who fills the hole: two methods of OpenCV, or LaMa."""
+    lama: LamaConfig = LamaConfig()
+    """Which weights "lama" has."""
+    dilate: Count = 5
+    """Pixels by which a mask grows before the hole is filled."""
+    feather: Count = 3
+    """Pixels over which the filling fades into the image."""
+    context: Annotated[float, Field(ge=0, le=8)] = 1.0
+    """How much of the surroundings LaMa sees on each side of a hole, in sides of the hole's box (ours)."""
+    max_side: Annotated[int, Field(ge=64, le=8192)] = 1024
+    """Longest side in pixels of what LaMa sees; holes in larger surroundings are filled at a smaller scale (ours)."""
+    batch: Batch = 0
+    """Holes that the model takes at once; 0: found by trying."""
+    download: bool = False
+    """Whether weights that are not on this machine may be fetched when a build starts."""
+
+
+class InspectionConfig(Section):
+    """Say by what removals are checked (ours); one that fails is kept with its reason, and not chosen."""
+
+    uncounted: ClassVar[frozenset[str]] = frozenset({"batch"})
+    detect: bool = True
+    """Whether the detector looks again: the element must be gone, and nothing new in its place. Only where the detector
+    looks at pixels."""
+    gone_below: Share = 0.25
+    """The element is gone where the detector gives nothing of its tag in its place at least this score."""
+    grown_from: Share = 0.35
+    """A thing of another tag, found in the hole with at least this score and not there before, has grown."""
+    max_rim: Annotated[float, Field(ge=0)] = 2.0
+    """How much stronger than in its surroundings the edge along the hole's rim may be: a halo."""
+    batch: Batch = 0
+    """Images that the detector takes at once; 0: found by trying."""
+    detection: DetectionConfig | None = None
+    """The detector; never set by hand: it is the profile's `detection`."""
+
+
+class FittedConfig(Section):
+    """Say which CLIP model embeds images without an element; made from a profile, never written in one."""
+
+    uncounted: ClassVar[frozenset[str]] = frozenset({"clip", "batch"})
+    wanted: bool
+    clip: ClipConfig
+    batch: Batch = 0
+
+
+class RejectionsConfig(Section):
+    """Say which removal rejects a chosen text (paper 004, Eq. 9)."""
+
+    uncounted: ClassVar[frozenset[str]] = frozenset({"clip"})
+    scorer: Annotated[Literal["off", "scene-graph", "clip"], OFF] = "scene-graph"
+    """What scores: the statements of the text that a removal makes untrue (rendered scenes), or CLIP. `off`: no images
+    are rejected, and nothing is removed."""
+    least_drop: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """A removal is chosen only where the text fits the image worse by more than this (ours)."""
+    fallback: Literal["none", "drop", "crop"] = "none"
+    """What becomes of a preference for which no removal can be chosen: it has no rejected image, it is dropped, or a
+    random crop is its rejected image, as in mDPO."""
+    crop_area: tuple[Annotated[float, Field(gt=0, le=1)], Annotated[float, Field(gt=0, le=1)]] = (0.01, 0.2)
+    """Smallest and largest share of the image that such a crop shows; mDPO's."""
+    seed: Seed = 0
+    """Seed of the crops."""
+    clip: ClipConfig | None = None
+    """The CLIP model that scores; never set by hand: it is `embedding.clip`."""
+
+    @model_validator(mode="after")
+    def _crops_have_a_size(self) -> "RejectionsConfig":
+        if self.crop_area[0] > self.crop_area[1]:
+            raise ValueError(f"crop_area {list(self.crop_area)}: the smallest is above the largest")
+        return self
+
+    @property
+    def wanted(self) -> bool:
+        """Say whether images are rejected at all."""
+        return self.scorer != "off"
+
+
+def is_wanted(config: RejectionsConfig) -> bool:
+    """Say whether images are rejected at all; the stage that chooses among removals is left out without."""
+    return config.wanted

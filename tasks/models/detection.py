@@ -1,0 +1,60 @@
+"""Find boxes for tags. Rendered scenes know where their objects are; Grounding DINO finds things in photographs.
+
+A detector works in two steps, like a tagger: ``prepare`` may run in other processes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from schemas.rows import Box, Tag
+from schemas.scene import SceneGraph
+from tasks.models.prepare_ahead import Seen
+
+
+class Detector(Protocol):
+    """Find boxes for tags."""
+
+    @property
+    def version(self) -> str:
+        """What changes when the same image and tags would get other boxes."""
+        ...
+
+    @property
+    def looks(self) -> bool:
+        """Whether it looks at pixels, so that it can tell whether something is gone."""
+        ...
+
+    def prepare(self, seen: Seen) -> Any:
+        """Return what ``detect`` takes of one image; can be sent to another process."""
+        ...
+
+    def detect(self, prepared: Sequence[Any], tags: Sequence[Sequence[Tag]]) -> list[tuple[Box, ...]]:
+        """Return the boxes of each prepared image, in pixels of the image, by tag and then by falling score."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SceneDetector:
+    """Give the box of each object that a tag names."""
+
+    version: str = "scene graphs 1"
+    looks: bool = False
+
+    def prepare(self, seen: Seen) -> SceneGraph | None:
+        """Return the graph."""
+        return seen.graph
+
+    def detect(self, prepared: Sequence[SceneGraph | None], tags: Sequence[Sequence[Tag]]) -> list[tuple[Box, ...]]:
+        """Return one box per object of a tag."""
+        return [_boxes(graph, names) if graph else () for graph, names in zip(prepared, tags, strict=True)]
+
+
+def _boxes(graph: SceneGraph, tags: Sequence[Tag]) -> tuple[Box, ...]:
+    corners = {thing.id: thing.box for thing in graph.objects}
+    return tuple(
+        Box(tag=place, score=1.0, **dict(zip(("x0", "y0", "x1", "y1"), map(float, corners[name]), strict=True)))
+        for place, tag in enumerate(tags)
+        for name in tag.objects
+        if name in corners
+    )

@@ -1,0 +1,154 @@
+"""Decode and prepare images ahead of the model that takes them, for all stages that load weights.
+
+Reads ``ImageRow``, gives what a model's ``prepare`` makes of each; needs what that needs. Each image is decoded once.
+On a GPU, other processes prepare the next images while the device works; on a CPU the shards in other workers are the
+parallelism, and nothing is prepared before it is asked for.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, groupby
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.errors import SourceError
+from schemas.rows import Dropped, ImageRow, Row
+from schemas.scene import SceneGraph
+from tasks.store.images import RefusedImageError, decode_rgb
+from tasks.store.pool import helpers
+
+BATCH = 32
+"""Rows prepared at a time."""
+AHEAD = 1024
+"""Rows that may be in preparation, or waiting for the device, at a time."""
+R = TypeVar("R", bound=Row)
+P = TypeVar("P")
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Be an image as models see it."""
+
+    pixels: NDArray[np.uint8]
+    """``(h, w, 3)``, RGB."""
+    graph: SceneGraph | None = None
+    """Of a rendered image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready(Generic[R, P]):
+    """Be a row and what was prepared of its image."""
+
+    row: R
+    part: P
+
+
+Prepare = Callable[[R, Seen], P]
+Item = tuple[R, ImageRow]
+Result = Ready[R, P] | Dropped
+
+
+def prepare_ahead(
+    items: Sequence[Item[R]], prepare: Prepare[R, P], *, on_gpu: bool, batch: int = BATCH, ahead: int = AHEAD
+) -> Iterator[Result[R, P]]:
+    """Yield each row with what ``prepare`` made of its image, in order; a row is dropped whose image does not decode.
+
+    Args:
+        items: rows, each with the image that it is about; neighbours about one image decode it once.
+        prepare: called with the row and the decoded image; can be sent to another process.
+        on_gpu: whether others prepare while the caller computes.
+        batch: rows that are prepared at a time.
+        ahead: rows that may wait for the caller.
+
+    Raises:
+        SourceError: a process that decodes has died.
+    """
+    chunks = [items[start : start + batch] for start in range(0, len(items), batch)]
+    work = partial(_prepare, prepare=prepare)
+    if not on_gpu:
+        return chain.from_iterable(map(work, chunks))
+    return chain.from_iterable(_elsewhere(work, chunks, most=max(ahead // batch, 1)))
+
+
+def by_image(prepare: Callable[[Seen], P]) -> Prepare[Any, P]:
+    """Return what ``prepare_ahead`` calls where only the image matters."""
+    return partial(_by_image, prepare)
+
+
+def _by_image(prepare: Callable[[Seen], P], row: Row, seen: Seen) -> P:  # noqa: ARG001 - the row is whose image it is
+    return prepare(seen)
+
+
+def in_groups(
+    results: Iterable[Result[R, P]], work: Callable[[list[Ready[R, P]]], Iterator[Made]], *, size: int
+) -> Iterator[Made | Dropped]:
+    """Yield what ``work`` makes of ``size`` prepared rows after the other, and what was dropped as it comes."""
+    waiting: list[Ready[R, P]] = []
+    for result in results:
+        if isinstance(result, Dropped):
+            yield result
+        else:
+            waiting.append(result)
+        if len(waiting) >= size:
+            yield from work(waiting)
+            waiting = []
+    if waiting:
+        yield from work(waiting)
+
+
+def _prepare(items: Sequence[Item[R]], *, prepare: Prepare[R, P]) -> list[Result[R, P]]:
+    """Decode and prepare; may run in another process."""
+    results: list[Result[R, P]] = []
+    for _, group in groupby(items, key=lambda item: item[1].key):
+        rows = list(group)
+        image = rows[0][1]
+        try:
+            seen = Seen(decode_rgb(image.image), image.graph)
+        except RefusedImageError as refused:
+            detail = f"{image.name}: {refused.detail}"
+            results += [Dropped(source_key=row.key, reason=refused.reason, detail=detail) for row, _ in rows]
+        else:
+            results += [Ready(row, prepare(row, seen)) for row, _ in rows]
+    return results
+
+
+def _elsewhere(
+    work: Callable[[Sequence[Item[R]]], list[Result[R, P]]], chunks: Sequence[Sequence[Item[R]]], *, most: int
+) -> Iterator[list[Result[R, P]]]:
+    """Prepare chunks in this worker's helpers, or else in a thread, while the caller uses the last ones."""
+    pool = helpers()
+    if pool:
+        yield from _in_order(pool, work, chunks, most=most)
+    else:
+        with ThreadPoolExecutor(1) as thread:
+            yield from _in_order(thread, work, chunks, most=most)
+
+
+def _in_order(
+    pool: Executor,
+    work: Callable[[Sequence[Item[R]]], list[Result[R, P]]],
+    chunks: Sequence[Sequence[Item[R]]],
+    *,
+    most: int,
+) -> Iterator[list[Result[R, P]]]:
+    futures: deque[Future[list[Result[R, P]]]] = deque()
+    try:
+        for chunk in chunks:
+            futures.append(pool.submit(work, chunk))
+            if len(futures) >= most:
+                yield futures.popleft().result()
+        while futures:
+            yield futures.popleft().result()
+    except BrokenProcessPool as error:
+        helpers.cache_clear()
+        raise SourceError("a process that decodes images died: out of memory? Try fewer run.workers") from error
+    finally:
+        for future in futures:
+            future.cancel()

@@ -1,0 +1,74 @@
+"""Make masks of boxes. Rendered scenes have the renderer's; SAM makes them for photographs.
+
+A segmenter works in two steps, like a tagger: ``prepare`` may run in other processes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.rows import Box, Tag
+from schemas.scene import SceneGraph
+from tasks.models.prepare_ahead import Seen
+from tasks.store.masks import decode_mask
+
+
+class TagMask(NamedTuple):
+    """Be the union of the masks of one tag's boxes."""
+
+    mask: NDArray[np.bool_]
+    """``(h, w)``, of the image's own size."""
+    score: float
+    """The segmenter's own estimate of its quality, the least of its boxes; 1 where it makes none."""
+
+
+class Segmenter(Protocol):
+    """Make masks of boxes."""
+
+    @property
+    def version(self) -> str:
+        """What changes when the same boxes would get other masks."""
+        ...
+
+    def prepare(self, seen: Seen) -> Any:
+        """Return what ``segment`` takes of one image; can be sent to another process."""
+        ...
+
+    def segment(
+        self, prepared: Sequence[Any], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
+    ) -> Iterator[list[TagMask]]:
+        """Yield for each prepared image one mask per tag, all False for a tag without a box."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SceneSegmenter:
+    """Give the renderer's masks of the objects that a tag names."""
+
+    version: str = "scene graphs 1"
+
+    def prepare(self, seen: Seen) -> tuple[SceneGraph | None, tuple[int, int]]:
+        """Return the graph, and the image's height and width."""
+        return seen.graph, seen.pixels.shape[:2]
+
+    def segment(
+        self,
+        prepared: Sequence[tuple[SceneGraph | None, tuple[int, int]]],
+        tags: Sequence[Sequence[Tag]],
+        boxes: Sequence[Sequence[Box]],
+    ) -> Iterator[list[TagMask]]:
+        """Yield the union of the masks of each tag's objects, of those masks that have the image's size."""
+        for (graph, size), names, found in zip(prepared, tags, boxes, strict=True):
+            places = {box.tag for box in found}
+            things = graph.objects if graph else ()
+            masks = {t.id: decode_mask(t.mask) for t in things if (t.mask.height, t.mask.width) == size}
+            empty = np.zeros(size, dtype=bool)
+            yield [
+                TagMask(np.logical_or.reduce([empty, *(masks[i] for i in tag.objects if i in masks)]), 1.0)
+                if place in places
+                else TagMask(empty, 1.0)
+                for place, tag in enumerate(names)
+            ]

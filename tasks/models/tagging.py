@@ -1,0 +1,76 @@
+"""Name what is in images: rendered scenes name their objects themselves; RAM names what is in photographs.
+
+A tagger works in two steps, so that the first can run in other processes than the second: ``prepare`` turns one image
+into what the model takes of it, ``tag`` names what is in many of those.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from schemas.claims import Selector
+from schemas.phrases import noun, number
+from schemas.rows import Tag
+from schemas.scene import SceneGraph, SceneObject
+from tasks.models.prepare_ahead import Seen
+
+GROUPINGS = (("colour", "shape"), ("shape",))
+"""Objects alike in all of these form a group."""
+
+
+class Tagger(Protocol):
+    """Name what is in images."""
+
+    @property
+    def version(self) -> str:
+        """What changes when the same image would get other tags."""
+        ...
+
+    def prepare(self, seen: Seen) -> Any:
+        """Return what ``tag`` takes of one image; can be sent to another process."""
+        ...
+
+    def tag(self, prepared: Sequence[Any]) -> list[tuple[Tag, ...]]:
+        """Return the tags of each prepared image, by falling score."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SceneTagger:
+    """Name each visible object of a rendered scene, and each group of like objects ("three yellow balls")."""
+
+    version: str = "scene graphs 1"
+
+    def prepare(self, seen: Seen) -> SceneGraph | None:
+        """Return the graph."""
+        return seen.graph
+
+    def tag(self, prepared: Sequence[SceneGraph | None]) -> list[tuple[Tag, ...]]:
+        """Return single objects first; an image without a graph has no tags."""
+        return [(*_singles(graph), *_groups(graph)) if graph else () for graph in prepared]
+
+
+def _singles(graph: SceneGraph) -> list[Tag]:
+    return [
+        _tag(noun(Selector(colour=thing.colour, material=thing.material, shape=thing.shape)), [thing])
+        for thing in graph.objects
+    ]
+
+
+def _groups(graph: SceneGraph) -> list[Tag]:
+    found: list[Tag] = []
+    for names in GROUPINGS:
+        members: dict[Selector, list[SceneObject]] = defaultdict(list)
+        for thing in graph.objects:
+            members[Selector(**{name: getattr(thing, name) for name in names})].append(thing)
+        found += [
+            _tag(f"{number(len(things))} {noun(selector, len(things))}", things)
+            for selector, things in members.items()
+            if len(things) > 1
+        ]
+    return found
+
+
+def _tag(name: str, things: Sequence[SceneObject]) -> Tag:
+    return Tag(name=name, score=1.0, tagger="scene-graph", objects=tuple(thing.id for thing in things))

@@ -1,0 +1,65 @@
+"""Find boxes for the tags of each image (paper 004, section 3.1).
+
+Reads ``TagsRow`` and the images, writes one ``BoxesRow`` per image.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from schemas.config import DetectionConfig
+from schemas.rows import Box, BoxesRow, Dropped, ImageRow, TagsRow, make_key
+from tasks.models.detection import Detector, SceneDetector
+from tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups, prepare_ahead
+from tasks.store.stage import Stage, Uses
+
+
+def detect_boxes(
+    rows: Sequence[TagsRow], config: DetectionConfig, *, images: Mapping[str, ImageRow]
+) -> Iterator[BoxesRow | Dropped]:
+    """Yield the boxes of each image's tags, or why there are none."""
+    detector = make_detector(config)
+    items = [(row, images[row.subject]) for row in rows]
+    ready = prepare_ahead(items, by_image(detector.prepare), on_gpu=False)
+    yield from in_groups(ready, partial(_detected, detector, images), size=BATCH)
+
+
+def make_detector(config: DetectionConfig) -> Detector:  # noqa: ARG001
+    """Return the detector that a profile names."""
+    return SceneDetector()
+
+
+def _detected(
+    detector: Detector, images: Mapping[str, ImageRow], ready: Sequence[Ready[TagsRow, Any]]
+) -> Iterator[BoxesRow | Dropped]:
+    found = detector.detect([one.part for one in ready], [one.row.tags for one in ready])
+    for one, boxes in zip(ready, found, strict=True):
+        yield _row(one.row, boxes, images[one.row.subject])
+
+
+def _row(row: TagsRow, boxes: Sequence[Box], image: ImageRow) -> BoxesRow | Dropped:
+    if not boxes:
+        return Dropped(source_key=row.key, reason="no boxes", detail=f"{image.name}: {len(row.tags)} tags")
+    made_of = [f"{box.tag} {box.score} {box.x0} {box.y0} {box.x1} {box.y1}" for box in boxes]
+    return BoxesRow(
+        key=make_key("boxes", row.key, *made_of),
+        source_key=row.key,
+        subject=row.subject,
+        width=image.width,
+        height=image.height,
+        tags=row.tags,
+        boxes=tuple(boxes),
+    )
+
+
+STAGE = Stage(
+    name="boxes",
+    version=1,
+    group="rejected",
+    reads="tags",
+    row=TagsRow,
+    writes=BoxesRow,
+    function=detect_boxes,
+    config="detection",
+    uses=(Uses(table="images", row=ImageRow),),
+)
