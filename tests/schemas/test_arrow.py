@@ -147,14 +147,14 @@ def test_no_rows_are_a_table_too() -> None:
 
 
 def test_a_box_has_four_numbers() -> None:
-    good = {f.name: (1, 2, 3, 4) if f.name == "box" else _some(f.name) for f in fields(RemovalRow)}
+    good = {f.name: (1, 2, 3, 4) if f.name in ("box", "window") else _some(f.name) for f in fields(RemovalRow)}
     with pytest.raises(pa.ArrowInvalid):
         to_table([RemovalRow(**{**good, "box": (1, 2, 3)})], RemovalRow)
     assert len(to_table([RemovalRow(**good)], RemovalRow)) == 1
 
 
 def _some(name: str) -> Any:
-    numbers = {"area_share": 0.5, "changed_outside": 0, "image": b"", "object_ids": ()}
+    numbers = {"area_share": 0.5, "changed_outside": 0, "patch": b"", "object_ids": ()}
     return numbers.get(name, "x")
 
 

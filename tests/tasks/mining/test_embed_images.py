@@ -1,7 +1,6 @@
 """Images in, unit vectors out."""
 
 import io
-import os
 import shutil
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ import pytest
 from PIL import Image
 
 from schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
-from schemas.errors import ModelError, SourceError
+from schemas.errors import ModelError
 from schemas.rows import Dropped, ImageRow, make_key
 from tasks.mining import embed_images as stage
 from tasks.mining.embed_images import BATCH, STAGE, count_processes, embed_images, name_models, pin_models
@@ -119,24 +118,6 @@ def test_images_prepared_elsewhere_give_the_same_rows(with_models, monkeypatch, 
         else:
             assert made.key == wanted.key
             np.testing.assert_allclose(made.vector, wanted.vector, atol=2e-3)
-
-
-def die(pixels):
-    os._exit(1)
-
-
-def test_a_helper_that_dies_is_one_message_and_is_replaced(monkeypatch):
-    monkeypatch.setenv(HELPERS, "1")
-    helpers.cache_clear()
-    try:
-        with pytest.raises(SourceError, match="a process that decodes images died"):
-            list(stage._ahead([[row(0)]], [die]))
-        (((prepared,)),) = stage._ahead([[row(0)]], [Gradients().prepare])
-        assert prepared.key == row(0).key
-    finally:
-        pool = helpers()
-        helpers.cache_clear()
-        pool.shutdown()
 
 
 def test_a_model_that_gives_no_numbers_is_an_error(with_models, tmp_path):

@@ -39,6 +39,21 @@ def run(machine, images=IMAGES, **options):
     return batches.size
 
 
+def test_results_of_any_form_come_one_per_item_in_order():
+    sizes = []
+
+    def work(items):
+        if len(items) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        sizes.append(len(items))
+        return [(item, "x" * item) for item in items]
+
+    batches = Batches(8)
+    assert batches.each(work, range(10)) == [(n, "x" * n) for n in range(10)]
+    assert sizes == [4, 4, 2]
+    assert batches.each(work, []) == []
+
+
 def test_batches_double_while_that_pays():
     # n images take 8 + n: twice 64 gains (128 / 136) / (64 / 72) = 1.059, twice 128 gains 1.030, which is too little.
     machine = Machine()

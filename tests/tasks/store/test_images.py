@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from schemas.config import ImagesConfig
-from tasks.store.images import RefusedImageError, decode_rgb, encode_png, probe_image
+from tasks.store.images import RefusedImageError, decode_rgb, encode_png, probe_image, put_patch
 
 CONFIG = ImagesConfig(min_side=1)
 
@@ -218,3 +218,20 @@ def test_png_round_trip_is_exact_and_deterministic():
     pixels = np.random.default_rng(1).integers(0, 255, (9, 7, 3), dtype=np.uint8)
     assert encode_png(pixels) == encode_png(pixels.copy())
     assert (decode_rgb(encode_png(pixels)) == pixels).all()
+
+
+def test_a_patch_replaces_its_window_and_nothing_else():
+    pixels = np.arange(5 * 7 * 3, dtype=np.uint8).reshape(5, 7, 3)
+    patch = encode_png(np.full((2, 3, 3), 200, dtype=np.uint8))
+    made = put_patch(pixels, patch, (4, 1, 7, 3))
+    assert (made[1:3, 4:7] == 200).all()
+    changed = (made != pixels).any(axis=2)
+    assert not np.delete(changed.ravel(), [11, 12, 13, 18, 19, 20]).any()
+    assert pixels[1, 4, 0] == 33  # the original is as it was
+
+
+@pytest.mark.parametrize("window", [(0, 0, 2, 3), (5, 1, 8, 3), (4, 4, 7, 6)], ids=["turned", "right", "below"])
+def test_a_patch_that_does_not_fit_is_an_error(window):
+    pixels, patch = np.zeros((5, 7, 3), dtype=np.uint8), encode_png(np.zeros((2, 3, 3), dtype=np.uint8))
+    with pytest.raises(ValueError, match="does not fill the window"):
+        put_patch(pixels, patch, window)

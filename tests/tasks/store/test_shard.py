@@ -136,11 +136,14 @@ def test_used_tables_come_in_the_form_asked_for(tmp_path: Path) -> None:
         Uses(table="images", row=ImageRow, kind="table", without=("image", "graph"), name="flat"),
         Uses(table="pairs", row=PairRow, name="same"),
         Uses(table="neighbours", row=NeighbourRow, on="images", of="same", name="theirs"),
+        Uses(table="neighbours", row=NeighbourRow, on="first", name="firsts"),
+        Uses(table="images", row=ImageRow, on="instruction", name="none"),  # a column that names nothing
     )
     (outcome,) = _run(tmp_path, take, *uses, reads="pairs", row=PairRow)
     assert isinstance(outcome.result, ShardDone)
     live = read_toy(tmp_path, WORDS)
     pairs, images = {row.key: row for row in live["pairs"]}, {row.key: row for row in live["images"]}
+    firsts = {row.first for row in pairs.values()}
     assert given["notes"] == {row.subject: row for row in live["notes"]}
     assert given["same"] == pairs
     assert given["images"] == {key: replace(row, image=b"") for key, row in images.items()}
@@ -149,6 +152,8 @@ def test_used_tables_come_in_the_form_asked_for(tmp_path: Path) -> None:
     assert given["everything"] == sorted(images.values(), key=lambda row: row.key)
     assert sorted(given["flat"].column("name").to_pylist()) == WORDS
     assert not {"image", "graph", "status"} & set(given["flat"].column_names)
+    assert given["firsts"] == {row.subject: row for row in live["neighbours"] if row.subject in firsts} != {}
+    assert given["none"] == {}
     assert given["theirs"] == {row.subject: row for row in live["neighbours"]}
 
 

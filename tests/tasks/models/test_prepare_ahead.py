@@ -1,0 +1,107 @@
+"""Images are decoded once, in order, here or in other processes; what does not decode is dropped by name."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from schemas.errors import SourceError
+from schemas.rows import Dropped, ImageRow, Row
+from tasks.models import prepare_ahead as module
+from tasks.models.prepare_ahead import Ready, by_image, in_groups, prepare_ahead
+from tasks.store.images import encode_png
+from tasks.store.pool import HELPERS, helpers
+
+
+def image(number: int) -> ImageRow:
+    return ImageRow(
+        key=f"image {number}", source_key="s", subject="s", image=encode_png(np.full((2, 3, 3), number, np.uint8)),
+        format="png", width=3, height=2, name=f"{number}.png", source="x", licence="", group="",
+    )  # fmt: skip
+
+
+def row(name: str) -> Row:
+    return Row(key=name, source_key="s", subject="s")
+
+
+def middle(seen):
+    return int(seen.pixels[1, 1, 0])
+
+
+def named(row, seen):
+    return row.key, middle(seen)
+
+
+def die(row, seen):
+    os._exit(1)
+
+
+@pytest.fixture(params=[0, 2], ids=["a thread", "two processes"])
+def others(request, monkeypatch):
+    """Let others prepare, and leave none behind."""
+    monkeypatch.setenv(HELPERS, str(request.param))
+    helpers.cache_clear()
+    yield
+    pool = helpers()
+    helpers.cache_clear()
+    if pool:
+        pool.shutdown()
+
+
+def test_each_row_comes_with_its_image_in_order():
+    items = [(row(f"row {n}"), image(n)) for n in range(7)]
+    found = list(prepare_ahead(items, named, on_gpu=False, batch=3))
+    assert found == [Ready(row(f"row {n}"), (f"row {n}", n)) for n in range(7)]
+
+
+def test_others_prepare_the_same(others):
+    items = [(row(f"row {n}"), image(n)) for n in range(50)]
+    items[3] = (items[3][0], replace(items[3][1], image=b"no image"))
+    here = list(prepare_ahead(items, named, on_gpu=False))
+    assert list(prepare_ahead(items, named, on_gpu=True, batch=4, ahead=8)) == here
+    assert here[3] == Dropped(source_key="row 3", reason="not an image", detail="3.png: ")
+
+
+def test_neighbours_about_one_image_decode_it_once(monkeypatch):
+    decoded = []
+    decode = module.decode_rgb
+    monkeypatch.setattr(module, "decode_rgb", lambda data: decoded.append(1) or decode(data))
+    items = [(row("a"), image(1)), (row("b"), image(1)), (row("c"), image(2))]
+    assert [ready.part for ready in prepare_ahead(items, by_image(middle), on_gpu=False)] == [1, 1, 2]
+    assert len(decoded) == 2
+
+
+def test_nothing_is_decoded_before_it_is_asked_for():
+    broken = replace(image(2), image=b"")
+    results = prepare_ahead([(row("a"), image(1)), (row("b"), broken)], by_image(middle), on_gpu=False, batch=1)
+    assert next(results).part == 1
+    assert next(results).reason == "empty file"
+
+
+def test_groups_are_full_and_the_last_is_what_is_left():
+    dropped = Dropped(source_key="x", reason="no")
+    ready = [Ready(row(f"{n}"), n) for n in range(5)]
+    sizes = []
+
+    def work(group):
+        sizes.append(len(group))
+        yield from (one.part for one in group)
+
+    assert list(in_groups([*ready[:2], dropped, *ready[2:]], work, size=2)) == [0, 1, dropped, 2, 3, 4]
+    assert sizes == [2, 2, 1]
+    assert list(in_groups([], work, size=2)) == []
+
+
+def test_a_process_that_dies_is_one_message_and_is_replaced(monkeypatch):
+    monkeypatch.setenv(HELPERS, "1")
+    helpers.cache_clear()
+    try:
+        with pytest.raises(SourceError, match="a process that decodes images died"):
+            list(prepare_ahead([(row("a"), image(1))], die, on_gpu=True))
+        (ready,) = prepare_ahead([(row("a"), image(1))], by_image(middle), on_gpu=True)
+        assert ready.part == 1
+    finally:
+        pool = helpers()
+        helpers.cache_clear()
+        pool.shutdown()
