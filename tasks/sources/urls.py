@@ -30,7 +30,7 @@ from tasks.sources.layout.annotations import LINE_BYTES, read_lines
 from tasks.sources.layout.manifest import LICENCES, caption_fields, parse_json, text_of, texts_of
 from tasks.sources.layout.pairs import About, Picture, dropped, read_image
 from tasks.sources.reader import Reader
-from tasks.sources.web.addresses import RefusedAddressError, parse_address
+from tasks.store.addresses import RefusedAddressError, parse_address
 
 if TYPE_CHECKING:
     from tasks.sources.web.download import DownloadError, Network
