@@ -9,7 +9,8 @@ from typing import Any
 
 from schemas.config import DetectionConfig
 from schemas.rows import Box, BoxesRow, Dropped, ImageRow, TagsRow, make_key
-from tasks.models.detection import Detector, SceneDetector
+from tasks.models.detection import Detector
+from tasks.models.detectors import make_detector
 from tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups, prepare_ahead
 from tasks.store.stage import Stage, Uses
 
@@ -22,11 +23,6 @@ def detect_boxes(
     items = [(row, images[row.subject]) for row in rows]
     ready = prepare_ahead(items, by_image(detector.prepare), on_gpu=False)
     yield from in_groups(ready, partial(_detected, detector, images), size=BATCH)
-
-
-def make_detector(config: DetectionConfig) -> Detector:  # noqa: ARG001
-    """Return the detector that a profile names."""
-    return SceneDetector()
 
 
 def _detected(
