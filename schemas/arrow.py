@@ -228,6 +228,8 @@ COLUMNS: dict[type[Row], list[tuple[str, pa.DataType]]] = {
         ("window", CORNERS),
         ("patch", BINARY),
         ("area_share", FLOAT),
+        ("dilate", INT),
+        ("feather", INT),
         ("inpainter", STRING),
         ("changed_outside", INT),
     ],

@@ -426,6 +426,10 @@ class RemovalRow(Row):
     the original's."""
     area_share: float
     """Mask pixels / image pixels."""
+    dilate: int
+    """Pixels around the mask that are filled, too."""
+    feather: int
+    """Pixels around those over which the filling fades: from ``dilate + feather + 1`` away on, nothing changes."""
     inpainter: str
     """Who filled the hole, with its revision."""
     changed_outside: int

@@ -63,6 +63,8 @@ def _removal(config: RemovalsConfig, inpainter: Inpainter, row: ElementRow, seen
         window=window,
         patch=encode_png(np.ascontiguousarray(blended[window[1] : window[3], window[0] : window[2]])),
         area_share=row.area_share,
+        dilate=config.dilate,
+        feather=config.feather,
         inpainter=config.inpainter,
         changed_outside=int((blended != pixels).any(axis=2)[~hole].sum()),
     )

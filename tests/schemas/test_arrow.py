@@ -154,7 +154,7 @@ def test_a_box_has_four_numbers() -> None:
 
 
 def _some(name: str) -> Any:
-    numbers = {"area_share": 0.5, "changed_outside": 0, "patch": b"", "object_ids": ()}
+    numbers = {"area_share": 0.5, "changed_outside": 0, "dilate": 5, "feather": 3, "patch": b"", "object_ids": ()}
     return numbers.get(name, "x")
 
 
