@@ -11,8 +11,9 @@ from functools import partial
 from prompts import load
 from schemas.config import CaptionsConfig
 from schemas.rows import CaptionRow, Dropped, Failed, ImageRow, Row, Served
+from schemas.sentences import split_by_rules
 from tasks.captioning.given_captions import caption_row, given_caption
-from tasks.captioning.split_sentences import SCHEMA, read_sentences, split_by_rules
+from tasks.captioning.split_sentences import SCHEMA, read_sentences
 from tasks.captioning.validate_captions import refuse_caption
 from tasks.serving.ask_rows import ask_rows
 from tasks.serving.chat import Answer, Chat, Grammar, Question, RefusedQuestionError, seed_of

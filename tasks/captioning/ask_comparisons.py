@@ -20,9 +20,9 @@ from schemas.comparisons import Comparison, RefusedComparison, read_comparison
 from schemas.config import ComparisonsConfig
 from schemas.refusals import has_tokens, names_captions
 from schemas.rows import CaptionRow, ComparisonRow, Dropped, Failed, ImageRow, PairRow, Row, Served, make_key
+from schemas.sentences import ends_short
 from tasks.captioning.comparison_grammar import comparison_grammar
 from tasks.captioning.conversations import nearly_match, retrieval_turns, sides_of_own_words, summary_turns
-from tasks.captioning.split_sentences import ends_short
 from tasks.serving.ask_rows import ask_rows
 from tasks.serving.chat import Answer, Chat, Question, seed_of
 from tasks.serving.untrusted import as_data

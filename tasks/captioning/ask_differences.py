@@ -17,7 +17,7 @@ from schemas.config import DifferencesConfig
 from schemas.differences import Difference, RefusedDifference, read_difference, refuse_length
 from schemas.no_change import says_no_change
 from schemas.rows import CaptionRow, DifferenceRow, Dropped, Failed, ImageRow, PairRow, Row, Served, make_key
-from tasks.captioning.split_sentences import ends_short
+from schemas.sentences import ends_short
 from tasks.captioning.statements import row_random
 from tasks.serving.ask_rows import ask_rows
 from tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from schemas.config import CaptionsConfig
 from schemas.rows import CaptionRow, Dropped, Failed, ImageRow, Row
+from schemas.sentences import split_by_rules
 from tasks.captioning.ask_captions import DESCRIBE, SPLIT, ask_captions
 from tasks.captioning.compose_caption import compose_caption
 from tasks.captioning.given_captions import caption_row, given_caption
-from tasks.captioning.split_sentences import split_by_rules
 from tasks.captioning.statements import row_random
 from tasks.store.answers import Answers
 from tasks.store.stage import Stage

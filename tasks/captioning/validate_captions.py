@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from schemas.refusals import declines, repeats_itself
-from tasks.captioning.split_sentences import split_by_rules
+from schemas.sentences import split_by_rules
 
 Reason = Literal[
     "empty",
