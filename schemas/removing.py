@@ -54,7 +54,7 @@ class TaggingConfig(Section):
 class DetectionConfig(Section):
     """Say who finds boxes for tags; the thresholds are those of the public Grounded-SAM demonstration."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"revision", "batch", "download"})
+    uncounted: ClassVar[frozenset[str]] = frozenset({"model", "revision", "batch", "download"})
     detector: Literal["scene-graph", "grounding-dino"] = "scene-graph"
     """The rendered scene's own graph, or Grounding DINO (transformers)."""
     model: Annotated[str, Field(min_length=1)] = "IDEA-Research/grounding-dino-base"
@@ -200,6 +200,10 @@ class RejectionsConfig(Section):
     def wanted(self) -> bool:
         """Say whether images are rejected at all."""
         return self.scorer != "off"
+
+
+NO_IMAGE = "no rejected image"
+"""Why a preference is dropped, with `fallback: drop`."""
 
 
 def is_wanted(config: RejectionsConfig) -> bool:
