@@ -118,8 +118,10 @@ def _only_tensors(loaded: object, under: str, size_bytes: int) -> dict[str, "Ten
         raise RefusedError(f"it holds {'nothing' if not values else f'a {type(values).__name__}'}, not named tensors")
     tensors: dict[str, Tensor] = {}
     for name, value in values.items():
-        if not isinstance(name, str) or type(value) not in (torch.Tensor, torch.nn.Parameter):
-            raise RefusedError(f"{str(name)[:80]!r} is a {type(value).__name__}, not a tensor")
+        if not isinstance(name, str):
+            raise RefusedError(f"'{str(name)[:80]}' is a {type(value).__name__}, named by a {type(name).__name__}")
+        if type(value) not in (torch.Tensor, torch.nn.Parameter):
+            raise RefusedError(f"{name[:80]!r} is a {type(value).__name__}, not a tensor")
         tensors[name] = value.detach()
         _check_tensor(name, value, size_bytes)
     return tensors

@@ -17,8 +17,8 @@ PLAIN = re.compile(
     r"|torch\.(bool|b?float\d+\w*|u?int\d+|complex\d+)"
 )
 """What a dictionary of tensors, or a training state beside it, is made of: part of what ``weights_only`` lets pass."""
-MAX_OPCODES = 4_000_000
-"""A tensor takes about forty, so that this is a hundred thousand tensors (ours)."""
+MAX_OPCODES = 1_000_000
+"""A tensor takes about forty, so that this is 25,000 tensors (ours)."""
 MAX_SHARING = 64
 """How many times larger than the pickle the objects may be, were no part of them shared (ours). Tuples of tuples that
 share all their parts take ever more time to hash: thirty opcodes, a thousand million steps."""
@@ -84,7 +84,8 @@ def scan_pickle(stream: IO[bytes]) -> None:
             _refuse_global(_wanted(opcode.name, argument, machine))
             if count > MAX_OPCODES:
                 raise RefusedError(f"its pickle has over {MAX_OPCODES:,} opcodes")
-            protocol = argument if opcode.name == "PROTO" else protocol
+            if opcode.name == "PROTO":
+                protocol = _number(argument)
             machine.step(opcode, argument)
     except RefusedError:
         raise
@@ -112,5 +113,5 @@ def _refuse_global(wanted: str) -> None:
 
 def _number(argument: object) -> int:
     if not isinstance(argument, int | str):
-        raise RefusedError("its memo has no number")
+        raise RefusedError("an opcode has no number")
     return int(argument)
