@@ -124,6 +124,19 @@ def put_patch(pixels: RGB, patch: bytes, window: tuple[int, int, int, int]) -> R
     return made
 
 
+def show_window(pixels: RGB, window: tuple[int, int, int, int]) -> RGB:
+    """Return what of an ``(h, w, 3)`` image is in the window x0, y0, x1, y1, at the size of the whole image.
+
+    Raises:
+        ValueError: the window is not in the image.
+    """
+    x0, y0, x1, y1 = window
+    if not (0 <= x0 < x1 <= pixels.shape[1] and 0 <= y0 < y1 <= pixels.shape[0]):
+        raise ValueError(f"the window {window} is not in an image of {pixels.shape[1]} x {pixels.shape[0]} pixels")
+    shown = Image.fromarray(np.ascontiguousarray(pixels[y0:y1, x0:x1]))
+    return np.asarray(shown.resize((pixels.shape[1], pixels.shape[0]), Image.Resampling.BILINEAR))
+
+
 def _open(data: bytes) -> ImageFile.ImageFile:
     return Image.open(io.BytesIO(data), formats=FORMATS)
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from schemas.errors import StoreError, ValidationError
 from tasks.store.files import TEMPORARY, Folder
 from tasks.store.part import Part, describe_part, read_columns
-from tasks.store.stage import Planned, Stage
+from tasks.store.stage import Planned, Stage, Uses
 
 MEMORY_LIMIT = "1GB"
 COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor")
@@ -164,8 +164,8 @@ class Ledger:
         """
         parts, joins = ["l.key", *(["l.source_key"] if stage.by_source else [])], ""
         for number, use in enumerate(use for use in stage.uses if use.counts):
-            about = "l.subject" if use.on == "subject" else "l.key"  # the pair's, for its images
-            joins += f" LEFT JOIN ({_used(use.table, stage.reads, use.on)}) u{number} ON u{number}.about = {about}"
+            about = "l.subject" if use.on == "subject" and not use.of else "l.key"  # the pair's, for its images
+            joins += f" LEFT JOIN ({_used(stage, use)}) u{number} ON u{number}.about = {about}"
             parts.append(f"coalesce(u{number}.keys, '')")
         if stage.whole:
             parts.append(f"'{self.collection(stage)}'")
@@ -288,14 +288,26 @@ class Ledger:
         )
 
 
-def _used(table: str, main: str, on: str) -> str:
+def _used(stage: Stage, use: Uses) -> str:
     """Return the query that lists, per input row, the keys of the rows used with it."""
     keys = "string_agg(u.key, ' ' ORDER BY u.key) AS keys"
-    if on != "images":
-        return f"SELECT u.subject AS about, {keys} FROM live_{table} u GROUP BY ALL"
+    if use.on != "images" and not use.of:
+        return f"SELECT u.subject AS about, {keys} FROM live_{use.table} u GROUP BY ALL"
     return (
-        f"SELECT m.key AS about, {keys} FROM (SELECT key, unnest([first, second]) AS image FROM live_{main}) m "
-        f"JOIN live_{table} u ON u.subject = m.image GROUP BY ALL"
+        f"SELECT m.key AS about, {keys} FROM ({_links(stage, use)}) m "
+        f"JOIN live_{use.table} u ON u.subject = m.link GROUP BY ALL"
+    )
+
+
+def _links(stage: Stage, use: Uses) -> str:
+    """Return the query that lists, per input row, what the rows used with it are about; straight, or of other rows."""
+    if not use.of:
+        link = "unnest([first, second])" if use.on == "images" else use.on
+        return f"SELECT key, {link} AS link FROM live_{stage.reads}"
+    other = next(other for other in stage.uses if other.argument == use.of)
+    return (
+        f"SELECT v.key, o.{use.on} AS link FROM ({_links(stage, other)}) v "
+        f"JOIN live_{other.table} o ON o.subject = v.link"
     )
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from schemas.config import ImagesConfig
-from tasks.store.images import RefusedImageError, decode_rgb, encode_png, probe_image, put_patch
+from tasks.store.images import RefusedImageError, decode_rgb, encode_png, probe_image, put_patch, show_window
 
 CONFIG = ImagesConfig(min_side=1)
 
@@ -235,3 +235,21 @@ def test_a_patch_that_does_not_fit_is_an_error(window):
     pixels, patch = np.zeros((5, 7, 3), dtype=np.uint8), encode_png(np.zeros((2, 3, 3), dtype=np.uint8))
     with pytest.raises(ValueError, match="does not fill the window"):
         put_patch(pixels, patch, window)
+
+
+def test_a_window_is_shown_at_the_size_of_the_image():
+    pixels = np.zeros((60, 90, 3), dtype=np.uint8)
+    pixels[10:20, 30:60] = (10, 20, 30)
+    pixels[10:20, 60:75] = (200, 100, 50)
+    shown = show_window(pixels, (45, 10, 75, 20))
+    assert shown.shape == pixels.shape
+    # Half of the window is of either colour; they mix only around the line between them.
+    assert (shown[:, :40] == (10, 20, 30)).all()
+    assert (shown[:, 50:] == (200, 100, 50)).all()
+    assert (show_window(pixels, (0, 0, 90, 60)) == pixels).all()
+
+
+@pytest.mark.parametrize("window", [(0, 0, 91, 60), (-1, 0, 3, 3), (4, 4, 4, 6), (5, 9, 8, 3)])
+def test_a_window_that_is_not_in_the_image_is_an_error(window):
+    with pytest.raises(ValueError, match="is not in an image of 90 x 60 pixels"):
+        show_window(np.zeros((60, 90, 3), dtype=np.uint8), window)

@@ -225,6 +225,31 @@ def test_a_row_is_owed_again_when_the_rows_that_count_change(table: Table, ledge
     assert before[1] == after[1] == _key("a")
 
 
+def test_rows_that_are_used_of_others_count_too(table: Table, ledger: Ledger) -> None:
+    """A row is owed again when a third table changes that only a second one leads to."""
+    words = Uses(table="words", row=CaptionRow, kind="many")
+    second = Planned(stage=replace(STAGE, name="second"), config=None, fingerprint="f1")
+    uses = (words, Uses(table="second", row=CaptionRow, on="key", of="words", counts=True))
+    stage = replace(STAGE, name="uses", uses=uses)
+    table.items("a", "b")
+    ledger.set_items(ITEMS, ["part-2.parquet"])
+    word = replace(_row("a", "word"), subject=_key("a"))
+    table.part("tables/words/f1/part-1.parquet", word)
+
+    def names() -> set[str]:
+        _settle(ledger)
+        _settle(ledger, second)
+        ledger.load(Planned(stage=stage, config=None, fingerprint="f3"))
+        ledger.settle(stage)
+        return set(ledger.owed(stage, 10).read_all().column("source_key").to_pylist())
+
+    before = names()
+    table.part("tables/second/f1/part-1.parquet", replace(_row("b", "elsewhere"), subject=_key("b")))
+    assert names() == before
+    table.part("tables/second/f1/part-2.parquet", replace(_row("a", "vector"), subject=word.key))
+    assert len(names() & before) == 1, "only the item that the word is about"
+
+
 @pytest.mark.parametrize(
     "about", [{"rows": "2"}, {"ok": "0"}, {"dropped": "1"}, {"stage": "x"}, {"fingerprint": "f2"}, {}]
 )
