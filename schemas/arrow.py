@@ -269,6 +269,7 @@ COLUMNS: dict[type[Row], list[tuple[str, pa.DataType]]] = {
         ("split", STRING),
         ("sources", STRINGS),
         ("licences", STRINGS),
+        ("rejected_image_maker", STRING),
     ],
 }
 

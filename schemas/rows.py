@@ -541,10 +541,12 @@ class PreferenceRow(Row):
     negatives: tuple[Negative, ...]
     """Further rejected texts, hardest first."""
     rejected_images: tuple[bytes, ...]
-    """The same images with the key element of the chosen text removed from one of them; empty: none."""
+    """The same images, one of them without the key element of the chosen text, or cropped; empty: none."""
     removal_scores: tuple[RemovalScore, ...]
     """Every candidate with its score, the one taken marked."""
     component: str
     split: str
     sources: tuple[str, ...]
     licences: tuple[str, ...]
+    rejected_image_maker: str = ""
+    """"removal", "crop", or empty: no image is rejected."""

@@ -1,7 +1,7 @@
 """Find the sentences of a text by their ends (the rules are ours).
 
-Reads and writes nothing. What is not the end of a sentence for certain (a title, an initial, the number of an item) does
-not count as one.
+Reads and writes nothing. What is not the end of a sentence for certain (a title, an initial, the number of an item)
+does not count as one.
 """
 
 import re
