@@ -74,8 +74,15 @@ class Version:
     total: int
 
 
-def fetch_file(url: str, part: Path, limits: Limits = LIMITS) -> None:
+def fetch_file(url: str, part: Path, *, limits: Limits = LIMITS, token: str = "", shown: str = "") -> None:
     """Fetch what an address holds into ``part``, going on where an earlier call ended.
+
+    Args:
+        url: where the file is.
+        part: what is written; its folder is there.
+        limits: how much may come, and how long it may take.
+        token: sent to the address's own host only.
+        shown: the file's name for people; empty: the part's.
 
     Raises:
         FetchError: it may not be fetched, or could not; the part is kept where it can be taken up.
@@ -84,10 +91,10 @@ def fetch_file(url: str, part: Path, limits: Limits = LIMITS) -> None:
 
     times = httpx2.Timeout(limits.silence_s, connect=limits.connect_s)
     fruitless, most = 0, _size(part)
-    with httpx2.Client(timeout=times, headers=_HEADERS) as client, showing(part.stem) as progress:
+    with httpx2.Client(timeout=times, headers=_HEADERS) as client, showing(shown or part.stem) as progress:
         while True:
             try:
-                return _go_on(client, url, part, limits, progress)
+                return _go_on(client, _Place(url, token), part, limits=limits, progress=progress)
             except LostError as lost:
                 fruitless = 1 if _size(part) - most >= limits.least_bytes else fruitless + 1
                 most = max(most, _size(part))  # starting over and over again is no progress
@@ -100,21 +107,31 @@ def fetch_file(url: str, part: Path, limits: Limits = LIMITS) -> None:
                 raise FetchError(f"{part} cannot be written: {error.strerror or error}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    url: str
+    token: str
+
+
+def _is_same(address: Address, first: Address) -> bool:
+    return (address.scheme, address.host, address.port) == (first.scheme, first.host, first.port)
+
+
 _HEADERS = {"User-Agent": "pairwright", "Accept-Encoding": "identity"}
 
 
-def _go_on(client: "httpx2.Client", url: str, part: Path, limits: Limits, progress: Progress) -> None:
+def _go_on(client: "httpx2.Client", place: _Place, part: Path, *, limits: Limits, progress: Progress) -> None:
     """Fetch what a part lacks, with one request."""
-    kept = _read_version(part, url)
+    kept = _read_version(part, place.url)
     start = _size(part) if kept else 0
     asks = {"Range": f"bytes={start}-", "If-Range": kept.etag} if kept and start else {}
-    with _answer(client, url, asks) as response:
+    with _answer(client, place, asks) as response:
         if kept and response.status_code == 416:
             if response.headers.get("Content-Range") == f"bytes */{start}" and start == kept.total:
                 return  # nothing was lacking
             forget(part)
             raise LostError("the server does not know the rest of the file: it starts over")
-        version = _version_of(response, url, limits)
+        version = _version_of(response, place.url, limits)
         if response.status_code != 206:
             start = 0
         elif version != kept or not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
@@ -125,21 +142,22 @@ def _go_on(client: "httpx2.Client", url: str, part: Path, limits: Limits, progre
             forget(part)
             _describe(part, version)
         progress.begin(start, version.total)
-        _write(response, part, start, limits, progress)
+        _write(response, part, start, limits=limits, progress=progress)
     if _size(part) != version.total and (version.total or not _size(part)):
         raise LostError(f"{_size(part)} of {version.total} bytes came")
 
 
 @contextmanager
-def _answer(client: "httpx2.Client", url: str, asks: dict[str, str]) -> "Generator[httpx2.Response]":
+def _answer(client: "httpx2.Client", place: _Place, asks: dict[str, str]) -> "Generator[httpx2.Response]":
     """Yield the first answer that is no redirect."""
     import httpx2
 
     try:
-        address = first = parse_address(url)
+        address = first = parse_address(place.url)
         check_address(address, first)
         for _ in range(REDIRECTS + 1):
-            with client.stream("GET", address.url, headers=asks) as response:
+            own = {"Authorization": f"Bearer {place.token}"} if place.token and _is_same(address, first) else {}
+            with client.stream("GET", address.url, headers={**asks, **own}) as response:
                 if response.status_code not in _REDIRECTING:
                     yield response
                     return
@@ -174,6 +192,16 @@ def check_address(address: Address, first: Address, resolve: Callable[[str], lis
         raise RefusedAddressError("not an https address", address.shown)
     if here > _nearness(first.host, resolve):
         raise RefusedAddressError("redirected to a private address", address.shown)
+
+
+def may_ask(url: str) -> bool:
+    """Say whether a download may begin at an address."""
+    try:
+        first = parse_address(url)
+        check_address(first, first)
+    except RefusedAddressError:
+        return False
+    return True
 
 
 INTERNET, BESIDE, LOOPBACK, SPECIAL = range(4)
@@ -224,7 +252,7 @@ def _check_room(part: Path, lacking: int) -> None:
         raise FetchError(f"{part.parent} has {free / 1e9:.1f} GB free; {lacking / 1e9:.1f} GB are still to come")
 
 
-def _write(response: "httpx2.Response", part: Path, start: int, limits: Limits, progress: Progress) -> None:
+def _write(response: "httpx2.Response", part: Path, start: int, *, limits: Limits, progress: Progress) -> None:
     """Append what comes; a server that is all but silent counts as lost."""
     size = start
     since, came = time.monotonic(), 0
@@ -233,6 +261,7 @@ def _write(response: "httpx2.Response", part: Path, start: int, limits: Limits, 
         for piece in response.iter_raw():
             size, came = size + len(piece), came + len(piece)
             if size > limits.max_bytes:
+                forget(part)
                 raise FetchError(f"more than the limit of {limits.max_bytes} bytes came")
             file.write(piece)
             progress.advance(len(piece))

@@ -1,29 +1,27 @@
 """Find published files of weights on this machine, or fetch them: those that are not on Hugging Face's Hub.
 
-Reads and writes ``$PAIRWRIGHT_CACHE/weights`` (without the variable ``~/.cache/pairwright/weights``). Beside each file
-lies ``NAME.verified.json``: its hashes, and its size and time, so that gigabytes need not be hashed again before each
-build. What is being fetched is ``NAME.part`` until it is verified. A file that somebody put there by hand is hashed
-once. Goes to the network only where it may download; ``tasks.models.fetch_file`` says how.
+Reads and writes ``$PAIRWRIGHT_CACHE/weights`` (without the variable ``~/.cache/pairwright/weights``). What is being
+fetched is ``NAME.part`` until it is verified; a file that somebody put there by hand is hashed once. Goes to the
+network only where it may download; ``tasks.models.fetch_file`` says how.
 """
 
 import contextlib
-import hashlib
-import json
 import logging
 import os
 from collections.abc import Generator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-import xxhash
 from filelock import FileLock, Timeout
 
 from schemas.errors import ModelError
+from tasks.models.file_records import Record, measure_file, read_record, record_path, write_record
+from tasks.models.rehearse import note
+from tasks.models.weights import download_setting
 
 log = logging.getLogger(__name__)
 CACHE = "PAIRWRIGHT_CACHE"
-"""The variable that names the folder for what can be fetched again."""
-CHUNK_BYTES = 1 << 22
+"""The variable that names the folder of what can be fetched again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,21 +37,6 @@ class PublishedFile:
     """The published hash; empty: none is published, and the first one found counts from then on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """Be what was found out about a file's bytes, true as long as its size and time are these."""
-
-    sha256: str
-    xxh3: str
-    size: int
-    mtime_ns: int
-
-    def is_of(self, path: Path) -> bool:
-        """Say whether the file is still as it was."""
-        now = path.stat()
-        return (now.st_size, now.st_mtime_ns) == (self.size, self.mtime_ns)
-
-
 def weights_folder() -> Path:
     """Return where published files are kept."""
     cache = os.environ.get(CACHE) or "~/.cache/pairwright"
@@ -67,22 +50,21 @@ def find_published(file: PublishedFile, *, download: bool) -> Path:
         ModelError: it is not there, is not the published one, or could not be fetched.
     """
     path = weights_folder() / file.name
+    stand_in = note(file, file.name)
     fault = find_fault(file, path)
-    if fault and download:
-        with _alone(file, path):
-            if find_fault(file, path):  # no other process has fetched it meanwhile
-                _fetch(file, path)
-    elif fault:
+    if not fault:
+        return path
+    if stand_in:
+        return stand_in
+    if not download:
         raise ModelError(
             f"{file.field}: {fault}. It is published at {file.url}. Fetch it with `pairwright fetch` and the same "
-            f"--profile and --set, put it there yourself, or let the build fetch it: --set {download_field(file.field)}"
+            f"--profile and --set, put it there yourself, or let the build fetch it: {download_setting(file.field)}"
         )
+    with _alone(file, path):
+        if find_fault(file, path):  # no other process has fetched it meanwhile
+            _fetch(file, path)
     return path
-
-
-def download_field(field: str) -> str:
-    """Return what lets a build fetch the weights of a section, or of a section in it: its own ``download``."""
-    return f"{field.partition('.')[0]}.download=true"
 
 
 def find_fault(file: PublishedFile, path: Path, *, afresh: bool = False) -> str:
@@ -92,52 +74,40 @@ def find_fault(file: PublishedFile, path: Path, *, afresh: bool = False) -> str:
         file: what is wanted.
         path: where it should be.
         afresh: hash it even where its size and time are as recorded.
+
+    Raises:
+        ModelError: it cannot be read.
     """
     if not path.is_file():
         return f"{file.name} is not on this machine: looked for {path}"
     known = read_record(path)
-    found = known if known and known.is_of(path) and not afresh else measure_file(path)
-    wanted = file.sha256 or (known.sha256 if known else "")
+    found = known if known and known.is_of(path) and not afresh else _measured(file, path)
+    wanted, whose = _wanted(file, path, known)
     if wanted and found.sha256 != wanted:
-        whose = "published" if file.sha256 else "found when it was first fetched"
-        return f"{path} is another file: its SHA-256 is {found.sha256}; {whose}: {wanted}"
-    if not wanted:
-        log.info("%s: no hash is published for it; SHA-256 %s", file.name, found.sha256)
+        return f"{path} is another file: its SHA-256 is {found.sha256}, {whose}: {wanted}"
     if found != known:
-        _write_record(path, found)
+        _tell(file, found, wanted)
+        write_record(path, found)
     return ""
 
 
-def record_of(path: Path) -> Path:
-    """Return where a file's record lies."""
-    return path.with_name(f"{path.name}.verified.json")
-
-
-def read_record(path: Path) -> Record | None:
-    """Return what is known of a file's bytes; nothing where that is not known, or damaged."""
+def _measured(file: PublishedFile, path: Path) -> Record:
     try:
-        values = json.loads(record_of(path).read_bytes())
-        return Record(**{name: kind(values[name]) for name, kind in Record.__annotations__.items()})
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
+        return measure_file(path)
+    except OSError as error:
+        raise ModelError(f"{file.field}: {path} cannot be read: {error.strerror or error}") from error
 
 
-def measure_file(path: Path) -> Record:
-    """Return a file's hashes."""
-    sha256, xxh3, state = hashlib.sha256(), xxhash.xxh3_128(), path.stat()
-    with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK_BYTES):
-            sha256.update(chunk)
-            xxh3.update(chunk)
-    return Record(sha256=sha256.hexdigest(), xxh3=xxh3.hexdigest(), size=state.st_size, mtime_ns=state.st_mtime_ns)
+def _wanted(file: PublishedFile, path: Path, known: Record | None) -> tuple[str, str]:
+    """Return the hash that counts, and in words whose it is."""
+    if file.sha256:
+        return file.sha256, "the published one"
+    return (known.sha256, f"the first one that was found, in {record_path(path)}") if known else ("", "")
 
 
-def _write_record(path: Path, record: Record) -> None:
-    place = record_of(path)
-    new = place.with_name(f"{place.name}.{os.getpid()}.new")
-    with contextlib.suppress(OSError):  # a cache that is shared, and not ours to write: it is hashed each time
-        new.write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
-        new.replace(place)
+def _tell(file: PublishedFile, found: Record, wanted: str) -> None:
+    if not wanted:
+        log.info("%s: no hash is published for it; SHA-256 %s counts from now on", file.name, found.sha256)
 
 
 @contextlib.contextmanager
@@ -152,7 +122,7 @@ def _alone(file: PublishedFile, path: Path) -> Generator[None]:
             log.info("%s: another process is fetching it; waiting for that", file.name)
             lock.acquire()
     except OSError as error:
-        raise ModelError(f"{file.field}: {path} cannot be written: {error}") from error
+        raise ModelError(f"{file.field}: {path} cannot be written: {error.strerror or error}") from error
     try:
         yield
     finally:
@@ -164,22 +134,16 @@ def _fetch(file: PublishedFile, path: Path) -> None:
     from tasks.models.fetch_file import FetchError, fetch_file, forget  # loads httpx2
 
     part = path.with_name(f"{path.name}.part")
-    known = read_record(path)
-    wanted = file.sha256 or (known.sha256 if known else "")
+    wanted, whose = _wanted(file, path, read_record(path))
     try:
         fetch_file(file.url, part)
-    except FetchError as error:
-        raise ModelError(f"{file.field}: {file.name} could not be fetched from {file.url}: {error}") from error
-    found = measure_file(part)
-    if wanted and found.sha256 != wanted:
+        found = _measured(file, part)
+        if wanted and found.sha256 != wanted:
+            forget(part)
+            raise FetchError(f"what came has the SHA-256 {found.sha256}, {whose}: {wanted}; it was removed")
+        _tell(file, found, wanted)
+        write_record(path, found)  # renaming changes neither size nor time
+        part.replace(path)
         forget(part)
-        whose = "published" if file.sha256 else f"stored in {record_of(path)} when it was first fetched"
-        raise ModelError(
-            f"{file.field}: {file.url} gave another file: its SHA-256 is {found.sha256}; {whose}: {wanted}. "
-            "It was removed"
-        )
-    if not wanted:
-        log.info("%s: no hash is published for it; SHA-256 %s", file.name, found.sha256)
-    _write_record(path, found)  # renaming changes neither size nor time
-    part.replace(path)
-    forget(part)
+    except (FetchError, OSError) as error:
+        raise ModelError(f"{file.field}: {file.name} could not be fetched from {file.url}: {error}") from error

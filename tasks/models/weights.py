@@ -17,11 +17,12 @@ from pathlib import Path
 import xxhash
 
 from schemas.errors import ModelError
+from tasks.models.file_records import CHUNK_BYTES, read_record
+from tasks.models.rehearse import note
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".npz")
 LOCAL = "xxh3:"
 """How the identity of local files begins; a Hub revision is a commit."""
-CHUNK_BYTES = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,8 @@ def find_on_hub(files: HubFiles, *, download: bool) -> Path:
     Raises:
         ModelError: they are not there, or could not be fetched.
     """
-    found = _cached(files)
+    stand_in = note(files, files.weights[0], *files.beside)
+    found = find_cached(files) or stand_in
     if found is None and download:
         found = _fetch(files)
     if found is None:
@@ -74,12 +76,19 @@ def find_on_hub(files: HubFiles, *, download: bool) -> Path:
         raise ModelError(
             f"{files.field}: {files.repository} is not on this machine: looked in {where} for {names}"
             f"{f' at revision {files.revision}' if files.revision else ''}. Fetch it with: {files.command}\n"
-            "or let the build fetch it: --set embedding.download=true"
+            "or all that the build needs with `pairwright fetch` and the same --profile and --set, or let the build "
+            f"fetch it: {download_setting(files.field)}"
         )
     return found
 
 
-def _cached(files: HubFiles) -> Path | None:
+def download_setting(field: str) -> str:
+    """Return what lets a build fetch the weights of a section, or of one inside it."""
+    return f"--set {field.partition('.')[0]}.download=true"
+
+
+def find_cached(files: HubFiles) -> Path | None:
+    """Return the path of the weights in the Hub's local cache; nothing unless all that is needed is there."""
     from huggingface_hub import try_to_load_from_cache
 
     def look(name: str) -> Path | None:
@@ -92,11 +101,12 @@ def _cached(files: HubFiles) -> Path | None:
 
 
 def _fetch(files: HubFiles) -> Path:
-    from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
+    from tasks.models.fetch_hub import fetch_hub_file
+
     def fetch(name: str) -> Path:
-        return Path(hf_hub_download(files.repository, name, revision=files.revision or None))
+        return fetch_hub_file(files.repository, name, files.revision)
 
     try:
         for name in files.beside:
@@ -140,8 +150,13 @@ def find_local(field: str, path: Path, *, beside: Sequence[str] = ()) -> list[Pa
 
 def identify_files(files: Sequence[Path]) -> str:
     """Return what tells these files from all others: a hash of their names and bytes."""
-    hashes = [f"{file.name} {_hash(file, file.stat().st_size, file.stat().st_mtime_ns)}" for file in files]
+    hashes = [f"{file.name} {_hash_of(file)}" for file in files]
     return LOCAL + xxhash.xxh3_128_hexdigest("\n".join(hashes).encode())
+
+
+def _hash_of(file: Path) -> str:
+    known = read_record(file)
+    return known.xxh3 if known and known.is_of(file) else _hash(file, file.stat().st_size, file.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=64)
