@@ -3,7 +3,7 @@
 A segmenter works in two steps, like a tagger: ``prepare`` may run in other processes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -33,8 +33,9 @@ class Segmenter(Protocol):
         """What changes when the same boxes would get other masks."""
         ...
 
-    def prepare(self, seen: Seen) -> Any:
-        """Return what ``segment`` takes of one image; can be sent to another process."""
+    @property
+    def prepare(self) -> Callable[[Seen], Any]:
+        """What gives of one image what ``segment`` takes; can be sent to another process."""
         ...
 
     def segment(

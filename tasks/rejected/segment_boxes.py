@@ -1,20 +1,29 @@
 """Make one mask per tag of each image: the union of the masks of its boxes (paper 004, Eq. 6; several boxes are ours).
 
-Reads ``BoxesRow`` and the images, writes one ``MasksRow`` per image.
+Reads ``BoxesRow`` and the images, writes one ``MasksRow`` per image, about the tags that have a box. Boxes are cut to
+the image; one that covers it makes no mask (ours: it is a tag of the whole scene, and SAM then takes whatever is
+largest). One image's masks are held at a time: a byte per pixel and tag.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from schemas.config import SegmentationConfig
-from schemas.rows import BoxesRow, Dropped, ImageRow, MasksRow, make_key
+from schemas.rows import Box, BoxesRow, Dropped, ImageRow, MasksRow, make_key
+from tasks.models.devices import count_gpus
 from tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups, prepare_ahead
+from tasks.models.sam_segmenter import Sam, pin_sam
 from tasks.models.segmentation import SceneSegmenter, Segmenter, TagMask
 from tasks.store.masks import encode_mask
 from tasks.store.stage import Stage, Uses
 
 NO_PIXELS = "no pixels"
+COVERING = "its boxes cover the image"
+OUTSIDE = "its boxes hold nothing of the image"
+AHEAD = 4 * BATCH
+"""Prepared images that may wait for a device: 3 MB each."""
 
 
 def segment_boxes(
@@ -22,23 +31,51 @@ def segment_boxes(
 ) -> Iterator[MasksRow | Dropped]:
     """Yield the masks of each image's tags."""
     segmenter = make_segmenter(config)
-    items = [(row, images[row.subject]) for row in rows]
-    ready = prepare_ahead(items, by_image(segmenter.prepare), on_gpu=False)
-    yield from in_groups(ready, partial(_segmented, segmenter), size=BATCH)
+    items = [(_with_boxes(row), images[row.subject]) for row in rows]
+    on_gpu = config.segmenter == "sam" and count_gpus() > 0
+    ready = prepare_ahead(items, by_image(segmenter.prepare), on_gpu=on_gpu, ahead=AHEAD)
+    yield from in_groups(ready, partial(_segmented, segmenter, config.whole_image), size=BATCH)
 
 
-def make_segmenter(config: SegmentationConfig) -> Segmenter:  # noqa: ARG001
+def make_segmenter(config: SegmentationConfig) -> Segmenter:
     """Return the segmenter that a profile names."""
-    return SceneSegmenter()
+    return Sam(config=config) if config.segmenter == "sam" else SceneSegmenter()
 
 
-def _segmented(segmenter: Segmenter, ready: Sequence[Ready[BoxesRow, Any]]) -> Iterator[MasksRow]:
-    parts, tags, boxes = zip(*((one.part, one.row.tags, one.row.boxes) for one in ready), strict=True)
+def _with_boxes(row: BoxesRow) -> BoxesRow:
+    """Return the row without the tags that nothing was found for."""
+    places = sorted({box.tag for box in row.boxes})
+    number = {place: new for new, place in enumerate(places)}
+    boxes = tuple(replace(box, tag=number[box.tag]) for box in row.boxes)
+    return replace(row, tags=tuple(row.tags[place] for place in places), boxes=boxes)
+
+
+def _segmented(segmenter: Segmenter, whole: float, ready: Sequence[Ready[BoxesRow, Any]]) -> Iterator[MasksRow]:
+    parts = [one.part for one in ready]
+    tags = [one.row.tags for one in ready]
+    boxes = [_useful(one.row, whole) for one in ready]
     for one, masks in zip(ready, segmenter.segment(parts, tags, boxes), strict=True):
-        yield _row(one.row, masks)
+        yield _row(one.row, masks, whole)
 
 
-def _row(row: BoxesRow, masks: Sequence[TagMask]) -> MasksRow:
+def _useful(row: BoxesRow, whole: float) -> list[Box]:
+    """Return the boxes that a mask is made of, cut to the image."""
+    cut = [_cut(box, row) for box in row.boxes]
+    return [box for box in cut if 0 < _share(box, row) < whole]
+
+
+def _cut(box: Box, row: BoxesRow) -> Box:
+    x0, x1 = (min(max(x, 0.0), float(row.width)) for x in (box.x0, box.x1))
+    y0, y1 = (min(max(y, 0.0), float(row.height)) for y in (box.y0, box.y1))
+    return replace(box, x0=x0, y0=y0, x1=x1, y1=y1)
+
+
+def _share(box: Box, row: BoxesRow) -> float:
+    """Return which share of the image a box covers that lies in it."""
+    return max(box.x1 - box.x0, 0.0) * max(box.y1 - box.y0, 0.0) / (row.width * row.height)
+
+
+def _row(row: BoxesRow, masks: Sequence[TagMask], whole: float) -> MasksRow:
     encoded = tuple(encode_mask(mask.mask).model_dump_json() for mask in masks)
     return MasksRow(
         key=make_key("masks", row.key, *encoded),
@@ -49,9 +86,36 @@ def _row(row: BoxesRow, masks: Sequence[TagMask]) -> MasksRow:
         tags=row.tags,
         boxes=row.boxes,
         masks=encoded,
-        whys=tuple("" if mask.mask.any() else NO_PIXELS for mask in masks),
+        whys=tuple("" if mask.mask.any() else _why(row, place, whole) for place, mask in enumerate(masks)),
         mask_scores=tuple(float(mask.score) for mask in masks),
     )
+
+
+def _why(row: BoxesRow, place: int, whole: float) -> str:
+    """Return why a tag has no mask."""
+    shares = [_share(_cut(box, row), row) for box in row.boxes if box.tag == place]
+    if any(0 < share < whole for share in shares):
+        return NO_PIXELS
+    return COVERING if any(share >= whole for share in shares) else OUTSIDE
+
+
+def name_models(config: SegmentationConfig) -> tuple[str, ...]:
+    """Return the segmenter with its version, for the table's fingerprint."""
+    return (f"{config.segmenter} {make_segmenter(config).version}",)
+
+
+def pin_models(config: SegmentationConfig) -> SegmentationConfig:
+    """Return the configuration with the revision of the weights that this machine has, where it needs some.
+
+    Raises:
+        ModelError: weights or packages are missing; the message says what fetches them.
+    """
+    return pin_sam(config) if config.segmenter == "sam" else config
+
+
+def count_processes(config: SegmentationConfig) -> int | None:
+    """Return how many processes load the model: one per GPU; without one, as many as there are workers."""
+    return count_gpus() if config.segmenter == "sam" else None
 
 
 STAGE = Stage(
@@ -64,4 +128,7 @@ STAGE = Stage(
     function=segment_boxes,
     config="segmentation",
     uses=(Uses(table="images", row=ImageRow),),
+    models=name_models,
+    pin=pin_models,
+    processes=count_processes,
 )
