@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from schemas.claims import content_changes
-from schemas.rows import ElementRow, ImageRow, Negative, PairRow, PreferenceRow, RemovalRow, SplitRow, make_key
+from schemas.rows import ImageRow, Negative, PairRow, PreferenceRow, SplitRow, make_key
 from schemas.scene import Mask, SceneChange, SceneGraph
+from tasks.report.gather_removals import Steps, find_steps, view_removals
 from tasks.report.gather_texts import (
     Texts,
     author_of,
@@ -28,11 +29,8 @@ from tasks.report.views import (
     PairView,
     PreferenceView,
     RejectedView,
-    RemovalView,
-    RemovedView,
 )
-from tasks.report.write_images import CHANGED, REMOVED, Picture, PictureFolder
-from tasks.store.images import decode_rgb, encode_png, put_patch
+from tasks.report.write_images import CHANGED, PictureFolder
 
 Both = tuple[ImageRow, ImageRow]
 
@@ -43,10 +41,7 @@ class Found:
 
     images: dict[str, ImageRow]
     splits: dict[str, SplitRow]
-    elements: dict[str, ElementRow]
-    """By their own key."""
-    removals: dict[str, RemovalRow]
-    """By the element that is removed."""
+    steps: Steps
     texts: Texts
 
 
@@ -65,12 +60,10 @@ def find_rows(tables: Tables, pairs: Sequence[PairRow]) -> Found:
     """Read everything about the pairs."""
     keys = [pair.key for pair in pairs]
     images = [key for pair in pairs for key in (pair.first, pair.second)]
-    elements = {row.key: row for row in tables.find("elements", ElementRow, images)}
     return Found(
         images={row.key: row for row in tables.find("images", ImageRow, images)},
         splits={row.subject: row for row in tables.find("splits", SplitRow, keys)},
-        elements=elements,
-        removals={row.subject: row for row in tables.find("removals", RemovalRow, elements)},
+        steps=find_steps(tables, keys, images=images),
         texts=find_texts(tables, pairs),
     )
 
@@ -95,7 +88,10 @@ def _view(pair: PairRow, found: Found, *, pictures: PictureFolder, number: int, 
         difference=view_difference(pair.key, texts),
         candidates=view_candidates(pair.key, texts),
         no_change=bool(difference and difference.no_change),
-        preference=_preference(preference, found, (first.picture, second.picture), pictures) if preference else None,
+        preference=_preference(preference, found) if preference else None,
+        removals=view_removals(
+            pair.key, [*zip(both, (first.picture, second.picture), strict=True)], found.steps, pictures
+        ),
         unused=view_unused(pair.key, texts),
         comparison=view_comparison(pair.key, texts),
         questions=view_questions(pair.key, texts),
@@ -156,26 +152,7 @@ def _words(change: SceneChange) -> str:
     return f"{change.type}: {values}" if values else change.type
 
 
-def _preference(
-    row: PreferenceRow, found: Found, shown: tuple[Picture, Picture], pictures: PictureFolder
-) -> PreferenceView:
-    scores = sorted(row.removal_scores, key=lambda one: (-one.score, not one.chosen, one.tag))
-    useful = [one for one in scores if one.score > 0 or one.chosen]
-    views = [
-        RemovalView(
-            tag=one.tag, side=one.side, score=one.score, chosen=one.chosen,
-            mask=_mask(found.elements.get(one.removal), shown[one.side], pictures),
-        )
-        for one in useful
-    ]  # fmt: skip
-    removed = next(
-        (
-            RemovedView(tag=one.tag, side=one.side, picture=_removed(candidate, found, pictures))
-            for one in useful
-            if one.chosen and (candidate := found.removals.get(one.removal))
-        ),
-        None,
-    )
+def _preference(row: PreferenceRow, found: Found) -> PreferenceView:
     first = Negative(text=row.rejected, maker=row.rejected_maker, note=row.rejected_note, score=0.0)
     return PreferenceView(
         prompt="\n".join(turn.text for turn in row.prompt),
@@ -183,9 +160,6 @@ def _preference(
         chosen_model=row.chosen_model,
         rejected=_rejected(row, found, first, scored=False) if row.rejected else None,
         negatives=tuple(_rejected(row, found, one) for one in row.negatives),
-        removals=tuple(views),
-        useless=len(scores) - len(useful),
-        removed=removed,
     )
 
 
@@ -197,15 +171,3 @@ def _rejected(row: PreferenceRow, found: Found, one: Negative, *, scored: bool =
         segments=mark_words(one.text, row.chosen),
         by=author_of(row.subject, found.texts, text=one.text),
     )
-
-
-def _removed(removal: RemovalRow, found: Found, pictures: PictureFolder) -> Picture:
-    original = decode_rgb(found.images[removal.image_key].image)
-    return pictures.add_removal(removal.key, encode_png(put_patch(original, removal.patch, removal.window)))
-
-
-def _mask(element: ElementRow | None, over: Picture, pictures: PictureFolder) -> str:
-    if element is None:
-        return ""
-    mask = Mask.model_validate_json(element.mask)
-    return pictures.add_masks(make_key("mask", element.key), [mask], over=over, colour=REMOVED)

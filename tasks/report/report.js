@@ -42,8 +42,7 @@ document.addEventListener("keydown", (event) => {
   for (const frame of document.querySelectorAll(".frame[aria-pressed=true]")) press(frame);
 });
 
-function overlay(pair, side, src) {
-  const frame = pair.querySelector(`.look .frame[data-side="${side}"]`);
+function overlay(frame, src) {
   const found = [...frame.querySelectorAll(".mask")].find((mask) => mask.getAttribute("src") === src);
   if (found) return found;
   const mask = document.createElement("img");
@@ -58,9 +57,10 @@ for (const button of document.querySelectorAll(".toggle")) {
   button.addEventListener("click", () => {
     const on = button.getAttribute("aria-pressed") !== "true";
     button.setAttribute("aria-pressed", String(on));
-    const masks = button.dataset.changed
-      ? button.dataset.changed.split("|").map((src, side) => [side, src])
-      : [[button.dataset.side, button.dataset.mask]];
-    for (const [side, src] of masks) if (src) overlay(button.closest(".pair"), side, src).hidden = !on;
+    const sides = (button.dataset.changed ?? "").split("|");
+    const masks = button.dataset.mask
+      ? [[button.closest(".candidate").querySelector(".frame"), button.dataset.mask]]
+      : sides.map((src, side) => [button.closest(".pair").querySelector(`.look .frame[data-side="${side}"]`), src]);
+    for (const [frame, src] of masks) if (src) overlay(frame, src).hidden = !on;
   });
 }

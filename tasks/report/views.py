@@ -7,6 +7,8 @@ from tasks.report.mark_words import Segment
 from tasks.report.write_images import Picture
 
 SIDES = ("first", "second")
+TONES = 8
+"""Colours that tell elements of one image apart; the style sheet names them, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,15 +118,95 @@ class QuestionView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemovalView:
-    """Be one removal candidate."""
+class BoxView:
+    """Be one box of the detector, in pixels of the shown picture."""
 
+    number: int
+    """Of its element, from 1."""
+    label: str
+    x: float
+    y: float
+    width: float
+    height: float
+    kept: bool
+    """Whether its element can be removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementView:
+    """Be one element of an image: a tag with a mask."""
+
+    number: int
+    """From 1, the same on boxes and candidates."""
     tag: str
+    tagger: str
+    tag_score: float
+    box_score: float
+    """Highest of its boxes; -1: it has none."""
+    mask_score: float
+    """The segmenter's own estimate; -1: not known."""
+    area_share: float
+    why: str
+    """Why it is not removed; empty: it is."""
+
+    @property
+    def tone(self) -> int:
+        """Return the number of its colour."""
+        return (self.number - 1) % TONES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundView:
+    """Be what was found in one image: boxes, masks, and what was refused on the way."""
+
+    picture: Picture
+    name: str
     side: int
-    score: float
-    chosen: bool
+    boxes: tuple[BoxView, ...]
+    masks: str
+    """Overlay of the masks of all elements that can be removed, each in its colour; empty: none."""
+    elements: tuple[ElementView, ...]
+    """Those that can be removed first."""
+    unboxed: tuple[str, ...]
+    """Tags for which no box was found, or no mask made."""
+    refused_tags: tuple[tuple[str, str], ...]
+    """Names that were not looked for, and why."""
+
+    @property
+    def removable(self) -> tuple[ElementView, ...]:
+        """Return the elements that can be removed."""
+        return tuple(element for element in self.elements if not element.why)
+
+    @property
+    def refused(self) -> tuple[ElementView, ...]:
+        """Return the elements that cannot."""
+        return tuple(element for element in self.elements if element.why)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateView:
+    """Be an image without one of its elements."""
+
+    element: ElementView
+    side: int
+    picture: Picture
+    """The original."""
+    patch: str
+    """Overlay of what the removal changes in it; empty: nothing."""
     mask: str
     """Overlay; empty: none."""
+    inpainter: str
+    score: float | None
+    """None: it was not scored."""
+    clip: float
+    """Eq. 9's sum of cosines; 0 without CLIP."""
+    share: float
+    """Score / highest score of the pair's candidates, not below 0."""
+    chosen: bool
+    why: str
+    """The check that it failed; empty: none."""
+    facts: tuple[str, ...]
+    """What the checks measured, in words."""
 
     @property
     def where(self) -> str:
@@ -133,17 +215,47 @@ class RemovalView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemovedView:
-    """Be the rejected image: the original and what is left of it."""
+class CropView:
+    """Be a crop that stands in for a removal."""
 
-    tag: str
-    side: int
     picture: Picture
+    original: Picture
+    side: int
+    area_share: float
+    """Pixels of the crop / pixels of the image."""
 
     @property
     def where(self) -> str:
         """Return "first" or "second"."""
         return SIDES[self.side]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovalsView:
+    """Be how the images of one preference became a rejected image, or why they did not."""
+
+    maker: str
+    """"removal", "crop", or empty: there is none."""
+    why: str
+    """Why no removal was chosen; empty: one was, or none was looked for yet."""
+    found: tuple[FoundView, ...]
+    """Per image."""
+    candidates: tuple[CandidateView, ...]
+    """The chosen one first, then by falling score, those that failed a check last."""
+    more: int
+    """Candidates that are not shown."""
+    crop: CropView | None
+
+    @property
+    def taken(self) -> CandidateView | None:
+        """Return the candidate that was chosen."""
+        return next((one for one in self.candidates if one.chosen), None)
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """Return how many of the shown candidates passed their checks, and how many did not."""
+        failed = sum(bool(one.why) for one in self.candidates)
+        return len(self.candidates) - failed, failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,11 +267,6 @@ class PreferenceView:
     chosen_model: str
     rejected: RejectedView | None
     negatives: tuple[RejectedView, ...]
-    removals: tuple[RemovalView, ...]
-    """Best first, without those that score nothing."""
-    useless: int
-    """Candidates that scored nothing."""
-    removed: RemovedView | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +292,7 @@ class PairView:
     """Descriptions that were not taken; those that failed no check first."""
     no_change: bool
     preference: PreferenceView | None
+    removals: RemovalsView | None
     unused: tuple[RejectedView, ...]
     """Rejected texts that are in no preference."""
     comparison: ComparisonView | None

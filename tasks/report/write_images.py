@@ -5,6 +5,7 @@ would not show as models see it (TIFF, moving pictures), and what is large, is d
 """
 
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from PIL import Image
 
 from schemas.rows import ImageRow
 from schemas.scene import Mask
-from tasks.store.images import decode_rgb, encode_png
+from tasks.store.images import RGB, decode_rgb, encode_png, put_patch, show_window
 from tasks.store.masks import decode_mask
 
 FOLDER = "images"
@@ -26,9 +27,20 @@ MOVING = (b"acTL", b"ANIM")
 QUALITY = 85
 FILL, EDGE = 96, 255
 
+RIM = 4
+"""Pixels around a patch that are made smaller with it: the filter's reach is 3."""
+
 Colour = tuple[int, int, int]
+Window = tuple[int, int, int, int]
+Patch = tuple[bytes, Window]
+"""PNG, and the pixels x0, y0, x1, y1 that it replaces, the last two exclusive."""
 CHANGED: Colour = (0, 190, 220)
 REMOVED: Colour = (255, 45, 120)
+TONE_COLOURS: tuple[Colour, ...] = (
+    (255, 77, 109), (64, 201, 255), (255, 190, 11), (128, 237, 110),
+    (200, 125, 255), (255, 133, 51), (45, 212, 191), (255, 120, 220),
+)  # fmt: skip
+"""Of elements of one image, by tone; the style sheet has the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +70,29 @@ class PictureFolder:
         image = Image.fromarray(decode_rgb(row.image))
         return self._add_pixels(row.key, image, plain=small)
 
-    def add_removal(self, key: str, data: bytes) -> Picture:
-        """Write an image from which something was removed (PNG)."""
+    def add_crop(self, key: str, pixels: RGB, window: Window) -> Picture:
+        """Write what of an image ``(h, w, 3)`` is in a window, at the size of the whole image."""
         if key in self._written:
             return self._written[key]
-        with Image.open(io.BytesIO(data), formats=["PNG"]) as header:
-            size = header.size
-        if max(size) <= MOST_SIDE:
-            return self._write(key, data, ending="png", size=size)
-        return self._add_pixels(key, Image.fromarray(decode_rgb(data)), plain=False)
+        return self._add_pixels(key, Image.fromarray(show_window(pixels, window)), plain=False)
+
+    def add_patch(self, key: str, pixels: RGB, patch: Patch, *, over: Picture) -> str:
+        """Write what a patch changes in an image ``(h, w, 3)`` as an overlay of its picture; empty: nothing.
+
+        Only the patch and a rim around it are brought to the picture's size, whatever the image's. Pixels that the
+        patch leaves as they are stay transparent: two sizes of one image show the same elsewhere.
+        """
+        if key in self._written:
+            return self._written[key].src
+        place, before, after = _both(pixels, patch, over)
+        changed = (before != after).any(axis=2)
+        if not changed.any():
+            return ""
+        x0, y0, x1, y1 = place
+        shown = np.zeros((over.height, over.width, 4), np.uint8)
+        shown[y0:y1, x0:x1, :3] = after * changed[:, :, None]
+        shown[y0:y1, x0:x1, 3] = changed * np.uint8(255)
+        return self._write_overlay(key, shown, over)
 
     def _add_pixels(self, key: str, image: Image.Image, *, plain: bool) -> Picture:
         image.thumbnail((MOST_SIDE, MOST_SIDE), Image.Resampling.LANCZOS)
@@ -83,8 +109,19 @@ class PictureFolder:
         joined = np.logical_or.reduce([decode_mask(mask) for mask in masks]) if masks else np.zeros((1, 1), bool)
         if not joined.any():
             return ""
-        small = Image.fromarray(joined).resize((over.width, over.height), Image.Resampling.NEAREST)
-        pixels = paint_mask(np.asarray(small), colour)
+        return self._write_overlay(key, paint_mask(_shrunk(joined, over), colour), over)
+
+    def add_tones(self, key: str, masks: Sequence[tuple[Mask, int]], *, over: Picture) -> str:
+        """Write masks as one overlay, each with the colour of its tone; return its name, empty where there are none."""
+        if key in self._written or not masks:
+            return self._written[key].src if masks else ""
+        shown = np.zeros((over.height, over.width, 4), np.uint8)
+        for mask, tone in masks:
+            painted = paint_mask(_shrunk(decode_mask(mask), over), TONE_COLOURS[tone])
+            shown = np.where(painted[:, :, 3:] > 0, painted, shown)
+        return self._write_overlay(key, shown, over)
+
+    def _write_overlay(self, key: str, pixels: NDArray[np.uint8], over: Picture) -> str:
         sink = io.BytesIO()
         Image.fromarray(pixels).save(sink, format="PNG", optimize=True)
         return self._write(key, sink.getvalue(), ending="png", size=(over.width, over.height)).src
@@ -96,6 +133,35 @@ class PictureFolder:
         path.write_bytes(data)
         self._written[key] = Picture(name, *size)
         return self._written[key]
+
+
+def _shrunk(mask: NDArray[np.bool_], over: Picture) -> NDArray[np.bool_]:
+    return np.asarray(Image.fromarray(mask).resize((over.width, over.height), Image.Resampling.NEAREST))
+
+
+def _both(pixels: RGB, patch: Patch, over: Picture) -> tuple[Window, RGB, RGB]:
+    """Return the place of a patch in a picture with the pixels there before and after, at the picture's size."""
+    data, (x0, y0, x1, y1) = patch
+    height, width = pixels.shape[:2]
+    across, down = over.width / width, over.height / height
+    rim = 0 if (width, height) == (over.width, over.height) else RIM
+    left, top = max(int(x0 * across) - rim, 0), max(int(y0 * down) - rim, 0)
+    right = min(math.ceil(x1 * across) + rim, over.width)
+    bottom = min(math.ceil(y1 * down) + rim, over.height)
+    from_x, from_y = int(left / across), int(top / down)
+    to_x, to_y = min(math.ceil(right / across), width), min(math.ceil(bottom / down), height)
+    before = pixels[from_y:to_y, from_x:to_x]
+    after = put_patch(before, data, (x0 - from_x, y0 - from_y, x1 - from_x, y1 - from_y))
+    if not rim:
+        return (left, top, right, bottom), before, after
+    box = (left / across - from_x, top / down - from_y)
+    box = (*box, min(right / across, width) - from_x, min(bottom / down, height) - from_y)
+    size = (right - left, bottom - top)
+    small = [
+        np.asarray(Image.fromarray(np.ascontiguousarray(one)).resize(size, Image.Resampling.LANCZOS, box=box))
+        for one in (before, after)
+    ]
+    return (left, top, right, bottom), small[0], small[1]
 
 
 def paint_mask(mask: NDArray[np.bool_], colour: Colour) -> NDArray[np.uint8]:

@@ -24,6 +24,7 @@ from tasks.report.gather_preferences import gather_preferences
 from tasks.report.list_dropped import list_dropped
 from tasks.report.list_written import write_plainly
 from tasks.report.measure_dataset import measure_dataset
+from tasks.report.measure_removals import measure_removals
 from tasks.report.measure_writing import measure_writing
 from tasks.report.sample_pairs import sample_pairs
 from tasks.report.tables import Tables
@@ -95,6 +96,7 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
         pairs=first,
         singles=gather_preferences(tables, pictures),
         measures=measure_dataset(tables, subject.counts),
+        removals=measure_removals(tables, subject.counts),
         writing=writing,
         totals={one.stage: one.rows for one in subject.counts},
         dropped=list_dropped(tables, subject.counts),
