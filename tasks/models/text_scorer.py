@@ -2,13 +2,14 @@
 
 Reads the weights that ``open_clip_embedder`` reads, by the same loader; needs PyTorch and open_clip. The cosine of a
 text's vector with an image's is the score. A text is cut where the tower ends (OpenAI's models: at 77 tokens, the marks
-of its start and its end counted), as CLIP's own tokenizer does. Only the text tower is kept in memory; it computes in
+of its start and its end counted), as CLIP's own tokenizer does; ``pieces`` says what it is cut into so that nothing is
+lost. Only the text tower is kept in memory; it computes in
 bfloat16 on a GPU and in float32 on a CPU, as the image tower does.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -17,11 +18,13 @@ from numpy.typing import NDArray
 from schemas.encoders import ClipConfig
 from schemas.errors import ModelError
 from tasks.models.batches import Batches
+from tasks.models.cut_texts import cut_text
 from tasks.models.open_clip_embedder import FIELD, create_model, create_tokenizer, identify
 
 if TYPE_CHECKING:
     from torch import Tensor, device
 
+CLIP_LENGTH = 77
 BATCH = 64
 """Texts encoded at once, always as many: neither timing nor what else is embedded then decides over last digits."""
 
@@ -36,6 +39,10 @@ class TextScorer(Protocol):
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return ``(n, dimension)`` unit vectors; their cosines with images' vectors say how well they fit."""
+        ...
+
+    def pieces(self, text: str) -> tuple[str, ...]:
+        """Return the text in pieces of which ``embed`` reads all, cut at the ends of clauses; itself where it does."""
         ...
 
 
@@ -54,6 +61,11 @@ class OpenClipTexts:
         """Return ``(n, dimension)`` unit vectors, in the space of ``OpenClip``'s image vectors."""
         return _load(self.config.model_dump_json()).embed(texts)
 
+    def pieces(self, text: str) -> tuple[str, ...]:
+        """Return the text in pieces that the tower takes whole; itself where it does."""
+        tower = _load(self.config.model_dump_json())
+        return cut_text(text, tower.count, tower.length)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTower:
@@ -62,6 +74,10 @@ class TextTower:
     network: "Callable[[Tensor], Tensor]"
     """From ``(n, length)`` tokens to ``(n, dimension)``."""
     tokenize: "Callable[[list[str]], Tensor]"
+    count: Callable[[str], int]
+    """How many tokens a text has, uncut."""
+    length: int
+    """How many it takes."""
     words: int
     """How many different tokens it knows; 0: it does not say."""
     device: "device"
@@ -88,6 +104,14 @@ class TextTower:
             return self.network(torch.from_numpy(np.stack(tokens)).to(self.device)).float().cpu().numpy()
 
 
+def count_tokens(tokenizer: Any, text: str) -> int:
+    """Return how many tokens one of open_clip's tokenizers makes of a text, nothing cut, its marks counted."""
+    inner = getattr(tokenizer, "tokenizer", None)
+    if inner is None:  # CLIP's own
+        return len(tokenizer.encode(text)) + 2
+    return len(inner(tokenizer.clean_fn(text) if hasattr(tokenizer, "clean_fn") else text)["input_ids"])
+
+
 @lru_cache(maxsize=1)
 def _load(configuration: str) -> TextTower:
     """Load the model and keep its text tower."""
@@ -99,9 +123,12 @@ def _load(configuration: str) -> TextTower:
     device = choose_device()
     model = create_model(config).eval().requires_grad_(requires_grad=False)
     model.visual = torch.nn.Identity()
+    tokenize = create_tokenizer(config)
     return TextTower(
         network=model.to(device).encode_text,
-        tokenize=create_tokenizer(config),
+        tokenize=tokenize,
+        count=partial(count_tokens, tokenize),
+        length=int(tokenize.context_length or CLIP_LENGTH),
         words=int(getattr(model, "vocab_size", 0) or getattr(model.text, "vocab_size", 0)),
         device=device,
         batches=Batches(BATCH),

@@ -6,12 +6,17 @@ import numpy as np
 import open_clip
 import pytest
 import torch
+from open_clip.tokenizer import HFTokenizer
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import PreTrainedTokenizerFast
 
 from schemas.encoders import ClipConfig
 from schemas.errors import ModelError
 from tasks.models import text_scorer
 from tasks.models.open_clip_embedder import OpenClip, pin_clip
-from tasks.models.text_scorer import BATCH, OpenClipTexts, TextScorer
+from tasks.models.text_scorer import BATCH, OpenClipTexts, TextScorer, count_tokens
 from tests.fixtures.checkpoints import CLIP_ARCHITECTURE, READING_CLIP, write_clip_file, write_clip_folder
 
 TEXTS = ["a dog", "a red ball on a table", "two cats, one of them asleep", "", "écran — 17½"]
@@ -57,6 +62,28 @@ def test_a_text_is_cut_where_the_tower_ends(scorer):
     same, other = scorer.embed([longest, f"{longest} cat"]), scorer.embed([longest, f"{longest[:-3]}cat"])
     np.testing.assert_array_equal(same[0], same[1])
     assert np.abs(other[0] - other[1]).max() > 1e-4
+
+
+def test_what_is_cut_is_told_in_pieces(scorer):
+    """The tokenizer takes 75 words of one token each, and two marks."""
+    assert scorer.pieces(" ".join(["dog"] * 75)) == (" ".join(["dog"] * 75),)
+    assert scorer.pieces(" ".join(["dog"] * 76)) == (" ".join(["dog"] * 75), "dog")
+    first, second = " ".join(["a black dog"] * 20) + ",", "and " + " ".join(["a white cat"] * 10)
+    assert scorer.pieces(f"{first} {second}") == (first, second)
+    ends = [f"{first} {second}", f"{first} {second[:-3]}dog"]
+    cut, whole = scorer.embed(ends), scorer.embed([scorer.pieces(text)[-1] for text in ends])
+    np.testing.assert_array_equal(cut[0], cut[1])
+    assert np.abs(whole[0] - whole[1]).max() > 1e-4
+
+
+def test_tokens_are_counted_uncut_by_either_tokenizer():
+    inner = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"a": 0, "dog": 1}, unk_token="a")))
+    inner.backend_tokenizer.pre_tokenizer = Whitespace()
+    hugging_face = HFTokenizer.__new__(HFTokenizer)
+    hugging_face.tokenizer, hugging_face.clean_fn = inner, str.strip
+    clip = open_clip.get_tokenizer("ViT-S-32-alt")
+    assert count_tokens(hugging_face, " a dog " * 50) == 100
+    assert count_tokens(clip, " a dog " * 50) == 102
 
 
 def test_vectors_do_not_depend_on_what_else_is_embedded(scorer):
