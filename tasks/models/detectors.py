@@ -2,13 +2,36 @@
 
 from schemas.config import DetectionConfig
 from tasks.models.detection import Detector, SceneDetector
+from tasks.models.devices import count_gpus
+from tasks.models.grounding_dino import GroundingDino, pin_grounding_dino
 
 
-def make_detector(config: DetectionConfig, *, batch: int | None = None) -> Detector:  # noqa: ARG001
-    """Return the detector that a profile names; it loads its weights when it is first asked.
+def make_detector(config: DetectionConfig, *, batch: int | None = None) -> Detector:
+    """Return the detector that a profile names; it loads its weights when it is first asked, once per process.
 
     Args:
         config: the profile's `detection`.
-        batch: images at once, where it is not the configuration's.
+        batch: images at once, where it is not the configuration's; 0: found by trying.
     """
-    return SceneDetector()
+    if config.detector == "scene-graph":
+        return SceneDetector()
+    return GroundingDino(config=config if batch is None else config.model_copy(update={"batch": batch}))
+
+
+def has_weights(config: DetectionConfig) -> bool:
+    """Say whether the detector has weights to load, and runs on a GPU where there is one."""
+    return config.detector != "scene-graph"
+
+
+def pin_detector(config: DetectionConfig) -> DetectionConfig:
+    """Return the configuration with the revision of the weights that this machine has.
+
+    Raises:
+        ModelError: weights or packages are missing; the message says what fetches them.
+    """
+    return pin_grounding_dino(config, download=config.download) if has_weights(config) else config
+
+
+def count_detectors(config: DetectionConfig) -> int | None:
+    """Return how many processes load the model: one per GPU; without one, as many as there are workers."""
+    return count_gpus() if has_weights(config) else None

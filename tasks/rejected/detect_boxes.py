@@ -1,6 +1,7 @@
 """Find boxes for the tags of each image (paper 004, section 3.1).
 
-Reads ``TagsRow`` and the images, writes one ``BoxesRow`` per image.
+Reads ``TagsRow`` and the images, writes one ``BoxesRow`` per image. Needs what the detector needs. On a GPU, other
+processes decode and prepare the next images while the device works.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,9 +11,13 @@ from typing import Any
 from schemas.config import DetectionConfig
 from schemas.rows import Box, BoxesRow, Dropped, ImageRow, TagsRow, make_key
 from tasks.models.detection import Detector
-from tasks.models.detectors import make_detector
+from tasks.models.detectors import count_detectors, has_weights, make_detector, pin_detector
+from tasks.models.devices import count_gpus
 from tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups, prepare_ahead
 from tasks.store.stage import Stage, Uses
+
+GROUP = 256
+"""Images handed to a GPU at a time: among so many there are some of like size. They are up to 3.2 MB each."""
 
 
 def detect_boxes(
@@ -20,9 +25,10 @@ def detect_boxes(
 ) -> Iterator[BoxesRow | Dropped]:
     """Yield the boxes of each image's tags, or why there are none."""
     detector = make_detector(config)
+    on_gpu = has_weights(config) and count_gpus() > 0
     items = [(row, images[row.subject]) for row in rows]
-    ready = prepare_ahead(items, by_image(detector.prepare), on_gpu=False)
-    yield from in_groups(ready, partial(_detected, detector, images), size=BATCH)
+    ready = prepare_ahead(items, by_image(detector.prepare), on_gpu=on_gpu, ahead=GROUP)
+    yield from in_groups(ready, partial(_detected, detector, images), size=GROUP if on_gpu else BATCH)
 
 
 def _detected(
@@ -48,6 +54,11 @@ def _row(row: TagsRow, boxes: Sequence[Box], image: ImageRow) -> BoxesRow | Drop
     )
 
 
+def name_models(config: DetectionConfig) -> tuple[str, ...]:
+    """Return the detector's version, for the table's fingerprint."""
+    return (make_detector(config).version,)
+
+
 STAGE = Stage(
     name="boxes",
     version=1,
@@ -58,4 +69,7 @@ STAGE = Stage(
     function=detect_boxes,
     config="detection",
     uses=(Uses(table="images", row=ImageRow),),
+    models=name_models,
+    pin=pin_detector,
+    processes=count_detectors,
 )
