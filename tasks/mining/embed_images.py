@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.config import EmbeddingConfig
-from schemas.errors import ModelError
 from schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
 from tasks.models import perceptual_hash
 from tasks.models.devices import count_gpus
@@ -24,6 +23,7 @@ from tasks.models.dinov2_embedder import pin_dinov2
 from tasks.models.embedders import WITH_WEIGHTS, Embedder, Prepare, make_embedder
 from tasks.models.open_clip_embedder import pin_clip
 from tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
+from tasks.models.unit_vectors import to_unit
 from tasks.store.stage import Stage
 
 GROUP = 512
@@ -53,17 +53,14 @@ def _embedded(embedders: Sequence[Embedder], images: Sequence[Ready[ImageRow, Pa
 
 
 def _row(image: str, embedder: Embedder, vector: NDArray[np.float32]) -> EmbeddingRow:
-    norm = float(np.linalg.norm(vector.astype(np.float64)))
-    if not np.isfinite(norm):
-        raise ModelError(f"embedding.{embedder.name}: {embedder.version} gave a vector that is not finite for {image}")
-    unit = (vector / norm if norm > 0 else vector).astype(np.float16)
+    unit, norm = to_unit(vector, f"embedding.{embedder.name}: {embedder.version}, of image {image}")
     return EmbeddingRow(
         key=make_key("embedding", image, embedder.name, embedder.version),
         source_key=image,
         subject=image,
         embedder=embedder.name,
-        vector=tuple(unit.tolist()),
-        norm=float(np.float32(norm)),
+        vector=unit,
+        norm=norm,
     )
 
 

@@ -1,0 +1,107 @@
+"""Make a vector of each image without one of its elements, in the space in which CLIP compares texts with images.
+
+Reads ``RemovalRow`` and the images, writes one ``EmbeddingRow`` per removal (``subject``: the key of its
+``ElementRow``), by the model that embeds the images themselves (paper 004, Eq. 9: the candidates that CLIP sees). An
+image is decoded once for its removals; of each, what CLIP sees of the whole image is kept, and no more. On a GPU, other
+processes put the next patches in their places while the device works. Needs what that model needs.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.removing import FittedConfig
+from schemas.rows import Dropped, EmbeddingRow, ImageRow, RemovalRow, make_key
+from tasks.models.devices import count_gpus
+from tasks.models.open_clip_embedder import OpenClip
+from tasks.models.prepare_ahead import BATCH, Ready, Result, Seen, in_groups, prepare_ahead
+from tasks.models.unit_vectors import to_unit
+from tasks.store.images import RefusedImageError, put_patch
+from tasks.store.stage import Stage, Uses
+
+GROUP = 512
+"""Images handed to a device at a time; it cuts them into batches."""
+NO_FIT = "its patch does not fit its image"
+Crop = NDArray[Any]
+Prepare = Callable[[NDArray[np.uint8]], Crop]
+
+
+def fit_removals(
+    rows: Sequence[RemovalRow], config: FittedConfig, *, images: Mapping[str, ImageRow]
+) -> Iterator[EmbeddingRow | Dropped]:
+    """Yield the vector of each image without an element.
+
+    Raises:
+        ModelError: the weights are missing, or give no numbers, or a single image does not fit in the memory.
+        SourceError: a process that decodes has died.
+    """
+    model = OpenClip(config=config.clip, batch=config.batch)
+    on_gpu = count_gpus() > 0
+    items = [(row, images[row.image_key]) for row in rows]
+    ready = prepare_ahead(items, partial(_crop, model.prepare), on_gpu=on_gpu)
+    yield from in_groups(_unwrapped(ready), partial(_fitted, model), size=GROUP if on_gpu else BATCH)
+
+
+def _crop(prepare: Prepare, row: RemovalRow, seen: Seen) -> Crop | Dropped:
+    """Return what the model sees of the image without the element; may run in another process."""
+    try:
+        return prepare(put_patch(seen.pixels, row.patch, row.window))
+    except (RefusedImageError, ValueError) as error:
+        return Dropped(source_key=row.key, reason=NO_FIT, detail=f"{row.tag}: {error}")
+
+
+def _unwrapped(results: Iterable[Result[RemovalRow, Crop | Dropped]]) -> Iterator[Result[RemovalRow, Crop]]:
+    for result in results:
+        if isinstance(result, Dropped):
+            yield result
+        else:
+            yield result.part if isinstance(result.part, Dropped) else Ready(result.row, result.part)
+
+
+def _fitted(model: OpenClip, ready: Sequence[Ready[RemovalRow, Crop]]) -> Iterator[EmbeddingRow]:
+    for one, vector in zip(ready, model.encode([one.part for one in ready]), strict=True):
+        unit, norm = to_unit(vector, f"embedding.{model.name}: {model.version}, of a removal from {one.row.image_key}")
+        yield EmbeddingRow(
+            key=make_key("fitted", one.row.key, model.name, model.version),
+            source_key=one.row.key,
+            subject=one.row.subject,
+            embedder=model.name,
+            vector=unit,
+            norm=norm,
+        )
+
+
+def is_wanted(config: FittedConfig) -> bool:
+    """Say whether CLIP chooses among removals; the stage is left out where it does not."""
+    return config.wanted
+
+
+def name_models(config: FittedConfig) -> tuple[str, ...]:
+    """Return the model, for the table's fingerprint."""
+    return (f"clip {OpenClip(config=config.clip).version}",) if config.wanted else ()
+
+
+def count_processes(config: FittedConfig) -> int | None:
+    """Return how many processes load the model: one per GPU; without one, as many as there are workers."""
+    return count_gpus() if config.wanted else None
+
+
+STAGE = Stage(
+    name="fitted",
+    version=1,
+    group="rejected",
+    reads="removals",
+    row=RemovalRow,
+    writes=EmbeddingRow,
+    function=fit_removals,
+    config="fitted",
+    wanted=is_wanted,
+    models=name_models,
+    processes=count_processes,
+    without=("mask",),
+    uses=(Uses(table="images", row=ImageRow, on="image_key", without=("graph", "captions")),),
+    rows_per_shard=400,
+)
