@@ -74,13 +74,13 @@ class Version:
     total: int
 
 
-def fetch_file(url: str, part: Path, *, limits: Limits = LIMITS, token: str = "", shown: str = "") -> None:
+def fetch_file(url: str, part: Path, *, limits: Limits | None = None, token: str = "", shown: str = "") -> None:
     """Fetch what an address holds into ``part``, going on where an earlier call ended.
 
     Args:
         url: where the file is.
         part: what is written; its folder is there.
-        limits: how much may come, and how long it may take.
+        limits: how much may come, and how long it may take; ``LIMITS`` without.
         token: sent to the address's own host only.
         shown: the file's name for people; empty: the part's.
 
@@ -89,6 +89,7 @@ def fetch_file(url: str, part: Path, *, limits: Limits = LIMITS, token: str = ""
     """
     import httpx2
 
+    limits = limits or LIMITS
     times = httpx2.Timeout(limits.silence_s, connect=limits.connect_s)
     fruitless, most = 0, _size(part)
     with httpx2.Client(timeout=times, headers=_HEADERS) as client, showing(shown or part.stem) as progress:
@@ -143,7 +144,7 @@ def _go_on(client: "httpx2.Client", place: _Place, part: Path, *, limits: Limits
             _describe(part, version)
         progress.begin(start, version.total)
         _write(response, part, start, limits=limits, progress=progress)
-    if _size(part) != version.total and (version.total or not _size(part)):
+    if not _size(part) or (version.total and _size(part) != version.total):
         raise LostError(f"{_size(part)} of {version.total} bytes came")
 
 

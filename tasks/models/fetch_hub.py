@@ -45,7 +45,7 @@ def fetch_hub_file(repository: str, name: str, revision: str) -> Path:
         return Path(found)
     remote = ask_hub(repository, name, revision)
     blobs = Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}" / "blobs"
-    if hash_kind(remote.hash) and may_ask(remote.url):
+    if remote.size and hash_kind(remote.hash) and may_ask(remote.url):
         _fetch_blob(remote, blobs / remote.hash, name)
     return Path(hf_hub_download(repository, name, revision=revision or None))
 
