@@ -72,10 +72,11 @@ class Batches:
             if made is None:
                 self._halve(len(batch))
                 continue
+            took = self._clock() - start  # without what the caller does with it
             yield made
             place += len(batch)
             if self._searching and len(batch) == self.size:
-                self._learn(len(batch) / max(self._clock() - start, 1e-9))
+                self._learn(len(batch) / max(took, 1e-9))
 
     def _halve(self, size: int) -> None:
         if size == 1:
