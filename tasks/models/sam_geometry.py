@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.rows import Box
+from tasks.models.enlarge_masks import Patch, enlarge_masks, make_side
 from tasks.models.prepare_ahead import Seen
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ Size = tuple[int, int]
 """Height and width."""
 MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 """The package's, of levels from 0 to 255."""
-UPSCALED = 1 << 26
-"""Pixels of masks that are brought to the image's size at once: 256 MB as floats."""
 
 
 class Fitted(NamedTuple):
@@ -78,17 +77,9 @@ class Square:
         corners = np.array([(box.x0, box.y0, box.x1, box.y1) for box in boxes], dtype=np.float64).reshape(-1, 4)
         return (corners * (across, down, across, down)).astype(np.float32)
 
-    def masks(self, logits: "Tensor", original: Size) -> "Iterator[Tensor]":
-        """Yield each mask, bool, of the image's own size, of ``(n, s, s)`` logits over the square.
-
-        Masks are ``(width, height)``: run lengths go down the columns. Beside them ``UPSCALED`` floats are held, or one
-        mask's where that is more, and those of its square.
-        """
-        from torch.nn.functional import interpolate
-
+    def masks(self, logits: "Tensor", original: Size) -> Iterator[Patch]:
+        """Yield each mask, of the image's own size, of ``(n, s, s)`` logits over the square."""
         height, width = self.size_of(original)
-        most = max(UPSCALED // max(original[0] * original[1], self.side**2), 1)
-        for part in logits.float().transpose(-2, -1)[:, None].split(most):
-            square = interpolate(part, (self.side, self.side), mode="bilinear", align_corners=False)
-            shown = square[..., :width, :height]
-            yield from interpolate(shown, original[::-1], mode="bilinear", align_corners=False)[:, 0] > 0
+        across = make_side(logits, square=self.side, shown=width, pixels=original[1])
+        down = make_side(logits, square=self.side, shown=height, pixels=original[0])
+        return enlarge_masks(logits, across, down)

@@ -6,7 +6,7 @@ choose from (``multimask_output=False``). On a GPU the encoder computes in bfloa
 float32 everywhere: in bfloat16 the corner of a box would move by up to four pixels.
 
 Memory, at the published size: 16 images at once on a GPU (found by trying), one on a CPU; 32 boxes at once, 50 MB each;
-of one image a mask of a byte per pixel and tag, and 256 MB while masks are enlarged.
+of one image a byte per pixel and tag, and four bytes per pixel while a mask is enlarged.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +22,7 @@ from schemas.config import SegmentationConfig
 from schemas.errors import ModelError
 from schemas.rows import Box, Tag
 from tasks.models.batches import Batches
+from tasks.models.enlarge_masks import Patch
 from tasks.models.prepare_ahead import Seen
 from tasks.models.published import PublishedFile, find_published
 from tasks.models.sam_attention import fuse_attention
@@ -122,8 +123,8 @@ class Prompter:
         with torch.inference_mode():
             logits, scores = self.prompt(embedding, corners)
             numbers: NDArray[np.float32] = scores.float().cpu().numpy()
-            for box, mask, score in zip(boxes, self.square.masks(logits, union.size), numbers, strict=True):
-                union.add(box.tag, mask, float(score))
+            for box, patch, score in zip(boxes, self.square.masks(logits, union.size), numbers, strict=True):
+                union.add(box.tag, patch, float(score))
         return numbers
 
 
@@ -138,9 +139,10 @@ class Union:
         self._masks = torch.zeros(tags, size[1], size[0], dtype=torch.bool, device=where)
         self._scores: list[float | None] = [None] * tags
 
-    def add(self, tag: int, mask: "Tensor", score: float) -> None:
-        """Add the mask ``(width, height)`` of one box; to add it again changes nothing."""
-        self._masks[tag] |= mask
+    def add(self, tag: int, patch: Patch, score: float) -> None:
+        """Add the mask of one box; to add it again changes nothing."""
+        width, height = patch.mask.shape
+        self._masks[tag, patch.left : patch.left + width, patch.top : patch.top + height] |= patch.mask
         known = self._scores[tag]
         self._scores[tag] = score if known is None else min(score, known)
 
