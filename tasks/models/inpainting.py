@@ -1,27 +1,58 @@
-"""Fill holes in images from their surroundings, without any weights.
+"""Fill holes in images from their surroundings: OpenCV's methods, without any weights; LaMa is in ``lama.py``.
 
-Reads RGB pixels and a hole, writes RGB pixels; needs OpenCV.
+Reads RGB pixels and a hole, writes RGB pixels; needs OpenCV. An inpainter works in two steps, like a tagger:
+``prepare`` may run in other processes.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Pixels = NDArray[np.uint8]
 Hole = NDArray[np.bool_]
+Window = tuple[int, int, int, int]
+"""Pixels x0, y0, x1, y1 of an image, the last two exclusive."""
 
 RADIUS = 5
 """Pixels around a point that its filling is made from."""
+MARGIN = 2 * RADIUS + 2
+"""Pixels around a hole that its filling may depend on."""
 
 
 class Inpainter(Protocol):
-    """Fill a hole."""
+    """Fill holes."""
 
-    def fill(self, image: Pixels, hole: Hole) -> Pixels:
-        """Return the ``(h, w, 3)`` image with the ``(h, w)`` hole filled and everything else as it was."""
+    @property
+    def version(self) -> str:
+        """What changes when the same hole would be filled otherwise."""
         ...
+
+    def prepare(self, image: Pixels, hole: Hole, window: Window) -> Any:
+        """Return what ``fill`` takes of one hole; can be sent to another process.
+
+        Args:
+            image: ``(height, width, 3)``, all of it.
+            hole: ``(h, w)`` of the window; outside the window there is none.
+            window: the smallest one with all of the hole, for a filling that costs little.
+        """
+        ...
+
+    def fill(self, prepared: Sequence[Any]) -> Iterator[Pixels]:
+        """Yield for each hole the ``(h, w, 3)`` pixels of its window, filled; what is no hole in it does not count."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Be all pixels that the filling of a hole depends on."""
+
+    pixels: Pixels
+    hole: Hole
+    place: tuple[slice, slice]
+    """Where the window is in them."""
 
 
 @dataclass(frozen=True)
@@ -30,26 +61,28 @@ class OpenCVInpainter:
 
     method: Literal["telea", "navier-stokes"] = "telea"
 
-    def fill(self, image: Pixels, hole: Hole) -> Pixels:
-        """Return the image with the hole filled; only the hole's surroundings are worked on."""
+    @property
+    def version(self) -> str:
+        """The method."""
+        return self.method
+
+    def prepare(self, image: Pixels, hole: Hole, window: Window) -> Surroundings:
+        """Cut out the hole's surroundings; only they are worked on, which changes nothing."""
+        x0, y0, x1, y1 = window
+        left, top = max(x0 - MARGIN, 0), max(y0 - MARGIN, 0)
+        pixels = np.ascontiguousarray(image[top : y1 + MARGIN, left : x1 + MARGIN])
+        place = (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
+        around = np.zeros(pixels.shape[:2], dtype=bool)
+        around[place] = hole
+        return Surroundings(pixels, around, place)
+
+    def fill(self, prepared: Sequence[Surroundings]) -> Iterator[Pixels]:
+        """Yield the filled windows; where there is nothing to fill, or to fill from, the pixels stay."""
         import cv2
 
-        if not hole.any() or hole.all():
-            return image.copy()
         flag = cv2.INPAINT_TELEA if self.method == "telea" else cv2.INPAINT_NS
-        window = _surroundings(hole)
-        patch, inside = np.ascontiguousarray(image[window]), hole[window]
-        filled = cv2.inpaint(patch, inside.astype(np.uint8), RADIUS, flag)
-        made = image.copy()
-        made[window][inside] = filled[inside]
-        return made
-
-
-def _surroundings(hole: Hole) -> tuple[slice, slice]:
-    """Return the window of all pixels that the filling may depend on."""
-    margin = 2 * RADIUS + 2
-    rows, columns = np.flatnonzero(hole.any(axis=1)), np.flatnonzero(hole.any(axis=0))
-    return (
-        slice(max(rows[0] - margin, 0), rows[-1] + margin + 1),
-        slice(max(columns[0] - margin, 0), columns[-1] + margin + 1),
-    )
+        for one in prepared:
+            if not one.hole.any() or one.hole.all():
+                yield one.pixels[one.place].copy()
+            else:
+                yield cv2.inpaint(one.pixels, one.hole.astype(np.uint8), RADIUS, flag)[one.place].astype(np.uint8)

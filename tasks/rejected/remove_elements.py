@@ -3,10 +3,17 @@
 Reads ``ElementRow`` and the images, writes one ``RemovalRow`` per element that can be removed. Its mask is dilated, the
 hole filled from the place around it, and the filling faded in over the feather; every other pixel stays as it was, and
 so do the visible pixels of the other objects of a rendered scene. Shadows stay: the masks do not hold them.
+
+Each image is decoded once for its elements, and only what is around an element is worked on. On a GPU, other processes
+cut out the next holes, and threads write the last patches, while the device works. Needs what the inpainter needs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,43 +21,220 @@ from numpy.typing import NDArray
 from schemas.config import RemovalsConfig
 from schemas.rows import Dropped, ElementRow, ImageRow, RemovalRow, make_key
 from schemas.scene import Mask
-from tasks.models.inpainting import Inpainter, OpenCVInpainter
-from tasks.models.prepare_ahead import Seen, prepare_ahead
-from tasks.store.images import encode_png
+from tasks.models.devices import count_gpus
+from tasks.models.inpainting import Inpainter, OpenCVInpainter, Window
+from tasks.models.lama import LamaInpainter, pin_lama
+from tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Result, Seen, in_groups, prepare_ahead
+from tasks.store.images import RGB, decode_rgb
 from tasks.store.masks import decode_mask
+from tasks.store.patches import cut_mask, encode_patch
+from tasks.store.runs import read_runs
 from tasks.store.stage import Stage, Uses
 
 NOT_CHOSEN = "its mask was refused"
+OTHER_SIZE, EMPTY, ALL_HOLE = "masks of another size", "empty mask", "nothing left to fill the hole from"
+GROUP = 256
+"""Holes handed to a device at a time; it cuts them into batches."""
+ROOM_BYTES = 1 << 30
+"""What prepared holes may take while they wait for the device, and again in its hands (ours)."""
+THREADS = 4
+"""Patches that are written at a time beside a GPU."""
 Pixels = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Be what an element's removal needs of its image."""
+
+    window: Window
+    """The smallest one with all that changes."""
+    pixels: RGB
+    """Of the window, as they are."""
+    weight: NDArray[np.float32]
+    """How much of the filling each of them takes."""
+    place: tuple[slice, slice]
+    """Where the window is in what the inpainter fills."""
+    hole: Any
+    """What the inpainter takes."""
+
+
+Filled = tuple[ElementRow, Cut, RGB]
+"""A row, its part of the image, and the filling of the window."""
 
 
 def remove_elements(
     rows: Sequence[ElementRow], config: RemovalsConfig, *, images: Mapping[str, ImageRow]
 ) -> Iterator[RemovalRow | Dropped]:
-    """Yield what changes in the image without each element, or why it is not removed."""
+    """Yield what changes in the image without each element, or why it is not removed.
+
+    Raises:
+        ModelError: the inpainter's weights are missing or do not run, or a single hole does not fit in the memory.
+        SourceError: a process that decodes has died.
+    """
     for row in rows:
         if row.why:
             yield Dropped(source_key=row.key, reason=NOT_CHOSEN, detail=f"{row.tag}: {row.why}")
+    inpainter = make_inpainter(config)
+    on_gpu = _has_weights(config) and count_gpus() > 0
     items = [(row, images[row.subject]) for row in rows if not row.why]
-    work = partial(_removal, config, make_inpainter(config))
-    for result in prepare_ahead(items, work, on_gpu=False):
-        yield result if isinstance(result, Dropped) else result.part
+    most = _most(items, config)
+    ready = prepare_ahead(
+        items, partial(_cut, config, inpainter), on_gpu=on_gpu, batch=max(min(BATCH, most // 4), 1), ahead=most
+    )
+    filled = in_groups(_unwrapped(ready), partial(_filled, inpainter), size=min(GROUP if on_gpu else BATCH, most))
+    yield from _written(filled, partial(_removal, config, inpainter.version), threads=THREADS if on_gpu else 0)
 
 
 def make_inpainter(config: RemovalsConfig) -> Inpainter:
     """Return the inpainter that a profile names."""
+    if config.inpainter == "lama":
+        return LamaInpainter(config=config)
     return OpenCVInpainter("telea" if config.inpainter == "telea" else "navier-stokes")
 
 
-def _removal(config: RemovalsConfig, inpainter: Inpainter, row: ElementRow, seen: Seen) -> RemovalRow:
-    pixels, mask = seen.pixels, decode_mask(Mask.model_validate_json(row.mask))
-    others = _others(row, seen)
-    weight = feathered(mask, config) * ~others
-    hole = weight > 0
-    filled = inpainter.fill(pixels, hole | _rims(others))
-    blended = np.rint(pixels + weight[:, :, None] * (filled.astype(np.float32) - pixels)).astype(np.uint8)
-    lines, columns = np.flatnonzero(hole.any(axis=1)), np.flatnonzero(hole.any(axis=0))
-    window = (int(columns[0]), int(lines[0]), int(columns[-1]) + 1, int(lines[-1]) + 1)
+def _most(items: Sequence[Item[ElementRow]], config: RemovalsConfig) -> int:
+    """Return how many prepared holes may wait: 8 bytes per pixel that changes, and 8 per pixel that a network sees."""
+
+    def room(row: ElementRow, image: ImageRow) -> float:
+        whole, reach = image.width * image.height, 2 * _reach(config)
+        sides = (row.box[2] - row.box[0], row.box[3] - row.box[1])
+        seen = min(whole, 1.25 * config.max_side**2) if _has_weights(config) else 0
+        return 8 * (min(whole, (sides[0] + reach) * (sides[1] + reach)) + seen)
+
+    largest = max((room(*item) for item in items), default=1)
+    return int(min(max(ROOM_BYTES // max(largest, 1), 1), AHEAD))
+
+
+def _cut(config: RemovalsConfig, inpainter: Inpainter, row: ElementRow, seen: Seen) -> Cut | Dropped:
+    """Return an element's part of its image, or why it cannot be removed; may run in another process."""
+    height, width = seen.pixels.shape[:2]
+    mask, staying = Mask.model_validate_json(row.mask), _staying(row, seen)
+    for one in (mask, *staying):
+        if (one.height, one.width) != (height, width):
+            return _refused(row, OTHER_SIZE, f": {one.width} x {one.height} pixels, the image {width} x {height}")
+    others = np.logical_or.reduce([decode_mask(one) for one in staying]) if staying else None
+    found = _weights(mask, others, config)
+    if found is None:
+        return _refused(row, EMPTY)
+    weight, window = found
+    hole, at = (weight > 0, window) if others is None else _with_rims(others, weight > 0, window)
+    if hole.size == height * width and hole.all():
+        return _refused(row, ALL_HOLE)
+    return Cut(
+        window=window,
+        pixels=np.ascontiguousarray(seen.pixels[_slices(window)]),
+        weight=weight,
+        place=_slices(_moved(window, (-at[0], -at[1]))),
+        hole=inpainter.prepare(seen.pixels, hole, at),
+    )
+
+
+def _weights(mask: Mask, others: Pixels | None, config: RemovalsConfig) -> tuple[NDArray[np.float32], Window] | None:
+    """Return how much of the filling each pixel takes, and the smallest window with all that take any."""
+    runs, reach = read_runs(mask), _reach(config)
+    if not runs.area:
+        return None
+    x0, y0, x1, y1 = runs.box  # no pixel farther than the reach counts, and none nearer to the mask lies outside
+    around = (max(x0 - reach, 0), max(y0 - reach, 0), min(x1 + reach, mask.width), min(y1 + reach, mask.height))
+    weight = feathered(cut_mask(runs, around), config)
+    if others is not None:
+        weight = weight * ~others[_slices(around)]
+    inner = _box(weight > 0)
+    if inner is None:
+        return None
+    return np.ascontiguousarray(weight[_slices(inner)]), _moved(inner, around[:2])
+
+
+def _refused(row: ElementRow, reason: str, detail: str = "") -> Dropped:
+    return Dropped(source_key=row.key, reason=reason, detail=f"{row.tag}{detail}")
+
+
+def _staying(row: ElementRow, seen: Seen) -> list[Mask]:
+    """Return the visible pixels of the objects that stay, where the image's graph knows them."""
+    things = seen.graph.objects if seen.graph and row.object_ids else ()
+    return [thing.mask for thing in things if thing.id not in row.object_ids]
+
+
+def _with_rims(others: Pixels, hole: Pixels, window: Window) -> tuple[Pixels, Window]:
+    """Return the hole with the other objects and the pixels at their edges, which mix colours, and its window.
+
+    They are filled too, and then kept: the hole takes its colours from the place behind, not from its neighbours, and
+    not from what is removed, whose own edges lie under the dilation and the feather.
+    """
+    import cv2
+
+    made = cv2.dilate(others.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(bool)
+    made[_slices(window)] |= hole
+    whole = _box(made) or window
+    return np.ascontiguousarray(made[_slices(whole)]), whole
+
+
+def feathered(mask: Pixels, config: RemovalsConfig) -> NDArray[np.float32]:
+    """Return 1 in the dilated mask, falling to 0 over the feather around it."""
+    import cv2
+
+    distance = cv2.distanceTransform((~mask).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+    return np.clip((_reach(config) - distance) / (config.feather + 1), 0, 1).astype(np.float32)
+
+
+def _reach(config: RemovalsConfig) -> int:
+    """Return from how far away on nothing changes."""
+    return config.dilate + config.feather + 1
+
+
+def _box(pixels: Pixels) -> Window | None:
+    lines, columns = np.flatnonzero(pixels.any(axis=1)), np.flatnonzero(pixels.any(axis=0))
+    if not lines.size:
+        return None
+    return (int(columns[0]), int(lines[0]), int(columns[-1]) + 1, int(lines[-1]) + 1)
+
+
+def _moved(window: Window, by: tuple[int, int]) -> Window:
+    return (window[0] + by[0], window[1] + by[1], window[2] + by[0], window[3] + by[1])
+
+
+def _slices(window: Window) -> tuple[slice, slice]:
+    return slice(window[1], window[3]), slice(window[0], window[2])
+
+
+def _unwrapped(results: Iterable[Result[ElementRow, Cut | Dropped]]) -> Iterator[Result[ElementRow, Cut]]:
+    """Yield what was prepared; what could not be is dropped like an image that does not decode."""
+    for result in results:
+        if isinstance(result, Dropped):
+            yield result
+        else:
+            yield result.part if isinstance(result.part, Dropped) else Ready(result.row, result.part)
+
+
+def _filled(inpainter: Inpainter, ready: Sequence[Ready[ElementRow, Cut]]) -> Iterator[Filled]:
+    for one, filled in zip(ready, inpainter.fill([one.part.hole for one in ready]), strict=True):
+        yield one.row, one.part, filled[one.part.place]
+
+
+def _written(
+    results: Iterable[Filled | Dropped], write: "partial[RemovalRow | Dropped]", *, threads: int
+) -> Iterator[RemovalRow | Dropped]:
+    """Yield the rows, in order; with threads, the next holes are filled while they are written."""
+    if not threads:
+        yield from map(write, results)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[RemovalRow | Dropped]] = deque()
+        for result in results:
+            waiting.append(pool.submit(write, result))
+            if len(waiting) > 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _removal(config: RemovalsConfig, version: str, result: Filled | Dropped) -> RemovalRow | Dropped:
+    if isinstance(result, Dropped):
+        return result
+    row, cut, filled = result
+    blended = np.rint(cut.pixels + cut.weight[:, :, None] * (filled.astype(np.float32) - cut.pixels)).astype(np.uint8)
+    patch = encode_patch(blended)
+    changed = (decode_rgb(patch) != cut.pixels).any(axis=2)
     return RemovalRow(
         key=make_key("removal", row.key),
         source_key=row.key,
@@ -60,45 +244,44 @@ def _removal(config: RemovalsConfig, inpainter: Inpainter, row: ElementRow, seen
         object_ids=row.object_ids,
         box=row.box,
         mask=row.mask,
-        window=window,
-        patch=encode_png(np.ascontiguousarray(blended[window[1] : window[3], window[0] : window[2]])),
+        window=cut.window,
+        patch=patch,
         area_share=row.area_share,
         dilate=config.dilate,
         feather=config.feather,
-        inpainter=config.inpainter,
-        changed_outside=int((blended != pixels).any(axis=2)[~hole].sum()),
+        inpainter=version,
+        changed_outside=int(changed[cut.weight == 0].sum()),
     )
 
 
-def _others(row: ElementRow, seen: Seen) -> Pixels:
-    """Return the visible pixels of the objects that stay, where the image's graph knows them."""
-    things = seen.graph.objects if seen.graph and row.object_ids else ()
-    masks = [decode_mask(thing.mask) for thing in things if thing.id not in row.object_ids]
-    return np.logical_or.reduce([np.zeros(seen.pixels.shape[:2], dtype=bool), *masks])
+def name_models(config: RemovalsConfig) -> tuple[str, ...]:
+    """Return the inpainter's weights, for the table's fingerprint."""
+    return (make_inpainter(config).version,) if _has_weights(config) else ()
 
 
-def _rims(others: Pixels) -> Pixels:
-    """Return the other objects with the pixels at their edges, which mix colours.
+def pin_models(config: RemovalsConfig) -> RemovalsConfig:
+    """Return the configuration with the revision of the weights that this machine has.
 
-    They are filled too, and then kept: the hole takes its colours from the place behind, not from its neighbours, and
-    not from what is removed, whose own edges lie under the dilation and the feather.
+    Raises:
+        ModelError: they are missing, or are a program that nobody vouches for; the message says what to do.
     """
-    import cv2
+    if not _has_weights(config):
+        return config
+    return config.model_copy(update={"lama": pin_lama(config.lama, download=config.download)})
 
-    return cv2.dilate(others.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(bool)
+
+def count_processes(config: RemovalsConfig) -> int | None:
+    """Return how many processes load the weights: one per GPU; without one, as many as there are workers."""
+    return count_gpus() if _has_weights(config) else None
 
 
-def feathered(mask: Pixels, config: RemovalsConfig) -> NDArray[np.float32]:
-    """Return 1 in the dilated mask, falling to 0 over the feather around it."""
-    import cv2
-
-    distance = cv2.distanceTransform((~mask).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
-    return np.clip((config.dilate + config.feather + 1 - distance) / (config.feather + 1), 0, 1).astype(np.float32)
+def _has_weights(config: RemovalsConfig) -> bool:
+    return config.inpainter == "lama"
 
 
 STAGE = Stage(
     name="removals",
-    version=2,
+    version=3,
     group="rejected",
     reads="elements",
     row=ElementRow,
@@ -106,4 +289,8 @@ STAGE = Stage(
     function=remove_elements,
     config="removals",
     uses=(Uses(table="images", row=ImageRow),),
+    models=name_models,
+    pin=pin_models,
+    processes=count_processes,
+    rows_per_shard=400,
 )
