@@ -1,7 +1,8 @@
 """Put together what a preference trainer reads: a prompt about two images, a chosen text, and what is rejected.
 
 Reads ``PairRow`` with everything that was made about it, writes ``PreferenceRow``: rejected text, ranked further
-negatives and rejected images in one record. Rejected texts come from those of the six makers that a build has.
+negatives and rejected images in one record. Rejected texts come from those of the six makers that a build has. Of
+removals, only the one that was chosen is read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from types import MappingProxyType
 
 from prompts import load_wordings
 from schemas.config import PreferencesConfig
+from schemas.removing import NO_IMAGE
 from schemas.rows import (
     DifferenceRow,
     Dropped,
@@ -25,13 +27,12 @@ from schemas.rows import (
     Turn,
     make_key,
 )
-from tasks.store.images import decode_rgb, encode_png, put_patch
+from tasks.preferences.reject_image import reject_image
 from tasks.store.stage import Stage, Uses
 
 PROMPT = "ask_difference"
 MAKERS = ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual")
 """The tables of rejected texts; each maker has one."""
-NO_REJECTIONS: Mapping[str, RejectionRow] = MappingProxyType({})
 NO_REMOVALS: Mapping[str, RemovalRow] = MappingProxyType({})
 
 
@@ -42,7 +43,7 @@ def build_preferences(
     splits: Mapping[str, SplitRow],
     images: Mapping[str, ImageRow],
     differences: Mapping[str, DifferenceRow],
-    rejections: Mapping[str, RejectionRow] = NO_REJECTIONS,
+    rejections: Mapping[str, RejectionRow] | None = None,
     removals: Mapping[str, RemovalRow] = NO_REMOVALS,
     **texts: Mapping[str, RejectedTextRow],
 ) -> Iterator[PreferenceRow | Dropped]:
@@ -54,7 +55,8 @@ def build_preferences(
         splits: which split each pair is in.
         images: both images of each pair, with their files.
         differences: the chosen texts.
-        rejections: what rejects each pair's chosen text by an image; none: no images are rejected.
+        rejections: what rejects each pair's chosen text by an image; a pair that has none is dropped, until there is
+            one. ``None``: no images are rejected.
         removals: by element, the removals that were chosen.
         texts: rejected texts by maker, of any of ``MAKERS``.
     """
@@ -66,15 +68,20 @@ def build_preferences(
             yield Dropped(source_key=pair.key, reason="no difference description")
             continue
         rejected = [texts[maker][pair.key] for maker in MAKERS if pair.key in texts.get(maker, ())]
-        shown = (images[pair.first], images[pair.second])
-        rejection = rejections.get(pair.key)
+        rejection = rejections.get(pair.key) if rejections is not None else None
+        if rejections is not None and rejection is None:
+            yield Dropped(source_key=pair.key, reason=NO_IMAGE)
+            continue
         if not rejected and not (rejection and rejection.maker):
             yield Dropped(source_key=pair.key, reason="nothing to reject")
             continue
+        shown = (images[pair.first], images[pair.second])
+        altered = reject_image([image.image for image in shown], rejection, removals)
+        if isinstance(altered, Dropped):
+            yield altered
+            continue
         ranked = tuple(rank_texts(pair, rejected, config))
-        removal = removals.get(rejection.element) if rejection else None
-        material = Material(pair, difference, split, shown, ranked, rejection, removal)
-        yield _preference(material, ask(pair, config))
+        yield _preference(Material(pair, difference, split, shown, ranked, rejection, altered), ask(pair, config))
 
 
 @dataclass(frozen=True)
@@ -88,8 +95,7 @@ class Material:
     texts: tuple[RejectedTextRow, ...]
     """The rejected one first, if there is any."""
     rejection: RejectionRow | None
-    removal: RemovalRow | None
-    """The one that was chosen."""
+    rejected_images: tuple[bytes, ...]
 
 
 def _preference(material: Material, prompt: str) -> PreferenceRow:
@@ -110,12 +116,13 @@ def _preference(material: Material, prompt: str) -> PreferenceRow:
         rejected_maker=rejected.maker if rejected else "",
         rejected_note=rejected.note if rejected else "",
         negatives=tuple(Negative(text=t.text, maker=t.maker, note=t.note, score=t.score) for t in texts[1:]),
-        rejected_images=_rejected_images(material),
+        rejected_images=material.rejected_images,
         removal_scores=rejection.removal_scores if rejection else (),
         component=split.component,
         split=split.split,
         sources=tuple(image.source for image in shown),
         licences=tuple(image.licence for image in shown),
+        rejected_image_maker=rejection.maker if rejection else "",
     )
 
 
@@ -139,19 +146,9 @@ def ask(pair: PairRow, config: PreferencesConfig) -> str:
     return load_wordings(PROMPT).say("ask", Random(make_key("ask", config.seed, pair.key)))
 
 
-def _rejected_images(material: Material) -> tuple[bytes, ...]:
-    """Return both images with the chosen removal in place of one of them; none where no removal was chosen."""
-    if material.rejection is None or material.removal is None:
-        return ()
-    altered = [image.image for image in material.shown]
-    side, removal = material.rejection.side, material.removal
-    altered[side] = encode_png(put_patch(decode_rgb(altered[side]), removal.patch, removal.window))
-    return tuple(altered)
-
-
 STAGE = Stage(
     name="preferences",
-    version=3,
+    version=4,
     group="preferences",
     reads="pairs",
     row=PairRow,
@@ -161,11 +158,11 @@ STAGE = Stage(
     prompts=(PROMPT,),
     uses=(
         Uses(table="splits", row=SplitRow, counts=True),
-        Uses(table="images", row=ImageRow, on="images"),
+        Uses(table="images", row=ImageRow, on="images", without=("graph", "captions")),
         Uses(table="differences", row=DifferenceRow, counts=True),
         *(Uses(table=maker, row=RejectedTextRow, counts=True) for maker in MAKERS),
         Uses(table="rejections", row=RejectionRow, counts=True),
-        Uses(table="removals", row=RemovalRow, on="element", of="rejections"),
+        Uses(table="removals", row=RemovalRow, on="element", of="rejections", without=("mask",)),
     ),
     rows_per_shard=100,
 )

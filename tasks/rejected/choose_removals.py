@@ -1,28 +1,41 @@
-"""Choose the removed element that rejects a chosen text the most (paper 004, Eq. 9).
+"""Choose the removed element that rejects a chosen text the most (paper 004, section 3.2).
 
-Reads ``PairRow`` with its description and the elements of both images, writes one ``RejectionRow`` per pair.
+Reads ``PairRow`` with its description, or ``PreferenceRow`` as a source gave it, and what was removed from its images
+and checked; writes one ``RejectionRow`` per pair or preference. Scene graphs score on rendered scenes, CLIP elsewhere
+(Eq. 9; needs its text tower, PyTorch and open_clip): no image is read. A removal that failed a check keeps its score,
+and is not chosen; one that is not checked or embedded yet is left out until it is. Where none can be chosen, the
+profile says what becomes of the preference.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from schemas.config import RejectionsConfig
+from schemas.encoders import ClipConfig
 from schemas.removing import is_wanted
 from schemas.rows import (
     DifferenceRow,
     Dropped,
     ElementRow,
+    EmbeddingRow,
     ImageRow,
     InspectionRow,
     PairRow,
+    PreferenceRow,
     RejectionRow,
-    RemovalScore,
-    make_key,
 )
+from tasks.models.devices import count_gpus
+from tasks.models.text_scorer import OpenClipTexts
+from tasks.rejected.pick_removal import Candidate, Elements, Inspections, Tried, pick, score_by_clip, tried_of
+from tasks.rejected.score_by_clip import Fit, read_texts
 from tasks.rejected.score_by_graphs import score_by_graphs
 from tasks.store.stage import Stage, Uses
+from tasks.store.vectors import Vectors
 
-NO_ELEMENT, NO_DROP = "no element can be removed", "no removal changes how the text fits"
-Candidate = tuple[RemovalScore, ElementRow]
+SEVERAL = "a given preference about several images"
+NO_IMAGES: Mapping[str, ImageRow] = MappingProxyType({})
+NO_VECTORS: Mapping[str, Vectors] = MappingProxyType({})
 
 
 def choose_removals(
@@ -30,64 +43,114 @@ def choose_removals(
     config: RejectionsConfig,
     *,
     differences: Mapping[str, DifferenceRow],
-    images: Mapping[str, ImageRow],
-    elements: Mapping[str, tuple[ElementRow, ...]],
-    inspected: Mapping[str, tuple[InspectionRow, ...]],
+    elements: Elements,
+    inspected: Inspections,
+    images: Mapping[str, ImageRow] = NO_IMAGES,
+    vectors: Mapping[str, Vectors] = NO_VECTORS,
+    candidates: Mapping[str, Vectors] = NO_VECTORS,
 ) -> Iterator[RejectionRow | Dropped]:
-    """Yield what rejects each pair's description by an image, with the score of every candidate."""
+    """Yield what rejects each pair's description by an image, with the score of every candidate.
+
+    Args:
+        rows: the pairs.
+        config: who scores, and what becomes of a pair of which nothing can be chosen.
+        differences: the chosen texts, by pair.
+        elements: by image, what might be removed.
+        inspected: by image, the checks of what was.
+        images: both images of each pair, without their files: for scene graphs, and for the sizes of crops.
+        vectors: of the images, by embedder.
+        candidates: of the images without an element, by embedder and the element's key.
+
+    Raises:
+        ModelError: CLIP's weights are missing, or give no numbers.
+    """
+    scores = None
+    if config.clip:
+        halves = (half for row in differences.values() for half in (row.first_half, row.second_half))
+        scores = read_texts(halves, OpenClipTexts(config=config.clip), images=vectors, removals=candidates)
     for pair in rows:
-        if pair.key not in differences:
+        difference = differences.get(pair.key)
+        if difference is None:
             yield Dropped(source_key=pair.key, reason="no difference description")
             continue
-        checks = {row.element: row for image in (pair.first, pair.second) for row in inspected.get(image, ())}
-        sides = [(0, row) for row in elements.get(pair.first, ())] + [(1, row) for row in elements.get(pair.second, ())]
-        removed = [(side, row) for side, row in sides if row.key in checks]
-        scores = score_by_graphs(differences[pair.key], (images[pair.first], images[pair.second]), removed)
-        candidates = [
-            (_score(side, row, score, checks[row.key]), row)
-            for (side, row), score in zip(removed, scores, strict=bool(scores))
-        ]
-        yield reject(pair.key, candidates, config)
+        keys = (pair.first, pair.second)
+        tried = tried_of(keys, elements, inspected)
+        if scores:
+            scored = score_by_clip(tried, keys, (difference.first_half, difference.second_half), scores)
+        else:
+            scored = _by_graphs(tried, difference, (images[pair.first], images[pair.second]))
+        yield pick(pair.key, scored, config, shown=[images[key] for key in keys if key in images])
 
 
-def _score(side: int, row: ElementRow, score: float, check: InspectionRow) -> RemovalScore:
-    return RemovalScore(removal=row.key, tag=row.tag, side=side, score=score, chosen=False, why=check.why)
+def choose_for_given(
+    rows: Sequence[PreferenceRow],
+    config: RejectionsConfig,
+    *,
+    elements: Elements,
+    inspected: Inspections,
+    images: Mapping[str, ImageRow] = NO_IMAGES,
+    vectors: Mapping[str, Vectors] = NO_VECTORS,
+    candidates: Mapping[str, Vectors] = NO_VECTORS,
+) -> Iterator[RejectionRow | Dropped]:
+    """Yield what rejects each preference's chosen text by an image; such a preference is about one image.
+
+    Raises:
+        ModelError: CLIP's weights are missing, or give no numbers.
+    """
+    model = OpenClipTexts(config=encoder_of(config))
+    scores = read_texts((row.chosen for row in rows), model, images=vectors, removals=candidates)
+    for row in rows:
+        if row.image_keys != (row.subject,):
+            yield Dropped(source_key=row.key, reason=SEVERAL, detail=f"{len(row.image_keys)}")
+            continue
+        scored = score_by_clip(tried_of(row.image_keys, elements, inspected), row.image_keys, (row.chosen,), scores)
+        yield pick(row.key, scored, config, shown=[images[key] for key in row.image_keys if key in images])
 
 
-def reject(key: str, candidates: Sequence[Candidate], config: RejectionsConfig) -> RejectionRow:
-    """Return the row of a pair; the highest score wins, then the smaller area, then the lower key."""
-    able = [one for one in candidates if not one[0].why and one[0].score > config.least_drop]
-    best = min(able, key=_rank, default=None)
-    scores = tuple(
-        RemovalScore(
-            removal=score.removal,
-            tag=score.tag,
-            side=score.side,
-            score=score.score,
-            chosen=best is not None and score is best[0],
-            clip=score.clip,
-            why=score.why,
-        )
-        for score, _ in candidates
-    )
-    made_of = [f"{score.removal} {score.side} {score.score} {score.why}" for score in scores]
-    return RejectionRow(
-        key=make_key("rejection", key, *made_of),
-        source_key=key,
-        subject=key,
-        maker="removal" if best else "",
-        side=best[0].side if best else 0,
-        element=best[1].key if best else "",
-        removal_scores=scores,
-        why="" if best else NO_DROP if candidates else NO_ELEMENT,
-    )
+def _by_graphs(
+    tried: Sequence[Tried], difference: DifferenceRow, images: tuple[ImageRow, ImageRow]
+) -> Iterator[Candidate]:
+    scores = score_by_graphs(difference, images, [(one.side, one.element) for one in tried])
+    for one, score in zip(tried, scores, strict=bool(scores)):
+        yield one.scored(Fit(drop=score, clip=0.0))
 
 
-def _rank(candidate: Candidate) -> tuple[float, float, str]:
-    score, element = candidate
-    return -score.score, element.area_share, element.key
+def encoder_of(config: RejectionsConfig) -> ClipConfig:
+    """Return the model whose text tower scores; a build has filled it in."""
+    if config.clip is None:
+        raise ValueError("no CLIP model was filled into RejectionsConfig")
+    return config.clip
 
 
+def name_models(config: RejectionsConfig) -> tuple[str, ...]:
+    """Return the model, for the table's fingerprint."""
+    return (OpenClipTexts(config=encoder_of(config)).version,) if config.scorer == "clip" else ()
+
+
+def count_processes(config: RejectionsConfig) -> int | None:
+    """Return how many processes load the model: one per GPU; without one, as many as there are workers."""
+    return count_gpus() if config.scorer == "clip" else None
+
+
+def fit_scorer(stage: Stage, config: RejectionsConfig) -> Stage:
+    """Return the stage with what its scorer looks at: vectors, and images only for scene graphs and the sizes of crops.
+
+    A row is owed again when a vector comes that was not there.
+    """
+    if config.scorer != "clip":
+        return stage
+    kept = [use for use in stage.uses if use.table != IMAGES.table or config.fallback == "crop"]
+    on = next(use.on for use in stage.uses if use.table == "elements")
+    return replace(stage, uses=(*kept, replace(VECTORS, on=on), CANDIDATES))
+
+
+IMAGES = Uses(table="images", row=ImageRow, on="images", without=("image", "captions"))
+ELEMENTS = Uses(table="elements", row=ElementRow, kind="many", on="images", counts=True, without=("mask", "boxes"))
+INSPECTED = Uses(table="inspected", row=InspectionRow, kind="many", on="images", counts=True)
+VECTORS = Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors", counts=True)
+CANDIDATES = Uses(
+    table="fitted", row=EmbeddingRow, kind="vectors", name="candidates", on="key", of="elements", counts=True
+)
 STAGE = Stage(
     name="rejections",
     version=1,
@@ -98,10 +161,17 @@ STAGE = Stage(
     function=choose_removals,
     config="rejections",
     wanted=is_wanted,
-    uses=(
-        Uses(table="differences", row=DifferenceRow, counts=True),
-        Uses(table="images", row=ImageRow, on="images", without=("image",)),
-        Uses(table="elements", row=ElementRow, kind="many", on="images", counts=True),
-        Uses(table="inspected", row=InspectionRow, kind="many", on="images", counts=True),
-    ),
+    fit=fit_scorer,
+    models=name_models,
+    processes=count_processes,
+    uses=(Uses(table="differences", row=DifferenceRow, counts=True), IMAGES, ELEMENTS, INSPECTED),
 )
+GIVEN = replace(
+    STAGE,
+    reads="given",
+    row=PreferenceRow,
+    function=choose_for_given,
+    without=("images", "rejected_images"),
+    uses=tuple(replace(use, on="subject") for use in (IMAGES, ELEMENTS, INSPECTED)),
+)
+"""The same for preferences that a source brought, each about one image."""
