@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from flows.find_models import pin_models, pin_served, run_served, servers_of, waits_for
 from flows.load_profile import load_profile
-from flows.stages import STAGES, check_stage, find_table, plan_stages, stages_until
+from flows.stages import CHECKS, STAGES, check_stage, find_table, plan_stages, stages_until
 from schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig
 from schemas.errors import ConfigError, SourceError, StoreError
 from schemas.rows import ImageRow, PairRow, make_key
@@ -137,7 +137,7 @@ def resume_request(dataset: str, *, stage: str, reason: str) -> Request:
     """Return what the dataset's last build was asked for, perhaps only for failed rows of one stage."""
     check_stage(stage)
     request, _ = request_of(Folder(dataset))
-    if not stage or any(stage in (pinned.name, pinned.group) for pinned in STAGES if pinned.pin):
+    if not stage or any(stage in (one.name, one.group) for one in (*CHECKS, *STAGES) if one.pin or one.models):
         request = replace(request, profile=pin_models(request.profile, request.until))
     return replace(request, only_stage=stage, only_reason=reason)
 

@@ -27,13 +27,14 @@ from tasks.mining import (
     pair_nouns,
     search_neighbours,
 )
-from tasks.preferences import build_preferences, split_pairs
+from tasks.preferences import build_preferences, reject_given, split_pairs
 from tasks.rejected import (
     choose_elements,
     choose_removals,
     detect_boxes,
     edit_texts,
     edit_with_model,
+    fit_removals,
     inspect_removals,
     refute_texts,
     remove_elements,
@@ -54,6 +55,7 @@ REMOVING = (
     choose_elements.STAGE,
     remove_elements.STAGE,
     inspect_removals.STAGE,
+    fit_removals.STAGE,
 )
 """The steps to an image without one of its elements, each its own table."""
 STAGES: tuple[Stage, ...] = (
@@ -83,7 +85,10 @@ PAIRINGS: dict[str, dict[str, tuple[Stage, ...]]] = {
 """The stages that take the place of others, by how images are paired."""
 CHECKS = (control_differences.STAGE, ground_differences.STAGE, judge_differences.STAGE)
 """``choose_differences`` takes the best of the descriptions that pass them."""
+GIVEN = {stage.name: stage for stage in (choose_removals.GIVEN,)}
+"""The stages that take the place of others where a source brought the preferences whose images are rejected."""
 BEFORE = {
+    "given": "embeddings",
     "admitted": "neighbours",
     "nouns": "pairs",
     "brought": "pairs",
@@ -105,13 +110,16 @@ def stages_of(profile: Profile, until: str = "") -> tuple[Stage, ...]:
     """
     brought = READERS[profile.sources.kind].brings
     given = {stage.name: stage for stage in read_given.STAGES if stage.writes in brought}
+    rejecting = STAGES[-1].name in given and profile.rejections.scorer == "clip"
     made = PAIRINGS[profile.pairing]
-    wanted = [stage for stage in STAGES if _is_wanted(stage, profile)]
+    wanted = [stage for stage in (map(_about_given, STAGES) if rejecting else STAGES) if _is_wanted(stage, profile)]
     stages = [given.get(stage.name, stage) for own in wanted for stage in made.get(own.name, (own,))]
     stages = [_fitted(stage, profile) for stage in stages]
     needed = {read_images.STAGE.name, until, *given}
     if STAGES[-1].name not in given:
         needed |= _names(wanted) - set().union(*map(_reads, wanted))
+    if rejecting:
+        stages = _given_first(stages)
     if profile.exclude.sources:
         stages = _redirected(stages, exclude_images.STAGE)
         if PairRow in brought or made:  # then pairs are not found by the vectors that are left
@@ -131,9 +139,20 @@ def stages_of(profile: Profile, until: str = "") -> tuple[Stage, ...]:
 
 
 def _is_wanted(stage: Stage, profile: Profile) -> bool:
-    if stage in REMOVING and not profile.rejections.wanted:
+    if stage.name in _names(REMOVING) and not profile.rejections.wanted:
         return False
     return stage.wanted is None or stage.wanted(profile.section(stage.config))
+
+
+def _about_given(stage: Stage) -> Stage:
+    """Return the stage as it works on preferences that a source brought, about all of its images."""
+    return replace(GIVEN.get(stage.name, stage), only_in="")
+
+
+def _given_first(stages: Sequence[Stage]) -> list[Stage]:
+    """Return the stages with the brought preferences behind the images, and those with rejected images at the end."""
+    given = replace(stages[-1], name="given", group="sources")
+    return [stages[0], given, *stages[1:-1], reject_given.STAGE]
 
 
 def _fitted(stage: Stage, profile: Profile) -> Stage:
