@@ -141,6 +141,47 @@ def _print_reasons(counts: Any) -> None:
             print(f"  {count.stage}: {number:,} x {reason}")
 
 
+@app.command(epilog="Examples: `pairwright fetch --profile gpu`, `pairwright fetch -p laptop --until mining --check`")
+def fetch(
+    source: Source = None,
+    profile: ProfileName = "scenes",
+    settings: Settings = None,
+    until: Until = "",
+    check: Annotated[bool, typer.Option("--check", help="Fetch nothing: only verify what is on this machine.")] = False,
+    served: Annotated[
+        bool, typer.Option("--served", help="The models that vLLM loads, too (`launch: local`): tens of gigabytes.")
+    ] = False,
+) -> None:
+    """Fetch and verify all weights that a build with the same options loads. Ends with 1 where some are missing."""
+    from flows import fetch_weights as flow
+
+    chosen = flow.profile_to_fetch(profile, settings or [], source)
+    try:
+        done = flow.fetch_weights(chosen, until, fetch=not check, say=print)
+        if served:
+            done = done.joined(flow.fetch_served(chosen, until, fetch=not check, say=print))
+        else:
+            flow.tell_served(chosen, until, ask=not check, say=print)
+    except KeyboardInterrupt:
+        print("Stopped. What has come is kept; the same command goes on with it.", file=sys.stderr)
+        raise typer.Exit(STOPPED) from None
+    _conclude_fetch(done, profile)
+
+
+def _conclude_fetch(done: Any, profile: str) -> None:
+    from rich.console import Console
+
+    from flows.fetch_weights import files_table
+
+    for fault in done.faults:
+        print(f"error: {fault}", file=sys.stderr)
+    if done.files:
+        Console(width=None if sys.stdout.isatty() else 160).print(files_table(done.files))
+    if done.faults:
+        raise typer.Exit(OWED)
+    print(f"All weights of the {profile} profile are here." if done.files else f"{profile}: no weights to fetch.")
+
+
 @app.command(epilog="Example: `pairwright refilter dataset --set mining.min_similarity=0.8`")
 def refilter(
     dataset: Dataset,
@@ -340,6 +381,7 @@ def main() -> None:
     """Run the command line; turn errors into one message and an exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger("faiss").setLevel(logging.WARNING)  # it tells which of its builds it tries
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells each request, signed addresses in full
     try:
         app()
     except (ConfigError, SourceError, ModelError) as error:

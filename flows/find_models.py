@@ -59,6 +59,18 @@ def pin_served(profile: Profile, until: str) -> Profile:
     return profile.model_copy(update=found)
 
 
+def served_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
+    """Return the served models that the build asks, by the field of the profile that names each."""
+    found: dict[str, ChatConfig] = {}
+    for stage in stages_until(profile, until):
+        section = getattr(profile, stage.config)
+        if isinstance(section, ServedSection) and section.is_served:
+            place = _place(profile, stage.config, section)
+            asked = getattr(profile, place)
+            found |= {place: asked} if isinstance(asked, ChatConfig) else {f"{place}.chat": asked.chat}
+    return found
+
+
 def _place(profile: Profile, name: str, section: ServedSection) -> str:
     """Return the section of the profile that says which model a section's stage asks: its own, or a model's."""
     if section.chat is not None:

@@ -108,6 +108,23 @@ def fetch_file(url: str, part: Path, *, limits: Limits | None = None, token: str
                 raise FetchError(f"{part} cannot be written: {error.strerror or error}") from error
 
 
+def ask_size(url: str, limits: Limits | None = None) -> int:
+    """Return how many bytes an address holds; 0: its server does not say.
+
+    Raises:
+        FetchError: it may not be fetched, or no server answers.
+    """
+    import httpx2
+
+    limits = limits or LIMITS
+    times = httpx2.Timeout(limits.connect_s)
+    try:
+        with httpx2.Client(timeout=times, headers=_HEADERS) as client, _answer(client, _Place(url, ""), {}) as response:
+            return _version_of(response, url, limits).total
+    except LostError as lost:
+        raise FetchError(str(lost)) from lost
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     url: str

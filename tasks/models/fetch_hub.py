@@ -44,9 +44,10 @@ def fetch_hub_file(repository: str, name: str, revision: str) -> Path:
     if isinstance(found, str):
         return Path(found)
     remote = ask_hub(repository, name, revision)
-    blobs = Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}" / "blobs"
+    cache, folder = Path(constants.HF_HUB_CACHE), f"models--{repository.replace('/', '--')}"
     if remote.size and hash_kind(remote.hash) and may_ask(remote.url):
-        _fetch_blob(remote, blobs / remote.hash, name)
+        with _locked(cache / ".locks" / folder / f"{remote.hash}.lock"):
+            _fetch_blob(remote, cache / folder / "blobs" / remote.hash, name)
     return Path(hf_hub_download(repository, name, revision=revision or None))
 
 
@@ -95,19 +96,24 @@ def verify_blob(path: Path) -> tuple[str, str]:
     return kind, "" if found == blob.name else f"its {kind} is {found}, not {blob.name}"
 
 
+def _locked(lock: Path) -> FileLock:
+    """Return the lock by which the Hub's client, too, fetches a blob only once."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(lock)
+
+
 def _fetch_blob(remote: Remote, blob: Path, name: str) -> None:
     from huggingface_hub.utils import get_token
 
+    if blob.exists():
+        return
     blob.parent.mkdir(parents=True, exist_ok=True)
     part = blob.with_name(f"{blob.name}.incomplete")
-    with FileLock(blob.with_name(f"{blob.name}.lock")) as lock:
-        if not blob.exists():
-            fetch_file(remote.url, part, token=get_token() or "", shown=name)
-            kind = hash_kind(remote.hash)
-            found = hash_blob(part, kind)
-            if found != remote.hash:
-                forget(part)
-                raise FetchError(f"{name}: what came has the {kind} {found}, not {remote.hash}; it was removed")
-            part.replace(blob)
-            forget(part)
-    Path(lock.lock_file).unlink(missing_ok=True)
+    fetch_file(remote.url, part, token=get_token() or "", shown=name)
+    kind = hash_kind(remote.hash)
+    found = hash_blob(part, kind)
+    if found != remote.hash:
+        forget(part)
+        raise FetchError(f"{name}: what came has the {kind} {found}, not {remote.hash}; it was removed")
+    part.replace(blob)
+    forget(part)

@@ -83,8 +83,9 @@ def find_on_hub(files: HubFiles, *, download: bool) -> Path:
 
 
 def download_setting(field: str) -> str:
-    """Return what lets a build fetch the weights of a section, or of one inside it."""
-    return f"--set {field.partition('.')[0]}.download=true"
+    """Return what lets a build fetch the weights of a section, or of one inside it; a served model has its own."""
+    section = field if field.endswith(".server") else field.partition(".")[0]
+    return f"--set {section}.download=true"
 
 
 def find_cached(files: HubFiles) -> Path | None:

@@ -1,0 +1,180 @@
+"""Fetch and verify all weights that a build would load, ahead of it.
+
+Reads a profile. Which files these are, the stages say themselves: each that has a ``pin`` looks for them when a build
+starts, and does so here in a rehearsal (``tasks.models.rehearse``), again and again until it finds everything or cannot
+go on. Models that vLLM serves are a matter of their own: they are large, and another program loads them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from rich.table import Table
+
+from flows.find_models import served_models
+from flows.load_profile import load_profile
+from flows.run_build import with_source
+from flows.stages import stages_until
+from schemas.config import Profile
+from schemas.errors import ModelError
+from schemas.served import ChatConfig
+from tasks.models.lacking_weights import Lacking, find_lacking, find_room
+from tasks.models.published import PublishedFile
+from tasks.models.rehearse import rehearsing
+from tasks.models.served_weights import is_on_hub, list_here, list_on_hub
+from tasks.models.verify_weights import Verified, Wanted, have_verified
+from tasks.store.stage import Stage
+
+Say = Callable[[str], None]
+SPARE_BYTES = 100_000_000
+"""What is left free on a disk."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetched:
+    """Say what is here now, and what could not be had."""
+
+    found: dict[Wanted, list[Verified]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    """What keeps a build from starting, beside the files' own faults."""
+
+    @property
+    def files(self) -> list[Verified]:
+        """Return every file."""
+        return [file for files in self.found.values() for file in files]
+
+    @property
+    def faults(self) -> list[str]:
+        """Return everything that is wrong, each once."""
+        return list(dict.fromkeys([*(file.fault for file in self.files if file.fault), *self.problems]))
+
+    def joined(self, other: "Fetched") -> "Fetched":
+        """Return both together."""
+        return Fetched(found=self.found | other.found, problems=[*self.problems, *other.problems])
+
+    def lacks(self, wanted: Wanted) -> bool:
+        """Say whether a file could not be had."""
+        return any(file.fault for file in self.found[wanted])
+
+
+def profile_to_fetch(name: str, settings: Sequence[str], source: str | None) -> Profile:
+    """Return the profile whose weights are meant; where it names no source, a folder of images stands for it.
+
+    Raises:
+        ConfigError: the profile or a setting is wrong.
+        SourceError: there is no such source.
+    """
+    profile = load_profile(name, settings)
+    if source is None and not profile.source:
+        return profile.model_copy(update={"source": "folder:"})
+    return with_source(profile, source)
+
+
+def fetch_weights(profile: Profile, until: str, *, fetch: bool, say: Say) -> Fetched:
+    """Have every file that a build's stages load, and verify each; without ``fetch`` nothing comes from the network.
+
+    Raises:
+        ConfigError: there is no such stage.
+    """
+    done = Fetched()
+    stages = {stage.config: stage for stage in stages_until(profile, until) if stage.pin}
+    while True:
+        looked = [_rehearse(stage, profile) for stage in stages.values()]
+        new = list(dict.fromkeys(file for files, _ in looked for file in files if file not in done.found))
+        _have(new, done, fetch=fetch, say=say)
+        if not new or any(map(done.lacks, new)):
+            break
+    done.problems.extend(fault for files, fault in looked if fault and not any(map(done.lacks, files)))
+    return done
+
+
+def fetch_served(profile: Profile, until: str, *, fetch: bool, say: Say) -> Fetched:
+    """Have the files of the models that the build starts vLLM for, and verify each."""
+    done = Fetched()
+    wanted: list[Wanted] = []
+    for name, chat in _hub_models(profile, until).items():
+        try:
+            wanted.append(list_on_hub(chat, name)[0] if fetch else list_here(chat, name))
+        except ModelError as error:
+            done.problems.append(str(error))
+    _have(wanted, done, fetch=fetch, say=say)
+    return done
+
+
+def tell_served(profile: Profile, until: str, *, ask: bool, say: Say) -> None:
+    """Say which models vLLM loads that nothing was done about, and how large they are where the Hub may be asked."""
+    for name, chat in _hub_models(profile, until).items():
+        try:
+            size = f" ({shown_size(list_on_hub(chat, name)[1])})" if ask else ""
+        except ModelError:
+            size = ""
+        say(
+            f"Left out: {chat.model}{size}, which vLLM loads ({name}). Add --served, or let vLLM fetch it: "
+            f"--set {name}.server.download=true"
+        )
+
+
+def files_table(files: Sequence[Verified]) -> Table:
+    """Return the table of what is here: file by file, how large, by what verified, and where."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("section", "model", "file", "size", "verified by", "in"):
+        table.add_column(name, justify="right" if name == "size" else "left", overflow="fold")
+    for file in files:
+        size = shown_size(file.size) if file.folder else ""
+        how = file.how if not file.fault else "DAMAGED" if file.folder else "NOT HERE"
+        table.add_row(file.field, file.model, file.file, size, how, file.folder)
+    return table
+
+
+def shown_size(size: int) -> str:
+    """Return a number of bytes for people."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
+
+
+def _hub_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
+    return {name: chat for name, chat in served_models(profile, until).items() if is_on_hub(chat)}
+
+
+def _rehearse(stage: Stage, profile: Profile) -> tuple[list[Wanted], str]:
+    """Return which files a stage looks for, and what kept it from looking further."""
+    assert stage.pin
+    with rehearsing() as noted:
+        try:
+            stage.pin(getattr(profile, stage.config))
+            fault = ""
+        except ModelError as error:
+            fault = str(error)
+        except Exception as error:  # noqa: BLE001 - an empty file stands in for what is missing: anything may follow
+            fault = f"{stage.config}: {type(error).__name__}: {error}"
+    return [file for file in noted if isinstance(file, Wanted)], fault
+
+
+def _have(wanted: list[Wanted], done: Fetched, *, fetch: bool, say: Say) -> None:
+    """Announce, fetch and verify files."""
+    lacking = {file: find_lacking(file) for file in wanted} if fetch else {}
+    short = _announce([lack for lacks in lacking.values() for lack in lacks], say)
+    if short:
+        done.problems.append(short)
+    for file in wanted:
+        say(f"{file.field}: {_shown(file)}")
+        done.found[file] = have_verified(file, fetch=fetch and not (short and lacking[file]))
+
+
+def _announce(lacking: Sequence[Lacking], say: Say) -> str:
+    """Say what is to come; return, in words, where there is no room for it."""
+    short = ""
+    for folder, size, free in find_room(lacking):
+        here = [lack for lack in lacking if lack.folder == folder]
+        unknown = sum(not lack.size for lack in here)
+        more = f" and {unknown} of unknown size" if unknown else ""
+        say(f"To fetch into {folder}: {len(here)} files, {shown_size(size)}{more}; {shown_size(free)} are free")
+        if size + SPARE_BYTES > free:
+            short = f"{folder} has {shown_size(free)} free, and {shown_size(size)} are to come: they were not fetched"
+    return short
+
+
+def _shown(file: Wanted) -> str:
+    return (
+        file.name
+        if isinstance(file, PublishedFile)
+        else f"{file.repository} {', '.join((*file.beside, file.weights[0]))}"
+    )

@@ -1,0 +1,82 @@
+"""Find out how much is still to be fetched, and whether there is room for it.
+
+Looks at names and sizes only: a file that is another one is found when it is verified. Asks the servers for sizes.
+"""
+
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.models.fetch_file import FetchError, ask_size
+from tasks.models.published import PublishedFile, weights_folder
+from tasks.models.verify_weights import Wanted
+from tasks.models.weights import HubFiles, find_cached
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lacking:
+    """Say what is still to be fetched, and where to."""
+
+    file: str
+    size: int
+    """In bytes, of what is not here yet; 0: not known."""
+    folder: Path
+
+
+def find_lacking(wanted: Wanted) -> list[Lacking]:
+    """Return the files that are not on this machine."""
+    return list(_published(wanted) if isinstance(wanted, PublishedFile) else _on_hub(wanted))
+
+
+def find_room(lacking: Iterable[Lacking]) -> list[tuple[Path, int, int]]:
+    """Return, per folder, the bytes that are to come and those that are free."""
+    sizes: defaultdict[Path, int] = defaultdict(int)
+    for file in lacking:
+        sizes[file.folder] += file.size
+    return [(folder, size, _free(folder)) for folder, size in sizes.items()]
+
+
+def _published(file: PublishedFile) -> Iterator[Lacking]:
+    folder = weights_folder()
+    if (folder / file.name).is_file():
+        return
+    part = folder / f"{file.name}.part"
+    here = part.stat().st_size if part.exists() else 0
+    try:
+        yield Lacking(file=file.name, size=max(0, ask_size(file.url) - here), folder=folder)
+    except FetchError:
+        yield Lacking(file=file.name, size=0, folder=folder)
+
+
+def _on_hub(files: HubFiles) -> Iterator[Lacking]:
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    def is_here(name: str) -> bool:
+        return isinstance(try_to_load_from_cache(files.repository, name, revision=files.revision or None), str)
+
+    if find_cached(files):
+        return
+    needed = [(name,) for name in files.beside] + [files.weights]
+    for names in needed:
+        if not any(map(is_here, names)):
+            name, size = _ask(files, names)
+            yield Lacking(file=name, size=size, folder=Path(constants.HF_HUB_CACHE))
+
+
+def _ask(files: HubFiles, names: tuple[str, ...]) -> tuple[str, int]:
+    """Return the first of the names that the Hub has, and its size."""
+    from tasks.models.fetch_hub import ask_hub
+
+    for name in names:
+        try:
+            return name, ask_hub(files.repository, name, files.revision).size
+        except Exception:  # noqa: BLE001, S112 - the Hub's client raises its own and httpx2's errors; fetching tells why
+            continue
+    return names[0], 0
+
+
+def _free(folder: Path) -> int:
+    """Return how much room a folder has that need not be there yet."""
+    return shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.is_dir())).free
