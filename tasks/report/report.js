@@ -53,14 +53,16 @@ function overlay(frame, src) {
   return mask;
 }
 
-for (const button of document.querySelectorAll(".toggle")) {
+function marks(button) {
+  if (button.dataset.mask) return [[button.closest(".candidate").querySelector(".frame"), button.dataset.mask]];
+  const frame = (side) => button.closest(".pair").querySelector(`.look .frame[data-side="${side}"]`);
+  return button.dataset.changed.split("|").map((src, side) => [frame(side), src]);
+}
+
+for (const button of document.querySelectorAll(".toggle[data-mask], .toggle[data-changed]")) {
   button.addEventListener("click", () => {
     const on = button.getAttribute("aria-pressed") !== "true";
     button.setAttribute("aria-pressed", String(on));
-    const sides = (button.dataset.changed ?? "").split("|");
-    const masks = button.dataset.mask
-      ? [[button.closest(".candidate").querySelector(".frame"), button.dataset.mask]]
-      : sides.map((src, side) => [button.closest(".pair").querySelector(`.look .frame[data-side="${side}"]`), src]);
-    for (const [frame, src] of masks) if (src) overlay(frame, src).hidden = !on;
+    for (const [frame, src] of marks(button)) if (src) overlay(frame, src).hidden = !on;
   });
 }

@@ -28,8 +28,7 @@ from schemas.rows import (
     PairRow,
     PreferenceRow,
     RejectedTextRow,
-    RemovalRow,
-    RemovalScore,
+    RejectionRow,
     Row,
     SplitRow,
     Turn,
@@ -43,6 +42,7 @@ from tasks.store.masks import encode_mask
 from tasks.store.pool import Workers
 from tasks.store.snapshot import write_snapshot
 from tasks.store.stage import Planned, Stage, fingerprint
+from tests.tasks.report.handmade_removals import REMOVING, reject_pair, remove_balls
 
 SIZE = (160, 120)
 HOSTILE = "<script>document.title='owned'</script> & \"quoted\" <img src=x onerror=alert(1)>"
@@ -179,7 +179,7 @@ def make_pairs(images: Sequence[ImageRow]) -> list[PairRow]:
     return rows
 
 
-def about_pair(pair: PairRow, images: dict[str, ImageRow], split: str) -> dict[str, list[Row]]:
+def about_pair(pair: PairRow, images: dict[str, ImageRow], split: str, rejection: RejectionRow) -> dict[str, list[Row]]:
     """Return one row of each table about a pair."""
     first, second = images[pair.first], images[pair.second]
     chosen = f"The first image shows a {_words(first)}. In the second image the ball is recoloured. {HOSTILE}"
@@ -203,18 +203,6 @@ def about_pair(pair: PairRow, images: dict[str, ImageRow], split: str) -> dict[s
         ]
         for maker, (text, score, skipped) in wrong.items()
     }
-    removals = [*_removals(first), *_removals(second)]
-    scores = tuple(
-        RemovalScore(
-            removal=r.key,
-            tag=r.tag,
-            side=int(r.subject == second.key),
-            score=0.5 if n == 1 else 0.25 * (n == 2),
-            chosen=n == 1,
-        )
-        for n, r in enumerate(removals)
-    )
-    altered = removals[1].image
     names = {"source_key": pair.key, "subject": pair.key}
     preference = PreferenceRow(
         key=make_key("preference", pair.key),
@@ -230,12 +218,13 @@ def about_pair(pair: PairRow, images: dict[str, ImageRow], split: str) -> dict[s
         negatives=tuple(
             Negative(text=wrong[m][0], maker=m, note="", score=wrong[m][1]) for m in ("swapped", "retrieved")
         ),
-        rejected_images=(altered, second.image),
-        removal_scores=scores,
+        rejected_images=(first.image, second.image) if rejection.maker else (),
+        removal_scores=rejection.removal_scores,
         component=f"component-{split}",
         split=split,
         sources=(first.source, second.source),
         licences=(first.licence, second.licence),
+        rejected_image_maker=rejection.maker,
     )
     return {
         **texts,
@@ -281,33 +270,6 @@ def _words(image: ImageRow) -> str:
     return " and a ".join(f"{one.colour} ball" for one in image.graph.objects)
 
 
-def _removals(image: ImageRow) -> list[RemovalRow]:
-    assert image.graph
-    rows = []
-    for one in image.graph.objects:
-        others = [(o.colour, _centre(o)) for o in image.graph.objects if o.id != one.id]
-        size = (image.width, image.height)
-        rows.append(
-            RemovalRow(
-                key=make_key("removal", image.key, one.id),
-                source_key=image.key,
-                subject=image.key,
-                tag=f"{one.colour} ball",
-                object_ids=(one.id,),
-                box=one.box,
-                mask=one.mask.model_dump_json(),
-                image=encode(draw(0, others, size), "png"),
-                area_share=0.05,
-                changed_outside=0,
-            )
-        )
-    return rows
-
-
-def _centre(one):
-    return round((one.box[0] + one.box[2]) / 2 / SIZE[0] * 100), round((one.box[1] + one.box[3]) / 2 / SIZE[1] * 100)
-
-
 def make_whole(groups: int = 6, photographs: int = 4) -> Handmade:
     """Return every table; the first third of the pairs trains, the next validates, the rest tests."""
     images = make_images(groups, photographs)
@@ -327,12 +289,20 @@ def make_whole(groups: int = 6, photographs: int = 4) -> Handmade:
         )
         for row in images
     ]
-    made.tables["removals"] = [removal for row in images for removal in _removals(row)]
+    for number, row in enumerate(images):
+        for name, rows in remove_balls(row, number, HOSTILE).items():
+            made.tables.setdefault(name, []).extend(rows)
+    inspected = {row.element: row for row in made.of("inspected")}
+    elements = {
+        row.key: [one for one in made.of("elements") if one.subject == row.key and not one.why] for row in images
+    }
+    rejections = [reject_pair(pair, n, elements, inspected) for n, pair in enumerate(pairs)]
+    made.tables["rejections"] = [*rejections]
     splits = ("train", "validation", "test")
     for n, pair in enumerate(pairs):
         if n % (len(pairs) // 3 + 1) == 0 and n:
             continue  # left out, so that no image is in two splits
-        for name, rows in about_pair(pair, by_key, splits[n // (len(pairs) // 3 + 1)]).items():
+        for name, rows in about_pair(pair, by_key, splits[n // (len(pairs) // 3 + 1)], rejections[n]).items():
             made.tables.setdefault(name, []).extend(rows)
     return made
 
@@ -343,10 +313,10 @@ LINE = (
     ("captions", "images", ImageRow, CaptionRow, "captioning"),
     ("differences", "pairs", PairRow, DifferenceRow, "captioning"),
     ("comparisons", "pairs", PairRow, ComparisonRow, "captioning"),
-    ("removals", "images", ImageRow, RemovalRow, "rejected"),
     ("swapped", "pairs", PairRow, RejectedTextRow, "rejected"),
     ("edited", "pairs", PairRow, RejectedTextRow, "rejected"),
     ("retrieved", "pairs", PairRow, RejectedTextRow, "rejected"),
+    *REMOVING,
     ("splits", "pairs", PairRow, SplitRow, "preferences"),
     ("preferences", "pairs", PairRow, PreferenceRow, "preferences"),
 )

@@ -35,11 +35,11 @@ LINE_SERVED = (
     ("judged", "described", DifferenceRow, CheckRow, "captioning"),
     *LINE[3:5],
     ("questions", "pairs", PairRow, QuestionRow, "captioning"),
-    *LINE[5:9],
+    *LINE[5:8],
     ("sampled", "pairs", PairRow, RejectedTextRow, "rejected"),
     ("refuted", "pairs", PairRow, RejectedTextRow, "rejected"),
     ("counterfactual", "pairs", PairRow, RejectedTextRow, "rejected"),
-    *LINE[9:],
+    *LINE[8:],
 )
 
 

@@ -1,15 +1,18 @@
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from schemas.rows import make_key
-from tasks.report.write_images import CHANGED, PictureFolder, paint_mask
-from tasks.store.images import decode_rgb
+from tasks.report import write_images
+from tasks.report.views import TONES
+from tasks.report.write_images import CHANGED, TONE_COLOURS, PictureFolder, paint_mask
+from tasks.store.images import decode_rgb, encode_png, put_patch
 from tasks.store.masks import encode_mask
-from tests.tasks.report.handmade import ball_mask, encode, make_images
+from tests.tasks.report.handmade import ball_mask, make_images
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +64,73 @@ def test_pictures_are_written_once(tmp_path, images):
     assert not (tmp_path / first.src).exists()
 
 
-def test_removals_are_written(tmp_path):
-    data = encode(Image.new("RGB", (50, 40), "green"), "png")
-    picture = PictureFolder(tmp_path).add_removal("k", data)
-    assert ((tmp_path / picture.src).read_bytes(), picture.width, picture.height) == (data, 50, 40)
-    large = PictureFolder(tmp_path).add_removal("l", encode(Image.new("RGB", (1280, 100), "green"), "png"))
-    assert (large.width, large.height) == (640, 50)
+def grey_patch(row, window):
+    x0, y0, x1, y1 = window
+    return encode_png(np.full((y1 - y0, x1 - x0, 3), 120, np.uint8)), window
+
+
+def test_a_patch_is_what_it_changes_and_nothing_else(tmp_path, images):
+    row = images["png"]
+    folder, pixels, window = PictureFolder(tmp_path), decode_rgb(row.image), (30, 20, 70, 61)
+    src = folder.add_patch("k", pixels, grey_patch(row, window), over=folder.add_image(row))
+    with Image.open(tmp_path / src) as shown:
+        overlay = np.asarray(shown)
+    expected = np.zeros((120, 160), bool)
+    expected[20:61, 30:70] = (pixels[20:61, 30:70] != 120).any(axis=2)
+    assert np.array_equal(overlay[:, :, 3], expected * 255)
+    assert (overlay[expected][:, :3] == 120).all()
+    assert folder.add_patch("l", pixels, (encode_png(pixels[5:9, 5:9]), (5, 5, 9, 9)), over=folder.add_image(row)) == ""
+
+
+@pytest.mark.parametrize(
+    "window", [(0, 0, 400, 300), (801, 333, 1303, 777), (1590, 1190, 1600, 1200), (0, 0, 1600, 1200)]
+)
+def test_a_patch_of_a_large_photograph_lies_where_it_does_in_the_preview(tmp_path, window):
+    """The whole image with the patch, made smaller at once, is what the overlay shows over the preview."""
+    row = make_images(1, 1, size=(1600, 1200))[0]
+    folder, pixels = PictureFolder(tmp_path), decode_rgb(row.image)
+    picture = folder.add_image(row)
+    src = folder.add_patch("k", pixels, grey_patch(row, window), over=picture)
+    with Image.open(tmp_path / src) as shown:
+        overlay = np.asarray(shown)
+    whole = put_patch(pixels, *grey_patch(row, window))
+    both = [
+        np.asarray(Image.fromarray(one).resize((640, 480), Image.Resampling.LANCZOS), int) for one in (pixels, whole)
+    ]
+    changed = overlay[:, :, 3] == 255
+    assert np.abs(overlay[changed][:, :3] - both[1][changed]).max() <= 2
+    assert np.abs(both[1] - both[0])[~changed].max(initial=0) <= 2
+
+
+def test_a_crop_is_shown_at_the_size_of_the_image(tmp_path, images):
+    pixels = np.zeros((120, 160, 3), np.uint8)
+    pixels[30:60, 40:80] = (250, 10, 10)
+    picture = PictureFolder(tmp_path).add_crop("k", pixels, (40, 30, 80, 60))
+    assert (picture.width, picture.height) == (160, 120)
+    assert np.abs(decode_rgb((tmp_path / picture.src).read_bytes()).astype(int) - (250, 10, 10)).max() < 8
+
+
+def test_masks_of_elements_have_their_own_colours(tmp_path, images):
+    folder, row = PictureFolder(tmp_path), images["png"]
+    masks = []
+    for left in (10, 90):
+        mask = np.zeros((120, 160), bool)
+        mask[40:80, left : left + 40] = True
+        masks.append(encode_mask(mask))
+    src = folder.add_tones("k", [(masks[0], 0), (masks[1], 3)], over=folder.add_image(row))
+    with Image.open(tmp_path / src) as shown:
+        overlay = np.asarray(shown)
+    assert overlay[60, 30].tolist() == [*TONE_COLOURS[0], 96]
+    assert overlay[60, 110].tolist() == [*TONE_COLOURS[3], 96]
+    assert overlay[60, 70, 3] == 0
+    assert len(TONE_COLOURS) == TONES
+    assert folder.add_tones("none", [], over=folder.add_image(row)) == ""
+
+
+def test_the_style_sheet_has_the_same_colours():
+    text = (Path(write_images.__file__).parent / "report.css").read_text()
+    for tone, colour in enumerate(TONE_COLOURS):
+        assert f".tone{tone} {{ --tone: #{bytes(colour).hex()}; }}" in text
 
 
 def test_mask_is_half_transparent_with_a_full_rim():

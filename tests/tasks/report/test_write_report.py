@@ -11,6 +11,7 @@ from schemas.rows import Dropped, Failed
 from tasks.report.write_report import count_things, describe_source
 from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows, shown_in
 from tests.tasks.report.handmade import HOSTILE, Handmade, make_whole
+from tests.tasks.report.handmade_removals import TOO_LARGE
 from tests.tasks.report.pages import PHONE, read, report
 
 
@@ -75,6 +76,30 @@ def test_what_is_known_of_a_pair_is_on_its_page(whole, made):
     assert {"ball", "cube"} <= set(marks)
 
 
+def test_the_steps_to_a_rejected_image_are_on_its_page(whole, made):
+    text = " ".join(read(whole, "pairs-1.html").text.split() + read(whole, "pairs-2.html").text.split())
+    for words in ("Rejected image", "removed from the first image taken", "Score 0.50 its sum of cosines (Eq. 9) 1.00",
+                  "Of 6 candidates, the text fits this one least. Filled by lama abc.", "tags: ram",
+                  "tag 0.90 · box 0.80 · mask 0.97", "3 tags refused", f"table {TOO_LARGE}", "cloud no box",
+                  "4 passed the checks, 2 failed", "Still detected detected 0.60 before, 0.50 after",
+                  "A random crop of the second image fall-back", "It shows 25.0% of the image.",
+                  "No removal was chosen: no removal changes how the text fits."):  # fmt: skip
+        assert words in text, words
+    boxes = [given for tag, given in read(whole, "pairs-1.html").tags if tag == "rect" and given.get("class") == "over"]
+    assert len(boxes) == 10 * 2 * 4
+
+
+def test_the_first_page_counts_what_was_removed(whole, made):
+    text = " ".join(read(whole).text.split())
+    made_of = [row.rejected_image_maker for row in made.of("preferences")]
+    have = len(made_of) - made_of.count("")
+    for words in (f"{have / len(made_of):.1%} {have} of {len(made_of)} preferences have one.",
+                  f"a random crop {made_of.count('crop')}", "to choose from, on average; 4.0 of them passed",
+                  "Tags that were not looked for, of 144 names no thing 24", "can be removed 72 75.0%",
+                  "passed all checks 48 66.7%", "still detected 6 8.3%"):  # fmt: skip
+        assert words in text, words
+
+
 def test_the_first_page_counts(whole, made):
     text = " ".join(read(whole).text.split())
     assert f"pairs {len(made.of('pairs'))}" in text
@@ -99,7 +124,7 @@ def test_a_build_that_stopped_at_mining_shows_its_pairs(tmp_path, made):
     assert "How alike the pairs are" in index
     for word in ("Lengths", "Rejected texts", "preferences"):
         assert word not in index
-    for word in ("Chosen", "Rejected", "Removed for", "Captions", "No text"):
+    for word in ("Chosen", "Rejected", "What was found", "Captions", "No text"):
         assert word not in pairs
 
 
@@ -161,7 +186,7 @@ def test_no_pairs_asked_for(tmp_path, made):
 def test_pairs_without_graphs_groups_or_texts(tmp_path):
     made = make_whole()
     made.tables["images"] = [replace(row, graph=None, group="") for row in made.of("images")]
-    for name in ("swapped", "edited", "retrieved", "preferences", "comparisons", "captions", "removals"):
+    for name in ("swapped", "edited", "retrieved", "preferences", "comparisons", "captions", "tags", "rejections"):
         made.tables[name] = []
     folder = report(tmp_path, made)
     page = read(folder, "pairs-1.html")
@@ -214,7 +239,7 @@ def test_a_table_too_wide_for_a_phone_shows_an_edge_that_scrolls(browser, whole)
 
 def test_texts_and_removals_fill_the_columns_beside_each_other(browser, whole):
     with open_page(browser, whole / "pairs-1.html", viewport={"width": 1280, "height": 900}) as (page, _):
-        pair = page.locator(".pair", has=page.locator(".removals")).first
+        pair = page.locator(".pair", has=page.locator(".removals .frame")).first
         pair.locator(".words .text p").first.evaluate("(text) => text.append(' and so on'.repeat(200))")
         boxes = [pair.locator(f".split > {name}").bounding_box() for name in (".look", ".words", ".removals")]
         look, words, removals = boxes
@@ -222,17 +247,23 @@ def test_texts_and_removals_fill_the_columns_beside_each_other(browser, whole):
         assert words["y"] == look["y"]
         assert 0 < removals["y"] - look["y"] - look["height"] < 40
         assert removals["y"] < words["y"] + words["height"] / 2, "the texts push the removals down"
+        evidence = pair.locator(".evidence").bounding_box()
+        assert evidence["y"] >= max(box["y"] + box["height"] for box in boxes)
+        assert evidence["width"] > look["width"] + words["width"]
     with open_page(browser, whole / "pairs-1.html", **PHONE) as (page, _):
-        pair = page.locator(".pair", has=page.locator(".removals")).first
-        tops = [pair.locator(f".split > .{name}").bounding_box()["y"] for name in ("look", "words", "removals")]
+        pair = page.locator(".pair", has=page.locator(".removals .frame")).first
+        tops = [
+            pair.locator(f".{name}").first.bounding_box()["y"] for name in ("look", "words", "removals", "evidence")
+        ]
         assert tops == sorted(tops)
 
 
 @pytest.mark.parametrize("width", [600, 1040, 1041, 1280])
 def test_names_of_removals_have_room(browser, whole, width):
     with open_page(browser, whole / "pairs-1.html", viewport={"width": width, "height": 900}) as (page, _):
-        for tag in page.locator(".candidates .tag").all():
-            assert tag.bounding_box()["width"] > 120
+        page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+        assert {tag.bounding_box()["width"] > 90 for tag in page.locator(".candidate .tag").all()} == {True}
+        assert {tag.bounding_box()["width"] > 90 for tag in page.locator(".found figcaption").all()} == {True}
         assert not overflows(page)
 
 
@@ -302,17 +333,16 @@ def test_masks_are_laid_over_and_taken_off(browser, whole):
         before = pixels(frame, whole)
         button.click()
         assert button.get_attribute("aria-pressed") == "true"
-        assert pair.locator(".mask:visible").count() == 2
+        assert pair.locator(".look .mask:visible").count() == 2
         assert broken_images(page) == []
         assert np.abs(pixels(frame, whole) - before).max() > 50
         button.click()
-        assert pair.locator(".mask:visible").count() == 0
+        assert pair.locator(".look .mask:visible").count() == 0
         assert np.array_equal(pixels(frame, whole), before)
-        candidate = pair.locator("[data-mask]").first
-        candidate.click()
-        assert pair.locator(".mask:visible").count() == 1
-        side = candidate.get_attribute("data-side")
-        assert pair.locator(f'.frame[data-side="{side}"] .mask:visible').count() == 1
+        candidate = pair.locator(".candidate").nth(1)
+        candidate.locator("[data-mask]").click()
+        assert pair.locator(".frame .mask:visible").count() == 1
+        assert candidate.locator(".frame .mask:visible").count() == 1
         assert watched.complaints == []
 
 

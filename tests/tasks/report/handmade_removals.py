@@ -1,0 +1,181 @@
+"""The steps to images without an element, for the dataset made by hand: every table, and every way in which they end.
+
+Each image has three balls that can be removed, a table that is too large, a cloud without a box and a tag that names
+no thing. Removing the third ball of an image fails a check, each image another one. A patch paints its ball grey.
+"""
+
+import numpy as np
+
+from schemas.rows import (
+    Box,
+    BoxesRow,
+    ElementRow,
+    ImageRow,
+    InspectionRow,
+    MasksRow,
+    PairRow,
+    RefusedTag,
+    RejectionRow,
+    RemovalRow,
+    RemovalScore,
+    Row,
+    Tag,
+    TagsRow,
+    make_key,
+)
+from tasks.store.images import decode_rgb, encode_png
+from tasks.store.masks import decode_mask, encode_mask
+
+REMOVING = (
+    ("tags", "images", ImageRow, TagsRow, "rejected"),
+    ("boxes", "tags", TagsRow, BoxesRow, "rejected"),
+    ("masks", "boxes", BoxesRow, MasksRow, "rejected"),
+    ("elements", "masks", MasksRow, ElementRow, "rejected"),
+    ("removals", "elements", ElementRow, RemovalRow, "rejected"),
+    ("inspected", "removals", RemovalRow, InspectionRow, "rejected"),
+    ("rejections", "pairs", PairRow, RejectionRow, "rejected"),
+)
+TOO_LARGE = "too large <here>"
+FAILS = ("still detected", "something grew", "halo", "changed outside")
+GREY = (120, 120, 120)
+CROP = (10, 20, 90, 80)
+
+
+def remove_balls(image: ImageRow, number: int, hostile: str) -> dict[str, list[Row]]:
+    """Return one image's rows of every step up to the checks; ``number`` chooses the check that is failed."""
+    assert image.graph
+    names = [*(f"{ball.colour} ball {hostile}" for ball in image.graph.objects), "table"]
+    tags = tuple(Tag(name=name, score=0.9 - n / 10, tagger="ram") for n, name in enumerate([*names, "cloud"]))
+    boxes = tuple(_box(n, ball.box, 0.8 - n / 10) for n, ball in enumerate(image.graph.objects))
+    boxes = (*boxes, _box(3, (0, 74, image.width, image.height), 0.55))
+    wide = np.zeros((image.height, image.width), bool)
+    wide[74:] = True
+    masks = [*(ball.mask for ball in image.graph.objects), encode_mask(wide)]
+    rows = {name: make_key(name, image.key) for name in ("tags", "boxes", "masks")}
+    elements = [
+        ElementRow(
+            key=make_key("element", image.key, n),
+            source_key=rows["masks"],
+            subject=image.key,
+            tag=name,
+            tagger="ram",
+            tag_score=tags[n].score,
+            object_ids=(),
+            boxes=(boxes[n],),
+            box=tuple(round(value) for value in (boxes[n].x0, boxes[n].y0, boxes[n].x1, boxes[n].y1)),
+            mask=mask.model_dump_json(),
+            area_share=float(np.float32(decode_mask(mask).mean())),
+            why=TOO_LARGE if name == "table" else "",
+        )
+        for n, (name, mask) in enumerate(zip(names, masks, strict=True))
+    ]
+    removals = [_removal(image, row) for row in elements[:3]]
+    shared = {"subject": image.key, "width": image.width, "height": image.height}
+    return {
+        "tags": [
+            TagsRow(
+                key=rows["tags"],
+                source_key=image.key,
+                subject=image.key,
+                tags=tags,
+                refused_tags=(RefusedTag(name=f"red {hostile}", reason="names no thing"),),
+            )
+        ],
+        "boxes": [BoxesRow(key=rows["boxes"], source_key=rows["tags"], tags=tags[:4], boxes=boxes, **shared)],
+        "masks": [
+            MasksRow(
+                key=rows["masks"],
+                source_key=rows["boxes"],
+                tags=tags[:4],
+                boxes=boxes,
+                masks=tuple(mask.model_dump_json() for mask in masks),
+                whys=("",) * 4,
+                mask_scores=(0.97, 0.96, 0.95, 0.94),
+                **shared,
+            )
+        ],
+        "elements": [*elements],
+        "removals": [*removals],
+        "inspected": [_inspection(row, n, FAILS[number % 4]) for n, row in enumerate(removals)],
+    }
+
+
+def _box(tag: int, place, score: float) -> Box:
+    x0, y0, x1, y1 = place
+    return Box(tag=tag, score=score, x0=x0, y0=y0, x1=x1, y1=y1)
+
+
+def _removal(image: ImageRow, element: ElementRow) -> RemovalRow:
+    assert image.graph
+    pixels = decode_rgb(image.image)
+    mask = next(decode_mask(one.mask) for one in image.graph.objects if one.mask.model_dump_json() == element.mask)
+    pixels = np.where(mask[:, :, None], np.uint8(GREY[0]), pixels)
+    x0, y0, x1, y1 = window = (*element.box[:2], element.box[2] + 1, element.box[3] + 1)  # the circle's last pixel
+    return RemovalRow(
+        key=make_key("removal", element.key),
+        source_key=element.key,
+        subject=element.key,
+        image_key=image.key,
+        tag=element.tag,
+        object_ids=(),
+        box=element.box,
+        mask=element.mask,
+        window=window,
+        patch=encode_png(np.ascontiguousarray(pixels[y0:y1, x0:x1])),
+        area_share=element.area_share,
+        dilate=5,
+        feather=3,
+        inpainter="lama abc",
+        changed_outside=0,
+    )
+
+
+def _inspection(removal: RemovalRow, n: int, fails: str) -> InspectionRow:
+    why = fails if n == 2 else ""
+    return InspectionRow(
+        key=make_key("inspection", removal.key),
+        source_key=removal.key,
+        subject=removal.image_key,
+        element=removal.subject,
+        passed=not why,
+        why=why,
+        found_before=0.8 - n / 10,
+        found_after=0.5 if why == "still detected" else 0.04,
+        grown="kettle" if why == "something grew" else "",
+        grown_score=0.41 if why == "something grew" else 0.0,
+        rim=2.6 if why == "halo" else 1.1,
+        changed_outside=17 if why == "changed outside" else 0,
+    )
+
+
+def reject_pair(pair: PairRow, n: int, elements, inspected) -> RejectionRow:
+    """Return what rejects a pair: mostly the second ball of its first image; now and then a crop, or nothing."""
+    maker = {1: "crop", 2: ""}.get(n % 7, "removal")
+    scores = []
+    for side, key in enumerate((pair.first, pair.second)):
+        for place, row in enumerate(elements[key]):
+            taken = maker == "removal" and side == 0 and place == 1
+            score = {"removal": 0.5 if place == 1 else 0.25 * (place == 2), "crop": -0.1, "": 0.0}[maker]
+            scores.append(
+                RemovalScore(
+                    removal=row.key,
+                    tag=row.tag,
+                    side=side,
+                    score=score - 0.125 * side,
+                    chosen=taken,
+                    clip=1.5 - score,
+                    why=inspected[row.key].why,
+                )
+            )
+    chosen = next((score for score in scores if score.chosen), None)
+    return RejectionRow(
+        key=make_key("rejection", pair.key),
+        source_key=pair.key,
+        subject=pair.key,
+        maker=maker,
+        side=1 if maker == "crop" else 0,
+        element=chosen.removal if chosen else "",
+        window=CROP if maker == "crop" else (0, 0, 0, 0),
+        removal_scores=tuple(scores),
+        why="" if chosen else "no removal changes how the text fits",
+    )

@@ -1,0 +1,150 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from schemas.rows import ImageRow
+from tasks.report import gather_removals
+from tasks.report.gather_removals import find_steps, view_removals
+from tasks.report.tables import Tables
+from tasks.report.write_images import PictureFolder
+from tests.tasks.report.handmade import build_handmade, make_whole
+from tests.tasks.report.handmade_removals import CROP, GREY, TOO_LARGE
+
+
+@pytest.fixture(scope="module")
+def made():
+    return make_whole()
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory, made):
+    with build_handmade(tmp_path_factory.mktemp("removals"), made) as (build, _):
+        yield Tables(build)
+
+
+@pytest.fixture
+def look(tables, made, tmp_path):
+    images = {row.key: row for row in made.of("images")}
+
+    def look(number, tables=tables):
+        pair = made.of("pairs")[number]
+        both = [images[pair.first], images[pair.second]]
+        pictures = PictureFolder(tmp_path)
+        steps = find_steps(tables, [pair.key], images=[pair.first, pair.second])
+        return view_removals(pair.key, [(row, pictures.add_image(row)) for row in both], steps, pictures)
+
+    return look
+
+
+def test_what_was_found_and_what_was_refused(look, made):
+    view = look(0)
+    first, second = view.found
+    assert (first.side, second.side) == (0, 1)
+    image: ImageRow = next(row for row in made.of("images") if row.key == made.of("pairs")[0].first)
+    assert [element.number for element in first.elements] == [1, 2, 3, 4]
+    assert [element.tag.split()[0] for element in first.removable] == [ball.colour for ball in image.graph.objects]
+    assert [(element.tag, element.why) for element in first.refused] == [("table", TOO_LARGE)]
+    assert first.unboxed == ("cloud",)
+    assert [reason for _, reason in first.refused_tags] == ["names no thing"]
+    ball = first.removable[0]
+    assert (ball.tagger, ball.tag_score, ball.box_score, ball.mask_score) == pytest.approx(("ram", 0.9, 0.8, 0.97))
+    assert ball.area_share == pytest.approx(np.pi * 16**2 / (160 * 120), rel=0.03)
+
+
+def test_boxes_lie_in_the_picture(look, made):
+    """The pictures have the images' own size here: 160 x 120."""
+    image = next(row for row in made.of("images") if row.key == made.of("pairs")[0].first)
+    boxes = look(0).found[0].boxes
+    x0, y0, x1, y1 = image.graph.objects[0].box
+    assert (boxes[0].x, boxes[0].y, boxes[0].width, boxes[0].height) == (x0, y0, x1 - x0, y1 - y0)
+    assert boxes[0].label.endswith(", 0.80")
+    assert [(box.number, box.kept) for box in boxes] == [(1, True), (2, True), (3, True), (4, False)]
+
+
+def test_candidates_come_best_first_and_those_that_failed_last(look):
+    view = look(0)
+    assert view.maker == "removal"
+    assert view.taken is view.candidates[0]
+    assert [(one.side, one.element.number, one.score) for one in view.candidates] == [
+        (0, 2, 0.5), (1, 2, 0.375), (0, 1, 0.0), (1, 1, -0.125), (0, 3, 0.25), (1, 3, 0.125),
+    ]  # fmt: skip
+    assert [one.share for one in view.candidates[:4]] == [1.0, 0.75, 0.0, 0.0]
+    assert [bool(one.why) for one in view.candidates] == [False] * 4 + [True] * 2
+    assert view.numbers == (4, 2)
+    assert view.candidates[0].clip == 1.0
+    assert view.candidates[0].inpainter == "lama abc"
+
+
+def test_checks_say_what_they_measured(look):
+    facts = {one.why: one.facts for n in range(4) for one in look(n).candidates}
+    assert facts["still detected"][0] == "detected 0.60 before, 0.50 after"
+    assert "grown: kettle 0.41" in facts["something grew"]
+    assert "edge along the rim 2.6 x that around it" in facts["halo"]
+    assert "17 pixels changed outside" in facts["changed outside"]
+
+
+def test_a_candidate_shows_the_image_without_its_element(look, tmp_path):
+    one = look(0).taken
+    with Image.open(tmp_path / one.patch) as patch, Image.open(tmp_path / one.mask) as mask:
+        overlay, alpha = np.asarray(patch), np.asarray(mask)[:, :, 3] > 0
+    assert np.array_equal(overlay[:, :, 3] > 0, alpha), "every pixel of the ball has changed, and no other"
+    assert set(map(tuple, overlay[alpha][:, :3])) == {GREY}
+
+
+def test_a_crop_stands_in(look, tmp_path):
+    view = look(1)
+    assert (view.maker, view.taken, view.why) == ("crop", None, "no removal changes how the text fits")
+    assert (view.crop.side, view.crop.where) == (1, "second")
+    x0, y0, x1, y1 = CROP
+    assert view.crop.area_share == (x1 - x0) * (y1 - y0) / (160 * 120)
+    assert (view.crop.picture.width, view.crop.picture.height) == (160, 120)
+    assert (tmp_path / view.crop.picture.src).is_file()
+
+
+def test_nothing_chosen_says_why(look):
+    view = look(2)
+    assert (view.maker, view.taken, view.crop, view.why) == ("", None, None, "no removal changes how the text fits")
+    assert len(view.candidates) == 6
+
+
+def test_few_candidates_are_shown_and_only_their_pixels_are_read(look, tables, monkeypatch):
+    monkeypatch.setattr(gather_removals, "MOST_SHOWN", 2)
+    asked = []
+    find = Tables.find
+
+    def watched(self, name, row_type, subjects, **more):
+        rows = find(self, name, row_type, subjects, **more)
+        asked.append((name, len(rows)))
+        return rows
+
+    monkeypatch.setattr(Tables, "find", watched)
+    view = look(0)
+    assert (len(view.candidates), view.more) == (2, 4)
+    assert ("removals", 2) in asked
+
+
+def test_a_build_that_went_no_further_shows_candidates_without_scores(tmp_path, made, look):
+    with build_handmade(tmp_path / "dataset", made, until="inspected") as (build, _):
+        view = look(0, tables=Tables(build))
+    assert view.maker == ""
+    assert [one.score for one in view.candidates] == [None] * 6
+    assert view.numbers == (4, 2)
+
+
+def test_images_at_which_nobody_has_looked_have_no_view(tmp_path, made, look):
+    with build_handmade(tmp_path / "dataset", made, until="retrieved") as (build, _):
+        assert look(0, tables=Tables(build)) is None
+
+
+def test_images_without_elements(tmp_path, made, look):
+    bare = replace(made, tables={**made.tables, "tags": [], "rejections": [made.of("rejections")[0]]})
+    bare.tables["rejections"] = [
+        replace(bare.tables["rejections"][0], maker="", element="", removal_scores=(), why="no element can be removed")
+    ]
+    with build_handmade(tmp_path / "dataset", bare) as (build, _):
+        view = look(0, tables=Tables(build))
+    assert view.candidates == ()
+    assert [one.elements for one in view.found] == [(), ()]
+    assert view.why == "no element can be removed"
