@@ -1,0 +1,304 @@
+"""CLIP chooses among removals: scores are those of open_clip on the whole altered images, computed here on its own."""
+
+from dataclasses import replace
+from itertools import pairwise, product
+
+import numpy as np
+import open_clip
+import pytest
+import torch
+from PIL import Image
+
+from schemas.arrow import from_table, to_table
+from schemas.config import Profile, RejectionsConfig
+from schemas.encoders import ClipConfig
+from schemas.rows import Dropped, PairRow, PreferenceRow, RejectionRow, Turn, make_key
+from tasks.models.open_clip_embedder import OpenClip, pin_clip
+from tasks.models.unit_vectors import to_unit
+from tasks.rejected import choose_removals as stage
+from tasks.rejected.choose_removals import GIVEN, STAGE, choose_for_given, choose_removals, fit_scorer
+from tasks.rejected.fit_removals import fit_removals
+from tasks.rejected.pick_removal import NO_DROP, NO_ELEMENT, NONE_PASSED
+from tasks.store.images import decode_rgb
+from tasks.store.stage import fingerprint
+from tasks.store.vectors import Vectors
+from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
+from tests.fixtures.descriptions import description
+from tests.fixtures.graphs import pair_row
+from tests.fixtures.removals import element_of, inspection_of, noise_row, removal_of, without_block
+
+IMAGES = sorted((noise_row(seed) for seed in (3, 4)), key=lambda row: row.key)
+PAIR = pair_row(*(row.key for row in IMAGES))
+BLOCKS = {"ball": (10, 20, 50, 60), "corner": (0, 0, 30, 30), "edge": (80, 10, 96, 72)}
+ELEMENTS = {image.key: tuple(element_of(image.key, tag) for tag in BLOCKS) for image in IMAGES}
+INSPECTED = {key: tuple(inspection_of(row) for row in rows) for key, rows in ELEMENTS.items()}
+FIRST = "a red ball on a table. Behind it stands a box"
+SECOND = "two blue cubes in the corner"
+DIFFERENCE = description(f"shows {FIRST}", f"has {SECOND}", subject=PAIR.key)
+LONG = f"{'a grey wall, ' * 40}and a small white dog at its end"
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    folder = write_clip_folder(tmp_path_factory.mktemp("clip"), architecture=READING_CLIP)
+    return RejectionsConfig(scorer="clip", clip=pin_clip(ClipConfig(checkpoint=str(folder)), download=False))
+
+
+@pytest.fixture(scope="module")
+def spaces(config):
+    """Return the vectors of the images, and of the images without an element, as the stages before make them."""
+    model = OpenClip(config=config.clip)
+    images = {row.key: to_unit(model.encode([model.prepare(decode_rgb(row.image))])[0], "")[0] for row in IMAGES}
+    profile = Profile.model_validate({"embedding": {"embedders": ["clip", "gradients"], "clip": config.clip}})
+    removals = [removal_of(row, one, BLOCKS[one.tag]) for row in IMAGES for one in ELEMENTS[row.key]]
+    fitted = fit_removals(removals, profile.section("fitted"), images={row.key: row for row in IMAGES})
+    return {"vectors": space(images), "candidates": space({row.subject: row.vector for row in fitted})}
+
+
+def space(vectors):
+    keys = sorted(vectors)
+    matrix = np.array([vectors[key] for key in keys], dtype=np.float16)
+    return {"clip": Vectors(np.array([key.encode() for key in keys], dtype="S32"), matrix, np.ones(len(keys)))}
+
+
+@pytest.fixture(scope="module")
+def cosine(config):
+    """Return what open_clip's own pipeline says of some pixels and a text."""
+    name = f"local-dir:{config.clip.checkpoint}"
+    model, _, preprocess = open_clip.create_model_and_transforms(name)
+    model.eval()
+    tokenize = open_clip.get_tokenizer(name)
+
+    def score(pixels, text):
+        with torch.inference_mode():
+            image = model.encode_image(preprocess(Image.fromarray(pixels))[None], normalize=True)
+            return float(image[0] @ model.encode_text(tokenize([text]), normalize=True)[0])
+
+    return score
+
+
+def choose(config, spaces, *, difference=DIFFERENCE, **tables):
+    tables = {"elements": ELEMENTS, "inspected": INSPECTED, **spaces, **tables}
+    (row,) = choose_removals([PAIR], config, differences={PAIR.key: difference}, **tables)
+    return row
+
+
+def sums(cosine, sentences, image, window=(0, 0, 0, 0)):
+    """Return Eq. 9's sum; a window of no pixels: of the original."""
+    return sum(cosine(without_block(image, window), sentence) for sentence in sentences)
+
+
+def test_scores_are_the_equations_sums(config, spaces, cosine):
+    row = choose(config, spaces)
+    assert isinstance(row, RejectionRow)
+    said = [["a red ball on a table.", "Behind it stands a box"], [SECOND]]
+    assert len(row.removal_scores) == 6
+    for one, (side, tag) in zip(row.removal_scores, product((0, 1), BLOCKS), strict=True):
+        assert (one.side, one.tag, one.removal) == (side, tag, element_of(IMAGES[side].key, tag).key)
+        wanted = sums(cosine, said[side], IMAGES[side], BLOCKS[tag])
+        # Stored vectors have 11 bits, so a cosine is known to about 1e-3.
+        assert one.clip == pytest.approx(wanted, abs=4e-3)
+        assert one.score == pytest.approx(sums(cosine, said[side], IMAGES[side]) - wanted, abs=6e-3)
+        assert one.clip == round(one.clip, 6)
+    assert len({one.clip for one in row.removal_scores}) == 6
+    best = max(row.removal_scores, key=lambda one: one.score)
+    assert best.score > 0.01
+    assert (row.element, row.side, row.maker) == (best.removal, best.side, "removal")
+    assert [one.chosen for one in row.removal_scores] == [one is best for one in row.removal_scores]
+
+
+def preference(image, chosen, **values):
+    key = make_key("preference", image.key, chosen)
+    values = {"image_keys": (image.key,), **values}
+    return PreferenceRow(
+        key=key, source_key="item", subject=image.key, prompt=(Turn(role="user", text="What is it?"),), images=(),
+        chosen=chosen, chosen_model="m", rejected="r", rejected_maker="given", rejected_note="", negatives=(),
+        rejected_images=(), removal_scores=(), component=image.key, split="train", sources=("x",), licences=("",),
+        **values,
+    )  # fmt: skip
+
+
+TEXTS = [f"{count} {thing}." for count in ("Two red", "Three blue") for thing in ("balls", "cubes", "dogs", "walls")]
+
+
+def test_of_one_image_the_lowest_of_the_equation_wins(config, spaces):
+    """That is the paper's rule; the difference to the original only makes images comparable."""
+    rows = [preference(image, f"{text} {other}") for image in IMAGES for text, other in pairwise(TEXTS)]
+    made = list(choose_for_given(rows, config, elements=ELEMENTS, inspected=INSPECTED, **spaces))
+    chosen = set()
+    for row, given in zip(made, rows, strict=True):
+        assert (row.subject, row.source_key) == (given.key, given.key)
+        by_clip = sorted(row.removal_scores, key=lambda one: one.clip)
+        assert [one.removal for one in by_clip] == [
+            one.removal for one in sorted(row.removal_scores, key=lambda one: -one.score)
+        ]
+        if row.maker:
+            assert row.element == by_clip[0].removal
+            chosen.add(row.subject)
+        else:
+            assert by_clip[0].score <= 0
+            assert row.why == NO_DROP
+    assert len(chosen) > 5
+
+
+def test_the_whole_text_of_a_given_preference_counts(config, spaces, cosine):
+    (row,) = choose_for_given(
+        [preference(IMAGES[1], f"{FIRST}. {SECOND}")], config, elements=ELEMENTS, inspected=INSPECTED, **spaces
+    )
+    said = ["a red ball on a table.", "Behind it stands a box. two blue cubes in the corner"]
+    for one in row.removal_scores:
+        assert one.clip == pytest.approx(sums(cosine, said, IMAGES[1], BLOCKS[one.tag]), abs=4e-3)
+
+
+def test_nothing_of_a_long_sentence_is_lost(config, spaces, cosine):
+    (row,) = choose_for_given([preference(IMAGES[0], LONG)], config, elements=ELEMENTS, inspected=INSPECTED, **spaces)
+    # 75 tokens and two marks fit: 18 times "a grey wall," and then what begins a clause.
+    said = ["a grey wall, " * 18, "a grey wall, " * 18, "a grey wall, " * 4 + "and a small white dog at its end"]
+    for one in row.removal_scores:
+        assert one.clip == pytest.approx(sums(cosine, said, IMAGES[0], BLOCKS[one.tag]), abs=6e-3)
+
+
+def test_endless_texts_are_read_in_part(config, spaces):
+    """And in no time: a text is a stranger's."""
+    texts = ["x" * 1_000_000, "A. " * 300_000, "dog " * 100_000, "\0\ud800 é" * 1000, ""]
+    rows = [preference(IMAGES[0], text.encode(errors="replace").decode()) for text in texts]
+    made = list(choose_for_given(rows, config, elements=ELEMENTS, inspected=INSPECTED, **spaces))
+    assert [len(row.removal_scores) for row in made] == [3] * 5
+    assert {one.score for one in made[-1].removal_scores} == {0.0}
+
+
+def test_several_images_of_a_given_preference_are_refused(config, spaces):
+    both = preference(IMAGES[0], "A dog.", image_keys=tuple(row.key for row in IMAGES))
+    (row,) = choose_for_given([both], config, elements=ELEMENTS, inspected=INSPECTED, **spaces)
+    assert isinstance(row, Dropped)
+    assert (row.source_key, row.reason) == (both.key, stage.SEVERAL)
+
+
+def test_what_failed_its_checks_keeps_its_score_and_is_not_chosen(config, spaces):
+    free = choose(config, spaces)
+    failed = {
+        key: tuple(inspection_of(one, "halo" if one.key == free.element else "") for one in rows)
+        for key, rows in ELEMENTS.items()
+    }
+    row = choose(config, spaces, inspected=failed)
+    assert [one.score for one in row.removal_scores] == [one.score for one in free.removal_scores]
+    assert {one.removal: one.why for one in row.removal_scores if one.why} == {free.element: "halo"}
+    assert row.element not in ("", free.element)
+    assert row.key != free.key
+    none = {key: tuple(inspection_of(one, "halo") for one in rows) for key, rows in ELEMENTS.items()}
+    row = choose(config, spaces, inspected=none)
+    assert (row.maker, row.element, row.reason) == ("", "", NONE_PASSED)
+    assert len(row.removal_scores) == 6
+
+
+def test_what_is_not_checked_or_embedded_yet_is_left_out(config, spaces):
+    first, second = (ELEMENTS[row.key] for row in IMAGES)
+    checked = {**INSPECTED, IMAGES[0].key: INSPECTED[IMAGES[0].key][1:]}
+    known = spaces["candidates"]["clip"]
+    kept = known.keys != second[2].key.encode()
+    fewer = {"clip": Vectors(known.keys[kept], known.matrix[kept], known.norms[kept])}
+    row = choose(config, spaces, inspected=checked, candidates=fewer)
+    assert [one.removal for one in row.removal_scores] == [one.key for one in (*first[1:], *second[:2])]
+    for tables in ({"candidates": {}}, {"vectors": {}}, {"elements": {}}, {"inspected": {}}):
+        row = choose(config, spaces, **tables)
+        assert (row.maker, row.removal_scores, row.reason) == ("", (), NO_ELEMENT)
+
+
+def test_the_text_must_fit_worse_by_enough(config, spaces):
+    free = choose(config, spaces)
+    best = max(one.score for one in free.removal_scores)
+    assert choose(config.model_copy(update={"least_drop": best - 1e-6}), spaces).element == free.element
+    row = choose(config.model_copy(update={"least_drop": best}), spaces)
+    assert (row.maker, row.reason) == ("", NO_DROP)
+
+
+def test_a_pair_without_a_description_is_dropped(config, spaces):
+    tables = {"elements": ELEMENTS, "inspected": INSPECTED, **spaces}
+    (row,) = choose_removals([PAIR], config, differences={}, **tables)
+    assert row == Dropped(source_key=PAIR.key, reason="no difference description")
+
+
+def without_candidates(config, keys=(PAIR.key,), **tables):
+    """Return what becomes of pairs of which no removal can be chosen."""
+    pairs = [replace(PAIR, key=key) for key in keys]
+    tables = {"elements": {}, "inspected": {}, "vectors": {}, "candidates": {}, **tables}
+    return list(choose_removals(pairs, config, differences=dict.fromkeys(keys, DIFFERENCE), **tables))
+
+
+def test_ways_out_where_nothing_can_be_chosen(config):
+    images = {row.key: replace(row, image=b"") for row in IMAGES}
+    (row,) = without_candidates(config)
+    assert (row.maker, row.window, row.reason) == ("", (0, 0, 0, 0), NO_ELEMENT)
+    (row,) = without_candidates(config.model_copy(update={"fallback": "drop"}))
+    assert row == Dropped(source_key=PAIR.key, reason="no rejected image", detail=NO_ELEMENT)
+    cropping = config.model_copy(update={"fallback": "crop"})
+    keys = [make_key(number) for number in range(40)]
+    crops = without_candidates(cropping, keys, images=images)
+    assert {row.reason for row in crops} == {f"{NO_ELEMENT}: a crop instead"}
+    assert {row.maker for row in crops} == {"crop"}
+    assert 10 < sum(row.side for row in crops) < 30
+    assert len({row.window for row in crops}) > 35
+    assert len({row.key for row in crops}) == 40
+    assert crops[3:4] == without_candidates(cropping, keys[3:4], images=images)
+    (other,) = without_candidates(cropping.model_copy(update={"seed": 1}), keys[3:4], images=images)
+    assert other.window != crops[3].window
+
+
+def test_a_crop_that_would_be_the_whole_image_is_none(config):
+    images = {row.key: replace(row, image=b"", width=1, height=1) for row in IMAGES}
+    (row,) = without_candidates(config.model_copy(update={"fallback": "crop"}), images=images)
+    assert (row.maker, row.reason) == ("", NO_ELEMENT)
+
+
+def test_rows_come_back_from_their_table(config, spaces):
+    row = choose(config, spaces)
+    (back,) = from_table(to_table([row], RejectionRow), RejectionRow)
+    single = [replace(one, score=float(np.float32(one.score)), clip=float(np.float32(one.clip)))
+              for one in row.removal_scores]  # fmt: skip
+    assert back == replace(row, removal_scores=tuple(single))
+
+
+def tables_of(made, **config):
+    fitted = fit_scorer(made, RejectionsConfig(**config))
+    return {use.argument: use for use in fitted.uses}
+
+
+def test_images_are_read_for_graphs_and_for_the_sizes_of_crops_alone():
+    graphs = tables_of(STAGE, scorer="scene-graph")
+    assert list(graphs) == ["differences", "images", "elements", "inspected"]
+    clip = tables_of(STAGE, scorer="clip")
+    assert list(clip) == ["differences", "elements", "inspected", "vectors", "candidates"]
+    assert {(use.table, use.on, use.of) for use in clip.values() if use.kind == "vectors"} == {
+        ("embeddings", "images", ""),
+        ("fitted", "key", "elements"),
+    }
+    assert all(use.counts for use in clip.values()), "a row is owed again when what was missing comes"
+    assert "images" in tables_of(STAGE, scorer="clip", fallback="crop")
+    given = tables_of(GIVEN, scorer="clip", fallback="crop")
+    assert list(given) == ["images", "elements", "inspected", "vectors", "candidates"]
+    assert {use.on for use in given.values() if not use.of} == {"subject"}
+    assert all("image" in use.without for use in (graphs["images"], given["images"]))
+
+
+def test_the_fingerprint_knows_the_model_where_clip_scores(config, monkeypatch):
+    def mark(changed):
+        fitted = fit_scorer(STAGE, changed)
+        return fingerprint(fitted, changed, prompts={}, tables={use.table: "1" for use in fitted.uses} | {"pairs": "2"})
+
+    other = config.model_copy(update={"clip": config.clip.model_copy(update={"revision": "xxh3:other"})})
+    moved = config.model_copy(update={"clip": config.clip.model_copy(update={"checkpoint": "/elsewhere"})})
+    assert mark(moved) == mark(config) != mark(other)
+    assert STAGE.models(RejectionsConfig()) == ()
+    assert STAGE.processes(RejectionsConfig()) is None
+    monkeypatch.setattr(stage, "count_gpus", lambda: 2)
+    assert STAGE.processes(config) == 2
+    assert not STAGE.wanted(RejectionsConfig(scorer="off"))
+
+
+def test_without_a_model_clip_cannot_score():
+    with pytest.raises(ValueError, match="no CLIP model was filled into RejectionsConfig"):
+        list(choose_for_given([], RejectionsConfig(scorer="clip"), elements={}, inspected={}))
+
+
+def test_the_pair_row_is_what_it_reads():
+    assert (STAGE.row, GIVEN.row, STAGE.name) == (PairRow, PreferenceRow, GIVEN.name)
