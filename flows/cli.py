@@ -165,10 +165,10 @@ def fetch(
     except KeyboardInterrupt:
         print("Stopped. What has come is kept; the same command goes on with it.", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
-    _conclude_fetch(done, profile)
+    _conclude_fetch(done, profile, check=check)
 
 
-def _conclude_fetch(done: Any, profile: str) -> None:
+def _conclude_fetch(done: Any, profile: str, *, check: bool) -> None:
     from rich.console import Console
 
     from flows.fetch_weights import files_table
@@ -178,6 +178,8 @@ def _conclude_fetch(done: Any, profile: str) -> None:
     if done.files:
         Console(width=None if sys.stdout.isatty() else 160).print(files_table(done.files))
     if done.faults:
+        if check:
+            print("Fetch what is missing with the same command without --check.", file=sys.stderr)
         raise typer.Exit(OWED)
     print(f"All weights of the {profile} profile are here." if done.files else f"{profile}: no weights to fetch.")
 

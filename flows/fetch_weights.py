@@ -18,10 +18,9 @@ from schemas.config import Profile
 from schemas.errors import ModelError
 from schemas.served import ChatConfig
 from tasks.models.lacking_weights import Lacking, find_lacking, find_room
-from tasks.models.published import PublishedFile
 from tasks.models.rehearse import rehearsing
 from tasks.models.served_weights import is_on_hub, list_here, list_on_hub
-from tasks.models.verify_weights import Verified, Wanted, have_verified
+from tasks.models.verify_weights import Verified, Wanted, have_verified, model_of, names_of
 from tasks.store.stage import Stage
 
 Say = Callable[[str], None]
@@ -155,7 +154,7 @@ def _have(wanted: list[Wanted], done: Fetched, *, fetch: bool, say: Say) -> None
     if short:
         done.problems.append(short)
     for file in wanted:
-        say(f"{file.field}: {_shown(file)}")
+        say(f"{file.field}: {model_of(file)} {names_of(file)}")
         done.found[file] = have_verified(file, fetch=fetch and not (short and lacking[file]))
 
 
@@ -170,11 +169,3 @@ def _announce(lacking: Sequence[Lacking], say: Say) -> str:
         if size + SPARE_BYTES > free:
             short = f"{folder} has {shown_size(free)} free, and {shown_size(size)} are to come: they were not fetched"
     return short
-
-
-def _shown(file: Wanted) -> str:
-    return (
-        file.name
-        if isinstance(file, PublishedFile)
-        else f"{file.repository} {', '.join((*file.beside, file.weights[0]))}"
-    )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from schemas.errors import ModelError
 from tasks.models.published import PublishedFile, find_fault, find_published, weights_folder
-from tasks.models.weights import HubFiles, find_on_hub
+from tasks.models.weights import HubFiles, find_cached, find_on_hub
 
 Wanted = HubFiles | PublishedFile
 UNVERIFIED = "not verified: no hash of it is kept here"
@@ -43,8 +43,12 @@ def have_verified(wanted: Wanted, *, fetch: bool) -> list[Verified]:
             return [_published(wanted, fetch=fetch)]
         return list(_on_hub(wanted, fetch=fetch))
     except (ModelError, OSError) as error:
-        name = wanted.name if isinstance(wanted, PublishedFile) else ", ".join((*wanted.beside, wanted.weights[0]))
-        return [Verified(field=wanted.field, model=model_of(wanted), file=name, fault=str(error))]
+        return [Verified(field=wanted.field, model=model_of(wanted), file=names_of(wanted), fault=str(error))]
+
+
+def names_of(wanted: Wanted) -> str:
+    """Return the names of the files; of alternatives, the best."""
+    return wanted.name if isinstance(wanted, PublishedFile) else ", ".join((*wanted.beside, wanted.weights[0]))
 
 
 def model_of(wanted: Wanted) -> str:
@@ -56,20 +60,29 @@ def model_of(wanted: Wanted) -> str:
 
 def _published(file: PublishedFile, *, fetch: bool) -> Verified:
     path = weights_folder() / file.name
-    if find_fault(file, path, afresh=True) and fetch:
+    fault = find_fault(file, path, afresh=True)
+    if fault and fetch:
         path.unlink(missing_ok=True)
-    find_published(file, download=fetch)
+        find_published(file, download=True)
+        fault = ""
+    is_here = path.is_file()
     return Verified(
         field=file.field,
         model=model_of(file),
         file=file.name,
-        size=path.stat().st_size,
+        size=path.stat().st_size if is_here else 0,
         how="SHA-256, published" if file.sha256 else "SHA-256, the first one found",
-        folder=str(path.parent),
+        folder=str(path.parent) if is_here else "",
+        fault=f"{file.field}: {fault}" if fault else "",
     )
 
 
 def _on_hub(files: HubFiles, *, fetch: bool) -> Iterator[Verified]:
+    if not fetch and not find_cached(files):
+        from huggingface_hub import constants
+
+        where = f"looked in {constants.HF_HUB_CACHE}"
+        raise ModelError(f"{files.field}: {files.repository} is not on this machine, or not all of it: {where}")
     folder, names = _find(files, fetch=fetch)
     damaged = [folder / name for name in names if _verify(folder / name)[1]]
     if damaged and fetch:

@@ -100,6 +100,26 @@ def test_the_gpu_profile_is_the_papers() -> None:
     assert profile.embedding.dinov2.model == "facebook/dinov2-large"
     assert (profile.mining.weights, profile.mining.max_below) == ((0.4, 0.6), 0.80)
     assert (profile.mining.min_similarity, profile.mining.max_similarity) == (0.78, 0.95)
+    assert profile.tagging.taggers == ("nouns", "ram")
+    assert (profile.detection.detector, profile.detection.model) == (
+        "grounding-dino",
+        "IDEA-Research/grounding-dino-base",
+    )
+    assert (profile.segmentation.segmenter, profile.segmentation.model) == ("sam", "vit_h")
+    assert (profile.removals.inpainter, 2 * profile.removals.dilate + 1) == ("lama", 15)
+    assert profile.rejections.scorer == "clip"
+
+
+def test_the_laptop_profile_has_the_smaller_siblings() -> None:
+    profile = load_profile("laptop")
+    assert (profile.embedding.clip.model, profile.embedding.dinov2.model) == (
+        "ViT-B-32-quickgelu",
+        "facebook/dinov2-small",
+    )
+    assert profile.tagging.taggers == ("nouns",)
+    assert profile.detection.model == "IDEA-Research/grounding-dino-tiny"
+    assert (profile.segmentation.segmenter, profile.segmentation.model) == ("sam", "vit_b")
+    assert (profile.removals.inpainter, profile.rejections.scorer) == ("lama", "clip")
 
 
 def test_photographs_are_mined_with_real_encoders(
@@ -124,7 +144,7 @@ def test_the_hubs_cache_is_used_without_asking_the_hub(
 ) -> None:
     write_hub_cache(tmp_path / "hub", "someone/tiny", checkpoints[1])
     fields = ("embedding.embedders=[dinov2]", "embedding.dinov2.model=someone/tiny", "mining.weights=[1]")
-    settings = [word for field in (*fields, "run.workers=1") for word in ("--set", field)]
+    settings = [word for field in (*fields, "rejections.scorer=off", "run.workers=1") for word in ("--set", field)]
     out = tmp_path / "out"
     assert run("build", photographs, "--profile", "laptop", "--out", out, "--until", "embeddings", *settings) == 0
     record = json.loads((out / "build.json").read_text())["profile"]["embedding"]
@@ -136,7 +156,7 @@ def test_weights_that_changed_are_not_mixed_with_the_old_ones(
 ) -> None:
     write_dinov2_folder(tmp_path / "dinov2")
     fields = ("embedding.embedders=[dinov2]", f"embedding.dinov2.model={tmp_path / 'dinov2'}", "mining.weights=[1]")
-    settings = [word for field in (*fields, "run.workers=1") for word in ("--set", field)]
+    settings = [word for field in (*fields, "rejections.scorer=off", "run.workers=1") for word in ("--set", field)]
     words = ["build", photographs, "--profile", "laptop", "--out", tmp_path / "out", "--until", "embeddings", *settings]
     assert run(*words) == 0
     write_dinov2_folder(tmp_path / "dinov2", seed=1)

@@ -266,7 +266,7 @@ def test_a_rehearsal_notes_what_is_looked_for_and_gives_empty_files(wanted, fold
 
 
 def wait_for(condition):
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)
