@@ -4,9 +4,9 @@ Needs PyTorch and transformers. On a GPU the network computes in bfloat16 (autoc
 the last step, in float32: eight bits of mantissa are pixels.
 
 Images are batched with others of exactly their size. The library pads others with a mask, but the padding is seen: its
-backbone and its group normalisations take no mask, and with it an image's boxes depend on what is beside it (on a tiny
-random network scores move by up to 0.1). Here they do not, and are those of the image alone. Only an image that is too
-thin for the network is padded, to a size that follows from its own.
+backbone and its group normalisations take no mask, so that an image's boxes depend on what it is batched with. Here
+they do not, and are those of the image alone. Only an image that is too thin for the network is padded, to a size that
+follows from its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 
 MOST = 64
 """Images at once at the most; at the published size a batch of 64 is some 100 GB."""
-CELL = 8
-"""Pixels of a side of the finest cells that the network proposes boxes from."""
-THINNEST = 32
-"""Pixels of a side below which images are padded (ours)."""
+CELLS = (8, 16, 32, 64)
+"""Pixels of a side of the cells that the network proposes boxes from."""
 Floats = NDArray[np.float32]
 
 
@@ -127,14 +125,14 @@ class GroundingNetwork:
 
 
 def canvas(height: int, width: int, queries: int) -> Size:
-    """Return the size that an image is padded to: its own, unless it has fewer cells than the network has queries.
+    """Return the height and width that an image is padded to: its own, unless it has too few cells.
 
-    The network takes its queries from its cells, and fails where there are fewer: of a panorama of 16 x 8,000 pixels,
-    for one, which is 3 x 1,333 pixels after it is resized.
+    The network takes its queries from its cells, and fails where it has fewer cells than queries: of a panorama of
+    16 x 8,000 pixels, for one, of which 3 x 1,333 are left after it is resized (40 x 1,333 with what is padded).
     """
-    short, long = min(height, width), max(height, width, THINNEST)
-    rows = -(-queries // -(-long // CELL))
-    short = short if short >= THINNEST and -(-short // CELL) >= rows else max(short, THINNEST, rows * CELL)
+    short, long = sorted((height, width))
+    while sum(-(-short // cell) * -(-long // cell) for cell in CELLS) < queries:
+        short = (short // CELLS[0] + 1) * CELLS[0]
     return (short, long) if height <= width else (long, short)
 
 

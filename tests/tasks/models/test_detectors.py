@@ -1,0 +1,31 @@
+"""Which detector a profile has, and what it needs."""
+
+import pytest
+
+from schemas.config import DetectionConfig
+from schemas.errors import ModelError
+from tasks.models.detection import SceneDetector
+from tasks.models.detectors import count_detectors, has_weights, make_detector, pin_detector
+from tasks.models.devices import count_gpus
+from tasks.models.grounding_dino import GroundingDino
+
+SCENES = DetectionConfig()
+DINO = DetectionConfig(detector="grounding-dino", model="./nowhere", batch=3)
+
+
+def test_scenes_have_their_own():
+    assert make_detector(SCENES, batch=5) == SceneDetector()
+    assert not has_weights(SCENES)
+    assert not make_detector(SCENES).looks
+    assert pin_detector(SCENES) is SCENES
+    assert count_detectors(SCENES) is None
+
+
+def test_photographs_have_one_with_weights():
+    assert make_detector(DINO) == GroundingDino(config=DINO)
+    assert make_detector(DINO).looks
+    assert make_detector(DINO, batch=0) == GroundingDino(config=DINO.model_copy(update={"batch": 0}))
+    assert has_weights(DINO)
+    assert count_detectors(DINO) == count_gpus()
+    with pytest.raises(ModelError, match="no such folder"):
+        pin_detector(DINO)

@@ -1,0 +1,130 @@
+"""Boxes of tags as rows: by the scenes' own graphs, and by a tiny Grounding DINO."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from schemas.config import DetectionConfig
+from schemas.rows import BoxesRow, Dropped, ImageRow, Tag, TagsRow, make_key
+from schemas.scene import SceneGraph, SceneObject
+from tasks.models.detection import SceneDetector
+from tasks.models.detectors import make_detector
+from tasks.models.prepare_ahead import Seen
+from tasks.rejected.detect_boxes import STAGE, detect_boxes
+from tasks.store.images import encode_png
+from tasks.store.masks import encode_mask
+from tests.fixtures.grounding_checkpoints import write_grounding_folder
+from tests.tasks.models.samples import photographs
+
+PIXELS = {name: pixels for name, pixels in photographs().items() if name in ("china", "odd", "wide", "tall", "flower")}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def image_row(name, pixels, graph=None):
+    data = encode_png(np.ascontiguousarray(pixels))
+    return ImageRow(
+        key=make_key(data),
+        source_key="item",
+        subject=make_key(data),
+        image=data,
+        format="png",
+        width=pixels.shape[1],
+        height=pixels.shape[0],
+        name=name,
+        source="photographs",
+        licence="",
+        group="g",
+        graph=graph,
+    )
+
+
+def tags_row(image, *tags):
+    key = make_key("tags", image.key, *(tag.name for tag in tags))
+    return TagsRow(key=key, source_key=image.key, subject=image.key, tags=tags)
+
+
+def tag(name, *objects):
+    return Tag(name=name, score=0.9, tagger="ram", objects=objects)
+
+
+IMAGES = {name: image_row(name, pixels) for name, pixels in PIXELS.items()}
+ROWS = [tags_row(image, tag("cat"), tag("red ball"), tag("zzzz")) for image in IMAGES.values()]
+BY_KEY = {image.key: image for image in IMAGES.values()}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    folder = write_grounding_folder(tmp_path_factory.mktemp("grounding-dino"))
+    return DetectionConfig(detector="grounding-dino", model=str(folder), box_threshold=0.3)
+
+
+def test_each_image_has_a_row_of_what_the_detector_says(config):
+    made = list(detect_boxes(ROWS, config, images=BY_KEY))
+    detector = make_detector(config)
+    for row, source, image in zip(made, ROWS, IMAGES.values(), strict=True):
+        assert isinstance(row, BoxesRow)
+        assert (row.source_key, row.subject) == (source.key, image.key)
+        assert (row.width, row.height, row.tags) == (image.width, image.height, source.tags)
+        (alone,) = detector.detect([detector.prepare(Seen(PIXELS[image.name]))], [source.tags])
+        assert row.boxes
+        assert [box.tag for box in row.boxes] == [box.tag for box in alone]
+        np.testing.assert_allclose([box.score for box in row.boxes], [box.score for box in alone], atol=1e-4)
+        assert all(0 <= box.x0 < box.x1 <= row.width and 0 <= box.y0 < box.y1 <= row.height for box in row.boxes)
+    assert len({row.key for row in made}) == len(made)
+    assert made == list(detect_boxes(ROWS, config, images=BY_KEY))
+
+
+def test_images_without_boxes_are_dropped(config):
+    none = tags_row(IMAGES["china"], tag("zzzz"), tag("."))
+    broken = replace(IMAGES["odd"], key="broken", image=b"\x89PNG no image", name="broken")
+    rows = [none, tags_row(broken, tag("cat")), ROWS[0]]
+    made = list(detect_boxes(rows, config, images={**BY_KEY, "broken": broken}))
+    by_source = {row.source_key: row for row in made}
+    assert by_source[none.key] == Dropped(source_key=none.key, reason="no boxes", detail="china: 2 tags")
+    assert isinstance(by_source[rows[1].key], Dropped)
+    assert by_source[rows[1].key].reason != "no boxes"
+    assert isinstance(by_source[ROWS[0].key], BoxesRow)
+    strict = config.model_copy(update={"box_threshold": 1.0, "text_threshold": 1.0})
+    assert [type(row) for row in detect_boxes(ROWS, strict, images=BY_KEY)] == [Dropped] * len(ROWS)
+
+
+def test_scenes_know_their_boxes():
+    thing = {"shape": "ball", "colour": "red", "material": "metal", "size": "small", "column": "left", "depth": "front"}
+    graph = SceneGraph(
+        world="w",
+        photograph=0,
+        place="a table",
+        light="light",
+        viewpoint="a viewpoint",
+        objects=tuple(
+            SceneObject(id=name, box=box, visible=9, mask=encode_mask(np.ones((2, 2), dtype=bool)), **thing)
+            for name, box in (("a", (1, 2, 3, 4)), ("b", (5, 6, 7, 8)))
+        ),
+    )
+    image = image_row("scene", PIXELS["odd"], graph)
+    rows = [tags_row(image, tag("ball", "b"), tag("two balls", "a", "b")), tags_row(IMAGES["china"], tag("ball", "a"))]
+    found, dropped = detect_boxes(rows, DetectionConfig(), images={**BY_KEY, image.key: image})
+    assert [(box.tag, box.score, box.x0, box.y0, box.x1, box.y1) for box in found.boxes] == [
+        (0, 1, 5, 6, 7, 8),
+        (1, 1, 1, 2, 3, 4),
+        (1, 1, 5, 6, 7, 8),
+    ]
+    assert dropped.reason == "no boxes"
+
+
+def test_the_table_knows_the_weights(config):
+    pinned = STAGE.pin(config)
+    assert pinned.revision.startswith("xxh3:")
+    assert STAGE.models(pinned) == (f"Grounding DINO {pinned.revision}",)
+    assert STAGE.models(DetectionConfig()) == (SceneDetector().version,)
+    assert STAGE.pin(DetectionConfig()) == DetectionConfig()
+    assert STAGE.processes(DetectionConfig()) is None
