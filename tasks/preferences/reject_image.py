@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.rows import Dropped, RejectionRow, RemovalRow
-from tasks.store.images import RefusedImageError, decode_rgb, encode_png, put_patch, show_window
+from tasks.store.images import RefusedImageError, decode_rgb, put_patch, show_window
+from tasks.store.patches import encode_patch
 
 NOT_MADE = "its rejected image cannot be made"
 
@@ -32,7 +33,7 @@ def reject_image(
     except RefusedImageError as refused:
         return Dropped(source_key=rejection.subject, reason=refused.reason, detail=refused.detail)
     try:
-        made = encode_png(_altered(pixels, rejection, removals))
+        made = encode_patch(_altered(pixels, rejection, removals))
     except (LookupError, ValueError, RefusedImageError) as error:
         return Dropped(source_key=rejection.subject, reason=NOT_MADE, detail=f"{rejection.maker}: {error}")
     return tuple(made if side == rejection.side else image for side, image in enumerate(images))

@@ -2,32 +2,28 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from schemas.claims import CLAIMS, Claim, Selector
 from schemas.config import PreferencesConfig
 from schemas.rows import (
     DifferenceRow,
     Dropped,
-    ImageRow,
     PairRow,
     PreferenceRow,
     RejectedTextRow,
-    RemovalRow,
     SplitRow,
     make_key,
 )
-from schemas.scene import Mask, SceneGraph, SceneObject
 from tasks.preferences.build_preferences import MAKERS, STAGE, ask, build_preferences
+from tasks.store.images import decode_rgb
+from tests.fixtures.removals import element_of, noise_row, rejection_of, removal_of, without_block
 
-FIRST, SECOND = sorted([make_key("first"), make_key("second")])
+IMAGES = sorted((noise_row(seed, size=(48, 40), group="w") for seed in (0, 1)), key=lambda row: row.key)
+FIRST, SECOND = (row.key for row in IMAGES)
 PAIR = PairRow(
     key=make_key(FIRST, SECOND), source_key="s", subject=make_key(FIRST, SECOND), first=FIRST, second=SECOND,
     origin="mined", anchor=FIRST, cluster=0,
-)  # fmt: skip
-BALL = SceneObject(
-    id="ball", shape="ball", colour="red", material="metal", size="small", column="left", depth="front",
-    box=(0, 0, 2, 2), visible=1, mask=Mask(height=2, width=2, counts=(0, 4)),
 )  # fmt: skip
 
 
@@ -35,37 +31,29 @@ def names() -> dict[str, str]:
     return {"key": PAIR.key, "source_key": PAIR.key, "subject": PAIR.key}
 
 
-def image(key: str, *things: SceneObject) -> ImageRow:
-    graph = SceneGraph(world="w", photograph=0, place="a table", light="l", viewpoint="v", objects=things)
-    return ImageRow(
-        key=key, source_key=key, subject=key, image=key.encode(), format="png", width=2, height=2, name=key,
-        source="scenes", licence="CC0-1.0", group="w", graph=graph,
-    )  # fmt: skip
-
-
 def text(maker: str, score: float) -> dict[str, RejectedTextRow]:
     row = RejectedTextRow(**names(), text=f"{maker} text", maker=maker, note=f"by {maker}", score=score, skipped_true=0)
     return {PAIR.key: row}
 
 
-CLAIMED = (Claim(side=0, kind="exists", selector=Selector(shape="ball")),)
 DIFFERENCE = DifferenceRow(
     **names(), text="chosen text", first_half="a ball", second_half="no ball", verbs=("has", "has"), attempts=1,
-    finish_reason="stop", model="scene-graph", claims=CLAIMS.dump_json(CLAIMED).decode(), no_change=False,
+    finish_reason="stop", model="scene-graph", claims="[]", no_change=False,
 )  # fmt: skip
 SPLIT = SplitRow(**names(), component="c", split="test")
-REMOVAL = RemovalRow(
-    key="removal", source_key=FIRST, subject=FIRST, tag="red metal ball", object_ids=("ball",), box=(0, 0, 2, 2),
-    mask="", image=b"without the ball", area_share=0.1, changed_outside=0,
-)  # fmt: skip
+BALL, BLOCK = element_of(FIRST, "red metal ball"), (8, 8, 24, 32)
+REJECTION = rejection_of(PAIR.key, BALL)
+NO_REJECTION = replace(REJECTION, key=make_key("none"), maker="", element="", removal_scores=(), why="no element")
+CROP = replace(NO_REJECTION, key=make_key("crop"), maker="crop", side=1, window=(4, 4, 24, 20))
 EVERYTHING = {
     "splits": {PAIR.key: SPLIT},
-    "images": {FIRST: image(FIRST, BALL), SECOND: image(SECOND)},
+    "images": {row.key: row for row in IMAGES},
     "differences": {PAIR.key: DIFFERENCE},
     "retrieved": text("retrieved", 0.5),
     "swapped": text("swapped", 0.9),
     "edited": text("edited", 0.7),
-    "removals": {FIRST: (REMOVAL,), SECOND: ()},
+    "rejections": {PAIR.key: REJECTION},
+    "removals": {BALL.key: removal_of(IMAGES[0], BALL, BLOCK)},
 }
 HARDEST = PreferencesConfig(rejected="hardest")
 
@@ -82,9 +70,11 @@ def test_a_preference_holds_everything_that_was_made() -> None:
         "chosen text", "swapped text", "swapped", "by swapped",
     )  # fmt: skip
     assert [(n.maker, n.score) for n in row.negatives] == [("edited", 0.7), ("retrieved", 0.5)]
-    assert row.images == (FIRST.encode(), SECOND.encode())
-    assert row.rejected_images == (b"without the ball", SECOND.encode())
-    assert [(score.removal, score.side, score.chosen) for score in row.removal_scores] == [("removal", 0, True)]
+    assert row.images == tuple(image.image for image in IMAGES)
+    altered, kept = row.rejected_images
+    assert np.array_equal(decode_rgb(altered), without_block(IMAGES[0], BLOCK))
+    assert (kept, row.rejected_image_maker) == (IMAGES[1].image, "removal")
+    assert row.removal_scores == REJECTION.removal_scores
     assert (row.split, row.component, row.licences) == ("test", "c", ("CC0-1.0", "CC0-1.0"))
     assert row.prompt[0].role == "user"
 
@@ -96,18 +86,35 @@ def test_without_texts_the_images_are_rejected_alone() -> None:
     assert row.rejected_images
 
 
-def test_without_removals_the_texts_are_rejected_alone() -> None:
-    row = build(removals={FIRST: (), SECOND: ()})
+@pytest.mark.parametrize("tables", [{"rejections": {PAIR.key: NO_REJECTION}}, {"rejections": None}])
+def test_without_a_rejection_the_texts_are_rejected_alone(tables: dict[str, object]) -> None:
+    row = build(**tables)
     assert isinstance(row, PreferenceRow)
-    assert (row.rejected_images, row.removal_scores) == ((), ())
+    assert (row.rejected_images, row.removal_scores, row.rejected_image_maker) == ((), (), "")
     assert row.rejected
+
+
+def test_a_crop_is_of_the_side_that_was_drawn() -> None:
+    row = build(rejections={PAIR.key: CROP}, removals={})
+    assert isinstance(row, PreferenceRow)
+    kept, cropped = row.rejected_images
+    assert (kept, row.rejected_image_maker) == (IMAGES[0].image, "crop")
+    assert decode_rgb(cropped).shape == decode_rgb(IMAGES[1].image).shape
+
+
+NO_TEXTS = {"retrieved": {}, "swapped": {}, "edited": {}}
+DAMAGED = {FIRST: replace(IMAGES[0], image=IMAGES[0].image[:-40]), SECOND: IMAGES[1]}
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"differences": {}}, "no difference description"),
-        ({"retrieved": {}, "swapped": {}, "edited": {}, "removals": {FIRST: (), SECOND: ()}}, "nothing to reject"),
+        ({**NO_TEXTS, "rejections": {PAIR.key: NO_REJECTION}}, "nothing to reject"),
+        ({**NO_TEXTS, "rejections": None}, "nothing to reject"),
+        ({"rejections": {}}, "no rejected image"),  # it was dropped, or is not made yet
+        ({"images": DAMAGED}, "truncated image"),
+        ({"removals": {}}, "its rejected image cannot be made"),
     ],
 )
 def test_pairs_that_give_none_say_why(changes: dict[str, object], reason: str) -> None:
@@ -117,10 +124,18 @@ def test_pairs_that_give_none_say_why(changes: dict[str, object], reason: str) -
 
 
 def test_the_key_changes_with_what_is_shown() -> None:
-    rows = [build(), build(swapped=text("swapped", 0.1)), build(swapped={}), build(removals={FIRST: (), SECOND: ()})]
-    rows.append(build(differences={PAIR.key: replace(DIFFERENCE, text="other")}))
-    rows.append(build(splits={PAIR.key: replace(SPLIT, split="train")}))
-    assert len({row.key for row in rows if isinstance(row, PreferenceRow)}) == len(rows)
+    changes: list[dict[str, object]] = [
+        {},
+        {"swapped": text("swapped", 0.1)},
+        {"swapped": {}},
+        {"rejections": {PAIR.key: NO_REJECTION}},
+        {"rejections": {PAIR.key: CROP}},
+        {"rejections": None},
+        {"differences": {PAIR.key: replace(DIFFERENCE, text="other")}},
+        {"splits": {PAIR.key: replace(SPLIT, split="train")}},
+    ]
+    rows = [build(**change) for change in changes]
+    assert len({row.key for row in rows if isinstance(row, PreferenceRow)}) == len(changes)
 
 
 def test_drawn_makers_are_met_equally_often() -> None:
@@ -128,8 +143,9 @@ def test_drawn_makers_are_met_equally_often() -> None:
     tables = {
         name: {pair.key: table[PAIR.key] for pair in pairs}
         for name, table in EVERYTHING.items()
-        if name not in ("images", "removals")
+        if name not in ("images", "removals", "rejections")
     }
+    tables["rejections"] = None
     config = PreferencesConfig(rejected="drawn")
     rows = list(build_preferences(pairs, config, **{**EVERYTHING, **tables}))
     makers = [row.rejected_maker for row in rows if isinstance(row, PreferenceRow)]
@@ -152,7 +168,7 @@ def test_what_is_no_maker_is_refused() -> None:
 
 
 def test_without_removals_nothing_of_them_is_needed() -> None:
-    tables = {name: table for name, table in EVERYTHING.items() if name != "removals"}
+    tables = {name: table for name, table in EVERYTHING.items() if name not in ("removals", "rejections")}
     (row,) = build_preferences([PAIR], HARDEST, **tables)
     assert isinstance(row, PreferenceRow)
     assert (row.rejected_images, row.removal_scores) == ((), ())
@@ -169,7 +185,7 @@ def test_makers_that_came_to_the_same_text_count_once() -> None:
 
 def test_the_stage_reads_the_tables_of_all_makers() -> None:
     used = {use.table for use in STAGE.uses}
-    assert used == {"splits", "images", "differences", "removals", *MAKERS}
+    assert used == {"splits", "images", "differences", "rejections", "removals", *MAKERS}
 
 
 def test_questions_vary_and_stay_with_their_pair() -> None:
