@@ -58,11 +58,11 @@ def crop_hole(image: Pixels, hole: Hole, window: Window, *, context: float, max_
     rows = _rounded(*rows, image.shape[0], scale=scale, most=max_side)
     size = (rows[1] - rows[0], columns[1] - columns[0])
     place = (slice(y0 - rows[0], y1 - rows[0]), slice(x0 - columns[0], x1 - columns[0]))
-    seen = np.zeros((*size, 4), dtype=np.uint8)
-    seen[:, :, :3] = image[rows[0] : rows[1], columns[0] : columns[1]]
-    seen[:, :, 3][place] = hole
+    inside = np.zeros(size, dtype=np.uint8)
+    inside[place] = hole
     shrunk = (_shrunk(size[0], scale), _shrunk(size[1], scale))
-    return HoleCrop(pixels=_padded(_resized(seen, shrunk)), shrunk=shrunk, size=size, place=place)
+    seen = _resized(image[rows[0] : rows[1], columns[0] : columns[1]], inside, shrunk)
+    return HoleCrop(pixels=_padded(seen), shrunk=shrunk, size=size, place=place)
 
 
 def put_back(crop: HoleCrop, filled: Pixels) -> Pixels:
@@ -94,16 +94,14 @@ def _shrunk(side: int, scale: float) -> int:
     return max(ceil(side * scale - 1e-6), 1)
 
 
-def _resized(seen: Pixels, size: tuple[int, int]) -> Pixels:
-    """Shrink a crop; a pixel of which any part is hole, is hole."""
+def _resized(pixels: Pixels, inside: Pixels, size: tuple[int, int]) -> Pixels:
+    """Return both in one, shrunk; a pixel of which any part is hole, is hole."""
     import cv2
 
-    if seen.shape[:2] == size:
-        return seen
-    made = np.empty((*size, 4), dtype=np.uint8)
-    made[:, :, :3] = cv2.resize(seen[:, :, :3], size[::-1], interpolation=cv2.INTER_AREA)
-    made[:, :, 3] = cv2.resize(seen[:, :, 3].astype(np.float32), size[::-1], interpolation=cv2.INTER_AREA) > 0
-    return made
+    if inside.shape != size:
+        pixels = cv2.resize(pixels, size[::-1], interpolation=cv2.INTER_AREA).astype(np.uint8, copy=False)
+        inside = (cv2.resize(inside.astype(np.float32), size[::-1], interpolation=cv2.INTER_AREA) > 0).astype(np.uint8)
+    return np.dstack([pixels, inside])
 
 
 def _padded(seen: NDArray[np.uint8]) -> NDArray[np.uint8]:

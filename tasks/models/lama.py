@@ -46,9 +46,9 @@ PUBLISHED = PublishedFile(
 )
 TRUSTED = {PUBLISHED.sha256, "344c77bbcb158f17dd143070d1e789f38a66c04202311ae3a258ef66667a9ea9"}
 """Hashes of the files that run without being asked about: the published one, and IOPaint's copy of big-lama."""
-PIXELS_AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 26}
-"""Bounds of a batch that is found by trying, in pixels (ours): about 2 kB of memory each. A CPU's memory is not asked
-for in vain, as a GPU's is: the process dies."""
+PIXELS_AT_ONCE = 1 << 26
+"""Bound of a GPU's batch that is found by trying (ours): a pixel takes about 2 kB. A CPU takes one crop at a time,
+unless the profile says otherwise: several are slower, and where its memory does not suffice, the process dies."""
 PROBE_SIDE = 64
 MOST_BYTES = 4 << 30
 """Of a file that is read as a whole; big-lama has 206 MB."""
@@ -96,7 +96,7 @@ class Lama:
             same[crop.pixels.shape].append(place)
         filled: dict[int, Pixels] = {}
         for shape, places in same.items():
-            made = self._sized(shape).each(self.run, [crops[place].pixels for place in places])
+            made = self.sized(shape).each(self.run, [crops[place].pixels for place in places])
             filled.update(zip(places, made, strict=True))
         for place, crop in enumerate(crops):
             yield put_back(crop, filled.pop(place))
@@ -113,11 +113,12 @@ class Lama:
                 raise ModelError(f"{FIELD}: the network gave pixels that are not finite")
             return list((made * 255).clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().cpu().numpy())
 
-    def _sized(self, shape: Sequence[int]) -> Batches:
+    def sized(self, shape: Sequence[int]) -> Batches:
+        """Return what cuts crops of a shape into batches."""
         area = shape[0] * shape[1]
         kind = area.bit_length()
         if kind not in self.batches:
-            most = max(PIXELS_AT_ONCE.get(self.device.type, 1 << 20) >> kind, 1)
+            most = max(PIXELS_AT_ONCE >> kind, 1) if self.device.type != "cpu" else 1
             self.batches[kind] = Batches(self.fixed, min(most, MOST))
         return self.batches[kind]
 

@@ -14,11 +14,11 @@ from schemas.config import RemovalsConfig
 from schemas.errors import ModelError
 from schemas.removing import LamaConfig
 from tasks.models import lama as module
-from tasks.models.batches import Batches
 from tasks.models.lama import PUBLISHED, LamaInpainter, pin_lama
 from tests.fixtures.hostile_checkpoints import write_payloads
 from tests.fixtures.lama_checkpoints import (
     Convolutions,
+    Fourier,
     Halves,
     HoleMean,
     Nothing,
@@ -41,8 +41,8 @@ def one_thread():
     module._load.cache_clear()
 
 
-def inpainter(path, network=None, *, batch=0, **config):
-    sha256 = write_lama(path, network)
+def inpainter(path, network=None, *, batch=0, traced=False, **config):
+    sha256 = write_lama(path, network, traced=traced)
     pinned = pin_lama(LamaConfig(checkpoint=str(path), sha256=sha256), download=False)
     return LamaInpainter(config=RemovalsConfig(inpainter="lama", lama=pinned, batch=batch, **config))
 
@@ -103,9 +103,11 @@ def test_fillings_come_back_to_their_places(tmp_path):
         assert np.array_equal(got[~hole], crop.pixels[:, :, :3][crop.place][~hole])
 
 
+@pytest.mark.parametrize(("network", "traced"), [(Convolutions, False), (Fourier, True), (Fourier, False)])
 @pytest.mark.parametrize("batch", [0, 1, 2, 7])
-def test_batches_give_what_single_crops_give(tmp_path, batch):
-    model = inpainter(tmp_path / "lama.pt", batch=batch)
+def test_batches_give_what_single_crops_give(tmp_path, batch, network, traced):
+    torch.manual_seed(0)
+    model = inpainter(tmp_path / "lama.pt", network(), batch=batch, traced=traced)
     crops = prepared(model) * 5
     assert len({crop.pixels.shape for crop in crops}) > 1
     together = list(model.fill(crops))
@@ -144,14 +146,18 @@ def test_what_does_not_fit_is_halved(tmp_path, monkeypatch):
     assert all(np.abs(a.astype(int) - b).max() <= 1 for a, b in zip(model.fill(crops), wanted, strict=True))
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated")
 def test_batches_are_bounded_by_their_pixels(tmp_path):
-    model = inpainter(tmp_path / "lama.pt")
-    list(model.fill(prepared(model)))
-    loaded = module._load(model.config.lama.model_dump_json(), 0)
-    assert loaded.batches
-    for kind, batches in loaded.batches.items():
-        assert isinstance(batches, Batches)
-        assert batches._most << kind <= max(module.PIXELS_AT_ONCE["cpu"], 1 << kind)
+    path = tmp_path / "lama.pt"
+    write_lama(path)
+    network = torch.jit.load(path).eval()
+    on_gpu = module.Lama(network=network, device=torch.device("cuda"))
+    # 64 million pixels: 1,023 crops of 256 x 255, 64 of 1,024 x 1,023, and one of 8,192 x 8,192 all the same.
+    assert [on_gpu.sized(shape)._most for shape in ((256, 255), (1024, 1023), (8192, 8192))] == [512, 64, 1]
+    assert on_gpu.sized((1024, 1023)) is on_gpu.sized((1000, 1000))
+    on_cpu = module.Lama(network=network, device=torch.device("cpu"))
+    assert on_cpu.sized((64, 64)).size == 1
+    assert module.Lama(network=network, device=torch.device("cpu"), fixed=5).sized((64, 64)).size == 5
 
 
 def test_large_holes_are_filled_at_a_smaller_scale(tmp_path):
