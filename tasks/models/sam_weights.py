@@ -5,7 +5,6 @@ Reads the published ``sam_vit_*.pth``, or any file with the same keys, safetenso
 to be those of the model, and the file's numbers are used where they lie: processes on one machine share them.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from schemas.errors import ModelError
 from tasks.models.checkpoints import read_checkpoint
+from tasks.models.tensor_shapes import Shapes, compare_shapes, count_parts, name_some
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,8 +37,6 @@ DECODER_HEADS = 8
 """Attention heads of the mask decoder: the one number that no shape tells; all published models have eight."""
 MAX_SIDE = 4096
 """Largest images, in pixels, that a checkpoint may ask for (ours; published: 1024)."""
-NAMED = 4
-"""Keys that a message names at the most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,21 +66,23 @@ class SamShape:
     score_width: int
 
 
-def read_shape(shapes: Mapping[str, tuple[int, ...]]) -> SamShape:
+def read_shape(shapes: Shapes) -> SamShape:
     """Return the sizes of the model whose tensors have these shapes.
 
     Raises:
         ModelError: these are not SAM's; the message names what is missing, or does not fit.
     """
     if missing := [name for name in NEEDED if name not in shapes]:
-        raise ModelError(f"it is no SAM checkpoint: it has no {_named(missing)}")
+        raise ModelError(f"it is no SAM checkpoint: it has no {name_some(missing)}")
+    if empty := [name for name, shape in shapes.items() if 0 in shape]:
+        raise ModelError(f"it is no SAM checkpoint: {name_some(empty)} hold nothing")
     try:
         return _read_shape(shapes)
     except (ValueError, IndexError, ZeroDivisionError) as error:
         raise ModelError(f"it is no SAM checkpoint: {error}") from error
 
 
-def _read_shape(shapes: Mapping[str, tuple[int, ...]]) -> SamShape:
+def _read_shape(shapes: Shapes) -> SamShape:
     _, grid, grid_across, embed_dim = shapes["image_encoder.pos_embed"]
     patch = shapes["image_encoder.patch_embed.proj.weight"][-1]
     if grid != grid_across or not 0 < grid * patch <= MAX_SIDE:
@@ -92,6 +92,7 @@ def _read_shape(shapes: Mapping[str, tuple[int, ...]]) -> SamShape:
     if len(windows) > 1:
         raise ValueError(f"its blocks have windows of several sizes: {sorted(windows)}")
     masks, prompt_dim = shapes["mask_decoder.mask_tokens.weight"]
+    mask_channels, _, _, _ = shapes["prompt_encoder.mask_downscaling.3.weight"]
     return SamShape(
         embed_dim=embed_dim,
         depth=len(sides),
@@ -102,33 +103,24 @@ def _read_shape(shapes: Mapping[str, tuple[int, ...]]) -> SamShape:
         patch=patch,
         side=grid * patch,
         prompt_dim=prompt_dim,
-        mask_channels=shapes["prompt_encoder.mask_downscaling.3.weight"][0],
-        decoder_depth=_count(shapes, LAYER),
+        mask_channels=mask_channels,
+        decoder_depth=count_parts(shapes, LAYER),
         decoder_mlp=shapes[f"{LAYER}0.mlp.lin1.weight"][0],
         masks=masks - 1,
-        score_depth=_count(shapes, SCORE),
+        score_depth=count_parts(shapes, SCORE),
         score_width=shapes[f"{SCORE}0.weight"][0],
     )
 
 
-def _attention(shapes: Mapping[str, tuple[int, ...]]) -> tuple[list[int], int]:
+def _attention(shapes: Shapes) -> tuple[list[int], int]:
     """Return how many patches each block's attention sees across, and the width of a head.
 
     Relative positions say both: there are ``2 * side - 1`` of them, one vector of a head's width for each.
     """
-    names = [f"{BLOCK}{place}.attn.rel_pos_h" for place in range(_count(shapes, BLOCK))]
+    names = [f"{BLOCK}{place}.attn.rel_pos_h" for place in range(count_parts(shapes, BLOCK))]
     if missing := [name for name in names if name not in shapes]:
-        raise ValueError(f"it has no {_named(missing)}")
+        raise ValueError(f"it has no {name_some(missing)}")
     return [(shapes[name][0] + 1) // 2 for name in names], shapes[names[0]][1]
-
-
-def _count(shapes: Mapping[str, tuple[int, ...]], prefix: str) -> int:
-    """Return how many numbered parts there are."""
-    pattern = re.compile(re.escape(prefix) + r"(\d+)\.")
-    numbers = {found[1] for name in shapes if (found := pattern.match(name))}
-    if numbers != {str(number) for number in range(len(numbers))}:
-        raise ValueError(f"its parts {prefix}N are not numbered from 0 to {len(numbers) - 1}")
-    return len(numbers)
 
 
 def load_sam(path: Path, *, field: str) -> Any:
@@ -154,12 +146,15 @@ def fill_sam(weights: "Mapping[str, Tensor]") -> Any:
     Raises:
         ModelError: they are not SAM's.
     """
-    shape = read_shape({name: tuple(tensor.shape) for name, tensor in weights.items()})
+    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    shape = read_shape(shapes)
     try:
         model = build_sam(shape)
-    except (AssertionError, RuntimeError, TypeError, ValueError) as error:
+    except (ArithmeticError, AssertionError, RuntimeError, TypeError, ValueError) as error:
         raise ModelError(f"it is no SAM checkpoint: {asdict(shape)} make no model: {error}") from error
-    _compare(model.state_dict(), weights)
+    compare_shapes(shapes, {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()})
+    if strange := [name for name, tensor in weights.items() if not tensor.is_floating_point()]:
+        raise ModelError(f"{name_some(strange)} are not floating-point numbers")
     model.load_state_dict({name: tensor.float() for name, tensor in weights.items()}, assign=True)
     return model.requires_grad_(requires_grad=False).eval()
 
@@ -192,21 +187,3 @@ def build_sam(shape: SamShape) -> Any:
             iou_head_depth=shape.score_depth, iou_head_hidden_dim=shape.score_width,
         )  # fmt: skip
     return Sam(encoder, prompts, decoder)
-
-
-def _compare(wanted: "Mapping[str, Tensor]", found: "Mapping[str, Tensor]") -> None:
-    """Refuse tensors that are missing, that nothing takes (a model built upon SAM), or of another shape or kind."""
-    if missing := [name for name in wanted if name not in found]:
-        raise ModelError(f"it is no SAM checkpoint: it has no {_named(missing)}")
-    if strange := [name for name in found if name not in wanted]:
-        raise ModelError(f"it is another model than SAM: SAM has no {_named(strange)}")
-    for name, tensor in found.items():
-        if tensor.shape != wanted[name].shape:
-            raise ModelError(f"{name} is {tuple(tensor.shape)}, and should be {tuple(wanted[name].shape)}")
-        if not tensor.is_floating_point():
-            raise ModelError(f"{name} holds {tensor.dtype}, not floating-point numbers")
-
-
-def _named(names: list[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{', '.join(names[:NAMED])}{more}"
