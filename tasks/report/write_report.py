@@ -3,6 +3,7 @@
 DIR/report/
   index.html         what is in the dataset, its charts, its stages
   pairs-1.html ...   a sample of its pairs, ten to a page
+  preferences.html   without pairs: a few preferences whose images lost an element
   written.md         what was written, what was refused and why, as plain text
   report.css, report.js
   images/            pictures of the sampled pairs and masks
@@ -38,6 +39,7 @@ SHOWN_FIRST = 6
 """Pairs that the first page shows small."""
 FILES = ("report.css", "report.js")
 PLAIN = "written.md"
+PREFERENCES = "preferences.html"
 HERE = Path(__file__).parent
 
 
@@ -78,23 +80,28 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
     names = tuple(f"pairs-{number}.html" for number in range(1, len(starts) + 1))
     pictures = PictureFolder(folder)
     first: list[PairView] = []
+    singles = gather_preferences(tables, pictures)
+    in_full = PREFERENCES if any(one.removals for one in singles) else ""
     frame: dict[str, Any] = {
         "subject": subject,
         "pages": names,
         "shown": len(keys),
         "worded": tables.has("differences"),
+        "singles": singles,
+        "in_full": in_full,
     }
     for name, start in zip(names, starts, strict=True):
         part = keys[start : start + PAIRS_PER_PAGE]
         views = list(gather_pairs(tables, part, pictures=pictures, first_number=start + 1, page=name))
         first += views[: SHOWN_FIRST - len(first)]
         _write(folder / name, environment.get_template("pairs.html.j2").render(**frame, here=name, pairs=views))
+    if in_full:
+        _write(folder / in_full, environment.get_template("preferences.html.j2").render(**frame, here=in_full))
     writing = measure_writing(tables, subject.counts)
     index = environment.get_template("index.html.j2").render(
         **frame,
         here="index.html",
         pairs=first,
-        singles=gather_preferences(tables, pictures),
         measures=measure_dataset(tables, subject.counts),
         removals=measure_removals(tables, subject.counts),
         writing=writing,
@@ -107,7 +114,7 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
     if writing.written:
         _write(folder / PLAIN, write_plainly(writing.written, writing.uses, writing.checks))
     _write(folder / "index.html", index)
-    return Pages(names=("index.html", *names), shown=len(keys))
+    return Pages(names=("index.html", *names, *filter(None, [in_full])), shown=len(keys))
 
 
 def describe_source(source: SourceConfig) -> str:

@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -42,7 +42,7 @@ from tasks.store.masks import encode_mask
 from tasks.store.pool import Workers
 from tasks.store.snapshot import write_snapshot
 from tasks.store.stage import Planned, Stage, fingerprint
-from tests.tasks.report.handmade_removals import REMOVING, reject_pair, remove_balls
+from tests.tasks.report.handmade_removals import REMOVING, reject_images, remove_balls
 
 SIZE = (160, 120)
 HOSTILE = "<script>document.title='owned'</script> & \"quoted\" <img src=x onerror=alert(1)>"
@@ -296,7 +296,10 @@ def make_whole(groups: int = 6, photographs: int = 4) -> Handmade:
     elements = {
         row.key: [one for one in made.of("elements") if one.subject == row.key and not one.why] for row in images
     }
-    rejections = [reject_pair(pair, n, elements, inspected) for n, pair in enumerate(pairs)]
+    rejections = [
+        reject_images(pair.key, [(elements[key], inspected) for key in (pair.first, pair.second)], n)
+        for n, pair in enumerate(pairs)
+    ]
     made.tables["rejections"] = [*rejections]
     splits = ("train", "validation", "test")
     for n, pair in enumerate(pairs):
@@ -305,6 +308,56 @@ def make_whole(groups: int = 6, photographs: int = 4) -> Handmade:
         for name, rows in about_pair(pair, by_key, splits[n // (len(pairs) // 3 + 1)], rejections[n]).items():
             made.tables.setdefault(name, []).extend(rows)
     return made
+
+
+def make_given(groups: int = 3, photographs: int = 4) -> Handmade:
+    """Return a dataset whose preferences the source brought, each about one image; two of its first image."""
+    whole = make_whole(groups, photographs)
+    steps = ("tags", "boxes", "masks", "elements", "removals", "inspected")
+    made = Handmade({"images": whole.tables["images"], **{name: whole.tables[name] for name in steps}})
+    inspected = {row.element: row for row in made.of("inspected")}
+    for name in ("given", "rejections", "preferences"):
+        made.tables[name] = []
+    for n, image in enumerate([made.of("images")[0], *made.of("images")]):
+        given = _given(image, n)
+        elements = [row for row in made.of("elements") if row.subject == image.key and not row.why]
+        rejection = reject_images(given.key, [(elements, inspected)], n)
+        made.tables["given"].append(given)
+        made.tables["rejections"].append(rejection)
+        made.tables["preferences"].append(
+            replace(
+                given,
+                key=make_key("rejected", given.key),
+                source_key=given.key,
+                rejected_images=(image.image,) if rejection.maker else (),
+                removal_scores=rejection.removal_scores,
+                rejected_image_maker=rejection.maker,
+            )
+        )
+    return made
+
+
+def _given(image: ImageRow, n: int) -> PreferenceRow:
+    return PreferenceRow(
+        key=make_key("given", image.key, n),
+        source_key=image.key,
+        subject=image.key,
+        prompt=(Turn(role="user", text=f"What is shown? {HOSTILE}"),),
+        images=(image.image,),
+        image_keys=(image.key,),
+        chosen=f"There is a {_words(image)}. {HOSTILE}",
+        chosen_model="given",
+        rejected=f"There is a lamp. {HOSTILE}",
+        rejected_maker="given",
+        rejected_note="",
+        negatives=(),
+        rejected_images=(),
+        removal_scores=(),
+        component="component",
+        split="train",
+        sources=(image.source,),
+        licences=(image.licence,),
+    )
 
 
 LINE = (
@@ -319,6 +372,13 @@ LINE = (
     *REMOVING,
     ("splits", "pairs", PairRow, SplitRow, "preferences"),
     ("preferences", "pairs", PairRow, PreferenceRow, "preferences"),
+)
+LINE_GIVEN = (
+    LINE[0],
+    ("given", "images", ImageRow, PreferenceRow, "sources"),
+    *REMOVING[:-1],
+    ("rejections", "given", PreferenceRow, RejectionRow, "rejected"),
+    ("preferences", "given", PreferenceRow, PreferenceRow, "preferences"),
 )
 
 

@@ -148,12 +148,15 @@ def _inspection(removal: RemovalRow, n: int, fails: str) -> InspectionRow:
     )
 
 
-def reject_pair(pair: PairRow, n: int, elements, inspected) -> RejectionRow:
-    """Return what rejects a pair: mostly the second ball of its first image; now and then a crop, or nothing."""
+def reject_images(subject: str, sides, n: int) -> RejectionRow:
+    """Return what rejects a text about images: mostly the second ball of the first; now and then a crop, or nothing.
+
+    ``sides`` are each image's elements that were removed, with all inspections by element.
+    """
     maker = {1: "crop", 2: ""}.get(n % 7, "removal")
     scores = []
-    for side, key in enumerate((pair.first, pair.second)):
-        for place, row in enumerate(elements[key]):
+    for side, (elements, inspected) in enumerate(sides):
+        for place, row in enumerate(elements):
             taken = maker == "removal" and side == 0 and place == 1
             score = {"removal": 0.5 if place == 1 else 0.25 * (place == 2), "crop": -0.1, "": 0.0}[maker]
             scores.append(
@@ -169,11 +172,11 @@ def reject_pair(pair: PairRow, n: int, elements, inspected) -> RejectionRow:
             )
     chosen = next((score for score in scores if score.chosen), None)
     return RejectionRow(
-        key=make_key("rejection", pair.key),
-        source_key=pair.key,
-        subject=pair.key,
+        key=make_key("rejection", subject),
+        source_key=subject,
+        subject=subject,
         maker=maker,
-        side=1 if maker == "crop" else 0,
+        side=len(sides) - 1 if maker == "crop" else 0,
         element=chosen.removal if chosen else "",
         window=CROP if maker == "crop" else (0, 0, 0, 0),
         removal_scores=tuple(scores),

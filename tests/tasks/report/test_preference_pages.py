@@ -1,0 +1,84 @@
+"""Pages of preferences about one image, as a source brings them."""
+
+import re
+
+import pytest
+
+from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows
+from tests.tasks.report.handmade import HOSTILE, LINE_GIVEN, make_given
+from tests.tasks.report.pages import PHONE, read, report
+
+
+@pytest.fixture(scope="module")
+def made():
+    return make_given()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory, made):
+    return report(tmp_path_factory.mktemp("given"), made, line=LINE_GIVEN)
+
+
+def articles(folder):
+    text = (folder / "preferences.html").read_text()
+    return [" ".join(re.sub(r"<[^>]+>", " ", one).split()) for one in text.split('<article class="pair"')[1:]]
+
+
+def test_preferences_have_a_page_of_their_own(pages):
+    assert sorted(path.name for path in pages.glob("*.html")) == ["index.html", "preferences.html"]
+    for name in ("index.html", "preferences.html"):
+        page = read(pages, name)
+        assert "preferences.html" in page.links
+        assert all((pages / link.partition("#")[0]).is_file() for link in page.links if link.partition("#")[0])
+        assert len(page.ids) == len(set(page.ids))
+    assert "12 in full" in read(pages).text
+
+
+def test_each_shows_what_was_found_removed_and_chosen(pages, made):
+    found = articles(pages)
+    assert len(found) == 12
+    taken, crops, none = (
+        [one for one in found if words in one]
+        for words in ("removed taken", "A random crop fall-back", "None No removal changes how the text fits.")
+    )
+    shown = {row.subject: row.rejected_image_maker for row in sorted(made.of("preferences"), key=lambda row: row.key)}
+    makers = list(shown.values())
+    assert (len(taken), len(crops), len(none)) == (makers.count("removal"), makers.count("crop"), makers.count(""))
+    assert taken
+    assert crops
+    assert none
+    for one in found:
+        assert "2 passed the checks, 1 failed" in one
+        assert "3 tags refused" in one
+        assert "first image" not in one, "there is only one"
+        assert "second image" not in one
+
+
+def test_what_a_source_says_is_shown_not_interpreted(pages):
+    page = read(pages, "preferences.html")
+    assert [given for tag, given in page.tags if tag == "script"] == [{"src": "report.js", "defer": None}]
+    assert not any(name.startswith("on") or name == "style" for _, given in page.tags for name in given)
+    assert page.text.count(HOSTILE.split("&")[0].strip()) > 24
+
+
+def test_before_the_preferences_are_made_the_brought_ones_are_shown(tmp_path, made):
+    folder = report(tmp_path, made, until="rejections", line=LINE_GIVEN)
+    assert len(articles(folder)) == 12
+
+
+def test_preferences_whose_images_nobody_looked_at_have_no_page(tmp_path, made):
+    folder = report(tmp_path, made, until="given", line=LINE_GIVEN)
+    assert [path.name for path in folder.glob("*.html")] == ["index.html"]
+    assert read(folder).text.count("There is a lamp.") == 12
+
+
+def test_the_page_opens_from_disk_and_fits_a_phone(pages):
+    with open_chromium() as browser:
+        for size in (PHONE, {"viewport": {"width": 1280, "height": 900}}, {"color_scheme": "dark"}):
+            for name in ("index.html", "preferences.html"):
+                with open_page(browser, pages / name, **size) as (page, watched):
+                    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+                    assert broken_images(page) == []
+                    assert watched.complaints == []
+                    assert watched.from_elsewhere == []
+                    assert not overflows(page)
