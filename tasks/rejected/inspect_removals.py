@@ -1,35 +1,215 @@
 """Check what nobody checks: that a removal left no trace and changed nothing else (ours).
 
-Reads ``RemovalRow`` and the images, writes one ``InspectionRow`` per removal; one that fails says why.
+Reads ``RemovalRow``, the images and the boxes of the original images; writes one ``InspectionRow`` per removal, and one
+that fails says why. The checks, in order:
+
+* nothing changed outside: pixels beyond ``dilate + feather`` of the mask are those of the original, counted here again;
+* no halo: the edge along the hole's rim is hardly stronger than those around it (``measure_rim``);
+* gone: the detector that found the element finds nothing of its tag in its place any more (``compare_boxes``);
+* nothing grew: it finds nothing else there that was not seen before.
+
+The detector sees the whole altered image, with all tags of the image: scores depend on scale, surroundings and prompt,
+and so they can be compared with those of the original. Each removal is looked at by itself, so that a row does not
+depend on what else is in its shard; one that has failed already is not looked at. Where the detector knows rendered
+scenes only, it does not look at all. On a GPU, other processes compose and prepare the next images while the device
+works. Needs what the detector needs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from schemas.config import InspectionConfig
-from schemas.rows import Dropped, ImageRow, InspectionRow, RemovalRow, make_key
+from schemas.rows import Box, BoxesRow, Dropped, ImageRow, InspectionRow, RemovalRow, Tag, make_key
+from tasks.models.detection import Detector
+from tasks.models.detectors import count_detectors, make_detector
+from tasks.models.devices import count_gpus
+from tasks.models.prepare_ahead import BATCH, Ready, Result, Seen, in_groups, prepare_ahead
+from tasks.rejected.compare_boxes import Found, Grown, Place, find_grown, look_for_element
+from tasks.rejected.cut_removals import Around, cut_removal
+from tasks.rejected.measure_rim import measure_rim
+from tasks.store.images import RefusedImageError
 from tasks.store.stage import Stage, Uses
 
-CHANGED_OUTSIDE = "changed outside"
+CHANGED_OUTSIDE, HALO = "changed outside", "halo along the rim"
+STILL_THERE, GROWN = "still detected", "something grew in its place"
+BAD_PATCH = "patch does not fit its image"
+GROUP = 256
+"""Altered images handed to a GPU at a time; the detector cuts them into batches. They are up to 3.2 MB each."""
+Original = tuple[tuple[Tag, ...], tuple[Box, ...]]
+"""What the detector was asked for, and what it found."""
+NOT_LOOKED, NOTHING = Found(-1.0, -1.0), Grown("", 0.0)
+NO_BOXES: Mapping[str, BoxesRow] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """Be the pixels of a window that are wholly the filling's, in bits: they wait for the device."""
+
+    corner: tuple[int, int]
+    size: tuple[int, int]
+    """Height and width."""
+    bits: NDArray[np.uint8]
+
+    def unpacked(self) -> Place:
+        """Return them as pixels."""
+        bits = np.unpackbits(self.bits, count=self.size[0] * self.size[1])
+        return Place(self.corner, bits.reshape(self.size).astype(bool))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """Be what is known of a removal before a detector looks."""
+
+    rim: float
+    changed_outside: int
+    why: str
+    shown: tuple[Any, Filled] | None = None
+    """The altered image as the detector takes it, and what was filled; ``None``: it does not look."""
 
 
 def inspect_removals(
     rows: Sequence[RemovalRow],
-    config: InspectionConfig,  # noqa: ARG001
+    config: InspectionConfig,
     *,
-    images: Mapping[str, ImageRow],  # noqa: ARG001
+    images: Mapping[str, ImageRow],
+    boxes: Mapping[str, BoxesRow] = NO_BOXES,
 ) -> Iterator[InspectionRow | Dropped]:
-    """Yield the outcome of each removal's checks."""
-    for row in rows:
-        why = CHANGED_OUTSIDE if row.changed_outside else ""
-        yield InspectionRow(
-            key=make_key("inspection", row.key, why),
-            source_key=row.key,
-            subject=row.image_key,
-            element=row.subject,
-            passed=not why,
-            why=why,
-            changed_outside=row.changed_outside,
-        )
+    """Yield the outcome of each removal's checks.
+
+    Args:
+        rows: the removals.
+        config: what they are held to, and the detector.
+        images: the images that they were made of.
+        boxes: what the detector found in those.
+
+    Raises:
+        ModelError: the detector's weights are missing, or a single image does not fit in the memory.
+        SourceError: a process that decodes has died.
+    """
+    detector = _looking(config)
+    on_gpu = detector is not None and count_gpus() > 0
+    items = [(row, images[row.image_key]) for row in rows]
+    ready = prepare_ahead(items, partial(_trace, config, detector), on_gpu=on_gpu, ahead=GROUP)
+    work = partial(_inspected, config, detector, boxes)
+    yield from in_groups(_unwrapped(ready), work, size=GROUP if on_gpu else BATCH)
+
+
+def _looking(config: InspectionConfig) -> Detector | None:
+    """Return the detector that looks again, down to the lowest score that matters; ``None``: none does."""
+    if config.detection is None or not config.detect:
+        return None
+    least = min(config.detection.box_threshold, config.gone_below, config.grown_from)
+    detector = make_detector(config.detection.model_copy(update={"box_threshold": least}), batch=config.batch)
+    return detector if detector.looks else None
+
+
+def _trace(config: InspectionConfig, detector: Detector | None, row: RemovalRow, seen: Seen) -> Trace | Dropped:
+    """Check a removal without the detector, and prepare what that takes; may run in another process."""
+    try:
+        around = cut_removal(row, seen)
+    except (RefusedImageError, ValueError) as error:
+        return Dropped(source_key=row.key, reason=BAD_PATCH, detail=f"{row.tag}: {error}")
+    outside = around.distance >= row.dilate + row.feather + 1
+    changed = int((around.before != around.after).any(axis=2)[outside].sum())
+    rim = measure_rim(around.after, around.mask, dilate=row.dilate, feather=row.feather, kept=around.kept)
+    why = CHANGED_OUTSIDE if changed else HALO if rim > config.max_rim else ""
+    shown = (
+        (detector.prepare(Seen(around.put_into(seen.pixels))), _filled(around, row)) if detector and not why else None
+    )
+    return Trace(rim=rim, changed_outside=changed, why=why, shown=shown)
+
+
+def _filled(around: Around, row: RemovalRow) -> Filled:
+    wholly = around.distance <= row.dilate
+    return Filled(corner=around.corner, size=(wholly.shape[0], wholly.shape[1]), bits=np.packbits(wholly))
+
+
+def _unwrapped(results: Iterable[Result[RemovalRow, Trace | Dropped]]) -> Iterator[Result[RemovalRow, Trace]]:
+    """Yield what was prepared; what could not be is dropped like an image that does not decode."""
+    for result in results:
+        if isinstance(result, Dropped):
+            yield result
+        else:
+            yield result.part if isinstance(result.part, Dropped) else Ready(result.row, result.part)
+
+
+def _inspected(
+    config: InspectionConfig,
+    detector: Detector | None,
+    boxes: Mapping[str, BoxesRow],
+    ready: Sequence[Ready[RemovalRow, Trace]],
+) -> Iterator[InspectionRow]:
+    looks = _look(detector, boxes, ready) if detector else {}
+    for one in ready:
+        yield _compared(one, config, *looks[one.row.key]) if one.row.key in looks else _row(one, one.part.why)
+
+
+def _look(
+    detector: Detector, boxes: Mapping[str, BoxesRow], ready: Sequence[Ready[RemovalRow, Trace]]
+) -> dict[str, tuple[Original, tuple[Box, ...]]]:
+    """Return by removal what the detector found in the original, and what it finds in the altered image."""
+    shown = [(one.row, one.part.shown[0]) for one in ready if one.part.shown]
+    originals = [_original(row, boxes.get(row.image_key)) for row, _ in shown]
+    found = detector.detect([image for _, image in shown], [tags for tags, _ in originals]) if shown else []
+    return {row.key: both for (row, _), both in zip(shown, zip(originals, found, strict=True), strict=True)}
+
+
+def _original(row: RemovalRow, found: BoxesRow | None) -> Original:
+    """Return what was found in the original; nothing where that is not known, and only the tag is asked for."""
+    if found and any(tag.name == row.tag for tag in found.tags):
+        return found.tags, found.boxes
+    return (Tag(name=row.tag, score=1.0, tagger=""),), ()
+
+
+def _compared(
+    one: Ready[RemovalRow, Trace], config: InspectionConfig, original: Original, after: Sequence[Box]
+) -> InspectionRow:
+    assert one.part.shown  # the detector has looked
+    (tags, before), place = original, one.part.shown[1].unpacked()
+    tag = next(n for n, tag in enumerate(tags) if tag.name == one.row.tag)
+    found = look_for_element(tag, place, before=before, after=after)
+    grown = find_grown(tags, place, before=before, after=after, least=config.grown_from)
+    # An element that was weakly seen before is not gone where it is seen as well as it was.
+    limit = min(config.gone_below, found.before) if found.before else config.gone_below
+    there = found.after > 0 and found.after >= limit
+    return _row(one, STILL_THERE if there else GROWN if grown.tag else "", found=found, grown=grown)
+
+
+def _row(
+    one: Ready[RemovalRow, Trace], why: str, *, found: Found = NOT_LOOKED, grown: Grown = NOTHING
+) -> InspectionRow:
+    row, trace = one.row, one.part
+    return InspectionRow(
+        key=make_key("inspection", row.key, why, trace.rim, found.before, found.after, grown.tag, grown.score),
+        source_key=row.key,
+        subject=row.image_key,
+        element=row.subject,
+        passed=not why,
+        why=why,
+        found_before=found.before,
+        found_after=found.after,
+        grown=grown.tag,
+        grown_score=grown.score,
+        rim=trace.rim,
+        changed_outside=trace.changed_outside,
+    )
+
+
+def name_models(config: InspectionConfig) -> tuple[str, ...]:
+    """Return the version of the detector that looks, for the table's fingerprint."""
+    detector = _looking(config)
+    return (detector.version,) if detector else ()
+
+
+def count_processes(config: InspectionConfig) -> int | None:
+    """Return how many processes load the detector: one per GPU; without one, as many as there are workers."""
+    return count_detectors(config.detection) if config.detection and _looking(config) else None
 
 
 STAGE = Stage(
@@ -41,5 +221,10 @@ STAGE = Stage(
     writes=InspectionRow,
     function=inspect_removals,
     config="inspection",
-    uses=(Uses(table="images", row=ImageRow, on="image_key"),),
+    uses=(
+        Uses(table="images", row=ImageRow, on="image_key"),
+        Uses(table="boxes", row=BoxesRow, on="image_key"),
+    ),
+    models=name_models,
+    processes=count_processes,
 )
