@@ -1,0 +1,116 @@
+"""Which masks are elements: by their share of the image, and each mask once."""
+
+import numpy as np
+import pytest
+
+from schemas.config import ElementsConfig
+from schemas.rows import Box, ElementRow, MasksRow, Tag
+from tasks.rejected.choose_elements import SAME_MASK, STAGE, TOO_LARGE, TOO_SMALL, choose_elements
+from tasks.store.masks import encode_mask
+
+SIZE = (40, 50)
+"""2,000 pixels: 0.5 % are 10 of them, 50 % are 1,000."""
+
+
+def rectangle(x0, y0, x1, y1):
+    mask = np.zeros(SIZE, dtype=bool)
+    mask[y0:y1, x0:x1] = True
+    return mask
+
+
+def masks_row(*masks, whys=None, names="abcdefgh"):
+    tags = tuple(Tag(name=names[n], score=0.5 + n / 10, tagger="ram", objects=(f"id {n}",)) for n in range(len(masks)))
+    boxes = tuple(Box(tag=n, score=0.7, x0=n, y0=0, x1=9, y1=9) for n in (*range(len(masks)), 0))
+    return MasksRow(
+        key="masks", source_key="boxes", subject="image", width=SIZE[1], height=SIZE[0], tags=tags, boxes=boxes,
+        masks=tuple(encode_mask(mask).model_dump_json() for mask in masks),
+        whys=whys or tuple("" if mask.any() else "no pixels" for mask in masks), mask_scores=(1.0,) * len(masks),
+    )  # fmt: skip
+
+
+def chosen(*masks, **settings):
+    return list(choose_elements([masks_row(*masks)], ElementsConfig(**settings)))
+
+
+def whys(*masks, **settings):
+    return [element.why for element in chosen(*masks, **settings)]
+
+
+def test_a_row_says_all_of_its_element():
+    mask = rectangle(10, 5, 30, 15)
+    row = masks_row(mask)
+    (element,) = choose_elements([row], ElementsConfig())
+    assert isinstance(element, ElementRow)
+    assert (element.source_key, element.subject) == ("masks", "image")
+    assert (element.tag, element.tagger, element.tag_score, element.object_ids) == ("a", "ram", 0.5, ("id 0",))
+    assert element.boxes == row.boxes
+    assert element.box == (10, 5, 30, 15)
+    assert element.mask == row.masks[0]
+    assert element.area_share == np.float32(200 / 2000)
+    assert element.why == ""
+
+
+@pytest.mark.parametrize(
+    ("mask", "why"),
+    [
+        (rectangle(0, 0, 3, 3), TOO_SMALL),  # 9 pixels
+        (rectangle(0, 0, 5, 2), ""),  # 10
+        (rectangle(0, 0, 25, 40), ""),  # 1,000
+        (rectangle(0, 0, 26, 40), TOO_LARGE),
+        (rectangle(0, 0, 50, 40), TOO_LARGE),  # all
+        (rectangle(0, 0, 0, 0), "no pixels"),
+    ],
+)
+def test_shares_have_a_range(mask, why):
+    assert whys(mask) == [why]
+
+
+def test_the_range_is_a_setting_and_an_empty_mask_is_never_an_element():
+    everything, nothing = rectangle(0, 0, 50, 40), rectangle(0, 0, 0, 0)
+    assert whys(everything, rectangle(0, 0, 1, 1), min_area=0, max_area=1) == ["", ""]
+    row = masks_row(nothing, whys=("",))
+    (element,) = choose_elements([row], ElementsConfig(min_area=0))
+    assert (element.why, element.box, element.area_share) == (TOO_SMALL, (0, 0, 0, 0), 0)
+
+
+def test_what_a_segmenter_said_comes_first():
+    row = masks_row(rectangle(0, 0, 10, 10), whys=("its boxes cover the image",))
+    assert [element.why for element in choose_elements([row], ElementsConfig())] == ["its boxes cover the image"]
+
+
+def test_of_nearly_equal_masks_the_first_is_kept():
+    # 20 x 20 pixels, and the same without one of 20 columns: 0.95 of the union.
+    first, second = rectangle(10, 10, 30, 30), rectangle(11, 10, 30, 30)
+    assert whys(first, second) == ["", SAME_MASK]
+    assert whys(second, first) == ["", SAME_MASK]
+    assert whys(first, second, same_mask=0.95) == ["", ""]  # more than the limit, not as much
+    assert whys(first, first, first, same_mask=0.99) == ["", SAME_MASK, SAME_MASK]
+
+
+def test_a_part_and_its_whole_are_two_elements_and_so_are_masks_of_equal_size():
+    car, wheel = rectangle(5, 5, 45, 25), rectangle(8, 20, 14, 25)
+    assert whys(car, wheel, np.roll(wheel, 7, axis=1), np.roll(car, 14, axis=0)) == ["", "", "", ""]
+
+
+def test_a_refused_mask_is_no_reason_to_refuse_another():
+    # Of three masks in a row, each 0.9 of the one before, the last is like the second, which is not kept.
+    masks = [rectangle(5, 5, 5 + width, 25) for width in (30, 28, 26)]
+    assert whys(*masks) == ["", SAME_MASK, ""]
+    large = rectangle(0, 0, 26, 40)
+    assert whys(large, large[:, ::-1], rectangle(0, 0, 25, 40)) == [TOO_LARGE, TOO_LARGE, ""]
+
+
+def test_images_are_chosen_for_one_by_one():
+    mask = rectangle(10, 10, 30, 30)
+    elements = list(choose_elements([masks_row(mask), masks_row(mask)], ElementsConfig()))
+    assert [element.why for element in elements] == ["", ""]
+
+
+def test_keys_tell_elements_apart():
+    masks = [rectangle(10, 10, 30, 30), rectangle(11, 10, 30, 30), rectangle(0, 0, 2, 2)]
+    elements = chosen(*masks)
+    again = chosen(*masks, min_area=0.001)
+    assert len({element.key for element in (*elements, *again)}) == 4
+    assert [a.key == b.key for a, b in zip(elements, again, strict=True)] == [True, True, False]
+    assert list(choose_elements([], ElementsConfig())) == []
+    assert STAGE.function is choose_elements

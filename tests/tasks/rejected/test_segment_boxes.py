@@ -1,0 +1,207 @@
+"""Masks of boxes as rows: by the scenes' own graphs, and by a tiny SAM."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from schemas.config import SegmentationConfig
+from schemas.errors import ModelError
+from schemas.rows import Box, BoxesRow, Dropped, ImageRow, MasksRow, Tag, make_key
+from schemas.scene import Mask
+from tasks.models.devices import count_gpus
+from tasks.models.prepare_ahead import BATCH, Seen
+from tasks.rejected.segment_boxes import COVERING, NO_PIXELS, OUTSIDE, STAGE, make_segmenter, segment_boxes
+from tasks.store.images import encode_png
+from tasks.store.masks import decode_mask, encode_mask
+from tests.fixtures.graphs import graph, thing
+from tests.fixtures.sam_checkpoints import write_sam
+from tests.tasks.models.samples import photographs
+
+PIXELS = {name: pixels for name, pixels in photographs().items() if name in ("china", "odd", "wide", "tall", "flower")}
+BALL = np.zeros((6, 8), dtype=bool)
+BALL[1:4, :3] = True
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def image_row(name, pixels, scene=None):
+    data = encode_png(np.ascontiguousarray(pixels))
+    return ImageRow(
+        key=make_key(data), source_key="item", subject=make_key(data), image=data, format="png",
+        width=pixels.shape[1], height=pixels.shape[0], name=name, source="photographs", licence="", group="g",
+        graph=scene,
+    )  # fmt: skip
+
+
+def tag(name, *objects):
+    return Tag(name=name, score=0.9, tagger="ram", objects=objects)
+
+
+def box(place, *shares, size=(1, 1)):
+    """Return a box at shares of an image's height and width."""
+    height, width = size
+    corners = zip(("x0", "y0", "x1", "y1"), (shares[0] * width, shares[1] * height, shares[2] * width,
+                                              shares[3] * height), strict=True)  # fmt: skip
+    return Box(tag=place, score=0.8, **dict(corners))
+
+
+def boxes_row(image, tags, boxes):
+    made_of = [f"{one.tag} {one.x0} {one.y0} {one.x1} {one.y1}" for one in boxes]
+    return BoxesRow(
+        key=make_key("boxes", image.key, *made_of), source_key="tags", subject=image.key, width=image.width,
+        height=image.height, tags=tuple(map(tag, tags)), boxes=tuple(boxes),
+    )  # fmt: skip
+
+
+IMAGES = {name: image_row(name, pixels) for name, pixels in PIXELS.items()}
+BY_KEY = {image.key: image for image in IMAGES.values()}
+ROWS = [
+    boxes_row(
+        image,
+        ("cat", "unicorn", "dog"),
+        [box(0, 0.1, 0.2, 0.6, 0.9, size=pixels.shape[:2]), box(2, 0.5, 0, 1, 0.5, size=pixels.shape[:2]),
+         box(2, 0, 0.6, 0.4, 1, size=pixels.shape[:2])],
+    )
+    for image, pixels in zip(IMAGES.values(), PIXELS.values(), strict=True)
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    path = write_sam(tmp_path_factory.mktemp("sam") / "sam.pth")
+    return STAGE.pin(SegmentationConfig(segmenter="sam", checkpoint=str(path)))
+
+
+def masks_of(row):
+    return [decode_mask(Mask.model_validate_json(mask)) for mask in row.masks]
+
+
+def whys(config, image, *boxes):
+    """Return why each tag has no mask, of boxes of one tag each."""
+    row = boxes_row(image, [str(place) for place in range(len(boxes))], boxes)
+    (made,) = segment_boxes([row], config, images={image.key: image})
+    return made.whys
+
+
+def test_each_image_has_a_row_of_what_the_segmenter_says(config):
+    made = list(segment_boxes(ROWS, config, images=BY_KEY))
+    segmenter = make_segmenter(config)
+    for row, source, pixels in zip(made, ROWS, PIXELS.values(), strict=True):
+        assert isinstance(row, MasksRow)
+        assert (row.source_key, row.subject) == (source.key, source.subject)
+        assert (row.height, row.width) == pixels.shape[:2]
+        # The tag that nothing was found for is gone, and the boxes count without it.
+        assert [one.name for one in row.tags] == ["cat", "dog"]
+        assert row.boxes == tuple(replace(one, tag=min(one.tag, 1)) for one in source.boxes)
+        (alone,) = segmenter.segment([segmenter.prepare(Seen(pixels))], [row.tags], [row.boxes])
+        for got, wanted in zip(masks_of(row), alone, strict=True):
+            assert (got & wanted.mask).sum() >= 0.99 * (got | wanted.mask).sum() > 0
+        assert row.whys == ("", "")
+        np.testing.assert_allclose(row.mask_scores, [mask.score for mask in alone], atol=1e-4)
+    assert len({row.key for row in made}) == len(ROWS)
+
+
+def test_rows_do_not_depend_on_the_shard(config):
+    whole = list(segment_boxes(ROWS, config, images=BY_KEY))
+    again = list(segment_boxes(ROWS[2:], config, images=BY_KEY))
+    for first, second in zip(whole[2:], again, strict=True):
+        assert all(
+            (a & b).sum() >= 0.99 * (a | b).sum() for a, b in zip(masks_of(first), masks_of(second), strict=True)
+        )
+
+
+def test_boxes_that_make_no_mask_are_left_out_and_say_why(config):
+    image = IMAGES["odd"]
+    width, height = image.width, image.height
+    lies = [(0, 0, 1, 1), (-3, -3, 4, 4), (0, 0.02, 0.98, 1), (0.1, 0.1, 0.1, 0.9), (1, 0, 2, 1), (0.9, 0.9, 0.2, 0.2)]
+    nan = Box(tag=6, score=0.5, x0=float("nan"), y0=0, x1=9, y1=9)
+    boxes = [*(box(place, *shares, size=(height, width)) for place, shares in enumerate(lies)), nan]
+    assert whys(config, image, *boxes) == (COVERING, COVERING, COVERING, OUTSIDE, OUTSIDE, OUTSIDE, OUTSIDE)
+
+
+def test_a_box_that_covers_the_image_does_not_spoil_its_tag(config):
+    image = IMAGES["china"]
+    size = (image.height, image.width)
+    small, whole = box(0, 0.2, 0.2, 0.5, 0.6, size=size), box(0, 0, 0, 1, 1, size=size)
+    both, alone = (
+        next(iter(segment_boxes([boxes_row(image, ["a"], boxes)], config, images=BY_KEY)))
+        for boxes in ([whole, small], [small])
+    )
+    assert both.masks == alone.masks
+    assert both.whys == ("",)
+    assert len(both.boxes) == 2
+    assert both.key != alone.key
+
+
+def test_the_largest_share_is_a_setting(config):
+    image = IMAGES["china"]
+    half = box(0, 0, 0, 0.7, 0.7, size=(image.height, image.width))
+    assert whys(config, image, half) == ("",)
+    assert whys(config.model_copy(update={"whole_image": 0.45}), image, half) == (COVERING,)
+
+
+def test_boxes_are_cut_to_the_image(config):
+    image = IMAGES["flower"]
+    size = (image.height, image.width)
+    over, within = box(0, -1, 0.5, 0.5, 3, size=size), box(0, 0, 0.5, 0.5, 1, size=size)
+    over, within = (
+        next(iter(segment_boxes([boxes_row(image, ["a"], [one])], config, images=BY_KEY))) for one in (over, within)
+    )
+    assert over.masks == within.masks
+
+
+def test_one_pixel_and_a_panorama(config):
+    for size in ((1, 1), (2, 8000)):
+        image = image_row("small", np.full((*size, 3), 90, dtype=np.uint8))
+        boxes = [box(0, 0, 0, 1, 1, size=size), box(1, 0, 0, 0.5, 1, size=size)]
+        row = boxes_row(image, ["a", "b"], boxes)
+        (made,) = segment_boxes([row], config, images={image.key: image})
+        assert [mask.shape for mask in masks_of(made)] == [size, size]
+        assert made.whys[0] == COVERING
+        assert made.whys[1] in ("", NO_PIXELS)
+
+
+def test_more_images_than_a_group_and_one_that_does_not_decode(config):
+    image = replace(IMAGES["tall"], image=IMAGES["tall"].image[:-60])
+    rows = [ROWS[n % 2] for n in range(BATCH + 3)]
+    rows[5] = replace(ROWS[0], key="broken", subject="broken")
+    made = list(segment_boxes(rows, config, images={**BY_KEY, "broken": image}))
+    (dropped,) = [row for row in made if isinstance(row, Dropped)]
+    assert (dropped.source_key, dropped.reason) == ("broken", "truncated image")
+    assert len(made) == BATCH + 3
+
+
+def test_scenes_have_the_renderers_masks():
+    scene = graph(thing("a").model_copy(update={"mask": encode_mask(BALL)}))
+    image = image_row("scene", np.zeros((6, 8, 3), dtype=np.uint8), scene)
+    boxes = [box(place, 0, 0.2, 0.4, 0.7, size=(6, 8)) for place in (0, 1, 3)]
+    row = boxes_row(image, ["ball", "ghost", "unfound", "sky"], [*boxes[:2], box(3, 0, 0, 1, 1, size=(6, 8))])
+    row = replace(row, tags=(tag("ball", "a"), tag("ghost", "b"), tag("unfound", "a"), tag("sky", "a")))
+    (made,) = segment_boxes([row], SegmentationConfig(), images={image.key: image})
+    assert [one.name for one in made.tags] == ["ball", "ghost", "sky"]
+    first, ghost, sky = masks_of(made)
+    np.testing.assert_array_equal(first, BALL)
+    assert not ghost.any()
+    assert not sky.any()
+    assert made.whys == ("", NO_PIXELS, COVERING)
+    assert made.mask_scores == (1, 1, 1)
+
+
+def test_the_stage_names_its_weights_and_its_processes(config, tmp_path):
+    assert STAGE.models(config) == (f"sam SAM {config.revision}",)
+    assert STAGE.models(SegmentationConfig()) == ("scene-graph scene graphs 1",)
+    assert STAGE.pin(SegmentationConfig()) == SegmentationConfig()
+    assert STAGE.processes(SegmentationConfig()) is None
+    assert STAGE.processes(config) == count_gpus()
+    with pytest.raises(ModelError, match=r"segmentation\.checkpoint"):
+        STAGE.pin(SegmentationConfig(segmenter="sam", checkpoint=str(tmp_path / "none.pth")))
+    assert pickle.loads(pickle.dumps(STAGE)) == STAGE
