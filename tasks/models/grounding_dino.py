@@ -30,8 +30,9 @@ from schemas.config import DetectionConfig
 from schemas.errors import ModelError
 from schemas.rows import Box, Tag
 from tasks.models.batches import Batches
+from tasks.models.devices import choose_device, count_gpus
 from tasks.models.fit_images import Fit, Fitted, fit_of
-from tasks.models.grounding_network import MOST, Answer, Ask, GroundingNetwork, compute_exactly
+from tasks.models.grounding_network import MOST, MOST_ON_CPU, Answer, Ask, GroundingNetwork, compute_exactly
 from tasks.models.pack_tags import Prompt, TagPacker
 from tasks.models.prepare_ahead import Seen
 from tasks.models.weights import (
@@ -199,8 +200,6 @@ def _load(model: str, revision: str) -> GroundingNetwork:
     """Load the model and its tokenizer by transformers' own loaders."""
     from transformers import GroundingDinoForObjectDetection
 
-    from tasks.models.devices import choose_device
-
     device = choose_device()
     folder = _checked_folder(model, revision, download=False)
     with loading(FIELD, folder):
@@ -217,7 +216,7 @@ def _load(model: str, revision: str) -> GroundingNetwork:
 @lru_cache(maxsize=8)
 def _batches(model: str, revision: str, fixed: int) -> Batches:  # noqa: ARG001 - batches are found for each network
     """Return how many images this process has found to go at once; it is kept for the next call."""
-    return Batches(fixed, MOST)
+    return Batches(fixed, MOST if count_gpus() else MOST_ON_CPU)
 
 
 def _check_kind(folder: Path) -> None:

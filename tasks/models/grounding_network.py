@@ -26,8 +26,9 @@ from tasks.models.preprocess import Size
 if TYPE_CHECKING:
     from torch import Tensor, device
 
-MOST = 64
-"""Images at once at the most; at the published size a batch of 64 is some 100 GB."""
+MOST, MOST_ON_CPU = 64, 4
+"""Images at once at the most, of what is found by trying (ours). One takes a gigabyte or two at the published size: a
+GPU says when its memory ends, and the batch is halved; where the machine's memory ends, the process dies."""
 CELLS = (8, 16, 32, 64)
 """Pixels of a side of the cells that the network proposes boxes from."""
 Floats = NDArray[np.float32]
