@@ -41,10 +41,21 @@ FEATURES: Feature = {
     "chosen": MESSAGES,
     "rejected": MESSAGES,
     "rejected_images": IMAGES,
+    "rejected_image_maker": TEXT,
     "rejected_maker": TEXT,
     "rejected_note": TEXT,
     "negatives": _list({"text": TEXT, "maker": TEXT, "note": TEXT, "score": NUMBER}),
-    "removal_scores": _list({"removal": TEXT, "tag": TEXT, "side": _value("int32"), "score": NUMBER, "chosen": FLAG}),
+    "removal_scores": _list(
+        {
+            "removal": TEXT,
+            "tag": TEXT,
+            "side": _value("int32"),
+            "score": NUMBER,
+            "chosen": FLAG,
+            "clip": NUMBER,
+            "why": TEXT,
+        }
+    ),
     "chosen_model": TEXT,
     "key": TEXT,
     "pair": TEXT,
@@ -58,11 +69,13 @@ COLUMNS: dict[str, str] = {
     "prompt": "The question about the images (one message, an `image` slot per image).",
     "chosen": "A description of how the images differ, or the preferred answer (one message).",
     "rejected": "A description that is wrong for these images (one message); an empty list where there is none.",
-    "rejected_images": "The same images, a thing that the chosen text mentions removed from one of them; may be empty.",
+    "rejected_images": "The same images, one of them without a thing that the chosen text mentions; may be empty.",
+    "rejected_image_maker": "How it was made: `removal`, or `crop`, a random window of the image at its full size.",
     "rejected_maker": "How the rejected text was made: `retrieved`, `swapped`, `edited`, or `given` by the source.",
     "rejected_note": "What was done to make it.",
     "negatives": "Further wrong descriptions, hardest first.",
-    "removal_scores": "Every removal that was tried: what, from which image, its score, whether it was taken.",
+    "removal_scores": "Every removal that was tried: what, from which image, by how much worse the chosen text then "
+    "fits, whether it was taken, the text's CLIP score with it (0: none), and the check that it failed.",
     "chosen_model": "What wrote the chosen text.",
     "key": "Names the row: a hash of all that it was made from.",
     "pair": "Names the pair of images, or the one image.",
@@ -131,12 +144,15 @@ def _image(data: bytes, name: str) -> dict[str, Any]:
 
 
 def _rejected_names(row: PreferenceRow) -> list[str]:
-    """Return the names of the rejected images: that of the removal where the image was altered."""
+    """Return the names of the rejected images: that of the removal, or of the crop, where one was altered."""
     names = list(row.image_keys) if row.rejected_images else []
     for score in row.removal_scores:
         if score.chosen and names:
             names[score.side] = score.removal
-    return names
+    if row.rejected_image_maker != "crop":
+        return names
+    altered = [image != kept for image, kept in zip(row.rejected_images, row.images, strict=True)]
+    return [f"{name}-crop" if new else name for name, new in zip(names, altered, strict=True)]
 
 
 def _prompt(row: PreferenceRow) -> list[dict[str, Any]]:

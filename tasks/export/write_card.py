@@ -16,6 +16,7 @@ from tasks.store.ledger import Counts
 SPLITS = ("train", "validation", "test")
 LICENCES = ("apache-2.0", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "mit", "odc-by")
 """Licences that the Hub knows by name; another one is "other", none stated "unknown"."""
+INPAINTERS = {"telea": "OpenCV, telea", "navier-stokes": "OpenCV, navier-stokes", "lama": "LaMa"}
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 
@@ -47,6 +48,8 @@ class Tally:
     makers: Counter[str] = field(default_factory=Counter[str])
     rejected_texts: int = 0
     rejected_images: int = 0
+    crops: int = 0
+    """Rows whose rejected image is a random crop."""
     rows: int = 0
     pairs: int = 0
     """Rows about two images; the others are about one."""
@@ -69,6 +72,7 @@ class Tally:
         self.writers[row.chosen_model] += 1
         self.rejected_texts += bool(row.rejected)
         self.rejected_images += bool(row.rejected_images)
+        self.crops += row.rejected_image_maker == "crop"
         if row.rejected:
             self.makers[row.rejected_maker] += 1
 
@@ -98,7 +102,8 @@ def write_card(about: About, tally: Tally) -> str:
         tally=tally,
         columns=COLUMNS,
         empty=[split for split in SPLITS if split not in tally.sizes],
-        was_mined="embeddings" in {stage.stage for stage in about.counts},
+        was_mined="neighbours" in {stage.stage for stage in about.counts},
+        inpainter=INPAINTERS[about.profile.removals.inpainter],
         is_rendered=about.profile.sources.kind == "scenes",
     )
 

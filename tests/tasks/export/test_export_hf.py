@@ -84,9 +84,21 @@ def test_bytes_are_those_of_the_source(tmp_path, made):
         assert tuple(image["bytes"] for image in row["images"]) == given[row["key"]].images
         assert tuple(image["bytes"] for image in row["rejected_images"]) == given[row["key"]].rejected_images
         assert row["images"][0]["path"].rpartition(".")[2] in ("png", "jpg", "webp", "tiff")
-        chosen = next(score for score in row["removal_scores"] if score["chosen"])
-        assert row["rejected_images"][0]["path"] == f"{chosen['removal']}.png"
-        assert row["rejected_images"][1] == row["images"][1]
+        for chosen in (score for score in row["removal_scores"] if score["chosen"]):
+            names = [image["path"].partition(".")[0] for image in row["rejected_images"]]
+            assert names[chosen["side"]] == chosen["removal"]
+            assert names[1 - chosen["side"]] == row["image_keys"][1 - chosen["side"]]
+
+
+def test_a_crop_is_named_after_its_image(tmp_path, made):
+    crop = next(row for row in made.of("preferences") if row.rejected_image_maker == "crop")
+    chosen = make_whole()
+    chosen.tables["preferences"] = [replace(crop, rejected_images=(crop.images[0], b"\x89PNG cropped"))]
+    export(tmp_path, chosen)
+    (row,) = pq.read_table(next((tmp_path / "out/data").glob("*.parquet"))).to_pylist()
+    kept, cropped = (image["path"] for image in row["rejected_images"])
+    assert (kept, cropped) == (row["images"][0]["path"], f"{row['image_keys'][1]}-crop.png")
+    assert row["rejected_image_maker"] == "crop"
 
 
 def test_schema_is_what_datasets_makes_of_the_features():
@@ -165,6 +177,38 @@ def test_card_has_the_numbers_of_all_texts_and_says_what_models_made(tmp_path):
     export(plain, make_whole())
     assert "Measured over" not in (plain / "out/README.md").read_text()
     assert "*refuted*" not in (plain / "out/README.md").read_text()
+
+
+def test_rejected_images_are_counted_by_how_they_were_made(tmp_path, made):
+    rows = made.of("preferences")
+    removal = next(row for row in rows if row.rejected_image_maker == "removal")
+    crop = next(row for row in rows if row.rejected_image_maker == "crop")
+    none = replace(removal, rejected_images=(), rejected_image_maker="")
+    cases = (
+        ([removal, crop, none], ["1 of the rejected images is a random crop", "the hole filled (OpenCV, telea)"], []),
+        ([removal, none], ["the hole filled"], ["is a random crop", "are random crops"]),
+        ([crop, crop], ["2 of the rejected images are random crops"], ["the hole", "Filled"]),
+        ([none], ["0 of 1 rows have rejected images"], ["the hole filled", "Filled holes", "random crops"]),
+    )
+    for number, (kept, said, unsaid) in enumerate(cases):
+        chosen = make_whole()
+        chosen.tables["preferences"] = [replace(row, key=f"{place:032x}") for place, row in enumerate(kept)]
+        export(tmp_path / str(number), chosen)
+        body = (tmp_path / str(number) / "out/README.md").read_text()
+        assert all(words in body for words in said)
+        assert not any(words in body for words in unsaid)
+
+
+def test_scores_say_what_clip_and_the_checks_found(tmp_path, made):
+    export(tmp_path, made)
+    table = pa.concat_tables([pq.read_table(path) for path in sorted((tmp_path / "out/data").glob("*.parquet"))])
+    given = {row.key: row for row in made.of("preferences")}
+    told = {row["key"]: row["removal_scores"] for row in table.to_pylist()}
+    for key, scores in told.items():
+        assert [(one["clip"], one["why"]) for one in scores] == [
+            (float(np.float32(one.clip)), one.why) for one in given[key].removal_scores
+        ]
+    assert any(one["why"] for scores in told.values() for one in scores)
 
 
 def test_rows_that_are_not_selected_are_counted(tmp_path, made):
