@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 from flows import stages
-from flows.stages import STAGES, plan_stages, stages_of, stages_until
-from schemas.config import ExcludeConfig, MiningConfig, Profile
+from flows.load_profile import load_profile, profile_names
+from flows.stages import GROUPS, STAGES, plan_stages, stages_of, stages_until, table_names
+from schemas.config import ExcludeConfig, MiningConfig, Profile, RejectionsConfig
+from schemas.encoders import ClipConfig
 from schemas.errors import ConfigError
 from schemas.rows import ComparisonRow, PairRow, PreferenceRow, Row
 from schemas.writing import ControlsConfig, JudgingConfig
@@ -22,7 +24,7 @@ def bringing(monkeypatch: pytest.MonkeyPatch, *rows: type[Row]) -> dict[str, str
     return {stage.name: stage.reads for stage in stages_of(PHOTOGRAPHS)}
 
 
-OPTIONAL = {"questions", "refuted", "counterfactual", "sampled"}
+OPTIONAL = {"questions", "refuted", "counterfactual", "sampled", "mentions", "fitted"}
 USUAL = [stage.name for stage in STAGES if stage.name not in OPTIONAL]
 
 
@@ -124,6 +126,124 @@ def test_a_build_stops_after_a_group_or_a_table(monkeypatch: pytest.MonkeyPatch)
         stages_until(PHOTOGRAPHS, "minig")
 
 
+STEPS = ["tags", "boxes", "masks", "elements", "removals", "inspected"]
+CLIP = {"embedding": {"embedders": ["clip", "dinov2"]}, "rejections": {"scorer": "clip"}}
+CHOOSING = Profile.model_validate({"source": "folder:/photographs", **CLIP})
+GIVEN = CHOOSING.model_copy(update={"source": "rlaif-v:/preferences"})
+
+
+def fingerprints(profile: Profile, until: str = "") -> dict[str, str]:
+    return {one.stage.name: one.fingerprint for one in plan_stages(profile, stages_until(profile, until))}
+
+
+def test_without_rejected_images_nothing_is_removed() -> None:
+    off = PHOTOGRAPHS.model_copy(update={"rejections": RejectionsConfig(scorer="off")})
+    stages = {stage.name: stage for stage in stages_of(off)}
+    assert list(stages) == [name for name in USUAL if name not in (*STEPS, "rejections")]
+    assert {"rejections", "removals"}.isdisjoint(use.table for use in stages["preferences"].uses)
+
+
+def test_where_clip_chooses_images_without_an_element_are_embedded() -> None:
+    stages = {stage.name: stage for stage in stages_of(CHOOSING)}
+    assert [name for name in stages if name not in USUAL] == ["fitted"]
+    names = list(stages)
+    assert names[names.index("removals") :][:4] == ["removals", "inspected", "fitted", "rejections"]
+    used = {use.argument: use.table for use in stages["rejections"].uses if use.kind == "vectors"}
+    assert used == {"vectors": "embeddings", "candidates": "fitted"}
+    assert "fitted" not in fingerprints(PHOTOGRAPHS)
+    assert [stage.name for stage in stages_until(CHOOSING, "fitted")][-1] == "fitted"
+
+
+def test_clip_chooses_among_images_of_brought_pairs_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are embedded for that alone; those that are kept out are not."""
+    monkeypatch.setitem(stages.READERS, "folder", replace(READERS["folder"], brings=(PairRow,)))
+    found = [stage.name for stage in stages_of(CHOOSING)]
+    assert "embeddings" in found
+    assert "neighbours" not in found
+    excluding = CHOOSING.model_copy(update={"exclude": ExcludeConfig(sources=("folder:/benchmark",))})
+    (choosing,) = (stage for stage in stages_of(excluding) if stage.name == "rejections")
+    assert {use.table for use in choosing.uses if use.kind == "vectors"} == {"admitted", "fitted"}
+
+
+def test_the_weights_of_the_images_vectors_are_those_of_the_removals() -> None:
+    """Whoever runs one of these stages has the other's pin, so that no weights are missing, nor other ones taken."""
+    for profile, until in ((CHOOSING, ""), (CHOOSING, "fitted"), (CHOOSING, "rejected"), (GIVEN, "fitted")):
+        pinned = {stage.config for stage in stages_until(profile, until) if stage.pin}
+        assert "embedding" in pinned
+    clip = ClipConfig(model="ViT-B-32", revision="abc")
+    embedding = CHOOSING.embedding.model_copy(update={"clip": clip})
+    other = CHOOSING.model_copy(update={"embedding": embedding})
+    assert other.fitted.clip == clip
+    assert other.section("rejections") == other.rejections.model_copy(update={"clip": clip})
+    before, after = fingerprints(CHOOSING), fingerprints(other)
+    assert {name for name in before if before[name] != after[name]} >= {"embeddings", "fitted", "rejections"}
+    assert before["images"] == after["images"]
+
+
+def test_brought_preferences_get_rejected_images_where_clip_chooses() -> None:
+    stages = {stage.name: stage for stage in stages_of(GIVEN)}
+    assert {name: stage.reads for name, stage in stages.items()} == {
+        "images": "items",
+        "given": "items",
+        "embeddings": "images",
+        "tags": "images",
+        "boxes": "tags",
+        "masks": "boxes",
+        "elements": "masks",
+        "removals": "elements",
+        "inspected": "removals",
+        "fitted": "removals",
+        "rejections": "given",
+        "preferences": "given",
+    }
+    assert {stage.only_in for stage in stages.values()} == {""}
+    assert {use.table for use in stages["preferences"].uses} == {"rejections", "removals"}
+    known = set(stages) | {"items"}
+    for stage in stages.values():
+        assert {use.table for use in stage.uses} | {stage.reads} <= known
+
+
+@pytest.mark.parametrize("scorer", ["off", "scene-graph"])
+def test_brought_preferences_are_else_as_they_were(scorer: str) -> None:
+    profile = Profile.model_validate({"source": "rlaif-v:/preferences", "rejections": {"scorer": scorer}})
+    assert {stage.name: stage.reads for stage in stages_of(profile)} == {"images": "items", "preferences": "items"}
+    assert fingerprints(profile) == fingerprints(Profile(source="rlaif-v:/preferences"))
+
+
+@pytest.mark.parametrize(
+    ("until", "last"),
+    [
+        ("sources", "given"),
+        ("given", "given"),
+        ("mining", "embeddings"),
+        ("tags", "tags"),
+        ("fitted", "fitted"),
+        ("rejected", "rejections"),
+        ("rejections", "rejections"),
+        ("preferences", "preferences"),
+        ("", "preferences"),
+    ],
+)
+def test_a_build_of_brought_preferences_stops_where_it_should(until: str, last: str) -> None:
+    stages = stages_until(GIVEN, until)
+    assert stages[-1].name == last
+    assert len(plan_stages(GIVEN, stages)) == len(stages), "all that a stage reads is there"
+
+
+@pytest.mark.parametrize("profile", profile_names())
+@pytest.mark.parametrize("kind", ["folder", "scenes", "rlaif-v", "spot-the-diff"])
+def test_all_stages_of_the_profiles_can_be_planned_up_to_any_table(profile: str, kind: str) -> None:
+    chosen = load_profile(profile).model_copy(update={"source": f"{kind}:/here"})
+    whole = fingerprints(chosen)
+    for until in (*GROUPS, *table_names()):
+        planned = plan_stages(chosen, stages_until(chosen, until))
+        assert [one.fingerprint for one in pickle.loads(pickle.dumps(planned))] == [one.fingerprint for one in planned]
+        both = [one for one in planned if one.stage.name in whole]
+        assert {one.stage.name: one.fingerprint for one in both} == {
+            one.stage.name: whole[one.stage.name] for one in both
+        }
+
+
 SERVED = Profile.model_validate(
     {
         "source": "folder:/photographs",
@@ -143,7 +263,7 @@ def test_served_models_have_their_stages() -> None:
     stages = {stage.name: stage for stage in stages_of(SERVED)}
     captioning = ["captions", "described", "controlled", "judged", "differences", "comparisons", "questions"]
     assert [name for name, stage in stages.items() if stage.group == "captioning"] == captioning
-    made = ["removals", "swapped", "edited", "retrieved", "refuted", "counterfactual", "sampled"]
+    made = ["swapped", "edited", "retrieved", "refuted", "counterfactual", "sampled", *STEPS, "rejections"]
     assert [name for name, stage in stages.items() if stage.group == "rejected"] == made
     assert stages["described"].writes is stages["differences"].writes
     assert {use.table for use in stages["differences"].uses} == {"described", "controlled", "judged"}
@@ -154,13 +274,10 @@ def test_served_models_have_their_stages() -> None:
 def test_a_check_that_comes_later_leaves_the_descriptions() -> None:
     """They were asked of a model: that is the dear part."""
     unchecked = SERVED.model_copy(update={"controls": ControlsConfig(), "judging": JudgingConfig()})
-    fingerprints = [
-        {planned.stage.name: planned.fingerprint for planned in plan_stages(profile, stages_of(profile))}
-        for profile in (unchecked, SERVED)
-    ]
-    assert fingerprints[0]["described"] == fingerprints[1]["described"]
-    assert fingerprints[0]["differences"] != fingerprints[1]["differences"]
-    assert {"controlled", "judged", "refuted"}.isdisjoint(fingerprints[0])
+    before, after = fingerprints(unchecked), fingerprints(SERVED)
+    assert before["described"] == after["described"]
+    assert before["differences"] != after["differences"]
+    assert {"controlled", "judged", "refuted"}.isdisjoint(before)
 
 
 def test_stages_with_checks_travel_between_processes() -> None:
