@@ -42,7 +42,7 @@ class Side:
         start = int(np.searchsorted(self.last, found[0]))
         stop = int(np.searchsorted(self.first, found[-1], side="right"))
         if start >= stop:  # the padding alone
-            return slice(0), slice(0)
+            return slice(0, 0), slice(0, 0)
         return slice(start, stop), slice(int(self.first[start]), int(self.last[stop - 1]) + 1)
 
 
@@ -75,4 +75,4 @@ def enlarge_masks(logits: "Tensor", across: Side, down: Side) -> Iterator[Patch]
             continue
         (x, over), (y, under) = across.window(in_columns), down.window(in_rows)
         part = across.weights[x, over] @ plane[under, over].T @ down.weights[y, under].T
-        yield Patch(x.start or 0, y.start or 0, part > 0)
+        yield Patch(x.start, y.start, part > 0)
