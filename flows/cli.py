@@ -171,12 +171,13 @@ def fetch(
 def _conclude_fetch(done: Any, profile: str, *, check: bool) -> None:
     from rich.console import Console
 
-    from flows.fetch_weights import files_table
+    from flows.fetch_weights import files_table, places_of
 
     for fault in done.faults:
         print(f"error: {fault}", file=sys.stderr)
     if done.files:
         Console(width=None if sys.stdout.isatty() else 160).print(files_table(done.files))
+        print("\n".join(places_of(done.files)))
     if done.faults:
         if check:
             print("Fetch what is missing with the same command without --check.", file=sys.stderr)

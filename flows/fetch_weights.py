@@ -7,6 +7,7 @@ go on. Models that vLLM serves are a matter of their own: they are large, and an
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from rich.table import Table
 
@@ -17,7 +18,7 @@ from flows.stages import stages_until
 from schemas.config import Profile
 from schemas.errors import ModelError
 from schemas.served import ChatConfig
-from tasks.models.lacking_weights import Lacking, find_lacking, find_room
+from tasks.models.lacking_weights import Room, find_lacking, find_room
 from tasks.models.rehearse import rehearsing
 from tasks.models.served_weights import is_on_hub, list_here, list_on_hub
 from tasks.models.verify_weights import Verified, Wanted, have_verified, model_of, names_of
@@ -113,15 +114,22 @@ def tell_served(profile: Profile, until: str, *, ask: bool, say: Say) -> None:
 
 
 def files_table(files: Sequence[Verified]) -> Table:
-    """Return the table of what is here: file by file, how large, by what verified, and where."""
+    """Return the table of what is here: file by file, how large, and by what verified."""
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("section", "model", "file", "size", "verified by", "in"):
-        table.add_column(name, justify="right" if name == "size" else "left", overflow="fold")
+    for name, wraps in {"section": False, "model": True, "file": True, "size": False, "verified by": False}.items():
+        table.add_column(name, justify="right" if name == "size" else "left", no_wrap=not wraps, overflow="fold")
     for file in files:
         size = shown_size(file.size) if file.folder else ""
         how = file.how if not file.fault else "DAMAGED" if file.folder else "NOT HERE"
-        table.add_row(file.field, file.model, file.file, size, how, file.folder)
+        table.add_row(file.field, file.model, file.file, size, how)
     return table
+
+
+def places_of(files: Sequence[Verified]) -> list[str]:
+    """Return where files are, in words: how many, and how large, in each folder."""
+    folders = dict.fromkeys(file.folder for file in files if file.folder)
+    inside = {folder: [file.size for file in files if file.folder == folder] for folder in folders}
+    return [f"{folder}: {len(sizes)} files, {shown_size(sum(sizes))}" for folder, sizes in inside.items()]
 
 
 def shown_size(size: int) -> str:
@@ -148,24 +156,21 @@ def _rehearse(stage: Stage, profile: Profile) -> tuple[list[Wanted], str]:
 
 
 def _have(wanted: list[Wanted], done: Fetched, *, fetch: bool, say: Say) -> None:
-    """Announce, fetch and verify files."""
+    """Announce, fetch and verify files; what there is no room for is not begun."""
     lacking = {file: find_lacking(file) for file in wanted} if fetch else {}
-    short = _announce([lack for lacks in lacking.values() for lack in lacks], say)
-    if short:
-        done.problems.append(short)
+    full: set[Path] = set()
+    for room in find_room(lack for lacks in lacking.values() for lack in lacks):
+        say(f"To fetch into {_among(room)}")
+        if room.size + SPARE_BYTES > room.free:
+            full.update(room.folders)
+            done.problems.append(f"there is no room on the disk, nothing was fetched into {_among(room)}")
     for file in wanted:
         say(f"{file.field}: {model_of(file)} {names_of(file)}")
-        done.found[file] = have_verified(file, fetch=fetch and not (short and lacking[file]))
+        has_room = not any(lack.folder in full for lack in lacking.get(file, []))
+        done.found[file] = have_verified(file, fetch=fetch and has_room)
 
 
-def _announce(lacking: Sequence[Lacking], say: Say) -> str:
-    """Say what is to come; return, in words, where there is no room for it."""
-    short = ""
-    for folder, size, free in find_room(lacking):
-        here = [lack for lack in lacking if lack.folder == folder]
-        unknown = sum(not lack.size for lack in here)
-        more = f" and {unknown} of unknown size" if unknown else ""
-        say(f"To fetch into {folder}: {len(here)} files, {shown_size(size)}{more}; {shown_size(free)} are free")
-        if size + SPARE_BYTES > free:
-            short = f"{folder} has {shown_size(free)} free, and {shown_size(size)} are to come: they were not fetched"
-    return short
+def _among(room: Room) -> str:
+    more = f" and {room.unknown} of unknown size" if room.unknown else ""
+    folders = " and ".join(map(str, room.folders))
+    return f"{folders}: {room.files} files, {shown_size(room.size)}{more}; {shown_size(room.free)} are free"

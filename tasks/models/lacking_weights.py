@@ -30,12 +30,33 @@ def find_lacking(wanted: Wanted) -> list[Lacking]:
     return list(_published(wanted) if isinstance(wanted, PublishedFile) else _on_hub(wanted))
 
 
-def find_room(lacking: Iterable[Lacking]) -> list[tuple[Path, int, int]]:
-    """Return, per folder, the bytes that are to come and those that are free."""
-    sizes: defaultdict[Path, int] = defaultdict(int)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Say what is to come onto one disk."""
+
+    folders: tuple[Path, ...]
+    files: int
+    size: int
+    unknown: int
+    """Files whose size is not known, and not counted."""
+    free: int
+
+
+def find_room(lacking: Iterable[Lacking]) -> list[Room]:
+    """Return, per disk, what is to come and how much room there is."""
+    disks: defaultdict[int, list[Lacking]] = defaultdict(list)
     for file in lacking:
-        sizes[file.folder] += file.size
-    return [(folder, size, _free(folder)) for folder, size in sizes.items()]
+        disks[_place(file.folder).stat().st_dev].append(file)
+    return [
+        Room(
+            folders=tuple(dict.fromkeys(file.folder for file in files)),
+            files=len(files),
+            size=sum(file.size for file in files),
+            unknown=sum(not file.size for file in files),
+            free=shutil.disk_usage(_place(files[0].folder)).free,
+        )
+        for files in disks.values()
+    ]
 
 
 def _published(file: PublishedFile) -> Iterator[Lacking]:
@@ -77,6 +98,6 @@ def _ask(files: HubFiles, names: tuple[str, ...]) -> tuple[str, int]:
     return names[0], 0
 
 
-def _free(folder: Path) -> int:
-    """Return how much room a folder has that need not be there yet."""
-    return shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.is_dir())).free
+def _place(folder: Path) -> Path:
+    """Return a folder that need not be there yet, or the nearest one above it that is."""
+    return next(place for place in (folder, *folder.parents) if place.is_dir())

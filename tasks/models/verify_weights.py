@@ -29,6 +29,7 @@ class Verified:
     how: str = ""
     """By which hash it was verified, in words."""
     folder: str = ""
+    """The cache that it is in; empty: it is in none."""
     fault: str = ""
     """Why it cannot be used; empty: it can."""
 
@@ -98,7 +99,7 @@ def _on_hub(files: HubFiles, *, fetch: bool) -> Iterator[Verified]:
             file=name,
             size=(folder / name).stat().st_size,
             how=kind or UNVERIFIED,
-            folder=str(folder),
+            folder=str(folder.parents[2]),
             fault=f"{files.field}: {folder / name} is damaged: {fault}" if fault else "",
         )
 

@@ -79,6 +79,7 @@ def test_a_killed_download_is_taken_up(hub, blobs):
         part = blobs / f"{hashlib.sha256(DATA).hexdigest()}.incomplete"
         until = time.monotonic() + 120
         while not (part.exists() and part.stat().st_size > 65_536):
+            assert process.poll() is None
             assert time.monotonic() < until
             time.sleep(0.01)
         process.kill()

@@ -1,0 +1,268 @@
+"""`pairwright fetch` as a user calls it, from stand-ins of the Hub and of a server of files, with real small models."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from flows import cli
+from flows.find_models import pin_models, served_models
+from flows.load_profile import load_profile
+from tasks.models import fetch_file, sam_segmenter
+from tests.fixtures.checkpoints import write_dinov2_folder
+from tests.fixtures.file_server import COMMIT, Fault, serving_files, use_as_hub
+from tests.fixtures.sam_checkpoints import write_sam
+
+PROFILE = """
+source: "scenes:"
+embedding: {embedders: [dinov2], dinov2: {model: owner/dinov2}}
+mining: {weights: [1]}
+segmentation: {segmenter: sam, model: vit_b}
+"""
+SHARDS = {f"model-0000{n}-of-00002.safetensors": random.Random(n).randbytes(5000) for n in (1, 2)}
+INDEX = json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}})
+SERVED = ["--set", "captions.writer=served", "--set", "chat.launch=local", "--set", "chat.model=owner/served"]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    return write_dinov2_folder(folder / "dinov2"), write_sam(folder / "sam.pth")
+
+
+@pytest.fixture
+def web(models, tmp_path, monkeypatch):
+    dinov2, sam = models
+    with serving_files() as running:
+        for file in dinov2.iterdir():
+            running.put_on_hub("owner/dinov2", file.name, file.read_bytes(), small=file.suffix == ".json")
+        running.put("/sam.pth", sam.read_bytes())
+        monkeypatch.setattr(sam_segmenter, "ADDRESS", f"{running.address}/")
+        monkeypatch.setattr(sam_segmenter, "FILES", {"vit_b": ("sam.pth", sha256(sam.read_bytes()).hexdigest())})
+        use_as_hub(monkeypatch, running, tmp_path / "hub")
+        monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(fetch_file, "LIMITS", fetch_file.Limits(pause_s=0.001))
+        yield running
+
+
+@pytest.fixture
+def profile(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(PROFILE)
+    return path
+
+
+@pytest.fixture
+def fetch(profile, capsys):
+    def run(*words):
+        """Run the verb as a shell would; return its exit code and what it said."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sys.argv", ["pairwright", "fetch", "--profile", str(profile), *map(str, words)])
+            with pytest.raises(SystemExit) as ended:
+                cli.main()
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err
+
+    return run
+
+
+def rows(out, how):
+    return [line.split()[:3] for line in out.splitlines() if how in line]
+
+
+def test_everything_comes_verified_and_a_build_then_finds_it(web, fetch, profile, tmp_path, models):
+    code, out, err = fetch()
+    assert (code, err) == (0, "")
+    hub, cache = tmp_path / "hub", tmp_path / "cache" / "weights"
+    size = sum(len(data) for path, data in web.files.items() if path.startswith("/owner/dinov2"))
+    whole = size + len(web.files["/sam.pth"])
+    assert f"To fetch into {hub} and {cache}: 4 files, {whole / 1e6:.1f} MB; " in out
+    assert f"{hub}: 3 files, {size / 1e6:.1f} MB\n{cache}: 1 files, {(whole - size) / 1e6:.1f} MB\n" in out
+    assert rows(out, "SHA-256") == [
+        ["embedding.dinov2", "owner/dinov2", COMMIT[:12]],
+        ["segmentation", "127.0.0.1:" + str(web.port), "sam.pth"],
+    ]
+    assert len(rows(out, "git SHA-1")) == 2
+    assert out.endswith(f"All weights of the {profile} profile are here.\n")
+    asked = len(web.asked)
+    pinned = pin_models(load_profile(str(profile)), "")
+    assert pinned.embedding.dinov2.revision == COMMIT
+    assert pinned.segmentation.revision.startswith("xxh3:")
+    code, out, _ = fetch()
+    assert code == 0
+    assert "To fetch" not in out
+    assert len(web.asked) == asked
+
+
+def test_check_fetches_nothing_and_says_what_is_missing(web, fetch, tmp_path):
+    code, out, err = fetch("--check")
+    assert code == 1
+    assert not web.asked
+    assert len(rows(out, "NOT HERE")) == 2
+    assert err.splitlines() == [
+        f"error: embedding.dinov2: owner/dinov2 is not on this machine, or not all of it: looked in {tmp_path}/hub",
+        f"error: segmentation: sam.pth is not on this machine: looked for {tmp_path}/cache/weights/sam.pth",
+        "Fetch what is missing with the same command without --check.",
+    ]
+    assert fetch()[0] == fetch("--check")[0] == 0
+
+
+def test_only_what_the_stages_load_is_fetched(web, fetch):
+    code, out, _ = fetch("--until", "mining")
+    assert code == 0
+    assert "sam.pth" not in out
+    code, out, _ = fetch("--set", "rejections.scorer=off", "--check")
+    assert (code, "sam.pth" in out) == (0, False)
+    code, out, _ = fetch("--set", "embedding.embedders=[gradients]", "--until", "mining")
+    assert (code, out.splitlines()[-1].endswith("no weights to fetch.")) == (0, True)
+
+
+def test_what_is_damaged_is_named_and_fetched_again(web, fetch, tmp_path):
+    fetch()
+    (weights,) = (tmp_path / "hub").rglob("snapshots/*/model.safetensors")
+    sam = tmp_path / "cache" / "weights" / "sam.pth"
+    before, state = weights.read_bytes(), sam.stat()
+    weights.resolve().write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+    sam.write_bytes(bytes(len(sam.read_bytes())))
+    os.utime(sam, ns=(state.st_atime_ns, state.st_mtime_ns))  # so that only its bytes tell
+    code, out, err = fetch("--check")
+    assert code == 1
+    assert len(rows(out, "DAMAGED")) == 2
+    assert f"embedding.dinov2: {weights} is damaged: its SHA-256 is " in err
+    assert f"segmentation: {sam} is another file: its SHA-256 is " in err
+    code, _, err = fetch()
+    assert (code, err) == (0, "")
+    assert weights.read_bytes() == before
+    assert fetch("--check")[0] == 0
+
+
+def test_what_cannot_be_had_does_not_hold_up_the_rest(web, fetch):
+    del web.files["/owner/dinov2/resolve/" + COMMIT + "/config.json"]
+    code, out, err = fetch()
+    assert code == 1
+    assert "embedding.dinov2: owner/dinov2 could not be fetched: " in err
+    assert "hf download owner/dinov2 config.json" in err
+    assert err.count("error:") == 1
+    assert rows(out, "NOT HERE") == [["embedding.dinov2", "owner/dinov2", "config.json,"]]
+    assert rows(out, "published") == [["segmentation", f"127.0.0.1:{web.port}", "sam.pth"]]
+
+
+def test_a_wrong_file_is_refused_with_both_hashes(web, fetch, tmp_path):
+    web.files["/sam.pth"] += b"?"
+    code, _, err = fetch()
+    right, wrong = sam_segmenter.FILES["vit_b"][1], sha256(web.files["/sam.pth"]).hexdigest()
+    assert code == 1
+    assert f"SHA-256 {wrong}, the published one: {right}; it was removed" in err
+    assert not (tmp_path / "cache" / "weights" / "sam.pth").exists()
+
+
+def test_where_there_is_no_room_nothing_is_fetched_there(web, fetch, tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=100_000_000))
+    code, _, err = fetch()
+    assert code == 1
+    assert f"no room on the disk, nothing was fetched into {tmp_path}/hub and {tmp_path}/cache/weights: 4 files" in err
+    assert "100.0 MB are free" in err
+    assert not (tmp_path / "hub").exists()
+    assert not (tmp_path / "cache").exists()
+
+
+def test_missing_packages_and_local_files_are_told(web, fetch, tmp_path):
+    code, out, err = fetch("--set", f"embedding.dinov2.model={tmp_path / 'nowhere'}")
+    assert code == 1
+    assert "error: embedding.dinov2.model: " in err
+    assert "no such folder" in err
+    assert rows(out, "published") == [["segmentation", f"127.0.0.1:{web.port}", "sam.pth"]]
+    assert fetch("--set", "nuns.model=x")[0] == fetch("--until", "nowhere")[0] == 2
+    assert fetch("nokind:nowhere")[0] == 2
+
+
+def test_a_profile_without_a_source_is_fetched_for(web, fetch, profile):
+    profile.write_text(PROFILE.replace('"scenes:"', '""'))
+    assert fetch("--until", "mining")[0] == 0
+
+
+def test_served_models_are_left_out_unless_they_are_asked_for(web, fetch, tmp_path):
+    small = {"config.json": b"{}", "tokenizer.json": b"{ }", "model.safetensors.index.json": INDEX.encode()}
+    for name, data in {**SHARDS, **small}.items():
+        web.put_on_hub("owner/served", name, data, small=name in small)
+    for name in ("consolidated.safetensors", "pytorch_model.bin", "original/a.safetensors", "README.md"):
+        web.put_on_hub("owner/served", name, b"other")
+    words = ["--until", "captioning", *SERVED, "tests"]
+    code, out, _ = fetch(*words)
+    assert code == 0
+    assert (
+        "Left out: owner/served (0.0 MB), which vLLM loads (chat). Add --served, or let vLLM fetch it: "
+        "--set chat.server.download=true" in out
+    )
+    code, _, err = fetch(*words, "--served", "--check")
+    assert code == 1
+    assert f"chat.model: owner/served is not on this machine: looked in {tmp_path}/hub/models--owner--served" in err
+    assert fetch(*words, "--served")[0] == 0
+    (folder,) = (tmp_path / "hub" / "models--owner--served" / "snapshots").iterdir()
+    assert {file.name for file in folder.iterdir()} == {*SHARDS, *small}
+    code, out, _ = fetch(*words, "--served", "--check")
+    assert code == 0
+    assert len(rows(out, "owner/served")) == 6  # what is verified is said, then a row for each file
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    code, _, err = fetch(*words, "--served", "--check")
+    assert code == 1
+    assert "chat.server: owner/served is not on this machine, or not all of it" in err
+
+
+def test_each_served_model_is_named_by_its_field():
+    assert {name: chat.model for name, chat in served_models(load_profile("gpu", ["source=folder:x"]), "").items()} == {
+        "chat": "Qwen/Qwen2-VL-7B-Instruct",
+        "language": "mistralai/Mixtral-8x7B-Instruct-v0.1",
+    }
+    own = load_profile("gpu", ["source=folder:x", "differences.chat={launch: local, model: owner/own}"])
+    assert served_models(own, "")["differences.chat"].model == "owner/own"
+    assert served_models(load_profile("scenes"), "") == {}
+
+
+def test_ctrl_c_leaves_what_the_same_command_takes_up(web, fetch, profile, tmp_path):
+    stall = threading.Event()
+    web.next_answers = [Fault() for _ in range(3)] + [Fault(cut=100_000, stall=stall)]
+    code = "from flows.cli import main; main()"
+    words = [sys.executable, "-c", code, "fetch", "--profile", str(profile), "--until", "mining"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        blobs = tmp_path / "hub" / "models--owner--dinov2" / "blobs"
+        until = time.monotonic() + 120
+        while not [part for part in blobs.glob("*.incomplete") if part.stat().st_size > 65_536]:
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert "Stopped. What has come is kept; the same command goes on with it." in process.communicate()[1]
+    stall.set()
+    assert process.returncode == 130
+    assert fetch("--until", "mining")[0] == 0
+    assert [range_ for _, range_ in web.gets if range_]
+
+
+def test_missing_weights_name_a_setting_that_there_is(monkeypatch, tmp_path):
+    from flows.stages import stages_of
+    from schemas.errors import ModelError
+
+    monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    gpu = load_profile("gpu", ["source=folder:x"])
+    named = []
+    for stage in stages_of(gpu):
+        if not stage.pin:
+            continue
+        try:
+            stage.pin(getattr(gpu, stage.config))
+        except ModelError as error:
+            named += [word.rstrip(".") for word in str(error).split() if word.endswith(".download=true")]
+    assert {"embedding.download=true", "segmentation.download=true"} <= set(named)
+    assert load_profile("gpu", named)
