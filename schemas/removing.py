@@ -151,11 +151,11 @@ class InspectionConfig(Section):
     """Whether the detector looks again: the element must be gone, and nothing new in its place. Only where the detector
     looks at pixels."""
     gone_below: Share = 0.25
-    """The element is gone where the detector gives nothing of its tag in its place at least this score."""
+    """The element is gone where the detector gives nothing of its tag in its place this score, nor its own before."""
     grown_from: Share = 0.35
-    """A thing of another tag, found in the hole with at least this score and not there before, has grown."""
-    max_rim: Annotated[float, Field(ge=0)] = 2.0
-    """How much stronger than in its surroundings the edge along the hole's rim may be: a halo."""
+    """A thing found in the hole with at least this score, and not seen beside it before, has grown."""
+    max_rim: Annotated[float, Field(ge=0)] = 1.0
+    """How strong the edge along the hole's rim may be, as a multiple of the strongest edges around; more is a halo."""
     batch: Batch = 0
     """Images that the detector takes at once; 0: found by trying."""
     detection: DetectionConfig | None = None

@@ -453,7 +453,7 @@ class InspectionRow(Row):
     """The thing that grew in its place."""
     grown_score: float = 0.0
     rim: float = 0.0
-    """Strength of the edge along the hole's rim, as a multiple of that around it."""
+    """Strength of the edge along the hole's rim, as a multiple of the strongest around it; 0: too little to measure."""
     changed_outside: int = 0
     """Pixels outside the feathered mask that differ from the original."""
 

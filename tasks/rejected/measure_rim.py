@@ -2,13 +2,22 @@
 
 Reads and writes nothing; needs OpenCV. Pixels are sorted by their distance from the mask into rings one pixel wide, and
 by the point of the mask that they are nearest to into arcs of about ``ARC`` pixels. The step of an arc at a distance is
-the difference between the mean colours of the next ``SIDE`` rings on both sides; the edge at a distance is the median
-of the steps of all arcs. The rim's strength is the strongest edge between where the filling ends and ``PAST`` pixels
-beyond, over the strongest edge farther out, or over ``VISIBLE`` where that is weaker.
+the difference between the mean colours of the next ``SIDE`` rings on both sides. Between where the filling begins to
+fade and ``PAST`` pixels beyond the hole it is compared with the arc's strongest step farther out, or with ``VISIBLE``
+where that is weaker; the rim's strength is the median of that over the arcs, at the distance where it is largest.
 
 The median is what tells a halo from the world: an edge of the photograph crosses the rim in a few arcs, a halo follows
-it. It follows that a halo along less than half of the rim goes unseen, and so does a filling that is blurred or makes
-no sense, but has no edge.
+it. A halo along less than half of the rim goes unseen therefore, and so does a filling that is blurred or makes no
+sense, but has no edge.
+
+On 292 rendered removals (256 x 192, dilated by 5, feathered over 3), these shares are above 1.0, the default limit:
+
+* nothing to see: 4 % where the world is rendered without the thing; 6 % of masks put anywhere on untouched images,
+  across what stands there; 3 % of OpenCV's fillings, by either method (0 of 161 in the demonstration);
+* masks too tight, so that 2, 4 or 6 pixels of the thing stay: 88, 98 and 97 % filled by OpenCV, 93, 99 and 100 % filled
+  with the truth; masks 4 or 6 pixels beside it, which leave it on one side: 43 %;
+* a true filling that is too light or dark by 10, 20 or 40 levels: 44, 72 and 93 %; a grey one: 82 %; one of the mean
+  colour of what is around: 60 %. Strong edges around hide weak ones, and where others stand in front, few arcs are left.
 """
 
 from typing import NamedTuple
@@ -30,6 +39,8 @@ APART = 3
 """Rings between those of the rim and those that it is compared with, so that they do not share an edge."""
 VISIBLE = 4.0
 """Levels (of 255) of a step that is just seen; weaker surroundings count as this."""
+FEWEST = 3
+"""Arcs that a rim has at least, and half of all, for an edge to be measured."""
 LEAST = 4
 """Pixels of an arc on each side of an edge, for a step to be measured."""
 
@@ -44,7 +55,9 @@ class Profiles(NamedTuple):
 
 
 def measure_rim(pixels: NDArray[np.uint8], mask: Bits, *, dilate: int, feather: int, kept: Bits) -> float:
-    """Return how much stronger the edge along the rim is than those around it; about 1 or less where there is none.
+    """Return how much stronger the edge along the rim is than those around it; more than 1: it is the strongest.
+
+    0 where too few arcs can be measured.
 
     Args:
         pixels: ``(h, w, 3)``, the filled image, or what of it lies within ``margin`` of the mask.
@@ -55,11 +68,14 @@ def measure_rim(pixels: NDArray[np.uint8], mask: Bits, *, dilate: int, feather: 
     """
     if not mask.any() or mask.all():
         return 0.0
-    first = dilate - SIDE - 1
-    edges = _edges(_profiles(pixels, mask, kept, first=first, last=dilate + margin(feather)))
+    profiles = _profiles(pixels, mask, kept, first=dilate - SIDE - 1, last=dilate + margin(feather))
+    steps, known = _steps(profiles)
     ends = SIDE + 1 + feather + 1 + PAST + 1
-    rim, around = edges[:ends], edges[ends + APART - 1 :]
-    return round(_strongest(rim) / max(_strongest(around), VISIBLE), 4)
+    around = _strongest(steps[:, ends + APART - 1 :], known[:, ends + APART - 1 :])
+    ratios, known = steps[:, :ends] / np.maximum(around, VISIBLE), known[:, :ends]
+    enough = known.sum(axis=0) >= max(FEWEST, len(known) / 2)
+    places = np.flatnonzero(enough)
+    return round(max((float(np.median(ratios[known[:, n], n])) for n in places), default=0.0), 4)
 
 
 def margin(feather: int) -> int:
@@ -80,7 +96,8 @@ def _profiles(pixels: NDArray[np.uint8], mask: Bits, kept: Bits, *, first: int, 
     cell, cells = number * rings + ring[used], len(arcs) * rings
     sums = [np.bincount(cell, weights=pixels[..., c][used], minlength=cells) for c in range(3)]
     counts = np.bincount(cell, minlength=cells).astype(np.float64)
-    return Profiles(np.stack(sums, axis=1).reshape(len(arcs), rings, 3), counts.reshape(len(arcs), rings))
+    colours = np.stack(sums, axis=1).astype(np.float64)
+    return Profiles(colours.reshape(len(arcs), rings, 3), counts.reshape(len(arcs), rings))
 
 
 def _outline(mask: Bits) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
@@ -97,16 +114,19 @@ def _outline(mask: Bits) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     return np.asarray(distance, np.float32), arc_of[label]
 
 
-def _edges(profiles: Profiles) -> Floats:
-    """Return for each place between two rings the median over the arcs of their steps; NaN where too few have one."""
+def _steps(profiles: Profiles) -> tuple[Floats, Bits]:
+    """Return the step of each arc between two rings, ``(arcs, places)``, and which are known."""
     colours = np.cumsum(np.pad(profiles.colours, ((0, 0), (1, 0), (0, 0))), axis=1)
     counts = np.cumsum(np.pad(profiles.counts, ((0, 0), (1, 0))), axis=1)
     colours, counts = colours[:, SIDE:] - colours[:, :-SIDE], counts[:, SIDE:] - counts[:, :-SIDE]
     means = colours / np.maximum(counts, 1)[:, :, None]
     steps = np.sqrt(np.mean((means[:, SIDE:] - means[:, :-SIDE]) ** 2, axis=2))
-    known = np.minimum(counts[:, SIDE:], counts[:, :-SIDE]) >= LEAST
-    return np.array([np.median(steps[known[:, n], n]) if known[:, n].any() else np.nan for n in range(steps.shape[1])])
+    return steps, np.minimum(counts[:, SIDE:], counts[:, :-SIDE]) >= LEAST
 
 
-def _strongest(edges: Floats) -> float:
-    return float(np.nanmax(edges)) if np.isfinite(edges).any() else 0.0
+def _strongest(steps: Floats, known: Bits) -> Floats:
+    """Return each arc's strongest step, ``(arcs, 1)``; the median of the others where it has none."""
+    strongest = np.where(known, steps, -1.0).max(axis=1, initial=-1.0)
+    measured = strongest >= 0
+    strongest[~measured] = np.median(strongest[measured]) if measured.any() else 0.0
+    return strongest[:, None]
