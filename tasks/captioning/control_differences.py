@@ -22,12 +22,13 @@ from prompts import load, load_wordings
 from prompts.differences import PROMPTS, difference_regex
 from schemas.checks import NONE_IN_SWAPPED, NOT_TURNED_ROUND, SEEN_IN_SAME, UNREADABLE_SAME, UNREADABLE_SWAPPED
 from schemas.config import ControlsConfig
+from schemas.content_words import content_words
 from schemas.differences import Difference, RefusedDifference
 from schemas.no_change import says_no_change
 from schemas.rows import CaptionRow, CheckRow, DifferenceRow, Dropped, Failed, ImageRow, PairRow, Row, make_key
 from schemas.writing import is_served
 from tasks.captioning.ask_differences import Shown, instruct_pair, read_answer, told_captions
-from tasks.captioning.likeness import content_words, likeness
+from tasks.captioning.likeness import likeness
 from tasks.captioning.statements import row_random
 from tasks.serving.ask_rows import ask_rows
 from tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of

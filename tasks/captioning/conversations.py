@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 
 from prompts import load
+from schemas.content_words import content_words
 from schemas.rows import PairRow, Turn
-from tasks.captioning.likeness import content_words
 from tasks.captioning.statements import SIDES, Side, row_random
 from tasks.serving.untrusted import within_quotes
 

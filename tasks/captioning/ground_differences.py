@@ -4,10 +4,10 @@ Reads ``DifferenceRow``, the pairs, and the images' CLIP vectors; writes ``Check
 with its own image must be above that with the other image, by more than ``margin``; the score is the smaller of the two
 gaps. Needs the weights that made the images' vectors, PyTorch and open_clip.
 
-A half is judged by what it affirms (``affirmed.py``). One that denies something is not judged where nothing is left
-that the other half does not affirm, too: the lawn of "a lawn without a dog" is in both images. A description of which
-neither half can be judged fails, though nothing speaks against it. One that claims no difference has nothing to be
-grounded and passes.
+A half is judged by what it affirms (``schemas.affirmed``). One that denies something is not judged where nothing is
+left that the other half does not affirm, too: the lawn of "a lawn without a dog" is in both images. A description of
+which neither half can be judged fails, though nothing speaks against it. One that claims no difference has nothing to
+be grounded and passes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.affirmed import affirmed, denies
 from schemas.checks import BOTH_UNGROUNDED, FIRST_UNGROUNDED, NOTHING_AFFIRMED, SECOND_UNGROUNDED
 from schemas.config import GroundingConfig
+from schemas.content_words import content_words
 from schemas.errors import ConfigError
 from schemas.rows import CheckRow, DifferenceRow, Dropped, EmbeddingRow, PairRow, make_key
 from schemas.writing import is_grounded
-from tasks.captioning.affirmed import affirmed, denies
-from tasks.captioning.likeness import content_words
 from tasks.models.devices import count_gpus
 from tasks.models.text_scorer import OpenClipTexts, TextScorer
 from tasks.store.stage import Stage, Uses

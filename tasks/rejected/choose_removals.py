@@ -9,8 +9,10 @@ profile says what becomes of the preference.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from types import MappingProxyType
 
+from schemas.affirmed import affirmed
 from schemas.config import RejectionsConfig
 from schemas.encoders import ClipConfig
 from schemas.removing import is_wanted
@@ -65,8 +67,9 @@ def choose_removals(
         ModelError: CLIP's weights are missing, or give no numbers.
     """
     scores = None
+    said = {key: halves_of(row) for key, row in differences.items()}
     if config.clip:
-        halves = (half for row in differences.values() for half in (row.first_half, row.second_half))
+        halves = chain.from_iterable(said.values())
         scores = read_texts(halves, OpenClipTexts(config=config.clip), images=vectors, removals=candidates)
     for pair in rows:
         difference = differences.get(pair.key)
@@ -76,7 +79,7 @@ def choose_removals(
         keys = (pair.first, pair.second)
         tried = tried_of(keys, elements, inspected)
         if scores:
-            scored = score_by_clip(tried, keys, (difference.first_half, difference.second_half), scores)
+            scored = score_by_clip(tried, keys, said[pair.key], scores)
         else:
             scored = _by_graphs(tried, difference, (images[pair.first], images[pair.second]))
         yield pick(pair.key, scored, config, shown=[images[key] for key in keys if key in images])
@@ -105,6 +108,16 @@ def choose_for_given(
             continue
         scored = score_by_clip(tried_of(row.image_keys, elements, inspected), row.image_keys, (row.chosen,), scores)
         yield pick(row.key, scored, config, shown=[images[key] for key in row.image_keys if key in images])
+
+
+def halves_of(row: DifferenceRow) -> tuple[str, str]:
+    """Return what is said of either image, without what is denied of it: the text stays as true whatever is removed.
+
+    A text that denies any difference is taken as it is: any removal makes it untrue.
+    """
+    if row.no_change:
+        return row.first_half, row.second_half
+    return affirmed(row.first_half), affirmed(row.second_half)
 
 
 def _by_graphs(

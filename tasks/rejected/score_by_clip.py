@@ -7,7 +7,8 @@ characters and pieces of an endless text is not read.
 
 Eq. 9 is the sum of the sentences' cosines with the candidate, and its lowest wins. Cosines with different images cannot
 be compared, so what is compared is how far that sum is below the one with the original (ours): of the candidates of one
-image the same wins. A difference text is about two images, so each candidate is compared with what is said of its own.
+image the same wins. A difference text is about two images, so each candidate is compared with what is said of its own,
+and not with what is denied of it: "no dog" is as true whatever is removed (ours).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -107,6 +107,21 @@ def test_scores_are_the_equations_sums(config, spaces, cosine):
     assert [one.chosen for one in row.removal_scores] == [one is best for one in row.removal_scores]
 
 
+def test_a_half_that_denies_has_nothing_to_be_removed(config, spaces):
+    """The text is as true without anything else."""
+    denying = description(f"shows {FIRST}", "has no ball", subject=PAIR.key)
+    row = choose(config, spaces, difference=denying)
+    assert [one.clip for one in row.removal_scores if one.side == 1] == [0.0] * 3
+    free = choose(config, spaces)
+    assert [one.clip for one in row.removal_scores[:3]] == [one.clip for one in free.removal_scores[:3]]
+    assert row.side == 0
+    partly = description(f"shows {FIRST}", f"has {SECOND}, and no ball", subject=PAIR.key)
+    same = choose(config, spaces, difference=partly)
+    assert [one.clip for one in same.removal_scores] == [one.clip for one in free.removal_scores]
+    unchanged = description("shows no ball", "has no ball", subject=PAIR.key, no_change=True)
+    assert all(one.clip for one in choose(config, spaces, difference=unchanged).removal_scores)
+
+
 def preference(image, chosen, **values):
     key = make_key("preference", image.key, chosen)
     values = {"image_keys": (image.key,), **values}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.captioning.affirmed import affirmed, denies
+from schemas.affirmed import affirmed, denies
 
 
 @pytest.mark.parametrize(
