@@ -13,11 +13,11 @@ sense, but has no edge.
 On 292 rendered removals (256 x 192, dilated by 5, feathered over 3), these shares are above 1.0, the default limit:
 
 * nothing to see: 4 % where the world is rendered without the thing; 6 % of masks put anywhere on untouched images,
-  across what stands there; 3 % of OpenCV's fillings, by either method (0 of 161 in the demonstration);
+  across what stands there; 3 % of OpenCV's fillings, by either method (1 of 161 in the demonstration);
 * masks too tight, so that 2, 4 or 6 pixels of the thing stay: 88, 98 and 97 % filled by OpenCV, 93, 99 and 100 % filled
   with the truth; masks 4 or 6 pixels beside it, which leave it on one side: 43 %;
 * a true filling that is too light or dark by 10, 20 or 40 levels: 44, 72 and 93 %; a grey one: 82 %; one of the mean
-  colour of what is around: 60 %. Strong edges around hide weak ones, and where others stand in front, few arcs are left.
+  colour of what is around: 60 %. Strong edges around hide weak ones; where others stand in front, few arcs are left.
 """
 
 from typing import NamedTuple
