@@ -34,6 +34,7 @@ from tasks.rejected import (
     detect_boxes,
     edit_texts,
     edit_with_model,
+    find_mentions,
     fit_removals,
     inspect_removals,
     refute_texts,
@@ -49,6 +50,7 @@ from tasks.sources.readers import READERS
 from tasks.store.stage import Planned, Stage, fingerprint
 
 REMOVING = (
+    find_mentions.STAGE,
     tag_images.STAGE,
     detect_boxes.STAGE,
     segment_boxes.STAGE,
@@ -85,7 +87,7 @@ PAIRINGS: dict[str, dict[str, tuple[Stage, ...]]] = {
 """The stages that take the place of others, by how images are paired."""
 CHECKS = (control_differences.STAGE, ground_differences.STAGE, judge_differences.STAGE)
 """``choose_differences`` takes the best of the descriptions that pass them."""
-GIVEN = {stage.name: stage for stage in (choose_removals.GIVEN,)}
+GIVEN = {stage.name: stage for stage in (find_mentions.GIVEN, choose_removals.GIVEN)}
 """The stages that take the place of others where a source brought the preferences whose images are rejected."""
 BEFORE = {
     "given": "embeddings",
@@ -140,6 +142,8 @@ def stages_of(profile: Profile, until: str = "") -> tuple[Stage, ...]:
 
 def _is_wanted(stage: Stage, profile: Profile) -> bool:
     if stage.name in _names(REMOVING) and not profile.rejections.wanted:
+        return False
+    if stage.name == find_mentions.STAGE.name and tag_images.NOUNS not in profile.tagging.taggers:
         return False
     return stage.wanted is None or stage.wanted(profile.section(stage.config))
 

@@ -5,7 +5,7 @@ into what the model takes of it, ``tag`` names what is in many of those.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,8 +27,9 @@ class Tagger(Protocol):
         """What changes when the same image would get other tags."""
         ...
 
-    def prepare(self, seen: Seen) -> Any:
-        """Return what ``tag`` takes of one image; can be sent to another process."""
+    @property
+    def prepare(self) -> Callable[[Seen], Any]:
+        """Return what gives ``tag`` what it takes of one image; can be sent to another process."""
         ...
 
     def tag(self, prepared: Sequence[Any]) -> list[tuple[Tag, ...]]:

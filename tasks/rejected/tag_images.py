@@ -1,43 +1,161 @@
 """Name what is in each image (paper 004, section 3.1: the key elements).
 
-Reads ``ImageRow``, writes one ``TagsRow`` per image.
+Reads ``ImageRow``, and the nouns of the preferred texts about it (``MentionRow``) where those tag, too; writes one
+``TagsRow`` per image. Needs what the taggers need. On a GPU, other processes decode and prepare the next images while
+the device works.
+
+Tags of a rendered scene's graph are those of its objects, and all of them are kept. Of the others each name is taken
+once, without its case, those of texts first, then by falling score; a name that names no thing is refused with its
+reason (``tag_filter``; ours), and so is what is past the most that a profile keeps.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 from schemas.config import TaggingConfig
-from schemas.rows import Dropped, ImageRow, Tag, TagsRow, make_key
-from tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups, prepare_ahead
+from schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
+from tasks.models.devices import count_gpus
+from tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
+from tasks.models.ram import RamTagger
+from tasks.models.ram_files import pin_ram
 from tasks.models.tagging import SceneTagger, Tagger
-from tasks.store.stage import Stage
+from tasks.rejected.tag_filter import MAX_CHARACTERS, identify_words, tidy, why_refused
+from tasks.store.stage import Stage, Uses
+
+GROUP = 256
+"""Images handed to a GPU at a time, 0.4 MB each; it cuts them into batches."""
+NOUNS, GRAPH = "nouns", "scene-graph"
+PAST_MOST = "past the most that are kept"
+MAX_NAMES = 1000
+"""Names of an image that are looked at; RAM's 4,585 are never all in one."""
+Mentions = Mapping[str, tuple[MentionRow, ...]]
+Parts = tuple[Any, ...]
+"""What each tagger takes of an image."""
+Tags = tuple[Tag, ...]
+NONE: Mentions = MappingProxyType({})
 
 
-def tag_images(rows: Sequence[ImageRow], config: TaggingConfig) -> Iterator[TagsRow | Dropped]:
-    """Yield the tags of each image, or why there are none."""
-    tagger = make_tagger(config)
-    ready = prepare_ahead([(row, row) for row in rows], by_image(tagger.prepare), on_gpu=False)
-    yield from in_groups(ready, partial(_tagged, tagger), size=BATCH)
+def tag_images(
+    rows: Sequence[ImageRow], config: TaggingConfig, *, mentions: Mentions = NONE
+) -> Iterator[TagsRow | Dropped]:
+    """Yield the tags of each image, or why there are none.
+
+    Args:
+        rows: the images.
+        config: who tags.
+        mentions: by image, the nouns of the texts about it.
+
+    Raises:
+        ModelError: weights are missing, or give no numbers.
+    """
+    taggers = make_taggers(config)
+    if not taggers:  # only texts tag: no image is looked at
+        for row in rows:
+            yield _row(row, [], mentions.get(row.key, ()), config)
+        return
+    on_gpu = _has_weights(config) and count_gpus() > 0
+    prepare = by_image(partial(_parts, [tagger.prepare for tagger in taggers]))
+    ready = prepare_ahead([(row, row) for row in rows], prepare, on_gpu=on_gpu)
+    work = partial(_tagged, taggers, mentions, config)
+    yield from in_groups(ready, work, size=GROUP if on_gpu else BATCH)
 
 
-def make_tagger(config: TaggingConfig) -> Tagger:  # noqa: ARG001
-    """Return the tagger that a profile names."""
-    return SceneTagger()
+def make_taggers(config: TaggingConfig) -> list[Tagger]:
+    """Return the taggers that look at images, in the profile's order."""
+    return [_make_tagger(name, config) for name in config.taggers if name != NOUNS]
 
 
-def _tagged(tagger: Tagger, images: Sequence[Ready[ImageRow, Any]]) -> Iterator[TagsRow | Dropped]:
-    for image, tags in zip(images, tagger.tag([image.part for image in images]), strict=True):
-        yield _row(image.row, tags)
+def _make_tagger(name: str, config: TaggingConfig) -> Tagger:
+    if name == GRAPH:
+        return SceneTagger()
+    return RamTagger(config=config.ram, plus=name == "ram-plus", batch=config.batch)
 
 
-def _row(row: ImageRow, tags: Sequence[Tag]) -> TagsRow | Dropped:
+def _parts(steps: Sequence[Any], seen: Seen) -> Parts:
+    return tuple(step(seen) for step in steps)
+
+
+def _tagged(
+    taggers: Sequence[Tagger], mentions: Mentions, config: TaggingConfig, images: Sequence[Ready[ImageRow, Parts]]
+) -> Iterator[TagsRow | Dropped]:
+    found = [tagger.tag([image.part[place] for image in images]) for place, tagger in enumerate(taggers)]
+    for image, *lists in zip(images, *found, strict=True):
+        yield _row(image.row, list(chain(*lists)), mentions.get(image.row.key, ()), config)
+
+
+def _row(row: ImageRow, seen: Sequence[Tag], texts: Sequence[MentionRow], config: TaggingConfig) -> TagsRow | Dropped:
+    nouns = (noun for text in texts for noun in text.nouns)
+    named = [Tag(name=noun, score=1.0, tagger=NOUNS) for noun in nouns]
+    own = [tag for tag in seen if tag.tagger == GRAPH]
+    others = sorted((tag for tag in seen if tag.tagger != GRAPH), key=lambda tag: -tag.score)
+    kept, refused = choose_tags([*named, *others], config)
+    tags = (*own, *kept)
     if not tags:
-        return Dropped(source_key=row.key, reason="no tags", detail=row.name)
+        why = f": {', '.join(tag.name for tag in refused[:5])}" if refused else ""
+        return Dropped(source_key=row.key, reason="no tags", detail=f"{row.name}{why}")
     made_of = [f"{tag.tagger} {tag.name} {tag.score} {' '.join(tag.objects)}" for tag in tags]
-    return TagsRow(key=make_key("tags", row.key, *made_of), source_key=row.key, subject=row.key, tags=tuple(tags))
+    key = make_key("tags", row.key, *made_of)
+    return TagsRow(key=key, source_key=row.key, subject=row.key, tags=tags, refused_tags=refused)
 
 
+def choose_tags(tags: Iterable[Tag], config: TaggingConfig) -> tuple[Tags, tuple[RefusedTag, ...]]:
+    """Return the tags that are looked for, each name once and the first of its tags, and the others with reasons."""
+    first: dict[str, Tag] = {}
+    for tag in tags:
+        first.setdefault(tidy(tag.name), tag)
+    kept: list[Tag] = []
+    refused: list[RefusedTag] = []
+    for name, tag in list(first.items())[:MAX_NAMES]:
+        why = why_refused(name, config.excluded) or (PAST_MOST if len(kept) == config.most else "")
+        if why:
+            refused.append(RefusedTag(name=name[:MAX_CHARACTERS], reason=why))
+        else:
+            kept.append(replace(tag, name=name))
+    return tuple(kept), tuple(refused)
+
+
+def name_models(config: TaggingConfig) -> tuple[str, ...]:
+    """Return the taggers with their versions, and the list of words that name no thing, for the table's fingerprint."""
+    words = () if config.taggers == (GRAPH,) else (identify_words(),)
+    return (*(tagger.version for tagger in make_taggers(config)), *words)
+
+
+def pin_models(config: TaggingConfig) -> TaggingConfig:
+    """Return the configuration with the hash of RAM's files that this machine has, where RAM tags.
+
+    Raises:
+        ModelError: files or packages are missing; the message says what fetches them.
+    """
+    if not _has_weights(config):
+        return config
+    ram = pin_ram(config.ram, plus="ram-plus" in config.taggers, download=config.download)
+    return config.model_copy(update={"ram": ram})
+
+
+def count_processes(config: TaggingConfig) -> int | None:
+    """Return how many processes load the model: one per GPU; without one, as many as there are workers."""
+    return count_gpus() if _has_weights(config) else None
+
+
+def _has_weights(config: TaggingConfig) -> bool:
+    return bool({"ram", "ram-plus"} & set(config.taggers))
+
+
+def fit_taggers(stage: Stage, config: TaggingConfig) -> Stage:
+    """Return the stage with what its taggers look at: images, graphs, texts.
+
+    Where texts tag, an image's tags are owed again when a text about it comes or goes.
+    """
+    unseen = [("image", make_taggers(config)), ("graph", GRAPH in config.taggers), ("captions", False)]
+    texts = (MENTIONS,) if NOUNS in config.taggers else ()
+    return replace(stage, uses=texts, without=tuple(column for column, wanted in unseen if not wanted))
+
+
+MENTIONS = Uses(table="mentions", row=MentionRow, kind="many", counts=True)
 STAGE = Stage(
     name="tags",
     version=1,
@@ -47,5 +165,9 @@ STAGE = Stage(
     writes=TagsRow,
     function=tag_images,
     config="tagging",
+    models=name_models,
+    pin=pin_models,
+    processes=count_processes,
+    fit=fit_taggers,
     only_in="pairs",
 )
