@@ -87,6 +87,11 @@ def _row(source: str, image: str, lemmas: Sequence[str], model: str) -> MentionR
     return MentionRow(key=key, source_key=source, subject=image, nouns=nouns, model=model)
 
 
+def name_pipeline(config: NounsConfig) -> tuple[str, ...]:
+    """Return what identifies the pipeline, for the table's fingerprint; a build has filled the revision in."""
+    return (config.revision or config.model,)
+
+
 STAGE = Stage(
     name="mentions",
     version=1,
@@ -97,7 +102,7 @@ STAGE = Stage(
     function=find_mentions,
     config="nouns",
     uses=(Uses(table="pairs", row=PairRow),),
-    models=name_model,
+    models=name_pipeline,
     pin=pin_model,
     rows_per_shard=2000,
 )
