@@ -12,14 +12,22 @@ from PIL import Image
 from flows import cli
 from flows.export_dataset import export_dataset
 from flows.report_dataset import report_dataset
+from schemas.scene import Mask
 from tasks.store.files import Folder
+from tasks.store.masks import decode_mask
 from tests.fixtures.builds import ok_rows
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
+from tests.fixtures.grounding_checkpoints import write_grounding_folder
+from tests.fixtures.lama_checkpoints import write_lama
 from tests.fixtures.pictures import picture
+from tests.fixtures.sam_checkpoints import write_sam
 from tests.fixtures.tables import IMAGE, struct, write_table
+from tests.fixtures.tagger import write_tagger
 
 DATA = [picture(seed, kind="JPEG", size=(96, 64)) for seed in range(3)]
-CHOSEN = ["A dog sits on a table. The table is red.", "On a lawn.", "A cat beside a cup.", "A ball."]
+CHOSEN = ["A dog and a ball. The ball is red.", "A person sits on a lawn.", "A cat with a ball.", "A dog."]
+TAGS = [{"dog", "ball", "person"}, {"dog", "ball", "person"}, {"cat", "ball"}, {"dog"}]
+"""What the texts about each one's image name, of the words that the tiny models know."""
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +106,69 @@ def test_random_crops_where_nothing_can_be_removed(
     assert run("resume", out) == 0
     assert run("status", out, "--refused", "tags") == 0
     assert "no tags" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def seeing(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Return words of the command line for all models of photographs, tiny and random, in the true formats."""
+    folder = tmp_path_factory.mktemp("seeing")
+    write_grounding_folder(folder / "dino")
+    write_sam(folder / "sam.pth")
+    fields = [
+        "tagging.taggers=[nouns]",
+        f"nouns.model={write_tagger(folder / 'nouns')}",
+        "detection.detector=grounding-dino",
+        f"detection.model={folder / 'dino'}",
+        "detection.box_threshold=0.1",
+        "detection.text_threshold=0.1",
+        "segmentation.segmenter=sam",
+        f"segmentation.checkpoint={folder / 'sam.pth'}",
+        "segmentation.whole_image=1",
+        "elements.max_area=0.99",
+        "removals.inpainter=lama",
+        f"removals.lama.checkpoint={folder / 'lama.pt'}",
+        f"removals.lama.sha256={write_lama(folder / 'lama.pt')}",
+        "removals.dilate=0",
+        "removals.feather=0",
+        "inspection.detect=false",
+        "inspection.max_rim=100",
+    ]
+    return [word for field in fields for word in ("--set", field)]
+
+
+def test_images_are_rejected_by_models(
+    source: str, settings: list[str], seeing: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = ["build", source, "--out", out, *settings, *seeing]
+    assert run(*words) == 0
+    counts = counts_of(out, capsys)
+    names = ["mentions", "tags", "boxes", "masks", "elements", "removals", "inspected", "fitted", "rejections"]
+    assert list(counts) == ["images", "given", "embeddings", *names, "preferences"]
+    assert all(counts[name]["rows"] for name in counts), counts
+    assert counts["fitted"]["ok"] == counts["removals"]["ok"] > 3
+    elements = {row["key"]: row for row in ok_rows(out, "elements")}
+    rows = ok_rows(out, "preferences")
+    assert len(rows) == 4
+    removed = [row for row in rows if row["rejected_image_maker"] == "removal"]
+    assert removed
+    for row in removed:
+        (one,) = (score for score in row["removal_scores"] if score["chosen"])
+        assert {score["tag"] for score in row["removal_scores"]} <= TAGS[CHOSEN.index(row["chosen"])]
+        assert one["clip"] == min(score["clip"] for score in row["removal_scores"] if not score["why"])
+        (shown,), (rejected,) = row["images"], row["rejected_images"]
+        changed = (pixels(rejected) != pixels(shown)).any(axis=2)
+        mask = decode_mask(Mask.model_validate_json(elements[one["removal"]]["mask"]))
+        assert changed[mask].mean() > 0.9
+        assert not changed[~mask].any()
+    assert run("status", out) == 0
+    report_dataset(Folder(str(out)), pairs=4)
+    tally = export_dataset(Folder(str(out)), str(tmp_path / "hf"), form="hf")
+    assert (tally.rows, tally.rejected_images, tally.crops) == (4, len(removed), 0)
+    assert "the hole filled (LaMa)" in (tmp_path / "hf/README.md").read_text()
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
+    assert run("resume", out) == 0
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")} == before, "nothing is done twice"
 
 
 def test_preferences_without_a_rejected_image_may_be_dropped(
