@@ -177,7 +177,8 @@ def _conclude_fetch(done: Any, profile: str, *, check: bool) -> None:
         print(f"error: {fault}", file=sys.stderr)
     if done.files:
         Console(width=None if sys.stdout.isatty() else 160).print(files_table(done.files))
-        print("\n".join(places_of(done.files)))
+        for place in places_of(done.files):
+            print(place)
     if done.faults:
         if check:
             print("Fetch what is missing with the same command without --check.", file=sys.stderr)
@@ -384,6 +385,7 @@ def main() -> None:
     """Run the command line; turn errors into one message and an exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger("faiss").setLevel(logging.WARNING)  # it tells which of its builds it tries
+    logging.getLogger("huggingface_hub").propagate = False  # it prints what it says itself
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells each request, signed addresses in full
     try:
         app()

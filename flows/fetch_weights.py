@@ -129,12 +129,17 @@ def places_of(files: Sequence[Verified]) -> list[str]:
     """Return where files are, in words: how many, and how large, in each folder."""
     folders = dict.fromkeys(file.folder for file in files if file.folder)
     inside = {folder: [file.size for file in files if file.folder == folder] for folder in folders}
-    return [f"{folder}: {len(sizes)} files, {shown_size(sum(sizes))}" for folder, sizes in inside.items()]
+    return [f"{folder}: {_files(len(sizes))}, {shown_size(sum(sizes))}" for folder, sizes in inside.items()]
 
 
 def shown_size(size: int) -> str:
     """Return a number of bytes for people."""
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
+    unit, name = next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB")) if size >= unit), (1e3, "kB"))
+    return f"{size / unit:.1f} {name}"
+
+
+def _files(count: int) -> str:
+    return f"{count} file" if count == 1 else f"{count} files"
 
 
 def _hub_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
@@ -173,4 +178,4 @@ def _have(wanted: list[Wanted], done: Fetched, *, fetch: bool, say: Say) -> None
 def _among(room: Room) -> str:
     more = f" and {room.unknown} of unknown size" if room.unknown else ""
     folders = " and ".join(map(str, room.folders))
-    return f"{folders}: {room.files} files, {shown_size(room.size)}{more}; {shown_size(room.free)} are free"
+    return f"{folders}: {_files(room.files)}, {shown_size(room.size)}{more}; {shown_size(room.free)} are free"

@@ -51,8 +51,14 @@ def fetch_hub_file(repository: str, name: str, revision: str) -> Path:
     return Path(hf_hub_download(repository, name, revision=revision or None))
 
 
-def ask_hub(repository: str, name: str, revision: str) -> Remote:
+def ask_hub(repository: str, name: str, revision: str, *, again: bool = True) -> Remote:
     """Return what the Hub says of a file; a size of 0 is not known.
+
+    Args:
+        repository: its name on the Hub.
+        name: the file's.
+        revision: a commit, a branch or a tag; empty: the newest.
+        again: whether a Hub that does not answer is asked again, for half a minute.
 
     Raises:
         Exception: what the Hub's client raises.
@@ -60,7 +66,7 @@ def ask_hub(repository: str, name: str, revision: str) -> Remote:
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
     url = hf_hub_url(repository, name, revision=revision or None)
-    said = get_hf_file_metadata(url, retry_on_errors=True)
+    said = get_hf_file_metadata(url, retry_on_errors=again)
     return Remote(url=url, hash=said.etag or "", size=said.size or 0)
 
 

@@ -92,7 +92,7 @@ def _ask(files: HubFiles, names: tuple[str, ...]) -> tuple[str, int]:
 
     for name in names:
         try:
-            return name, ask_hub(files.repository, name, files.revision).size
+            return name, ask_hub(files.repository, name, files.revision, again=False).size
         except Exception:  # noqa: BLE001, S112 - the Hub's client raises its own and httpx2's errors; fetching tells why
             continue
     return names[0], 0

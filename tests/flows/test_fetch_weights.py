@@ -85,8 +85,8 @@ def test_everything_comes_verified_and_a_build_then_finds_it(web, fetch, profile
     hub, cache = tmp_path / "hub", tmp_path / "cache" / "weights"
     size = sum(len(data) for path, data in web.files.items() if path.startswith("/owner/dinov2"))
     whole = size + len(web.files["/sam.pth"])
-    assert f"To fetch into {hub} and {cache}: 4 files, {whole / 1e6:.1f} MB; " in out
-    assert f"{hub}: 3 files, {size / 1e6:.1f} MB\n{cache}: 1 files, {(whole - size) / 1e6:.1f} MB\n" in out
+    assert f"To fetch into {hub} and {cache}: 4 files, {whole / 1e3:.1f} kB; " in out
+    assert f"{hub}: 3 files, {size / 1e3:.1f} kB\n{cache}: 1 file, {(whole - size) / 1e3:.1f} kB\n" in out
     assert rows(out, "SHA-256") == [
         ["embedding.dinov2", "owner/dinov2", COMMIT[:12]],
         ["segmentation", "127.0.0.1:" + str(web.port), "sam.pth"],
@@ -201,7 +201,7 @@ def test_served_models_are_left_out_unless_they_are_asked_for(web, fetch, tmp_pa
     code, out, _ = fetch(*words)
     assert code == 0
     assert (
-        "Left out: owner/served (0.0 MB), which vLLM loads (chat). Add --served, or let vLLM fetch it: "
+        "Left out: owner/served (10.1 kB), which vLLM loads (chat). Add --served, or let vLLM fetch it: "
         "--set chat.server.download=true" in out
     )
     code, _, err = fetch(*words, "--served", "--check")
