@@ -8,7 +8,7 @@ import pytest
 from flows import stages
 from flows.load_profile import load_profile, profile_names
 from flows.stages import GROUPS, STAGES, plan_stages, stages_of, stages_until, table_names
-from schemas.config import ExcludeConfig, MiningConfig, Profile, RejectionsConfig
+from schemas.config import ExcludeConfig, MiningConfig, Profile, RejectionsConfig, TaggingConfig
 from schemas.encoders import ClipConfig
 from schemas.errors import ConfigError
 from schemas.rows import ComparisonRow, PairRow, PreferenceRow, Row
@@ -141,6 +141,19 @@ def test_without_rejected_images_nothing_is_removed() -> None:
     stages = {stage.name: stage for stage in stages_of(off)}
     assert list(stages) == [name for name in USUAL if name not in (*STEPS, "rejections")]
     assert {"rejections", "removals"}.isdisjoint(use.table for use in stages["preferences"].uses)
+
+
+def test_where_texts_tag_their_nouns_are_found_first() -> None:
+    both = TaggingConfig(taggers=("scene-graph", "nouns"))
+    for profile, texts in ((PHOTOGRAPHS, "differences"), (GIVEN, "given")):
+        stages = {stage.name: stage for stage in stages_of(profile.model_copy(update={"tagging": both}))}
+        names = list(stages)
+        assert names[names.index("mentions") + 1] == "tags"
+        assert stages["mentions"].reads == texts
+        assert [use.table for use in stages["tags"].uses] == ["mentions"]
+        assert "mentions" not in {stage.name for stage in stages_of(profile)}
+    off = PHOTOGRAPHS.model_copy(update={"tagging": both, "rejections": RejectionsConfig(scorer="off")})
+    assert {"mentions", "tags"}.isdisjoint(stage.name for stage in stages_of(off))
 
 
 def test_where_clip_chooses_images_without_an_element_are_embedded() -> None:

@@ -1,0 +1,134 @@
+"""Preferred texts in, nouns out: each half about its own image."""
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from schemas.config import NounsConfig
+from schemas.errors import ModelError
+from schemas.rows import DifferenceRow, Dropped, MentionRow, PairRow, PreferenceRow, make_key
+from tasks.models.nouns import pin_model
+from tasks.rejected.find_mentions import GIVEN, MAX_CHARACTERS, STAGE, find_given_mentions, find_mentions
+from tests.fixtures.tagger import write_tagger
+
+FIRST, SECOND = make_key("image", 1), make_key("image", 2)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> NounsConfig:
+    return pin_model(NounsConfig(model=str(write_tagger(tmp_path_factory.mktemp("models") / "tagger"))))
+
+
+def pair(number: int = 0) -> PairRow:
+    key = make_key("pair", number)
+    return PairRow(
+        key=key, source_key=FIRST, subject=key, first=FIRST, second=SECOND, origin="mined", anchor=FIRST, cluster=0
+    )
+
+
+def difference(first: str, second: str, *, number: int = 0, no_change: bool = False) -> DifferenceRow:
+    subject = make_key("pair", number)
+    return DifferenceRow(
+        key=make_key("difference", first, second, number), source_key=subject, subject=subject,
+        text=f"The first image shows {first}, while the second shows {second}.", first_half=first, second_half=second,
+        verbs=("shows", "shows"), attempts=1, finish_reason="stop", model="tiny", claims="[]", no_change=no_change,
+    )  # fmt: skip
+
+
+def preference(chosen: str, *images: str) -> PreferenceRow:
+    return PreferenceRow(
+        key=make_key("preference", chosen), source_key="item", subject=images[0], prompt=(), images=(),
+        image_keys=images, chosen=chosen, chosen_model="given", rejected="", rejected_maker="", rejected_note="",
+        negatives=(), rejected_images=(), removal_scores=(), component="", split="", sources=(), licences=(),
+    )  # fmt: skip
+
+
+def mentions(*rows: DifferenceRow, config: NounsConfig) -> list[MentionRow | Dropped]:
+    return list(find_mentions(rows, config, pairs={row.subject: pair(n) for n, row in enumerate(rows)}))
+
+
+def test_each_half_is_about_its_image(config: NounsConfig) -> None:
+    row = difference("two dogs near a table, a dog on a chair", "people and a ball")
+    first, second = mentions(row, config=config)
+    assert isinstance(first, MentionRow)
+    assert (first.subject, first.source_key, first.nouns) == (FIRST, row.key, ("dog", "table", "chair"))
+    assert isinstance(second, MentionRow)
+    assert (second.subject, second.source_key, second.nouns) == (SECOND, row.key, ("person", "ball"))
+    assert first.model == second.model == config.revision
+    assert first.key == make_key("mentions", row.key, FIRST, config.revision, "dog", "table", "chair")
+
+
+def test_an_image_of_which_nothing_is_named_has_no_row(config: NounsConfig) -> None:
+    (found,) = mentions(difference("it is bright", "a cat sleeps"), config=config)
+    assert isinstance(found, MentionRow)
+    assert (found.subject, found.nouns) == (SECOND, ("cat",))
+
+
+def test_texts_without_mentions_say_why(config: NounsConfig) -> None:
+    rows = [
+        difference("a dog", "a dog", number=0, no_change=True),
+        difference("it is", "was not", number=1),
+        difference("", "", number=2),
+        difference("a dog " * (MAX_CHARACTERS // 6 + 1), "a cat", number=3),
+    ]
+    found = mentions(*rows, config=config)
+    assert found == [
+        Dropped(source_key=rows[0].key, reason="a description of no change"),
+        Dropped(source_key=rows[1].key, reason="no nouns in the preferred text", detail="it is; was not"),
+        Dropped(source_key=rows[2].key, reason="no nouns in the preferred text", detail="; "),
+        Dropped(source_key=rows[3].key, reason="preferred text too long", detail="20,004 characters"),
+    ]
+    assert list(find_mentions(rows[1:2], config, pairs={})) == [
+        Dropped(source_key=rows[1].key, reason="no pair of the description")
+    ]
+
+
+def test_rows_come_in_order_and_do_not_depend_on_the_shard(config: NounsConfig) -> None:
+    halves = [("a dog", "cats"), ("", "a cup"), ("it", "it"), ("men", "a shirt"), ("a knife", "")]
+    rows = [difference(first, second, number=n) for n, (first, second) in enumerate(halves)]
+    pairs = {row.subject: pair(n) for n, row in enumerate(rows)}
+    whole = list(find_mentions(rows, config, pairs=pairs))
+    assert whole == [found for row in rows for found in find_mentions([row], config, pairs=pairs)]
+    assert [(row.nouns, row.subject == FIRST) for row in whole if isinstance(row, MentionRow)] == [
+        (("dog",), True), (("cat",), False), (("cup",), False), (("man",), True), (("shirt",), False),
+    ]  # fmt: skip
+
+
+def test_proper_nouns_count_as_the_profile_says(config: NounsConfig) -> None:
+    row = difference("Anna with a dog", "Rome")
+    assert [found.nouns for found in mentions(row, config=config) if isinstance(found, MentionRow)] == [
+        ("anna", "dog"),
+        ("rome",),
+    ]
+    common = config.model_copy(update={"proper_nouns": False})
+    assert [found.nouns for found in mentions(row, config=common) if isinstance(found, MentionRow)] == [("dog",)]
+
+
+def test_a_given_preference_is_about_each_of_its_images(config: NounsConfig) -> None:
+    row = preference("A dog and a cat.", FIRST, SECOND, FIRST)
+    found = list(find_given_mentions([row, preference("It is.", FIRST), preference("", SECOND)], config))
+    assert [one.nouns for one in found[:2] if isinstance(one, MentionRow)] == [("dog", "cat")] * 2
+    assert [one.subject for one in found[:2] if isinstance(one, MentionRow)] == [FIRST, SECOND]
+    assert found[0].source_key == row.key
+    assert [one.reason for one in found[2:] if isinstance(one, Dropped)] == ["no nouns in the preferred text"] * 2
+
+
+def test_a_given_preference_without_images_is_about_nothing(config: NounsConfig) -> None:
+    (found,) = find_given_mentions([replace(preference("A dog.", FIRST), image_keys=())], config)
+    assert isinstance(found, Dropped)
+
+
+def test_both_stages_can_be_sent_to_workers(config: NounsConfig) -> None:
+    for stage in (STAGE, GIVEN):
+        sent = pickle.loads(pickle.dumps(stage))
+        assert sent.name == "mentions"
+        assert sent.models(config) == (config.revision,)
+    assert (STAGE.reads, GIVEN.reads) == ("differences", "given")
+
+
+def test_a_missing_pipeline_is_named_before_a_build(tmp_path: Path) -> None:
+    assert STAGE.pin
+    with pytest.raises(ModelError, match=r"nouns.model: the spaCy pipeline .* is not installed here"):
+        STAGE.pin(NounsConfig(model=str(tmp_path / "none")))

@@ -1,0 +1,226 @@
+"""Images in, tags out: from rendered scenes' graphs, from RAM with a tiny checkpoint, from the nouns of texts."""
+
+import io
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from schemas.config import TaggingConfig
+from schemas.errors import ModelError
+from schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
+from schemas.scene import SceneGraph
+from tasks.models.prepare_ahead import Seen
+from tasks.models.ram import RamTagger
+from tasks.models.tagging import SceneTagger
+from tasks.rejected.tag_filter import identify_words
+from tasks.rejected.tag_images import (
+    MAX_NAMES,
+    MENTIONS,
+    STAGE,
+    choose_tags,
+    count_processes,
+    fit_taggers,
+    name_models,
+    pin_models,
+    tag_images,
+)
+from tasks.store.images import decode_rgb
+from tests.fixtures.graphs import graph, thing
+from tests.fixtures.ram_checkpoints import TAGS, write_ram
+
+NOISE = [(60, 90), (90, 60), (1, 1), (20, 8000)]
+"""Landscape, portrait, one pixel, a panorama: height and width."""
+NO_THINGS = {"red", "photo", "grass", "running"}
+"""Of the tiny model's tags."""
+
+
+def image(number: int, pixels: bytes | None = None, scene: SceneGraph | None = None) -> ImageRow:
+    key = make_key("image", number)
+    return ImageRow(
+        key=key, source_key=make_key("item", number), subject=key, image=pixels or encoded(number), format="png",
+        width=30, height=20, name=f"{number}.png", source="folder", licence="", group="", graph=scene,
+    )  # fmt: skip
+
+
+def encoded(seed: int, size: tuple[int, int] = (20, 30), mode: str = "RGB") -> bytes:
+    noise = np.random.default_rng(seed).integers(0, 256, (*size, 3), dtype=np.uint8)
+    sink = io.BytesIO()
+    Image.fromarray(noise).convert(mode).save(sink, format="PNG")
+    return sink.getvalue()
+
+
+def mention(row: ImageRow, *nouns: str, text: int = 0) -> MentionRow:
+    source = make_key("text", text)
+    return MentionRow(key=make_key(source, row.key), source_key=source, subject=row.key, nouns=nouns, model="tiny")
+
+
+@pytest.fixture(scope="module")
+def ram(tmp_path_factory: pytest.TempPathFactory) -> TaggingConfig:
+    thresholds = tuple(0.3 + 0.02 * place for place in range(len(TAGS)))
+    made = write_ram(tmp_path_factory.mktemp("ram"), thresholds=thresholds)
+    return TaggingConfig(taggers=("ram",), ram=made.config)
+
+
+def tags_of(found: TagsRow | Dropped) -> list[tuple[str, float, str]]:
+    assert isinstance(found, TagsRow)
+    return [(tag.name, tag.score, tag.tagger) for tag in found.tags]
+
+
+def test_scenes_keep_every_tag_of_their_graphs() -> None:
+    """Two alike objects have two tags of one name; neither the list of words nor the most of a profile counts."""
+    scene = graph(thing("a", "ball", "red"), thing("b", "ball", "red"), thing("c", "sign", "blue"))
+    row = image(0, scene=scene)
+    (found,) = tag_images([row], TaggingConfig(most=1, excluded=("blue metal sign",)))
+    assert isinstance(found, TagsRow)
+    (wanted,) = SceneTagger().tag([scene])
+    assert found.tags == wanted
+    assert [tag.name for tag in found.tags] == [
+        "red metal ball", "red metal ball", "blue metal sign", "two red balls", "two balls",
+    ]  # fmt: skip
+    assert found.refused_tags == ()
+    words = [f"scene-graph {tag.name} 1.0 {' '.join(tag.objects)}" for tag in wanted]
+    assert found.key == make_key("tags", row.key, *words)
+    assert (found.source_key, found.subject) == (row.key, row.key)
+
+
+def test_an_image_without_a_graph_has_no_tags() -> None:
+    assert list(tag_images([image(0), image(1, scene=graph())], TaggingConfig())) == [
+        Dropped(source_key=image(0).key, reason="no tags", detail="0.png"),
+        Dropped(source_key=image(1).key, reason="no tags", detail="1.png"),
+    ]
+
+
+def test_ram_names_things_by_falling_score_and_refuses_the_rest(ram: TaggingConfig) -> None:
+    rows = [image(seed) for seed in range(6)]
+    tagger = RamTagger(config=ram.ram)
+    own = tagger.tag([tagger.prepare(Seen(decode_rgb(row.image))) for row in rows])
+    for row, wanted, found in zip(rows, own, tag_images(rows, ram), strict=True):
+        assert isinstance(found, TagsRow)
+        assert found.source_key == row.key
+        assert wanted
+        names = [tag.name.lower() for tag in wanted]
+        assert [tag.name for tag in found.tags] == [name for name in names if name not in NO_THINGS]
+        assert {tag.name for tag in found.refused_tags} == NO_THINGS & set(names)
+        assert {tag.reason for tag in found.refused_tags} <= {"names no thing"}
+        scores = [tag.score for tag in found.tags]
+        assert scores == sorted(scores, reverse=True)
+        assert {tag.tagger for tag in found.tags} == {"ram"}
+
+
+def test_images_of_all_shapes_are_tagged(ram: TaggingConfig) -> None:
+    made = [encoded(n, size) for n, size in enumerate(NOISE)] + [encoded(7, mode=mode) for mode in ("L", "1", "RGBA")]
+    rows = [image(number, pixels) for number, pixels in enumerate(made)]
+    found = list(tag_images(rows, ram))
+    assert [one.source_key for one in found] == [row.key for row in rows]
+    assert [one for one in found if isinstance(one, TagsRow)] == found
+    assert found == [one for row in rows for one in tag_images([row], ram.model_copy(update={"batch": 1}))]
+
+
+def test_an_image_that_does_not_decode_is_dropped_alone(ram: TaggingConfig) -> None:
+    rows = [image(0), image(1, encoded(1)[:60]), image(2)]
+    found = {one.source_key: one for one in tag_images(rows, ram)}
+    bad = found[rows[1].key]
+    assert isinstance(bad, Dropped)
+    assert bad.detail.startswith("1.png")
+    assert isinstance(found[rows[0].key], TagsRow)
+    assert isinstance(found[rows[2].key], TagsRow)
+
+
+def test_names_of_texts_come_first_and_once(ram: TaggingConfig) -> None:
+    row = image(3)
+    both = ram.model_copy(update={"taggers": ("ram", "nouns")})
+    texts = {row.key: (mention(row, "zebra", "Dog", "sky"), mention(row, "table", "zebra", text=1))}
+    (alone,), (found,) = tag_images([row], ram), tag_images([row], both, mentions=texts)
+    assert "dog" in [name for name, *_ in tags_of(alone)]
+    assert tags_of(found)[:3] == [("zebra", 1.0, "nouns"), ("dog", 1.0, "nouns"), ("table", 1.0, "nouns")]
+    assert tags_of(found)[3:] == [tag for tag in tags_of(alone) if tag[0] != "dog"]
+    assert isinstance(found, TagsRow)
+    assert RefusedTag(name="sky", reason="names no thing") in found.refused_tags
+
+
+def test_texts_alone_look_at_no_image() -> None:
+    rows = [image(0, b"no image"), image(1, b"none"), image(2, b"none")]
+    config = TaggingConfig(taggers=("nouns",))
+    texts = {rows[0].key: (mention(rows[0], "dog"),), rows[1].key: (mention(rows[1], "sky", "sea"),)}
+    first, *others = tag_images(rows, config, mentions=texts)
+    assert tags_of(first) == [("dog", 1.0, "nouns")]
+    assert others == [
+        Dropped(source_key=rows[1].key, reason="no tags", detail="1.png: sky, sea"),
+        Dropped(source_key=rows[2].key, reason="no tags", detail="2.png"),
+    ]
+
+
+def test_graphs_and_texts_tag_together() -> None:
+    row = image(0, scene=graph(thing("a", "ball", "red")))
+    config = TaggingConfig(taggers=("scene-graph", "nouns"))
+    (found,) = tag_images([row], config, mentions={row.key: (mention(row, "table"),)})
+    assert tags_of(found) == [("red metal ball", 1.0, "scene-graph"), ("table", 1.0, "nouns")]
+
+
+def test_the_most_are_kept_and_the_rest_say_so() -> None:
+    names = ["dog", "sky", "cat", "kite", "cup"]
+    kept, refused = choose_tags([Tag(name=name, score=1.0, tagger="nouns") for name in names], TaggingConfig(most=2))
+    assert [tag.name for tag in kept] == ["dog", "cat"]
+    assert [(tag.name, tag.reason) for tag in refused] == [
+        ("sky", "names no thing"), ("kite", "past the most that are kept"), ("cup", "past the most that are kept"),
+    ]  # fmt: skip
+
+
+def test_excluded_names_are_refused() -> None:
+    tags = [Tag(name=name, score=1.0, tagger="ram") for name in ("Dog", "teddy bear", "dog ")]
+    kept, refused = choose_tags(tags, TaggingConfig(excluded=("DOG",)))
+    assert [tag.name for tag in kept] == ["teddy bear"]
+    assert refused == (RefusedTag(name="dog", reason="excluded by the profile"),)
+
+
+def test_absurdly_many_and_long_names_are_bounded() -> None:
+    many = [
+        Tag(name=f"word{number:b}".replace("1", "l").replace("0", "o"), score=1.0, tagger="nouns")
+        for number in range(5000)
+    ]
+    kept, refused = choose_tags([Tag(name="x" * 10_000, score=1.0, tagger="nouns"), *many], TaggingConfig(most=30))
+    assert len(kept) == 30
+    assert len(kept) + len(refused) == MAX_NAMES
+    assert refused[0] == RefusedTag(name="x" * 60, reason="too long for a name")
+
+
+def test_what_is_read_depends_on_the_taggers() -> None:
+    def fitted(*taggers: str) -> tuple[tuple[str, ...], set[str]]:
+        stage = fit_taggers(STAGE, TaggingConfig.model_validate({"taggers": taggers}))
+        return tuple(use.table for use in stage.uses), set(stage.without)
+
+    assert fitted("scene-graph") == ((), {"captions"})
+    assert fitted("nouns") == (("mentions",), {"image", "graph", "captions"})
+    assert fitted("nouns", "ram") == (("mentions",), {"graph", "captions"})
+    assert fitted("ram-plus") == ((), {"graph", "captions"})
+    assert MENTIONS.counts
+
+
+def test_the_models_are_named_with_the_words(ram: TaggingConfig) -> None:
+    pinned = pin_models(ram)
+    assert pinned.ram.revision.startswith("xxh3:")
+    assert name_models(pinned) == (f"RAM {pinned.ram.revision}", identify_words())
+    assert name_models(TaggingConfig()) == ("scene graphs 1",)
+    assert name_models(TaggingConfig(taggers=("nouns",))) == (identify_words(),)
+    assert pin_models(TaggingConfig(taggers=("nouns",))) == TaggingConfig(taggers=("nouns",))
+    assert count_processes(TaggingConfig()) is None
+    assert count_processes(ram) is not None
+
+
+def test_weights_of_the_other_model_are_refused_where_they_are_loaded(ram: TaggingConfig) -> None:
+    with pytest.raises(ModelError, match=r"it is a checkpoint of RAM: set tagging.taggers to ram"):
+        list(tag_images([image(0)], ram.model_copy(update={"taggers": ("ram-plus",)})))
+
+
+def test_missing_weights_are_named_before_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
+    with pytest.raises(ModelError, match=r"tagging.ram: .* is not on this machine"):
+        pin_models(TaggingConfig(taggers=("ram",)))
+
+
+def test_the_stage_can_be_sent_to_workers(ram: TaggingConfig) -> None:
+    sent = pickle.loads(pickle.dumps(fit_taggers(STAGE, ram)))
+    assert sent.models(ram) == name_models(ram)
