@@ -1,0 +1,109 @@
+"""Boxes and holes on squared paper: what stands in the place of a removed thing, and what grew there."""
+
+import numpy as np
+import pytest
+
+from schemas.rows import Box, Tag
+from tasks.rejected.compare_boxes import Found, Grown, Place, find_grown, look_for_element
+
+CUP, DOG, SOFA = 0, 1, 2
+TAGS = tuple(Tag(name=name, score=0.9, tagger="ram") for name in ("cup", "dog", "sofa"))
+PLACE = Place((100, 50), np.ones((20, 40), dtype=bool))
+"""Pixels 100 to 139 across and 50 to 69 down were filled."""
+
+
+def box(tag, x0, y0, x1, y1, score=0.5):
+    return Box(tag=tag, score=score, x0=x0, y0=y0, x1=x1, y1=y1)
+
+
+@pytest.mark.parametrize(
+    ("corners", "covered", "spanned"),
+    [
+        ((100, 50, 140, 70), 1, 1),
+        ((110, 55, 120, 65), 1, 1),
+        ((90, 50, 130, 70), 0.75, 0.75),
+        ((80, 40, 160, 80), 0.25, 0.25),
+        ((0, 0, 100, 50), 0, 0),
+        ((140, 70, 150, 80), 0, 0),
+        ((100.4, 50.4, 100.4, 60), 0, 0),
+        ((-1e9, -1e9, 1e9, 1e9), 0, 0),
+    ],
+)
+def test_how_much_of_a_box_was_filled(corners, covered, spanned):
+    assert PLACE.covered(box(DOG, *corners)) == pytest.approx(covered, abs=1e-6)
+    assert PLACE.spanned(box(DOG, *corners)) == pytest.approx(spanned, abs=1e-6)
+
+
+def test_a_thin_thing_spans_its_box():
+    pole = Place((10, 10), np.eye(50, dtype=bool))
+    assert pole.covered(box(DOG, 10, 10, 60, 60)) == 50 / 2500
+    assert pole.spanned(box(DOG, 10, 10, 60, 60)) == 1
+    assert pole.spanned(box(DOG, 10, 10, 110, 60)) == 0.5
+
+
+def look(before, after, place=PLACE):
+    return look_for_element(DOG, place, before=before, after=after)
+
+
+DOG_THERE = box(DOG, 100, 50, 140, 70, score=0.8)
+
+
+def test_an_element_is_found_in_its_place_by_its_own_tag():
+    others = [box(CUP, 100, 50, 140, 70, score=0.9), box(DOG, 0, 0, 40, 20, score=0.95)]
+    assert look([DOG_THERE, *others], others) == Found(0.8, 0)
+    assert look([DOG_THERE, *others], [*others, box(DOG, 98, 50, 140, 70, score=0.4)]) == Found(0.8, 0.4)
+    assert look([], []) == Found(0, 0)
+
+
+def test_a_part_that_is_left_is_the_element():
+    assert look([DOG_THERE], [box(DOG, 105, 52, 112, 60, score=0.3)]) == Found(0.8, 0.3)
+
+
+def test_of_several_boxes_the_surest_counts():
+    before = [box(DOG, 100, 50, 118, 70, score=0.6), box(DOG, 120, 50, 140, 70, score=0.7)]
+    after = [box(DOG, 100, 50, 118, 70, score=0.3), box(DOG, 119, 50, 140, 70, score=0.45)]
+    assert look(before, after) == Found(0.7, 0.45)
+
+
+def test_a_thin_element_is_found_by_its_old_box():
+    pole, there = Place((10, 10), np.eye(50, dtype=bool)), box(DOG, 10, 10, 60, 60, score=0.6)
+    assert look([there], [box(DOG, 12, 12, 60, 60, score=0.5)], pole) == Found(0.6, 0.5)
+    assert look([there], [box(DOG, 40, 40, 140, 140, score=0.5)], pole) == Found(0.6, 0)
+    # Nobody saw it there before: such a box has no reason to be of the pole.
+    assert look([], [box(DOG, 12, 12, 60, 60, score=0.5)], pole) == Found(0, 0)
+
+
+def test_its_neighbours_of_the_same_tag_stay():
+    beside = box(DOG, 130, 50, 180, 70, score=0.7)  # a fifth of it was filled
+    assert look([DOG_THERE, beside], [beside]) == Found(0.8, 0)
+
+
+def grown(before, after, least=0.35):
+    return find_grown(TAGS, PLACE, before=before, after=after, least=least)
+
+
+def test_what_was_not_there_has_grown():
+    new = box(CUP, 105, 52, 120, 68, score=0.6)
+    assert grown([DOG_THERE], [new]) == Grown("cup", 0.6)
+    assert grown([DOG_THERE], [new, box(SOFA, 110, 50, 140, 70, score=0.7)]) == Grown("sofa", 0.7)
+    assert grown([DOG_THERE], [new], least=0.61) == Grown("", 0)
+    assert grown([DOG_THERE], []) == Grown("", 0)
+
+
+def test_what_stands_mostly_beside_the_hole_has_not_grown():
+    assert grown([DOG_THERE], [box(CUP, 60, 50, 115, 70, score=0.9)]) == Grown("", 0)
+    assert grown([DOG_THERE], [box(SOFA, 0, 0, 300, 200, score=0.9)]) == Grown("", 0)
+
+
+def test_what_stood_behind_was_seen_beside_the_hole():
+    shown = box(SOFA, 95, 50, 140, 70, score=0.9)
+    sliver = box(
+        SOFA, 92, 50, 104, 70, score=0.4
+    )  # a third of it is in the hole, nine of twelve columns in the new box
+    assert grown([DOG_THERE, sliver], [shown]) == Grown("", 0)
+    assert grown([DOG_THERE, box(CUP, 92, 50, 104, 70)], [shown]) == Grown("sofa", 0.9)
+    assert grown([DOG_THERE, box(SOFA, 60, 50, 72, 70)], [shown]) == Grown("sofa", 0.9)
+
+
+def test_a_name_that_the_element_had_beside_its_own_does_not_count_as_seen_before():
+    assert grown([DOG_THERE, box(SOFA, 100, 50, 140, 70)], [box(SOFA, 100, 50, 140, 70)]) == Grown("sofa", 0.5)

@@ -1,0 +1,380 @@
+"""Removals of discs, good and bad ones, looked at by a detector of colours; and by a tiny Grounding DINO."""
+
+from dataclasses import replace
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from scipy.ndimage import distance_transform_edt
+
+from schemas.config import DetectionConfig, InspectionConfig, Profile
+from schemas.rows import Box, BoxesRow, Dropped, ImageRow, InspectionRow, RemovalRow, Tag, make_key
+from schemas.scene import SceneGraph, SceneObject
+from tasks.models.devices import count_gpus
+from tasks.models.prepare_ahead import Seen
+from tasks.rejected import inspect_removals as stage
+from tasks.rejected.inspect_removals import STAGE, count_processes, inspect_removals, name_models
+from tasks.store.images import encode_png
+from tasks.store.masks import encode_mask
+from tasks.store.stage import fingerprint
+from tests.fixtures.grounding_checkpoints import write_grounding_folder
+
+HEIGHT, WIDTH = 140, 200
+ROWS, COLUMNS = np.indices((HEIGHT, WIDTH))
+DILATE, FEATHER = 5, 3
+COLOURS = {"red": 0, "green": 1, "blue": 2}
+TAGS = tuple(Tag(name=f"{colour} ball", score=0.9, tagger="ram") for colour in COLOURS)
+LOOKING = DetectionConfig(detector="grounding-dino", model="of colours")
+
+
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class ColourDetector:
+    """Find balls by their colour, in the pixels: the score of a box is how pure its colour is."""
+
+    version, looks = "colours 1", True
+
+    def __init__(self, least):
+        self.least = least
+
+    def prepare(self, seen):
+        return seen.pixels
+
+    def detect(self, prepared, tags):
+        return [tuple(self._found(pixels.astype(int), names)) for pixels, names in zip(prepared, tags, strict=True)]
+
+    def _found(self, pixels, tags):
+        for place, tag in enumerate(tags):
+            channel = COLOURS[tag.name.split()[0]]
+            purity = pixels[..., channel] - np.delete(pixels, channel, axis=2).max(axis=2)
+            count, labels, stats, _ = cv2.connectedComponentsWithStats((purity > 25).astype(np.uint8))
+            for n in range(1, count):
+                x, y, width, height, area = stats[n].tolist()
+                score = purity[labels == n].mean() / 255
+                if area >= 30 and score >= self.least:
+                    yield Box(tag=place, score=score, x0=x, y0=y, x1=x + width, y1=y + height)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Let a detector that sees colours take Grounding DINO's place, and note at what threshold and batch."""
+    notes = []
+
+    def make(config, *, batch=None):
+        if config.detector == "scene-graph":
+            return make_detector(config, batch=batch)
+        notes.append((config.box_threshold, batch))
+        return ColourDetector(config.box_threshold)
+
+    make_detector = stage.make_detector
+    monkeypatch.setattr(stage, "make_detector", make)
+    return notes
+
+
+def disc(row, column, radius):
+    return (ROWS - row) ** 2 + (COLUMNS - column) ** 2 <= radius**2
+
+
+GROUND = np.stack([110 + COLUMNS // 8, 120 + ROWS // 8, np.full((HEIGHT, WIDTH), 118)], axis=2).astype(np.uint8)
+RED, BLUE, PALE = (230, 20, 20), (20, 20, 230), (150, 100, 100)
+BALL = disc(70, 90, 20)
+
+
+def painted(*things):
+    """Return the ground with things (mask, colour) on it, the later in front of the earlier."""
+    pixels = GROUND.copy()
+    for mask, colour in things:
+        pixels[mask] = colour
+    return pixels
+
+
+def image_row(pixels, **changes):
+    data = encode_png(pixels)
+    row = ImageRow(
+        key=make_key(data),
+        source_key="item",
+        subject=make_key(data),
+        image=data,
+        format="png",
+        width=WIDTH,
+        height=HEIGHT,
+        name="photograph.png",
+        source="test",
+        licence="",
+        group="",
+    )
+    return replace(row, **changes)
+
+
+def removal_row(image, mask, altered, *, tag="red ball", **changes):
+    """Return a removal that makes an image ``altered``, in the window that it may change."""
+    hole = distance_transform_edt(~mask) < DILATE + FEATHER + 1
+    lines, columns = np.flatnonzero(hole.any(axis=1)), np.flatnonzero(hole.any(axis=0))
+    x0, y0, x1, y1 = window = (int(columns[0]), int(lines[0]), int(columns[-1]) + 1, int(lines[-1]) + 1)
+    element = make_key("element", image.key, tag, altered.tobytes())
+    row = RemovalRow(
+        key=make_key("removal", element),
+        source_key=element,
+        subject=element,
+        image_key=image.key,
+        tag=tag,
+        object_ids=(),
+        box=(0, 0, 1, 1),
+        mask=encode_mask(mask).model_dump_json(),
+        window=window,
+        patch=encode_png(np.ascontiguousarray(altered[y0:y1, x0:x1])),
+        area_share=float(mask.mean()),
+        dilate=DILATE,
+        feather=FEATHER,
+        inpainter="test",
+        changed_outside=0,
+    )
+    return replace(row, **changes)
+
+
+def boxes_row(image, pixels, least=0.25):
+    (found,) = ColourDetector(least).detect([pixels], [TAGS])
+    key = make_key("boxes", image.key)
+    return BoxesRow(
+        key=key, source_key=key, subject=image.key, width=WIDTH, height=HEIGHT, tags=TAGS, boxes=tuple(found)
+    )
+
+
+def inspected(before, after, mask=BALL, *, row=None, **config):
+    """Return what becomes of one removal: its image, ``before``, is made ``after`` within the window."""
+    image = image_row(before)
+    row = row or removal_row(image, mask, after)
+    settings = InspectionConfig(detection=LOOKING, **config)
+    boxes = {image.key: boxes_row(image, before)}
+    (made,) = inspect_removals([row], settings, images={image.key: image}, boxes=boxes)
+    assert isinstance(made, InspectionRow)
+    assert (made.source_key, made.subject, made.element) == (row.key, image.key, row.subject)
+    assert made.passed == (not made.why) == (not made.reason)
+    return made
+
+
+def test_what_is_gone_has_gone(asked):
+    made = inspected(painted((BALL, RED)), GROUND)
+    assert (made.passed, made.found_before, made.found_after) == (True, pytest.approx(210 / 255), 0)
+    assert (made.grown, made.grown_score, made.changed_outside) == ("", 0, 0)
+    assert made.rim < 0.5
+    assert asked == [(0.25, 0)]
+
+
+def test_what_was_not_removed_is_still_detected(asked):
+    made = inspected(painted((BALL, RED)), painted((BALL, RED)))
+    assert (made.why, made.found_after) == ("still detected", made.found_before)
+
+
+def test_what_is_left_of_it_is_still_detected(asked):
+    made = inspected(painted((BALL, RED)), painted((disc(60, 84, 6), RED)))
+    assert (made.why, made.found_after) == ("still detected", pytest.approx(210 / 255))
+    # A trace too pale for the detector, though not for the eye: what it does not see, it does not report.
+    assert inspected(painted((BALL, RED)), painted((disc(60, 84, 6), PALE))).passed
+
+
+def test_a_weak_detection_that_stays_as_it_was_is_no_removal(asked):
+    pale = painted((BALL, PALE))
+    image = image_row(pale)
+    boxes = {image.key: boxes_row(image, pale, least=0.1)}
+    config = InspectionConfig(detection=LOOKING.model_copy(update={"box_threshold": 0.1}))
+    row = removal_row(image, BALL, pale)
+    (made,) = inspect_removals([row], config, images={image.key: image}, boxes=boxes)
+    assert (made.why, made.found_before) == ("still detected", pytest.approx(50 / 255))
+    assert made.found_after == made.found_before < config.gone_below
+    assert asked == [(0.1, 0)]
+
+
+def test_another_one_of_its_kind_may_stay(asked):
+    other = (disc(70, 150, 15), RED)
+    assert inspected(painted((BALL, RED), other), painted(other)).passed
+
+
+def test_what_grew_in_its_place_is_named(asked):
+    made = inspected(painted((BALL, RED)), painted((disc(72, 92, 12), BLUE)))
+    assert (made.why, made.grown) == ("something grew in its place", "blue ball")
+    assert (made.grown_score, made.found_after) == (pytest.approx(210 / 255), 0)
+    assert inspected(painted((BALL, RED)), painted((disc(72, 92, 12), BLUE)), grown_from=0.9).passed
+
+
+def test_what_stood_behind_it_has_not_grown(asked):
+    behind = (disc(70, 74, 19), BLUE)
+    with_behind = inspected(painted(behind, (BALL, RED)), painted(behind))
+    assert with_behind.passed
+    assert with_behind.rim <= 1
+    # The same picture afterwards, but nobody saw it before.
+    hidden = (disc(70, 90, 12), BLUE)
+    assert inspected(painted(hidden, (BALL, RED)), painted(hidden)).why == "something grew in its place"
+
+
+def test_a_halo_is_one_and_nobody_looks_further(asked):
+    ring = disc(70, 90, 29) & ~disc(70, 90, 26)
+    made = inspected(painted((ring | BALL, RED)), painted((ring, RED)))
+    assert made.why == "halo along the rim"
+    assert made.rim > 3
+    assert (made.found_before, made.found_after) == (-1, -1)
+    assert inspected(painted((ring | BALL, RED)), painted((ring, RED)), max_rim=made.rim).rim == made.rim
+
+
+@pytest.mark.parametrize(("away", "count"), [(8, 0), (9, 1)])
+def test_pixels_outside_are_counted_again(asked, away, count):
+    # The mask ends at column 110: 5 dilated and 3 feathered, the first that may not change is 9 columns away.
+    altered = GROUND.copy()
+    altered[70, 110 + away] = (1, 2, 3)
+    image, row = image_row(painted((BALL, RED))), None
+    row = removal_row(image, BALL, altered, window=(60, 40, 130, 100))
+    row = replace(row, patch=encode_png(np.ascontiguousarray(altered[40:100, 60:130])), changed_outside=count + 7)
+    made = inspected(painted((BALL, RED)), altered, row=row)
+    assert (made.changed_outside, made.why) == (count, "changed outside" if count else "")
+    assert made.found_after == (-1 if count else 0)
+
+
+def test_a_detector_of_scenes_does_not_look():
+    image = image_row(painted((BALL, RED)))
+    row = removal_row(image, BALL, painted((BALL, RED)))
+    for config in (InspectionConfig(detection=DetectionConfig()), InspectionConfig()):
+        (made,) = inspect_removals([row], config, images={image.key: image})
+        assert (made.passed, made.found_before, made.found_after) == (True, -1, -1)
+
+
+def test_looking_can_be_left_out(asked):
+    made = inspected(painted((BALL, RED)), painted((BALL, RED)), detect=False)
+    assert (made.passed, made.found_after, asked) == (True, -1, [])
+
+
+def test_other_things_of_a_scene_are_no_part_of_the_rim():
+    # A blue thing stands right behind most of the hole, and was left as it was.
+    standing = disc(70, 90, 60) & ~disc(70, 90, 27) & (COLUMNS > 80)
+    thing = {"shape": "ball", "material": "metal", "size": "small", "column": "left", "depth": "front"}
+    things = tuple(
+        SceneObject(id=name, colour=colour, box=(0, 0, 1, 1), visible=1, mask=encode_mask(mask), **thing)
+        for name, colour, mask in (("a", "red", BALL), ("b", "blue", standing))
+    )
+    graph = SceneGraph(world="w", photograph=0, place="", light="", viewpoint="", objects=things)
+    before, after = painted((standing, BLUE), (BALL, RED)), painted((standing, BLUE))
+    found = {}
+    for known in (None, graph):
+        image = image_row(before, graph=known)
+        row = removal_row(image, BALL, after, object_ids=("a",))
+        (found[known is None],) = inspect_removals([row], InspectionConfig(), images={image.key: image})
+    assert found[True].why == "halo along the rim"
+    assert found[False].passed
+
+
+BROKEN = {
+    "no image": {"patch": b"no image"},
+    "cut off": {"patch": encode_png(GROUND)[:-40]},
+    "too large": {"patch": encode_png(GROUND)},
+    "no window": {"window": (90, 70, 90, 70)},
+    "outside": {"window": (WIDTH - 10, 0, WIDTH + 40, 50)},
+    "before the image": {"window": (-10, -10, 47, 47)},
+    "another size": {"mask": encode_mask(BALL[:-1]).model_dump_json()},
+}
+
+
+def test_rows_that_do_not_fit_are_dropped_and_the_others_go_on(asked):
+    image = image_row(painted((BALL, RED)))
+    lost = replace(image, key="lost", image=b"\x89PNG no image")
+    good = removal_row(image, BALL, GROUND)
+    bad = [replace(good, key=name, **changes) for name, changes in BROKEN.items()]
+    rows = [bad[0], good, *bad[1:], replace(good, key="lost", image_key="lost")]
+    images = {image.key: image, "lost": lost}
+    boxes = {image.key: boxes_row(image, painted((BALL, RED)))}
+    made = list(inspect_removals(rows, InspectionConfig(detection=LOOKING), images=images, boxes=boxes))
+    dropped = {row.source_key: row for row in made if isinstance(row, Dropped)}
+    assert [row.source_key for row in made if isinstance(row, InspectionRow)] == [good.key]
+    assert {dropped[name].reason for name in BROKEN} == {"patch does not fit its image"}
+    assert dropped["lost"].reason == "damaged image"
+    assert len(made) == len(rows)
+
+
+def test_an_empty_mask_may_change_nothing(asked):
+    image = image_row(painted((BALL, RED)))
+    row = replace(removal_row(image, BALL, GROUND), mask=encode_mask(np.zeros_like(BALL)).model_dump_json())
+    boxes = {image.key: boxes_row(image, painted((BALL, RED)))}
+    (made,) = inspect_removals([row], InspectionConfig(detection=LOOKING), images={image.key: image}, boxes=boxes)
+    assert (made.why, made.changed_outside) == ("changed outside", int(BALL.sum()))
+
+
+@pytest.mark.parametrize("known", [(), (Tag(name="dog", score=1, tagger="ram"),)])
+def test_a_tag_that_nobody_asked_for_before_is_asked_for_now(asked, known):
+    image = image_row(painted((BALL, RED)))
+    row = removal_row(image, BALL, painted((BALL, RED)))
+    boxes = {image.key: replace(boxes_row(image, GROUND), tags=known)} if known else {}
+    (made,) = inspect_removals([row], InspectionConfig(detection=LOOKING), images={image.key: image}, boxes=boxes)
+    assert (made.found_before, made.why) == (0, "still detected")
+
+
+def test_a_row_does_not_depend_on_the_others(asked):
+    pixels = painted((BALL, RED), (disc(70, 150, 15), RED), (disc(30, 30, 15), BLUE))
+    image = image_row(pixels)
+    rows = [
+        removal_row(image, BALL, painted((disc(70, 150, 15), RED), (disc(30, 30, 15), BLUE))),
+        removal_row(image, BALL, pixels),
+        removal_row(image, disc(30, 30, 15), painted((BALL, RED), (disc(70, 150, 15), RED)), tag="blue ball"),
+    ]
+    given = {"images": {image.key: image}, "boxes": {image.key: boxes_row(image, pixels)}}
+    config = InspectionConfig(detection=LOOKING)
+    together = list(inspect_removals(rows, config, **given))
+    assert [row.passed for row in together] == [True, False, True]
+    assert together == [one for row in rows for one in inspect_removals([row], config, **given)]
+    assert together == list(inspect_removals(rows[::-1], config, **given))[::-1]
+    assert len({row.key for row in together}) == 3
+
+
+def test_the_lowest_threshold_that_matters_is_asked_for(asked):
+    inspected(painted((BALL, RED)), GROUND, gone_below=0.2, batch=3)
+    inspected(painted((BALL, RED)), GROUND, gone_below=0.5, grown_from=0.6)
+    assert asked == [(0.2, 3), (0.25, 0)]
+
+
+def marked(profile):
+    config = profile.section("inspection")
+    return fingerprint(STAGE, config, prompts={}, tables=dict.fromkeys(["removals", "images", "boxes"], "same"))
+
+
+def test_the_detector_is_part_of_the_table_where_it_looks():
+    known, other = (LOOKING.model_copy(update={"revision": revision}) for revision in ("a", "b"))
+    assert name_models(Profile(detection=known).section("inspection")) == ("of colours a",)
+    assert marked(Profile(detection=known)) != marked(Profile(detection=other))
+    assert name_models(Profile().section("inspection")) == ()
+    blind = InspectionConfig(detect=False)
+    assert marked(Profile(detection=known, inspection=blind)) == marked(Profile(detection=other, inspection=blind))
+
+
+def test_processes_of_its_own_hold_the_detector():
+    assert count_processes(InspectionConfig(detection=LOOKING)) == count_gpus()
+    assert count_processes(InspectionConfig(detection=LOOKING, detect=False)) is None
+    assert count_processes(InspectionConfig(detection=DetectionConfig())) is None
+    assert count_processes(InspectionConfig()) is None
+
+
+def test_grounding_dino_finds_in_an_untouched_image_what_it_found_before(tmp_path, one_thread):
+    config = DetectionConfig(
+        detector="grounding-dino", model=str(write_grounding_folder(tmp_path)), box_threshold=0.3, batch=2
+    )
+    pixels = painted((BALL, RED), (disc(30, 150, 15), BLUE))
+    image, tags = image_row(pixels), tuple(Tag(name=name, score=1, tagger="ram") for name in ("cat", "red ball", "dog"))
+    detector = stage.make_detector(config)
+    (found,) = detector.detect([detector.prepare(Seen(pixels))], [tags])
+    boxes = replace(boxes_row(image, pixels), tags=tags, boxes=found)
+    # All of the image but its border was filled, so that every box lies in the hole.
+    hole = np.zeros((HEIGHT, WIDTH), dtype=bool)
+    hole[10:-10, 10:-10] = True
+    rows = [removal_row(image, hole, altered) for altered in (pixels, GROUND, painted((disc(60, 120, 30), BLUE)))]
+    inspection = InspectionConfig(detection=config, gone_below=0.3, max_rim=1e9)
+    made = list(inspect_removals(rows, inspection, images={image.key: image}, boxes={image.key: boxes}))
+    place = [tag.name for tag in tags].index("red ball")
+    best = max(box.score for box in found if box.tag == place)
+    assert best > 0.3
+    assert [row.found_before for row in made] == [best] * 3
+    assert made[0].found_after == pytest.approx(best, abs=1e-4)
+    assert made[0].why == "still detected"
+    assert abs(made[1].found_after - best) > 1e-3

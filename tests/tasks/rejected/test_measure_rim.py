@@ -1,0 +1,148 @@
+"""The edge along a rim, by hand where distances are whole numbers, and of discs on a grained slope."""
+
+import cv2
+import numpy as np
+import pytest
+from scipy.ndimage import distance_transform_edt
+
+from tasks.rejected.measure_rim import AROUND, margin, measure_rim
+
+HEIGHT, WIDTH, EDGE = 64, 120, 40
+MASK = np.zeros((HEIGHT, WIDTH), dtype=bool)
+MASK[:, :EDGE] = True
+"""The left of the image: a pixel in column c is c - 39 pixels away from it."""
+AWAY = np.arange(WIDTH) - EDGE + 1
+NONE = np.zeros((HEIGHT, WIDTH), dtype=bool)
+
+
+def columns(values):
+    """Return a grey image whose columns have these values."""
+    return np.broadcast_to(np.asarray(values)[None, :, None], (HEIGHT, WIDTH, 3)).astype(np.uint8)
+
+
+def rim(pixels, mask=MASK, *, dilate=5, feather=3, kept=NONE):
+    return measure_rim(pixels, mask, dilate=dilate, feather=feather, kept=kept)
+
+
+def weight(dilate=5, feather=3):
+    """Return how much of the filling a column takes: 1 in the dilated mask, falling to 0 over the feather."""
+    return np.clip((dilate + feather + 1 - AWAY) / (feather + 1), 0, 1)
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(0, 0), (8, 1), (16, 2), (40, 5)])
+def test_a_step_in_colour(offset, expected):
+    # Columns 5 to 9 away have 4/4, 3/4, 2/4, 1/4 and 0/4 of the offset: the means of two, less those of the next two,
+    # differ by half of it. That is compared with 4 levels, since there is nothing else around.
+    assert rim(columns(100 + offset * weight())) == expected
+    assert rim(columns(100 - offset * weight())) == expected
+
+
+def test_a_hard_seam_is_seen_whole():
+    # Without dilation and feather the last column of the filling has all of the offset, the next one none.
+    assert rim(columns(100 + 20 * weight(0, 0)), dilate=0, feather=0) == 5
+
+
+def test_one_channel_counts_for_a_third_of_the_square():
+    pixels = columns(100 + 0 * AWAY).copy()
+    pixels[..., 0] = 100 + 40 * weight()
+    assert rim(pixels) == pytest.approx(5 / 3**0.5, abs=1e-4)
+
+
+def test_edges_around_are_what_a_rim_is_compared_with():
+    around = np.where(AWAY > 25, 40, 0)
+    assert rim(columns(100 + 40 * weight() + around)) == 0.5
+    assert rim(columns(100 + around)) == 0
+
+
+@pytest.mark.parametrize("bright", [60, -60])
+def test_what_a_tight_mask_leaves_is_a_halo(bright):
+    # Two columns of the thing stand just outside of the hole, which ends 8 pixels away.
+    assert rim(columns(100 + np.where((AWAY == 10) | (AWAY == 11), bright, 0))) == 15
+
+
+def test_what_stands_farther_away_is_none():
+    assert rim(columns(100 + np.where((AWAY > 19) & (AWAY < 25), 60, 0))) == 0
+
+
+def test_edges_that_cross_the_rim_are_none():
+    rows, there = np.indices((HEIGHT, WIDTH))
+    straight = np.repeat(np.where(rows < 30, 60, 200)[:, :, None], 3, axis=2).astype(np.uint8)
+    assert rim(straight) == 0
+    slanting = np.repeat(np.where(rows + there < 90, 60, 200)[:, :, None], 3, axis=2).astype(np.uint8)
+    assert rim(slanting) < 0.5
+
+
+@pytest.mark.parametrize(("arcs", "expected"), [(3, 0), (5, 15)])
+def test_a_halo_follows_most_of_the_rim(arcs, expected):
+    # Eight arcs of eight rows: the median is that of the larger part.
+    pixels = columns(np.full(WIDTH, 100)).copy()
+    pixels[: arcs * 8, EDGE + 9 : EDGE + 11] = 160
+    assert rim(pixels) == expected
+
+
+def test_pixels_that_were_kept_are_no_part_of_the_rim():
+    pixels = columns(np.full(WIDTH, 100)).copy()
+    pixels[:40, EDGE + 9 : EDGE + 11] = 160
+    kept = NONE.copy()
+    kept[:40, EDGE:] = True
+    assert rim(pixels, kept=NONE) == 15
+    assert rim(pixels, kept=kept) == 0
+
+
+def test_arcs_that_end_early_are_compared_as_the_others():
+    # The rim of half the arcs is all there is of them; the others have a step of 40 farther out.
+    pixels = columns(100 + 40 * weight() + np.where(AWAY > 25, 40, 0))
+    kept = NONE.copy()
+    kept[:24, EDGE + 20 :] = True
+    assert rim(pixels, kept=kept) == 0.5
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [NONE, ~NONE, np.zeros((1, 1), bool), np.ones((1, 1), bool), np.eye(3, dtype=bool), np.eye(1, 9, dtype=bool)],
+)
+def test_what_cannot_be_measured_is_zero(mask):
+    pixels = np.random.default_rng(0).integers(0, 255, (*mask.shape, 3), dtype=np.uint8)
+    for dilate, feather in ((0, 0), (5, 3), (40, 9)):
+        assert measure_rim(pixels, mask, dilate=dilate, feather=feather, kept=np.zeros_like(mask)) == 0
+
+
+def test_what_lies_beyond_the_margin_does_not_count():
+    pixels = np.random.default_rng(1).integers(0, 255, (90, 160, 3), dtype=np.uint8)
+    mask = np.zeros((90, 160), dtype=bool)
+    mask[40:60, 10:30] = True
+    end = 30 + 5 + margin(3) + 1  # distances are measured to a few parts of a hundred
+    assert end == 30 + 5 + 4 + AROUND + 1
+    near = np.ascontiguousarray(pixels[:, :end]), np.ascontiguousarray(mask[:, :end])
+    assert rim(*near, kept=np.zeros_like(near[1])) == rim(pixels, mask, kept=np.zeros_like(mask)) > 0
+
+
+SIZE = (120, 160)
+SLOPE = np.stack([60 + np.indices(SIZE)[1] // 2, 90 + np.indices(SIZE)[0] // 2, np.full(SIZE, 150)], axis=2)
+DISC = (np.indices(SIZE)[0] - 60) ** 2 + (np.indices(SIZE)[1] - 80) ** 2 <= 22**2
+
+
+def removed(mask, *, dilate, feather=3):
+    """Return a grained slope with a red disc, of which OpenCV has filled what a mask says."""
+    pixels = (SLOPE + np.random.default_rng(0).integers(-4, 5, SLOPE.shape)).astype(np.uint8)
+    pixels[DISC] = (220, 20, 20)
+    away = distance_transform_edt(~mask)
+    part = np.clip((dilate + feather + 1 - away) / (feather + 1), 0, 1)[:, :, None]
+    filled = cv2.inpaint(pixels, (part[..., 0] > 0).astype(np.uint8), 5, cv2.INPAINT_TELEA)
+    return np.rint(pixels + part * (filled.astype(float) - pixels)).astype(np.uint8)
+
+
+def measured(pixels, mask, dilate):
+    return measure_rim(pixels, mask, dilate=dilate, feather=3, kept=np.zeros_like(mask))
+
+
+def test_a_disc_that_is_gone_leaves_no_halo():
+    assert measured(removed(DISC, dilate=5), DISC, 5) < 1
+
+
+@pytest.mark.parametrize("left", [2, 4, 6])
+def test_a_disc_whose_mask_is_too_tight_leaves_one(left):
+    tight = distance_transform_edt(DISC) > left
+    assert measured(removed(tight, dilate=0), tight, 0) > 3
+    # With the dilation that is the default, a mask may be that tight: the rest of the thing is in the hole as well.
+    assert measured(removed(tight, dilate=left + 2), tight, left + 2) < 1
