@@ -1,0 +1,109 @@
+"""Pairs of rendered scenes whose rejected images CLIP chooses: the whole line, and vectors that come late."""
+
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import open_clip
+import pytest
+import torch
+from PIL import Image
+
+from flows.progress import LineWatcher
+from flows.run_build import Report, look_at, make_request, run_build
+from tasks.store.files import Folder
+from tasks.store.pool import Outcome, ShardFailed, Workers
+from tasks.store.shard import ShardRef
+from tasks.store.stage import Planned
+from tests.fixtures.builds import ok_rows
+from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
+from tests.flows.conftest import SMALL, WIDE
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_clip_folder(tmp_path_factory.mktemp("clip"), architecture=READING_CLIP)
+
+
+@pytest.fixture(scope="module")
+def built(clip: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a dataset of which the vectors without an element came with its second build alone."""
+    out = tmp_path_factory.mktemp("scenes") / "out"
+    first = build(out, clip, losing="fitted")
+    assert [failed.name for failed in first.failures]
+    assert not first.is_complete
+    assert {row["why"] for row in ok_rows(out, "rejections")} == {"no element can be removed"}
+    assert {row["rejected_image_maker"] for row in ok_rows(out, "preferences")} == {""}
+    assert build(out, clip).is_complete
+    return out
+
+
+def build(out: Path, clip: Path, losing: str = "") -> Report:
+    """Build, as the command line does; all shards of one stage may be lost."""
+    own = ["embedding.embedders=[colour-layout, clip]", f"embedding.clip.checkpoint={clip}", "embedding.batch=8"]
+    settings = [*SMALL, *WIDE, *own, "rejections.scorer=clip"]
+    request = make_request(str(out), None, profile="scenes", settings=settings, limit=None, until="")
+    with Workers(1) as workers:
+
+        def run(planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
+            if planned.stage.name != losing:
+                yield from workers.run(planned, shards)
+                return
+            for shard in shards:
+                yield Outcome(shard=shard, result=ShardFailed(name=shard.name, error="lost"), seconds=0.0)
+
+        return run_build(request, run_shards=run, watcher=LineWatcher())
+
+
+def live(out: Path, table: str) -> list[dict[str, Any]]:
+    """Return the rows that count: of each subject, that of the second build."""
+    rows = {row["subject"]: row for row in sorted(ok_rows(out, table), key=lambda row: bool(row["removal_scores"]))}
+    return list(rows.values())
+
+
+def test_rows_are_owed_again_when_vectors_come(built: Path) -> None:
+    counts = {count.stage: count for count in look_at(Folder(str(built)))}
+    assert counts["fitted"].ok == counts["removals"].ok == counts["inspected"].ok
+    assert counts["rejections"].rows == counts["preferences"].rows == counts["pairs"].rows
+    assert "no element can be removed" not in counts["rejections"].reasons
+    rows = live(built, "rejections")
+    assert len(rows) == counts["pairs"].rows
+    assert all(len(row["removal_scores"]) > 5 for row in rows)
+    assert {row["maker"] for row in rows} >= {"removal"}
+
+
+def test_scores_are_those_of_the_images_that_are_rejected(built: Path, clip: Path) -> None:
+    """What a trainer is given, seen by open_clip alone, fits its half as the row says."""
+    name = f"local-dir:{clip}"
+    model: Any
+    model, _, preprocess = open_clip.create_model_and_transforms(name)
+    model.eval()
+    tokenize = open_clip.get_tokenizer(name)
+    differences = {row["subject"]: row for row in ok_rows(built, "differences")}
+    rows = [row for row in live(built, "preferences") if row["rejected_image_maker"] == "removal"]
+    assert len(rows) > 5
+    sides = set()
+    for row in rows:
+        (score,) = (one for one in row["removal_scores"] if one["chosen"])
+        kept, altered = 1 - score["side"], score["side"]
+        assert row["rejected_images"][kept] == row["images"][kept]
+        half = differences[row["subject"]][("first_half", "second_half")[altered]]
+        if "no " in half or "without" in half:  # what is denied is cut out of it
+            continue
+        sides.add(altered)
+        with torch.inference_mode():
+            text = model.encode_text(tokenize([half]), normalize=True)[0]
+            both = torch.stack([preprocess(_open(row[what][altered])) for what in ("images", "rejected_images")])
+            before, after = (model.encode_image(both, normalize=True) @ text).tolist()
+        # Stored vectors have 11 bits. Halves of rendered scenes are one sentence each.
+        assert score["clip"] == pytest.approx(after, abs=4e-3)
+        assert score["score"] == pytest.approx(before - after, abs=6e-3)
+        able = [one["score"] for one in row["removal_scores"] if not one["why"]]
+        assert score["score"] == max(able) > 0
+    assert sides == {0, 1}, "either image may be altered"
+
+
+def _open(data: bytes) -> Image.Image:
+    return Image.fromarray(np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
