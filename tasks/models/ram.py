@@ -4,8 +4,9 @@ Reads the published checkpoints, or local ones with the same keys (``ram_files``
 timm; the models are written here, since no package of them is kept up. An image is squeezed to the model's square, as
 the authors' transform does, and has the tags whose probability is above a threshold of their own.
 
-On a GPU it computes in bfloat16 (autocast: normalisations, and RAM++'s weighing, stay float32). Memory there, at the
-published size: 0.1 GB per image at once.
+On a GPU it computes in bfloat16 (autocast: normalisations, and RAM++'s weighing, stay float32). Memory at the published
+size: the weights (0.9 GB; RAM++ 1.3), and half a gigabyte per image at once on a CPU. There the weights are those of
+the file itself, mapped: whoever replaces it must not write into it.
 """
 
 from collections.abc import Callable, Sequence
