@@ -57,13 +57,14 @@ def cut_removal(row: RemovalRow, seen: Seen) -> Around:
         raise ValueError(f"a mask of {runs.width} x {runs.height} pixels, an image of {width} x {height}")
     x0, y0, x1, y1 = place = _place(row, runs)
     before, mask = seen.pixels[y0:y1, x0:x1], cut_mask(runs, place)
+    distance = cv2.distanceTransform((~mask).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
     left, top, right, bottom = row.window
     return Around(
         corner=(x0, y0),
         before=before,
         after=put_patch(before, row.patch, (left - x0, top - y0, right - x0, bottom - y0)),
         mask=mask,
-        distance=np.asarray(cv2.distanceTransform((~mask).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)),
+        distance=np.asarray(distance, np.float32),
         kept=_kept(row, seen, place),
     )
 
