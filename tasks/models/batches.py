@@ -121,6 +121,7 @@ def is_out_of_memory(error: BaseException) -> bool:
         or "not enough memory" in words
         or "can't allocate memory" in words
         or "out of memory" in words
+        or "alloc_failed" in words  # what cuBLAS, cuDNN and cuFFT say where their work space does not fit
     )
 
 

@@ -47,9 +47,9 @@ def _with_positions(
     grid = queries.unflatten(2, size)
     down = torch.einsum("bnhwc,hkc->bnhwk", grid, get_rel_pos(rows, rows, attention.rel_pos_h))
     across = torch.einsum("bnhwc,wkc->bnhwk", grid, get_rel_pos(columns, columns, attention.rel_pos_w))
-    row = torch.eye(rows).repeat_interleave(columns, dim=0)
-    column = torch.eye(columns).repeat(rows, 1)
-    places = torch.cat([row, column], dim=1).to(keys).expand(*keys.shape[:3], -1)
+    row = torch.eye(rows, dtype=keys.dtype, device=keys.device).repeat_interleave(columns, dim=0)
+    column = torch.eye(columns, dtype=keys.dtype, device=keys.device).repeat(rows, 1)
+    places = torch.cat([row, column], dim=1).expand(*keys.shape[:3], -1)
     long_queries = torch.cat([queries * attention.scale, down.flatten(2, 3), across.flatten(2, 3)], dim=-1)
     long_keys = torch.cat([keys, places], dim=-1)
     length = -(-long_keys.shape[-1] // MULTIPLE) * MULTIPLE

@@ -103,6 +103,8 @@ def test_a_fixed_size_is_kept():
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
         RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: not enough memory: you tried ..."),
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 400 bytes"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("cuFFT error: CUFFT_ALLOC_FAILED"),
         MemoryError(),
     ],
 )
