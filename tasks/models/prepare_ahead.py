@@ -50,7 +50,7 @@ class Ready(Generic[R, P]):
     part: P
 
 
-Prepare = Callable[[R, Seen], P]
+Prepare = Callable[[R, Seen], P | Dropped]
 Item = tuple[R, ImageRow]
 Result = Ready[R, P] | Dropped
 
@@ -58,11 +58,12 @@ Result = Ready[R, P] | Dropped
 def prepare_ahead(
     items: Sequence[Item[R]], prepare: Prepare[R, P], *, on_gpu: bool, batch: int = BATCH, ahead: int = AHEAD
 ) -> Iterator[Result[R, P]]:
-    """Yield each row with what ``prepare`` made of its image, in order; a row is dropped whose image does not decode.
+    """Yield each row with what ``prepare`` made of its image, in order; what it drops, and what does not decode, is.
 
     Args:
         items: rows, each with the image that it is about; neighbours about one image decode it once.
-        prepare: called with the row and the decoded image; can be sent to another process.
+        prepare: called with the row and the decoded image, may say why the row is dropped; can be sent to another
+            process.
         on_gpu: whether others prepare while the caller computes.
         batch: rows that are prepared at a time.
         ahead: rows that may wait for the caller.
@@ -72,9 +73,8 @@ def prepare_ahead(
     """
     chunks = [items[start : start + batch] for start in range(0, len(items), batch)]
     work = partial(_prepare, prepare=prepare)
-    if not on_gpu:
-        return chain.from_iterable(map(work, chunks))
-    return chain.from_iterable(_elsewhere(work, chunks, most=max(ahead // batch, 1)))
+    parts = _elsewhere(work, chunks, most=max(ahead // batch, 1)) if on_gpu else map(work, chunks)
+    return chain.from_iterable(map(_joined, parts, chunks))
 
 
 def by_image(prepare: Callable[[Seen], P]) -> Prepare[Any, P]:
@@ -103,9 +103,16 @@ def in_groups(
         yield from work(waiting)
 
 
-def _prepare(items: Sequence[Item[R]], *, prepare: Prepare[R, P]) -> list[Result[R, P]]:
+def _joined(parts: Sequence[P | Dropped], items: Sequence[Item[R]]) -> list[Result[R, P]]:
+    """Return the parts with their rows, which did not come back from where they were prepared: they hold files."""
+    return [
+        part if isinstance(part, Dropped) else Ready(row, part) for part, (row, _) in zip(parts, items, strict=True)
+    ]
+
+
+def _prepare(items: Sequence[Item[R]], *, prepare: Prepare[R, P]) -> list[P | Dropped]:
     """Decode and prepare; may run in another process."""
-    results: list[Result[R, P]] = []
+    parts: list[P | Dropped] = []
     for _, group in groupby(items, key=lambda item: item[1].key):
         rows = list(group)
         image = rows[0][1]
@@ -113,15 +120,15 @@ def _prepare(items: Sequence[Item[R]], *, prepare: Prepare[R, P]) -> list[Result
             seen = Seen(decode_rgb(image.image), image.graph)
         except RefusedImageError as refused:
             detail = f"{image.name}: {refused.detail}"
-            results += [Dropped(source_key=row.key, reason=refused.reason, detail=detail) for row, _ in rows]
+            parts += [Dropped(source_key=row.key, reason=refused.reason, detail=detail) for row, _ in rows]
         else:
-            results += [Ready(row, prepare(row, seen)) for row, _ in rows]
-    return results
+            parts += [prepare(row, seen) for row, _ in rows]
+    return parts
 
 
 def _elsewhere(
-    work: Callable[[Sequence[Item[R]]], list[Result[R, P]]], chunks: Sequence[Sequence[Item[R]]], *, most: int
-) -> Iterator[list[Result[R, P]]]:
+    work: Callable[[Sequence[Item[R]]], list[P | Dropped]], chunks: Sequence[Sequence[Item[R]]], *, most: int
+) -> Iterator[list[P | Dropped]]:
     """Prepare chunks in this worker's helpers, or else in a thread, while the caller uses the last ones."""
     pool = helpers()
     if pool:
@@ -133,12 +140,12 @@ def _elsewhere(
 
 def _in_order(
     pool: Executor,
-    work: Callable[[Sequence[Item[R]]], list[Result[R, P]]],
+    work: Callable[[Sequence[Item[R]]], list[P | Dropped]],
     chunks: Sequence[Sequence[Item[R]]],
     *,
     most: int,
-) -> Iterator[list[Result[R, P]]]:
-    futures: deque[Future[list[Result[R, P]]]] = deque()
+) -> Iterator[list[P | Dropped]]:
+    futures: deque[Future[list[P | Dropped]]] = deque()
     try:
         for chunk in chunks:
             futures.append(pool.submit(work, chunk))

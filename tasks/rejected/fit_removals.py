@@ -6,7 +6,7 @@ image is decoded once for its removals; of each, what CLIP sees of the whole ima
 processes put the next patches in their places while the device works. Needs what that model needs.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from schemas.removing import FittedConfig
 from schemas.rows import Dropped, EmbeddingRow, ImageRow, RemovalRow, make_key
 from tasks.models.devices import count_gpus
 from tasks.models.open_clip_embedder import OpenClip
-from tasks.models.prepare_ahead import BATCH, Ready, Result, Seen, in_groups, prepare_ahead
+from tasks.models.prepare_ahead import BATCH, Ready, Seen, in_groups, prepare_ahead
 from tasks.models.unit_vectors import to_unit
 from tasks.store.images import RefusedImageError, put_patch
 from tasks.store.stage import Stage, Uses
@@ -42,7 +42,7 @@ def fit_removals(
     on_gpu = count_gpus() > 0
     items = [(row, images[row.image_key]) for row in rows]
     ready = prepare_ahead(items, partial(_crop, model.prepare), on_gpu=on_gpu)
-    yield from in_groups(_unwrapped(ready), partial(_fitted, model), size=GROUP if on_gpu else BATCH)
+    yield from in_groups(ready, partial(_fitted, model), size=GROUP if on_gpu else BATCH)
 
 
 def _crop(prepare: Prepare, row: RemovalRow, seen: Seen) -> Crop | Dropped:
@@ -51,14 +51,6 @@ def _crop(prepare: Prepare, row: RemovalRow, seen: Seen) -> Crop | Dropped:
         return prepare(put_patch(seen.pixels, row.patch, row.window))
     except (RefusedImageError, ValueError) as error:
         return Dropped(source_key=row.key, reason=NO_FIT, detail=f"{row.tag}: {error}")
-
-
-def _unwrapped(results: Iterable[Result[RemovalRow, Crop | Dropped]]) -> Iterator[Result[RemovalRow, Crop]]:
-    for result in results:
-        if isinstance(result, Dropped):
-            yield result
-        else:
-            yield result.part if isinstance(result.part, Dropped) else Ready(result.row, result.part)
 
 
 def _fitted(model: OpenClip, ready: Sequence[Ready[RemovalRow, Crop]]) -> Iterator[EmbeddingRow]:

@@ -15,7 +15,7 @@ scenes only, it does not look at all. On a GPU, other processes compose and prep
 works. Needs what the detector needs.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -29,7 +29,7 @@ from schemas.rows import Box, BoxesRow, Dropped, ImageRow, InspectionRow, Remova
 from tasks.models.detection import Detector
 from tasks.models.detectors import count_detectors, make_detector
 from tasks.models.devices import count_gpus
-from tasks.models.prepare_ahead import BATCH, Ready, Result, Seen, in_groups, prepare_ahead
+from tasks.models.prepare_ahead import BATCH, Ready, Seen, in_groups, prepare_ahead
 from tasks.rejected.compare_boxes import Found, Grown, Place, find_grown, look_for_element
 from tasks.rejected.cut_removals import Around, cut_removal
 from tasks.rejected.measure_rim import measure_rim
@@ -97,7 +97,7 @@ def inspect_removals(
     items = [(row, images[row.image_key]) for row in rows]
     ready = prepare_ahead(items, partial(_trace, config, detector), on_gpu=on_gpu, ahead=GROUP)
     work = partial(_inspected, config, detector, boxes)
-    yield from in_groups(_unwrapped(ready), work, size=GROUP if on_gpu else BATCH)
+    yield from in_groups(ready, work, size=GROUP if on_gpu else BATCH)
 
 
 def _looking(config: InspectionConfig) -> Detector | None:
@@ -128,15 +128,6 @@ def _trace(config: InspectionConfig, detector: Detector | None, row: RemovalRow,
 def _filled(around: Around, row: RemovalRow) -> Filled:
     wholly = around.distance <= row.dilate
     return Filled(corner=around.corner, size=(wholly.shape[0], wholly.shape[1]), bits=np.packbits(wholly))
-
-
-def _unwrapped(results: Iterable[Result[RemovalRow, Trace | Dropped]]) -> Iterator[Result[RemovalRow, Trace]]:
-    """Yield what was prepared; what could not be is dropped like an image that does not decode."""
-    for result in results:
-        if isinstance(result, Dropped):
-            yield result
-        else:
-            yield result.part if isinstance(result.part, Dropped) else Ready(result.row, result.part)
 
 
 def _inspected(

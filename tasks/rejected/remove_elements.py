@@ -24,7 +24,7 @@ from schemas.scene import Mask
 from tasks.models.devices import count_gpus
 from tasks.models.inpainting import Inpainter, OpenCVInpainter, Window
 from tasks.models.lama import LamaInpainter, pin_lama
-from tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Result, Seen, in_groups, prepare_ahead
+from tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead
 from tasks.store.images import RGB, decode_rgb
 from tasks.store.masks import decode_mask
 from tasks.store.patches import cut_mask, encode_patch
@@ -81,7 +81,7 @@ def remove_elements(
     ready = prepare_ahead(
         items, partial(_cut, config, inpainter), on_gpu=on_gpu, batch=max(min(BATCH, most // 4), 1), ahead=most
     )
-    filled = in_groups(_unwrapped(ready), partial(_filled, inpainter), size=min(GROUP if on_gpu else BATCH, most))
+    filled = in_groups(ready, partial(_filled, inpainter), size=min(GROUP if on_gpu else BATCH, most))
     yield from _written(filled, partial(_removal, config, inpainter.version), threads=THREADS if on_gpu else 0)
 
 
@@ -195,15 +195,6 @@ def _moved(window: Window, by: tuple[int, int]) -> Window:
 
 def _slices(window: Window) -> tuple[slice, slice]:
     return slice(window[1], window[3]), slice(window[0], window[2])
-
-
-def _unwrapped(results: Iterable[Result[ElementRow, Cut | Dropped]]) -> Iterator[Result[ElementRow, Cut]]:
-    """Yield what was prepared; what could not be is dropped like an image that does not decode."""
-    for result in results:
-        if isinstance(result, Dropped):
-            yield result
-        else:
-            yield result.part if isinstance(result.part, Dropped) else Ready(result.row, result.part)
 
 
 def _filled(inpainter: Inpainter, ready: Sequence[Ready[ElementRow, Cut]]) -> Iterator[Filled]:

@@ -33,6 +33,10 @@ def named(row, seen):
     return row.key, middle(seen)
 
 
+def odd_only(row, seen):
+    return middle(seen) if middle(seen) % 2 else Dropped(source_key=row.key, reason="even")
+
+
 def die(row, seen):
     os._exit(1)
 
@@ -61,6 +65,20 @@ def test_others_prepare_the_same(others):
     here = list(prepare_ahead(items, named, on_gpu=False))
     assert list(prepare_ahead(items, named, on_gpu=True, batch=4, ahead=8)) == here
     assert here[3] == Dropped(source_key="row 3", reason="not an image", detail="3.png: ")
+
+
+def test_rows_stay_with_the_caller_while_others_prepare(others):
+    items = [(image(n), image(n)) for n in range(5)]
+    found = list(prepare_ahead(items, by_image(middle), on_gpu=True, batch=2))
+    assert all(one.row is row for one, (row, _) in zip(found, items, strict=True))  # no copy of its file came back
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_what_is_prepared_can_be_a_reason_to_drop_the_row(on_gpu):
+    items = [(row(f"row {n}"), image(n)) for n in range(3)]
+    dropped = [Dropped(source_key=f"row {n}", reason="even") for n in (0, 2)]
+    found = list(prepare_ahead(items, odd_only, on_gpu=on_gpu, batch=2))
+    assert found == [dropped[0], Ready(row("row 1"), 1), dropped[1]]
 
 
 def test_neighbours_about_one_image_decode_it_once(monkeypatch):
