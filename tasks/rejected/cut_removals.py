@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from schemas.rows import RemovalRow
 from schemas.scene import Mask
 from tasks.models.prepare_ahead import Seen
+from tasks.rejected.measure_distance import measure_distance
 from tasks.rejected.measure_rim import margin
 from tasks.store.images import RGB, put_patch
 from tasks.store.patches import cut_mask
@@ -49,22 +50,19 @@ def cut_removal(row: RemovalRow, seen: Seen) -> Around:
         RefusedImageError: the patch does not decode.
         ValueError: it does not fit its window, that not the image, or the mask is of another size.
     """
-    import cv2
-
     height, width = seen.pixels.shape[:2]
     runs = read_runs(Mask.model_validate_json(row.mask))
     if (runs.height, runs.width) != (height, width):
         raise ValueError(f"a mask of {runs.width} x {runs.height} pixels, an image of {width} x {height}")
     x0, y0, x1, y1 = place = _place(row, runs)
     before, mask = seen.pixels[y0:y1, x0:x1], cut_mask(runs, place)
-    distance = cv2.distanceTransform((~mask).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
     left, top, right, bottom = row.window
     return Around(
         corner=(x0, y0),
         before=before,
         after=put_patch(before, row.patch, (left - x0, top - y0, right - x0, bottom - y0)),
         mask=mask,
-        distance=np.asarray(distance, np.float32),
+        distance=measure_distance(mask),
         kept=_kept(row, seen, place),
     )
 

@@ -25,6 +25,7 @@ from tasks.models.devices import count_gpus
 from tasks.models.inpainting import Inpainter, OpenCVInpainter, Window
 from tasks.models.lama import LamaInpainter, pin_lama
 from tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead
+from tasks.rejected.measure_distance import measure_distance
 from tasks.store.images import RGB, decode_rgb
 from tasks.store.masks import decode_mask
 from tasks.store.patches import cut_mask, encode_patch
@@ -171,10 +172,7 @@ def _with_rims(others: Pixels, hole: Pixels, window: Window) -> tuple[Pixels, Wi
 
 def feathered(mask: Pixels, config: RemovalsConfig) -> NDArray[np.float32]:
     """Return 1 in the dilated mask, falling to 0 over the feather around it."""
-    import cv2
-
-    distance = cv2.distanceTransform((~mask).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
-    return np.clip((_reach(config) - distance) / (config.feather + 1), 0, 1).astype(np.float32)
+    return np.clip((_reach(config) - measure_distance(mask)) / (config.feather + 1), 0, 1).astype(np.float32)
 
 
 def _reach(config: RemovalsConfig) -> int:
