@@ -97,11 +97,12 @@ def resume(
 def status(
     dataset: Dataset,
     as_json: AsJson = False,
-    refused: Annotated[str, typer.Option("--refused", help="List what this table dropped or failed, with names.")] = "",
+    refused: Annotated[str, typer.Option("--refused", help="List what this table refused, and why, with names.")] = "",
     verify: Annotated[bool, typer.Option("--verify", help="Read every part and name the damaged ones.")] = False,
 ) -> None:
     """Show, per stage, what is done, dropped, failed and owed, and why. Ends with 0 also when rows are owed."""
-    from flows.run_build import list_refused, settled
+    from flows.list_refused import list_refused
+    from flows.run_build import settled
     from flows.stages import find_table
     from tasks.store.files import Folder
     from tasks.store.snapshot import latest_snapshot

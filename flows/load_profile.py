@@ -82,7 +82,7 @@ def _set(values: dict[str, Any], setting: str) -> None:
             raise ConfigError(f"--set {setting}: {section} is a value, not a section")
         values = inner
     try:
-        values[last] = yaml.safe_load(text)
+        values[last] = yaml.safe_load(text) if text.strip() else ""  # nothing is no text, not YAML's null
     except yaml.YAMLError as error:
         raise ConfigError(f"--set {setting}: the value is no YAML: {error}") from error
 

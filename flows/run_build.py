@@ -19,7 +19,7 @@ from flows.load_profile import load_profile
 from flows.stages import CHECKS, STAGES, check_stage, find_table, plan_stages, stages_until
 from schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig
 from schemas.errors import ConfigError, SourceError, StoreError
-from schemas.rows import ImageRow, PairRow, make_key
+from schemas.rows import make_key
 from schemas.section import Section
 from tasks.mining import embed_images
 from tasks.mining.exclude_images import write_references
@@ -27,10 +27,10 @@ from tasks.sources import read_images
 from tasks.sources.readers import READERS, recognise_source
 from tasks.store.dataset import Build, read_record, write_items, write_record
 from tasks.store.files import Folder
-from tasks.store.ledger import DUPLICATE, Counts
+from tasks.store.ledger import Counts
 from tasks.store.pool import Outcome, ShardFailed
 from tasks.store.shard import ShardRef
-from tasks.store.snapshot import Snapshot, find_live, write_snapshot
+from tasks.store.snapshot import Snapshot, write_snapshot
 from tasks.store.stage import Planned
 
 log = logging.getLogger(__name__)
@@ -282,34 +282,6 @@ def settled(folder: Folder) -> Generator[tuple[Build, list[tuple[Planned, Counts
     planned = plan_stages(request.profile, stages_until(request.profile, request.until))
     with open_build(request, planned, items) as build:
         yield build, [(stage, build.settle(stage)) for stage in planned]
-
-
-def list_refused(build: Build, stages: Sequence[Planned], table: str) -> Iterator[tuple[str, str, str]]:
-    """Yield status, reason and detail of what a table of a settled build dropped or failed, each image by its name."""
-    planned = next((stage for stage in stages if stage.stage.name == table), None)
-    refused = list(build.refused(planned)) if planned else []
-    names: dict[str, str] = {}
-    if planned and planned.stage.reads != "items":  # those tell the names themselves
-        names = _names_of({subject for *_, subject in refused}, build, stages)
-    elif planned and planned.stage.writes is ImageRow:
-        for name, other in build.duplicates(planned, "name"):
-            yield "dropped", DUPLICATE, f"{name}: the same image as {other}"
-    told = ((s, reason, ": ".join(filter(None, [names.get(about), detail]))) for s, reason, detail, about in refused)
-    yield from dict.fromkeys(told)  # several rows may be about one image
-
-
-def _names_of(subjects: set[str], build: Build, stages: Sequence[Planned]) -> dict[str, str]:
-    """Return what people call images and pairs: the names of the files."""
-    tables = {stage.stage.name: stage for stage in stages}
-    pairs = {
-        row.key: (row.first, row.second)
-        for row in (find_live(build, tables["pairs"], PairRow, subjects=subjects) if "pairs" in tables else ())
-    }
-    wanted = subjects.union(*pairs.values())
-    images = tables[read_images.STAGE.name]
-    rows = find_live(build, images, ImageRow, subjects=wanted, without=("image", "graph", "captions"))
-    names = {row.key: row.name for row in rows}
-    return names | {key: " | ".join(names.get(image, image) for image in pair) for key, pair in pairs.items()}
 
 
 def look_at(folder: Folder) -> list[Counts]:

@@ -407,6 +407,11 @@ class ElementRow(Row):
         """Return what ``status`` remarks of the row."""
         return self.why
 
+    @property
+    def detail(self) -> str:
+        """Return what that is about, where something is remarked."""
+        return self.tag if self.why else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalRow(Row):

@@ -142,14 +142,16 @@ class Build:
     def refused(self, planned: Planned) -> Iterator[tuple[str, str, str, str]]:
         """Yield status, reason and detail of each input that a settled stage dropped or failed, and its subject.
 
-        Duplicates are not refused.
+        Then those of the rows that it kept and that say a reason, with the status "kept". Duplicates are not refused.
         """
-        for name, group in groupby(self.ledger.refused(planned.stage), key=lambda place: place[0]):
+        found = [*self.ledger.refused(planned.stage), *self.ledger.remarked(planned.stage)]
+        for name, group in groupby(found, key=lambda place: place[0]):
             part = Part(self.folder, f"{planned.table}/{name}")
             places = list(group)
             table = read_rows(part, [row for _, row, _ in places], ["status", "reason", "detail"])
             for record, (_, _, subject) in zip(table.to_pylist(), places, strict=True):
-                yield record["status"], record["reason"], record["detail"], subject
+                status = "kept" if record["status"] == "ok" else record["status"]
+                yield status, record["reason"], record["detail"], subject
 
     def duplicates(self, planned: Planned, column: str) -> Iterator[tuple[str, str]]:
         """Yield a column's value for each input of a settled stage that is another's duplicate, and for that other."""

@@ -231,6 +231,14 @@ class Ledger:
             WHERE o.outcome IN ('dropped', 'failed') AND r.status = o.outcome
             GROUP BY p.name, r.source_key ORDER BY 1, 2""")
 
+    def remarked(self, stage: Stage) -> list[tuple[str, int, str]]:
+        """Return where the live rows are of which something is remarked, as ``refused`` does."""
+        return self._run(f"""
+            SELECT p.name, r.row, l.subject FROM live_{stage.name} r
+            JOIN outcome_{stage.name} o USING (source_key) JOIN parts_{stage.name} p ON p.part = r.part
+            JOIN live_{stage.reads} l ON l.key = o.key
+            WHERE r.reason != '' ORDER BY 1, 2""")
+
     def duplicates(self, stage: Stage) -> list[tuple[str, int, str, int]]:
         """Return where the rows of inputs that gave only what others gave are, and where the rows that count are."""
         return self._run(f"""

@@ -111,3 +111,9 @@ def test_a_key_is_named_by_its_variable_or_block() -> None:
 def test_off_is_off() -> None:
     assert load_profile("scenes", ["chat.structured=off"]).chat.structured == "off"
     assert load_profile("scenes", ["mining.set_min=off"]).mining.set_min == "off"
+
+
+def test_a_setting_of_nothing_is_no_text() -> None:
+    assert load_profile("gpu", ["chat.launch="]).chat.launch == ""
+    with pytest.raises(ConfigError, match=r"--set mining.gamma=: mining.gamma: .*valid number"):
+        load_profile("gpu", ["mining.gamma="])

@@ -1,0 +1,57 @@
+"""What ``status --refused`` says of rows that are kept with a reason, on a small build with strict thresholds."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from flows.list_refused import list_refused
+from flows.run_build import settled
+from tasks.store.files import Folder
+from tests.fixtures.builds import ok_rows
+from tests.flows.conftest import SMALL, WIDE, build
+
+STRICT = ["elements.max_area=0.02", "inspection.max_rim=0.3", "rejections.least_drop=0.9"]
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("strict") / "out", None, settings=[*SMALL, *WIDE, *STRICT])
+
+
+@pytest.fixture(scope="module")
+def names(strict: Path) -> dict[str, str]:
+    return {row["key"]: row["name"] for row in ok_rows(strict, "images")}
+
+
+def listed(out: Path, table: str) -> list[tuple[str, str, str]]:
+    with settled(Folder(str(out))) as (opened, stages):
+        return list(list_refused(opened, [planned for planned, _ in stages], table))
+
+
+def test_elements_that_are_kept_with_a_reason_are_named(strict: Path, names: dict[str, str]) -> None:
+    refused = [row for row in ok_rows(strict, "elements") if row["why"]]
+    assert {row["why"] for row in refused} >= {"too large"}
+    expected = {("kept", row["why"], f"{names[row['subject']]}: {row['tag']}") for row in refused}
+    assert set(listed(strict, "elements")) == expected
+    dropped = {("dropped", "its mask was refused", f"{detail}: {why}") for _, why, detail in expected}
+    assert set(listed(strict, "removals")) == dropped
+
+
+def test_removals_that_failed_a_check_are_named(strict: Path, names: dict[str, str]) -> None:
+    elements = {row["key"]: row for row in ok_rows(strict, "elements")}
+    failed = [row for row in ok_rows(strict, "inspected") if not row["passed"]]
+    assert failed
+    expected = {("kept", row["why"], f"{names[row['subject']]}: {elements[row['element']]['tag']}") for row in failed}
+    assert set(listed(strict, "inspected")) == expected
+
+
+def test_pairs_without_a_rejected_image_are_named(strict: Path, names: dict[str, str]) -> None:
+    pairs = {row["key"]: f"{names[row['first']]} | {names[row['second']]}" for row in ok_rows(strict, "pairs")}
+    said = [(row["why"], pairs[row["subject"]]) for row in ok_rows(strict, "rejections") if row["why"]]
+    assert said
+    assert Counter(listed(strict, "rejections")) == Counter(("kept", *one) for one in said)
+
+
+def test_a_table_without_remarks_lists_nothing(strict: Path) -> None:
+    assert listed(strict, "masks") == []
