@@ -56,6 +56,8 @@ KNOWN = {
     "IDEA-Research/grounding-dino-tiny": "a2bb814dd30d776dcf7e30523b00659f4f141c71",
 }
 """The commits that are taken where a profile names none."""
+SCORE_DIGITS, PIXEL_DIGITS = 4, 2
+"""Of a box that is written: the size of a batch changes later ones."""
 DELIMITERS = {"[CLS]": 101, "[SEP]": 102, ".": 1012, "?": 1029}
 """At these ids the network splits a prompt into phrases, whatever its tokenizer says."""
 
@@ -104,8 +106,8 @@ def boxes_of(answer: Answer, prompt: Prompt, image: Fitted, config: DetectionCon
         scores = answer.scores[:, span.start : span.stop].max(axis=1)
         (places,) = np.nonzero(good & (scores >= config.text_threshold))
         for place in places[_unlike(corners[places], scores[places], config.nms)]:
-            x0, y0, x1, y1 = corners[place].tolist()
-            yield Box(tag=span.tag, score=float(scores[place]), x0=x0, y0=y0, x1=x1, y1=y1)
+            x0, y0, x1, y1 = corners[place].round(PIXEL_DIGITS).tolist()
+            yield Box(tag=span.tag, score=float(scores[place].round(SCORE_DIGITS)), x0=x0, y0=y0, x1=x1, y1=y1)
 
 
 def _corners(boxes: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:

@@ -75,6 +75,16 @@ def test_a_box_is_of_the_tags_whose_own_words_score():
     assert kept(answer, box_threshold=0.95) == []
 
 
+def test_digits_that_depend_on_the_size_of_a_batch_are_not_written():
+    full = np.array([0, 0.31239, 0.3, 0, 0.5, 0, 0])
+    one, other = (
+        told(((0.5 + by, 0.5), (0.5, 0.5 + by), full + by), ((0.2, 0.2), (0.1, 0.1), np.full(7, 0.25 + by)))
+        for by in (1e-7, 3e-6)
+    )
+    assert kept(one) == kept(other)
+    assert len(kept(one)) == 4
+
+
 def test_boxes_are_clipped_and_those_without_an_inside_are_dropped():
     full = [0, 0.9, 0.9, 0, 0, 0, 0]
     answer = told(
