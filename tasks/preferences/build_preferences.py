@@ -164,5 +164,5 @@ STAGE = Stage(
         Uses(table="rejections", row=RejectionRow, counts=True),
         Uses(table="removals", row=RemovalRow, on="element", of="rejections", without=("mask",)),
     ),
-    rows_per_shard=100,
+    rows_per_shard=25,
 )

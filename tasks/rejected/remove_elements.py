@@ -6,6 +6,8 @@ so do the visible pixels of the other objects of a rendered scene. Shadows stay:
 
 Each image is decoded once for its elements, and only what is around an element is worked on. On a GPU, other processes
 cut out the next holes, and threads write the last patches, while the device works. Needs what the inpainter needs.
+
+A shard's patches are held until its part is written, about 2 bytes per pixel of their windows, up to three times over.
 """
 
 from collections import deque
@@ -281,5 +283,4 @@ STAGE = Stage(
     models=name_models,
     pin=pin_models,
     processes=count_processes,
-    rows_per_shard=400,
 )
