@@ -1,0 +1,233 @@
+"""The ``gpu`` profile up to rejected images: photographs, random checkpoints by the true loaders, a scripted server.
+
+Every model that the profile names is there in its true files: CLIP, DINOv2, RAM, Grounding DINO, SAM, LaMa, a spaCy
+pipeline. Thresholds are such that random weights find something. Sums of floats differ in their last digits with the
+size of batches and the number of threads: here every model takes one image at a time, in one thread, so that builds can
+be compared.
+"""
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.progress import LineWatcher
+from flows.read_rows import read_rows
+from flows.report_dataset import report_dataset
+from flows.run_build import make_request, run_build
+from tasks.serving.probe import LOOK
+from tasks.store.files import Folder
+from tasks.store.pool import Workers
+from tests.fixtures.chat_server import Asked, chat_server
+from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder, write_dinov2_folder
+from tests.fixtures.grounding_checkpoints import write_grounding_folder
+from tests.fixtures.lama_checkpoints import write_lama
+from tests.fixtures.photographs import write_photographs
+from tests.fixtures.ram_checkpoints import write_ram
+from tests.fixtures.sam_checkpoints import write_sam
+from tests.fixtures.tagger import write_tagger
+from tests.flows.conftest import WIDE
+
+STEPS = ("mentions", "tags", "boxes", "masks", "elements", "removals", "inspected", "fitted", "rejections")
+THINGS = ("dog", "cat", "ball", "person")
+CAPTION = ("There is a {} in front of a plain wall.", "Beside the {} lies a red ball in the grass.")
+KINDS = {
+    "probe": LOOK,
+    "split": "Rewrite it as a list of statements",
+    "captions": "in one detailed paragraph",
+    "comparisons": "Summarize the commonalities",
+}
+"""How prompts are known; all others ask about a difference."""
+COMPARISON = (
+    "Commonalities: Both images show a wall.\n\n"
+    "Differences:\n1. Object types: Image 1 has another thing.\n2. Counting the objects: Image 2 has two things."
+)
+PHOTOGRAPHS = 6
+SETTINGS = [
+    *WIDE,
+    "run.rows_per_shard=2",
+    *('chat.launch=""', "chat.model=tiny", 'chat.structured="off"'),
+    *('language.launch=""', "language.model=tiny", 'language.structured="off"'),
+    *("questions.wanted=false", "counterfactuals.wanted=false", "sampled_texts.samples=0"),
+    *("embedding.batch=1", "tagging.batch=1", "detection.batch=1", "segmentation.batch=1", "removals.batch=1"),
+    "inspection.batch=1",
+    # Masks of random weights are noise all over the image: not dilated, they leave something to fill holes from.
+    *("elements.min_area=0.0001", "elements.max_area=1", "segmentation.whole_image=1"),
+    *("removals.dilate=0", "removals.feather=0"),
+    *("inspection.gone_below=1", "inspection.grown_from=1", "inspection.max_rim=1000", "rejections.fallback=crop"),
+]
+
+
+def thing(image: bytes) -> str:
+    return THINGS[int(hashlib.sha256(image).hexdigest()[:6], 16) % len(THINGS)]
+
+
+def answer(asked: Asked) -> str:
+    """Write what is right of images that show one of a few things."""
+    kind = next((kind for kind, words in KINDS.items() if words in asked.text), "difference")
+    if kind == "probe":
+        return "A brown square."
+    if kind == "captions":
+        return " ".join(CAPTION).format(*[thing(asked.images[0])] * 2)
+    if kind == "split":
+        said = re.search(r"There is a (\w+) in front", asked.text)
+        return json.dumps({"sentences": [one.format(said[1] if said else "") for one in CAPTION]})
+    if kind == "comparisons":
+        return COMPARISON
+    first, second = map(thing, asked.images)
+    halves = f"first image shows a {first} and a red ball, while the second image shows two dogs beside a {second}."
+    return f"The difference between the two images is that the {halves}"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> list[str]:
+    """Write every model, and return the settings that name them."""
+    folder = tmp_path_factory.mktemp("models")
+    clip = write_clip_folder(folder / "clip", architecture=READING_CLIP)
+    ram = write_ram(folder / "ram").config
+    lama = write_lama(folder / "lama.pt", traced=True)
+    return [
+        f"embedding.clip.checkpoint={clip}",
+        f"embedding.dinov2.model={write_dinov2_folder(folder / 'dinov2')}",
+        *(f"tagging.ram.{name}={getattr(ram, name)}" for name in ("checkpoint", "tags", "thresholds")),
+        f"detection.model={write_grounding_folder(folder / 'dino')}",
+        f"segmentation.checkpoint={write_sam(folder / 'sam.pth')}",
+        f"removals.lama.checkpoint={folder / 'lama.pt'}",
+        f"removals.lama.sha256={lama}",
+        f"nouns.model={write_tagger(folder / 'tagger')}",
+    ]
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("photographs")
+    write_photographs(folder / "all", variants=2)
+    chosen = folder / "in"
+    chosen.mkdir()
+    for path in sorted((folder / "all").iterdir())[:PHOTOGRAPHS]:
+        path.rename(chosen / path.name)
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def server():
+    with chat_server(answer) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def words(models, server) -> list[str]:
+    return [*SETTINGS, *models, f"chat.endpoint={server.url}", f"language.endpoint={server.url}"]
+
+
+def build(out: Path, source: Path, words: list[str]) -> tuple[Any, list[str]]:
+    """Build in this process, as one of a build's workers does; return the report, and the shards that were run."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    settings = [*words, "run.workers=1"]
+    request = make_request(str(out), str(source), profile="gpu", settings=settings, limit=None, until="rejected")
+    ran: list[str] = []
+    try:
+        with Workers(1) as workers:
+
+            def run(planned, shards):
+                ran.extend(shard.name for shard in shards)
+                yield from workers.run(planned, shards)
+
+            return run_build(request, run_shards=run, watcher=LineWatcher()), ran
+    finally:
+        torch.set_num_threads(threads)
+
+
+def rows_of(out: Path) -> dict[str, list[Any]]:
+    return {table: sorted(read_rows(str(out), table), key=lambda row: row.key) for table in STEPS}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, photographs, words):
+    out = tmp_path_factory.mktemp("built") / "out"
+    report, _ = build(out, photographs, words)
+    return out, report
+
+
+def test_every_step_gives_rows_and_every_row_is_accounted_for(built) -> None:
+    out, report = built
+    assert report.is_complete, report.failures
+    assert all(count.of == count.ok + count.dropped for count in report.counts)
+    assert {name: len(rows) > 0 for name, rows in rows_of(out).items()} == dict.fromkeys(STEPS, True)
+
+
+def test_tags_are_of_texts_and_of_ram_and_lead_to_rejected_images(built) -> None:
+    rows = rows_of(built[0])
+    assert {tag.tagger for row in rows["tags"] for tag in row.tags} == {"nouns", "ram"}
+    makers = Counter(row.maker for row in rows["rejections"])
+    assert makers["removal"] > 0
+    assert makers.keys() <= {"removal", "crop"}
+    chosen = [score for row in rows["rejections"] for score in row.removal_scores if score.chosen]
+    assert len(chosen) == makers["removal"]
+    assert all(score.score > 0 and score.clip for score in chosen)
+    assert {row.inpainter.split()[0] for row in rows["removals"]} == {"LaMa"}
+    assert {row.changed_outside for row in rows["removals"]} == {0}
+
+
+def test_a_second_build_owes_nothing(built, photographs, words, server) -> None:
+    out, before = built
+    asked = len(server.asked)
+    report, ran = build(out, photographs, words)
+    assert ran == []
+    assert report.counts == before.counts
+    assert {next((k for k, w in KINDS.items() if w in one.text), "") for one in server.asked[asked:]} <= {"probe"}
+
+
+def test_its_report_shows_boxes_candidates_and_the_one_that_was_taken(built) -> None:
+    report_dataset(Folder(str(built[0])), pairs=5)
+    folder = built[0] / "report"
+    text = " ".join(re.sub(r"<[^>]+>", " ", (folder / "pairs-1.html").read_text()).split())
+    for said in ("What was found", "tags: ", "Candidates", "taken", "its sum of cosines (Eq. 9)", "Filled by LaMa"):
+        assert said in text, said
+    index = " ".join(re.sub(r"<[^>]+>", " ", (folder / "index.html").read_text()).split())
+    assert "Removals that were checked" in index
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
+def test_a_killed_build_is_resumed_to_the_same_rows(tmp_path, built, photographs, words) -> None:
+    out = tmp_path / "out"
+    settings = [*words, "run.workers=2"]
+    command = [sys.executable, "-c", "from flows.cli import main; main()"]
+    process = subprocess.Popen(
+        [*command, "build", str(photographs), "--profile", "gpu", "--until", "rejected", "--out", str(out)]
+        + [part for word in settings for part in ("--set", word)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "COLUMNS": "200"},
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 300
+        while not list((out / "tables").glob("masks/*/part-*.parquet")) and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        _, said = process.communicate()
+    assert process.returncode == -signal.SIGKILL, said.decode()[-2000:]
+    assert not list((out / "tables").glob("rejections/*/part-*.parquet"))
+    done = subprocess.run([*command, "resume", str(out)], capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = rows_of(out)
+    assert {name: len(found) for name, found in rows.items()} == {n: len(r) for n, r in rows_of(built[0]).items()}
+    assert rows == rows_of(built[0])
