@@ -125,11 +125,7 @@ def _load(configuration: str, plus: bool, batch: int) -> RamModel:  # noqa: FBT0
 
     config = RamConfig.model_validate_json(configuration)
     device = choose_device()
-    files = find_ram(config, plus=plus, download=False)
-    tags = read_tags(files)
-    with loading(FIELD, files.checkpoint):
-        weights = load_ram(files.checkpoint, field=f"{FIELD}.checkpoint" if config.checkpoint else FIELD, plus=plus)
-    _check_tags(weights, tags, f"{files.checkpoint} and {files.tags}")
+    weights, tags = _read(config, plus=plus)
     return RamModel(
         swin=weights.swin.to(device),
         decoder={name: tensor.to(device) for name, tensor in weights.decoder.items()},
@@ -138,6 +134,26 @@ def _load(configuration: str, plus: bool, batch: int) -> RamModel:  # noqa: FBT0
         device=device,
         batches=Batches(batch, most=MOST) if device.type == "cuda" else Batches(batch or 4),
     )
+
+
+def check_ram(config: RamConfig, *, plus: bool) -> None:
+    """Refuse local files that are not RAM's (or RAM++'s), before a build has worked for hours to come to them.
+
+    Raises:
+        ModelError: names the file, and what is wrong with it.
+    """
+    if config.checkpoint or config.tags or config.thresholds:
+        _read(config, plus=plus)
+
+
+def _read(config: RamConfig, *, plus: bool) -> tuple[RamWeights, TagList]:
+    """Return the weights, which stay in the file, and the names of the tags."""
+    files = find_ram(config, plus=plus, download=False)
+    tags = read_tags(files)
+    with loading(FIELD, files.checkpoint):
+        weights = load_ram(files.checkpoint, field=f"{FIELD}.checkpoint" if config.checkpoint else FIELD, plus=plus)
+    _check_tags(weights, tags, f"{files.checkpoint} and {files.tags}")
+    return weights, tags
 
 
 def transform_of(side: int) -> Preprocess:

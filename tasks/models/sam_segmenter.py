@@ -179,16 +179,31 @@ def _find(config: SegmentationConfig) -> Path:
     return path
 
 
+def check_sam(config: SegmentationConfig) -> None:
+    """Refuse a local file that is no SAM checkpoint, before a build has worked for hours to come to it.
+
+    Raises:
+        ModelError: names the file, and what is wrong with it.
+    """
+    if config.checkpoint:
+        _read(config)
+
+
+def _read(config: SegmentationConfig) -> Any:
+    """Return the package's model, whose weights stay in the file."""
+    path = _find(config.model_copy(update={"download": False}))
+    with loading(FIELD, path):
+        return load_sam(path, field=f"{FIELD}.checkpoint" if config.checkpoint else FIELD)
+
+
 @lru_cache(maxsize=1)
 def _load(configuration: str) -> Prompter:
     from tasks.models.devices import choose_device
 
     config = SegmentationConfig.model_validate_json(configuration)
     device = choose_device()
-    path = _find(config.model_copy(update={"download": False}))
-    with loading(FIELD, path):
-        model = load_sam(path, field=f"{FIELD}.checkpoint" if config.checkpoint else FIELD).to(device)
-        fuse_attention(model.image_encoder)
+    model = _read(config).to(device)
+    fuse_attention(model.image_encoder)
     return Prompter(
         encode=model.image_encoder,
         prompt=partial(_prompt, model),

@@ -14,7 +14,7 @@ from schemas.config import SegmentationConfig
 from schemas.rows import Box, BoxesRow, Dropped, ImageRow, MasksRow, make_key
 from tasks.models.devices import count_gpus
 from tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups, prepare_ahead
-from tasks.models.sam_segmenter import Sam, pin_sam
+from tasks.models.sam_segmenter import Sam, check_sam, pin_sam
 from tasks.models.segmentation import SceneSegmenter, Segmenter, TagMask
 from tasks.store.masks import encode_mask
 from tasks.store.stage import Stage, Uses
@@ -108,9 +108,13 @@ def pin_models(config: SegmentationConfig) -> SegmentationConfig:
     """Return the configuration with the revision of the weights that this machine has, where it needs some.
 
     Raises:
-        ModelError: weights or packages are missing; the message says what fetches them.
+        ModelError: weights or packages are missing (the message says what fetches them), or a local file is not SAM's.
     """
-    return pin_sam(config) if config.segmenter == "sam" else config
+    if config.segmenter != "sam":
+        return config
+    pinned = pin_sam(config)
+    check_sam(pinned)
+    return pinned
 
 
 def count_processes(config: SegmentationConfig) -> int | None:

@@ -20,7 +20,7 @@ from schemas.config import TaggingConfig
 from schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
 from tasks.models.devices import count_gpus
 from tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
-from tasks.models.ram import RamTagger
+from tasks.models.ram import RamTagger, check_ram
 from tasks.models.ram_files import pin_ram
 from tasks.models.tagging import SceneTagger, Tagger
 from tasks.rejected.tag_filter import MAX_CHARACTERS, identify_words, tidy, why_refused
@@ -128,11 +128,13 @@ def pin_models(config: TaggingConfig) -> TaggingConfig:
     """Return the configuration with the hash of RAM's files that this machine has, where RAM tags.
 
     Raises:
-        ModelError: files or packages are missing; the message says what fetches them.
+        ModelError: files or packages are missing (the message says what fetches them), or local files are not RAM's.
     """
     if not _has_weights(config):
         return config
-    ram = pin_ram(config.ram, plus="ram-plus" in config.taggers, download=config.download)
+    plus = "ram-plus" in config.taggers
+    ram = pin_ram(config.ram, plus=plus, download=config.download)
+    check_ram(ram, plus=plus)
     return config.model_copy(update={"ram": ram})
 
 

@@ -1,0 +1,74 @@
+"""Local weights of the wrong kind are refused where a build begins, not where it comes to them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from schemas.config import SegmentationConfig
+from schemas.errors import ModelError
+from schemas.removing import RamConfig, TaggingConfig
+from schemas.section import Section
+from tasks.rejected import segment_boxes, tag_images
+from tests.fixtures.hostile_checkpoints import write_payloads
+from tests.fixtures.ram_checkpoints import Checkpoint, write_ram
+from tests.fixtures.sam_checkpoints import write_sam
+
+
+@pytest.fixture
+def sam(tmp_path: Path) -> Path:
+    return write_sam(tmp_path / "sam.pth")
+
+
+@pytest.fixture
+def ram(tmp_path: Path) -> Checkpoint:
+    return write_ram(tmp_path / "ram")
+
+
+def tagging(config: RamConfig, tagger: str = "ram", **changes: str) -> TaggingConfig:
+    return TaggingConfig.model_validate({"taggers": [tagger], "ram": {**config.model_dump(), **changes}})
+
+
+def segmenting(path: Path | str) -> SegmentationConfig:
+    return SegmentationConfig(segmenter="sam", checkpoint=str(path))
+
+
+def refusal(pin: Callable[..., Section], config: Section) -> str:
+    with pytest.raises(ModelError) as caught:
+        pin(config)
+    return str(caught.value)
+
+
+def test_the_right_ones_are_pinned(ram: Checkpoint, sam: Path) -> None:
+    assert tag_images.pin_models(tagging(ram.config)).ram.revision
+    assert segment_boxes.pin_models(segmenting(sam)).revision
+
+
+def test_the_other_models_files_are_refused(ram: Checkpoint, sam: Path) -> None:
+    said = refusal(tag_images.pin_models, tagging(ram.config, checkpoint=str(sam)))
+    assert said.startswith(f"tagging.ram.checkpoint: {sam}: ")
+    said = refusal(segment_boxes.pin_models, segmenting(ram.config.checkpoint))
+    assert said.startswith(f"segmentation.checkpoint: {ram.config.checkpoint} is not loaded: ")
+    assert "set tagging.taggers to ram" in refusal(tag_images.pin_models, tagging(ram.config, "ram-plus"))
+
+
+def test_lists_of_another_length_are_refused(ram: Checkpoint, tmp_path: Path) -> None:
+    (tmp_path / "short.txt").write_text("dog\ncat\n")
+    short = str(tmp_path / "short.txt")
+    assert "2" in refusal(tag_images.pin_models, tagging(ram.config, tags=short, thresholds=""))
+    assert refusal(tag_images.pin_models, tagging(ram.config, thresholds=short)).startswith("tagging.ram.thresholds")
+
+
+def test_files_that_are_cut_short_are_refused(ram: Checkpoint, sam: Path) -> None:
+    for path in (sam, Path(ram.config.checkpoint)):
+        path.write_bytes(path.read_bytes()[:-1000])
+    assert "sam.pth" in refusal(segment_boxes.pin_models, segmenting(sam))
+    assert "ram.pth" in refusal(tag_images.pin_models, tagging(ram.config))
+
+
+def test_pickles_that_want_more_are_refused_and_not_run(ram: Checkpoint, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    path = write_payloads(tmp_path / "hostile", marker)["zip os.system"]
+    assert "is not loaded" in refusal(segment_boxes.pin_models, segmenting(path))
+    assert "is not loaded" in refusal(tag_images.pin_models, tagging(ram.config, checkpoint=str(path)))
+    assert not marker.exists()
