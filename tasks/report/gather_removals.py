@@ -4,6 +4,7 @@ Reads the rows of every step about the given images, without the tables' other r
 read for the candidates that are shown only, those of one preference at a time.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from tasks.store.images import RGB, decode_rgb
 
 MOST_SHOWN = 24
 """Candidates of one preference; two images have up to 60."""
+HASH = re.compile(r"([0-9a-f]{8})[0-9a-f]{8,}")
+"""The beginning is enough to tell revisions apart."""
 Shown = Sequence[tuple[ImageRow, Picture]]
 
 
@@ -186,7 +189,7 @@ def _candidates(
             picture=over,
             patch=pictures.add_patch(removal.key, pixels.of(side), (removal.patch, removal.window), over=over),
             mask=pictures.add_masks(make_key("mask", row.key), [mask], over=over, colour=REMOVED),
-            inpainter=removal.inpainter,
+            inpainter=HASH.sub(r"\1", removal.inpainter),
             score=score.score if score else None,
             clip=(score.clip or 0.0) if score else 0.0,
             share=max(score.score, 0.0) / best if score and best > 0 else 0.0,
@@ -203,7 +206,7 @@ def _facts(check: InspectionRow) -> Iterator[str]:
     if check.grown:
         yield f"grown: {check.grown} {check.grown_score:.2f}"
     if check.rim:
-        yield f"edge along the rim {check.rim:.1f} x that around it"
+        yield f"rim {check.rim:.1f} x its surroundings"
     if check.changed_outside:
         yield f"{check.changed_outside:,} pixels changed outside"
 

@@ -125,7 +125,7 @@ def _removal(image: ImageRow, element: ElementRow) -> RemovalRow:
         area_share=element.area_share,
         dilate=5,
         feather=3,
-        inpainter="lama abc",
+        inpainter=f"LaMa xxh3:{'0123abcd' * 4}",
         changed_outside=0,
     )
 

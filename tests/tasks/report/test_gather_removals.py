@@ -74,14 +74,14 @@ def test_candidates_come_best_first_and_those_that_failed_last(look):
     assert [bool(one.why) for one in view.candidates] == [False] * 4 + [True] * 2
     assert view.numbers == (4, 2)
     assert view.candidates[0].clip == 1.0
-    assert view.candidates[0].inpainter == "lama abc"
+    assert view.candidates[0].inpainter == "LaMa xxh3:0123abcd"
 
 
 def test_checks_say_what_they_measured(look):
     facts = {one.why: one.facts for n in range(4) for one in look(n).candidates}
     assert facts["still detected"][0] == "detected 0.60 before, 0.50 after"
     assert "grown: kettle 0.41" in facts["something grew"]
-    assert "edge along the rim 2.6 x that around it" in facts["halo"]
+    assert "rim 2.6 x its surroundings" in facts["halo"]
     assert "17 pixels changed outside" in facts["changed outside"]
 
 

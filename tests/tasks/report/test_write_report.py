@@ -79,7 +79,8 @@ def test_what_is_known_of_a_pair_is_on_its_page(whole, made):
 def test_the_steps_to_a_rejected_image_are_on_its_page(whole, made):
     text = " ".join(read(whole, "pairs-1.html").text.split() + read(whole, "pairs-2.html").text.split())
     for words in ("Rejected image", "removed from the first image taken", "Score 0.50 its sum of cosines (Eq. 9) 1.00",
-                  "Of 6 candidates, the text fits this one least. Filled by lama abc.", "tags: ram",
+                  "Of 6 candidates, it is the one without which the text fits least and that passed its checks.",
+                  "tags: ram",
                   "tag 0.90 · box 0.80 · mask 0.97", "3 tags refused", f"table {TOO_LARGE}", "cloud no box",
                   "4 passed the checks, 2 failed", "Still detected detected 0.60 before, 0.50 after",
                   "A random crop of the second image fall-back", "It shows 25.0% of the image.",
