@@ -14,6 +14,7 @@ from schemas.config import DetectionConfig
 from schemas.errors import ModelError
 from schemas.rows import Box
 from tasks.models import grounding_dino
+from tasks.models.batches import FIRST
 from tasks.models.fit_images import Fitted
 from tasks.models.grounding_dino import GroundingDino, boxes_of, identify, pin_grounding_dino
 from tasks.models.grounding_network import Answer
@@ -165,6 +166,13 @@ def test_the_same_weights_are_loaded_once_for_all_thresholds(folder):
     for config in ({"box_threshold": 0.3}, {"box_threshold": 0.4, "batch": 2}, {"nms": 0.1}):
         detect(detector(folder, **config), [image], [["cat"]])
     assert grounding_dino._load.cache_info().misses <= before + 1
+
+
+def test_a_cpu_takes_one_image_at_a_time_unless_the_profile_says_more(monkeypatch):
+    assert grounding_dino._batches("of this test", "", 0).size == 1
+    assert grounding_dino._batches("of this test", "", 3).size == 3
+    monkeypatch.setattr(grounding_dino, "count_gpus", lambda: 1)
+    assert grounding_dino._batches("of a GPU in this test", "", 0).size == FIRST
 
 
 def test_a_name_is_read_from_the_hubs_cache(tmp_path, monkeypatch, folder):
