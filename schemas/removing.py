@@ -204,6 +204,8 @@ class RejectionsConfig(Section):
 
 NO_IMAGE = "no rejected image"
 """Why a preference is dropped, with `fallback: drop`."""
+SEVERAL = "a given preference about several images"
+"""Why one that a source brought is: it is not known what of its text is about which image."""
 
 
 def is_wanted(config: RejectionsConfig) -> bool:

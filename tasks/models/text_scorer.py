@@ -3,8 +3,8 @@
 Reads the weights that ``open_clip_embedder`` reads, by the same loader; needs PyTorch and open_clip. The cosine of a
 text's vector with an image's is the score. A text is cut where the tower ends (OpenAI's models: at 77 tokens, the marks
 of its start and its end counted), as CLIP's own tokenizer does; ``pieces`` says what it is cut into so that nothing is
-lost. Only the text tower is kept in memory; it computes in
-bfloat16 on a GPU and in float32 on a CPU, as the image tower does.
+lost. Only the text tower is kept in memory; it computes in bfloat16 on a GPU, in float32 on a CPU, as the image tower
+does.
 """
 
 from collections.abc import Callable, Sequence

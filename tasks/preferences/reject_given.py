@@ -8,12 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from schemas.config import RejectionsConfig
-from schemas.removing import NO_IMAGE
+from schemas.removing import NO_IMAGE, SEVERAL
 from schemas.rows import Dropped, PreferenceRow, RejectionRow, RemovalRow, make_key
 from tasks.preferences.reject_image import reject_image
 from tasks.store.stage import Stage, Uses
-
-SEVERAL = "a given preference about several images"
 
 
 def reject_given(

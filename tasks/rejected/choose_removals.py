@@ -15,7 +15,7 @@ from types import MappingProxyType
 from schemas.affirmed import affirmed
 from schemas.config import RejectionsConfig
 from schemas.encoders import ClipConfig
-from schemas.removing import is_wanted
+from schemas.removing import SEVERAL, is_wanted
 from schemas.rows import (
     DifferenceRow,
     Dropped,
@@ -35,7 +35,6 @@ from tasks.rejected.score_by_graphs import score_by_graphs
 from tasks.store.stage import Stage, Uses
 from tasks.store.vectors import Vectors
 
-SEVERAL = "a given preference about several images"
 NO_IMAGES: Mapping[str, ImageRow] = MappingProxyType({})
 NO_VECTORS: Mapping[str, Vectors] = MappingProxyType({})
 
