@@ -3,7 +3,7 @@
 from schemas.config import DetectionConfig
 from tasks.models.detection import Detector, SceneDetector
 from tasks.models.devices import count_gpus
-from tasks.models.grounding_dino import GroundingDino, pin_grounding_dino
+from tasks.models.grounding_dino import GroundingDino, check_grounding_dino, pin_grounding_dino
 
 
 def make_detector(config: DetectionConfig, *, batch: int | None = None) -> Detector:
@@ -27,9 +27,13 @@ def pin_detector(config: DetectionConfig) -> DetectionConfig:
     """Return the configuration with the revision of the weights that this machine has.
 
     Raises:
-        ModelError: weights or packages are missing; the message says what fetches them.
+        ModelError: weights or packages are missing (the message says what fetches them), or local ones are damaged.
     """
-    return pin_grounding_dino(config, download=config.download) if has_weights(config) else config
+    if not has_weights(config):
+        return config
+    pinned = pin_grounding_dino(config, download=config.download)
+    check_grounding_dino(pinned)
+    return pinned
 
 
 def count_detectors(config: DetectionConfig) -> int | None:

@@ -147,6 +147,25 @@ def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionC
     return config.model_copy(update={"revision": found, "model": absolute(config.model)})
 
 
+def check_grounding_dino(config: DetectionConfig) -> None:
+    """Refuse a local folder of another model, or one with damaged weights, before a build has worked to come to it.
+
+    Raises:
+        ModelError: names the folder, and what is wrong with it.
+    """
+    from safetensors import safe_open
+
+    if not _is_local(config.model):
+        return
+    folder = Path(config.model).expanduser()
+    with loading(FIELD, folder):
+        _check_kind(folder)
+        for file in _local_files(folder):
+            if file.suffix == ".safetensors":
+                with safe_open(file, framework="np"):  # its header says how long the file must be
+                    pass
+
+
 def _is_local(model: str) -> bool:
     """Say whether the model is a folder; a name on the Hub is ``owner/name``."""
     return model.startswith((".", "/", "~")) or Path(model).is_dir()

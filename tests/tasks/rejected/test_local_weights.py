@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from schemas.config import SegmentationConfig
+from schemas.config import DetectionConfig, SegmentationConfig
 from schemas.errors import ModelError
 from schemas.removing import RamConfig, TaggingConfig
 from schemas.section import Section
+from tasks.models.detectors import pin_detector
 from tasks.rejected import segment_boxes, tag_images
+from tests.fixtures.grounding_checkpoints import write_grounding_folder
 from tests.fixtures.hostile_checkpoints import write_payloads
 from tests.fixtures.ram_checkpoints import Checkpoint, write_ram
 from tests.fixtures.sam_checkpoints import write_sam
@@ -72,3 +74,19 @@ def test_pickles_that_want_more_are_refused_and_not_run(ram: Checkpoint, tmp_pat
     assert "is not loaded" in refusal(segment_boxes.pin_models, segmenting(path))
     assert "is not loaded" in refusal(tag_images.pin_models, tagging(ram.config, checkpoint=str(path)))
     assert not marker.exists()
+
+
+def test_damaged_weights_of_the_detector_are_refused(tmp_path: Path) -> None:
+    folder = write_grounding_folder(tmp_path / "dino")
+    config = DetectionConfig(detector="grounding-dino", model=str(folder))
+    assert pin_detector(config).model == str(folder)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    assert str(folder) in refusal(pin_detector, config)
+
+
+def test_another_models_folder_is_no_detector(tmp_path: Path) -> None:
+    folder = write_grounding_folder(tmp_path / "dino")
+    described = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(described.replace('"grounding-dino"', '"owlv2"'))
+    assert "describes a owlv2" in refusal(pin_detector, DetectionConfig(detector="grounding-dino", model=str(folder)))
