@@ -14,7 +14,7 @@ from tasks.rejected.draw_crop import draw_crop
 from tasks.rejected.score_by_clip import ClipScores, Fit
 
 NO_ELEMENT, NONE_PASSED = "no element can be removed", "no removal passed its checks"
-NO_DROP = "no removal changes how the text fits"
+NO_DROP = "no removal makes the text fit worse"
 Elements = Mapping[str, tuple[ElementRow, ...]]
 Inspections = Mapping[str, tuple[InspectionRow, ...]]
 

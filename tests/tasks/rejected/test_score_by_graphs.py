@@ -73,7 +73,7 @@ def test_a_claim_that_speaks_of_what_is_left_holds():
     text = claims(Claim(side=0, kind="exists", selector=RED_BALL))
     got, row = choose(text, ("first", "one ball", ("a",)))
     assert got == {(0, "one ball"): 0.0}
-    assert (row.maker, row.reason) == ("", "no removal changes how the text fits")
+    assert (row.maker, row.reason) == ("", "no removal makes the text fit worse")
 
 
 def test_relations_break_with_either_end():
