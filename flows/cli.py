@@ -238,7 +238,8 @@ def report(
 
     folder = Folder(dataset)
     pages = report_dataset(folder, pairs=pairs)
-    print(f"Pairs shown: {pages.shown:,}. Open {folder.path('report/index.html')}")
+    shown = f"Pairs shown: {pages.shown:,}. " if pages.shown else ""  # there are none where preferences were brought
+    print(f"{shown}Open {folder.path('report/index.html')}")
 
 
 @app.command(epilog="Example: `pairwright calibrate dataset`")
