@@ -232,7 +232,8 @@ def test_each_served_model_is_named_by_its_field():
 def test_ctrl_c_leaves_what_the_same_command_takes_up(web, fetch, profile, tmp_path):
     stall = threading.Event()
     web.next_answers = [Fault() for _ in range(3)] + [Fault(cut=100_000, stall=stall)]
-    code = "from flows.cli import main; main()"
+    # Started from a shell's background job, it would ignore the signal from the start.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom flows.cli import main; main()"
     words = [sys.executable, "-c", code, "fetch", "--profile", str(profile), "--until", "mining"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         blobs = tmp_path / "hub" / "models--owner--dinov2" / "blobs"
