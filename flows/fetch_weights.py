@@ -1,7 +1,7 @@
 """Fetch and verify all weights that a build would load, ahead of it.
 
 Reads a profile. Which files these are, the stages say themselves: each that has a ``pin`` looks for them when a build
-starts, and does so here in a rehearsal (``tasks.models.rehearse``), again and again until it finds everything or cannot
+starts, and does so here in a rehearsal (``rehearse``), again and again until it finds everything or cannot
 go on. Models that vLLM serves are a matter of their own: they are large, and another program loads them.
 """
 
@@ -18,10 +18,10 @@ from flows.stages import stages_until
 from schemas.config import Profile
 from schemas.errors import ModelError
 from schemas.served import ChatConfig
-from tasks.models.lacking_weights import Room, find_lacking, find_room
-from tasks.models.rehearse import rehearsing
-from tasks.models.served_weights import is_on_hub, list_here, list_on_hub
-from tasks.models.verify_weights import Verified, Wanted, have_verified, model_of, names_of
+from tasks.models.fetching.lacking_weights import Room, find_lacking, find_room
+from tasks.models.fetching.rehearse import rehearsing
+from tasks.models.fetching.served_weights import is_on_hub, list_here, list_on_hub
+from tasks.models.fetching.verify_weights import Verified, Wanted, have_verified, model_of, names_of
 from tasks.store.stage import Stage
 
 Say = Callable[[str], None]

@@ -3,7 +3,7 @@
 from schemas.config import DetectionConfig
 from tasks.models.detection import Detector, SceneDetector
 from tasks.models.devices import count_gpus
-from tasks.models.grounding_dino import GroundingDino, check_grounding_dino, pin_grounding_dino
+from tasks.models.grounding.detector import GroundingDino, check_grounding_dino, pin_grounding_dino
 
 
 def make_detector(config: DetectionConfig, *, batch: int | None = None) -> Detector:

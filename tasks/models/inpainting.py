@@ -1,4 +1,4 @@
-"""Fill holes in images from their surroundings: OpenCV's methods, without any weights; LaMa is in ``lama.py``.
+"""Fill holes in images from their surroundings: OpenCV's methods, without any weights (LaMa is in ``lama``).
 
 Reads RGB pixels and a hole, writes RGB pixels; needs OpenCV. An inpainter works in two steps, like a tagger:
 ``prepare`` may run in other processes.

@@ -17,8 +17,8 @@ from pathlib import Path
 import xxhash
 
 from schemas.errors import ModelError
-from tasks.models.file_records import CHUNK_BYTES, read_record
-from tasks.models.rehearse import note
+from tasks.models.fetching.file_records import CHUNK_BYTES, read_record
+from tasks.models.fetching.rehearse import note
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".npz")
 LOCAL = "xxh3:"
@@ -104,7 +104,7 @@ def find_cached(files: HubFiles) -> Path | None:
 def _fetch(files: HubFiles) -> Path:
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
-    from tasks.models.fetch_hub import fetch_hub_file
+    from tasks.models.fetching.fetch_hub import fetch_hub_file
 
     def fetch(name: str) -> Path:
         return fetch_hub_file(files.repository, name, files.revision)

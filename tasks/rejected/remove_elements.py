@@ -25,7 +25,7 @@ from schemas.rows import Dropped, ElementRow, ImageRow, RemovalRow, make_key
 from schemas.scene import Mask
 from tasks.models.devices import count_gpus
 from tasks.models.inpainting import Inpainter, OpenCVInpainter, Window
-from tasks.models.lama import LamaInpainter, pin_lama
+from tasks.models.lama.inpainter import LamaInpainter, pin_lama
 from tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead
 from tasks.rejected.measure_distance import measure_distance
 from tasks.store.images import RGB, decode_rgb

@@ -14,7 +14,7 @@ from schemas.config import SegmentationConfig
 from schemas.rows import Box, BoxesRow, Dropped, ImageRow, MasksRow, make_key
 from tasks.models.devices import count_gpus
 from tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups, prepare_ahead
-from tasks.models.sam_segmenter import Sam, check_sam, pin_sam
+from tasks.models.sam.segmenter import Sam, check_sam, pin_sam
 from tasks.models.segmentation import SceneSegmenter, Segmenter, TagMask
 from tasks.store.masks import encode_mask
 from tasks.store.stage import Stage, Uses

@@ -20,8 +20,8 @@ from schemas.config import TaggingConfig
 from schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
 from tasks.models.devices import count_gpus
 from tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
-from tasks.models.ram import RamTagger, check_ram
-from tasks.models.ram_files import pin_ram
+from tasks.models.ram.files import pin_ram
+from tasks.models.ram.tagger import RamTagger, check_ram
 from tasks.models.tagging import SceneTagger, Tagger
 from tasks.rejected.tag_filter import MAX_CHARACTERS, identify_words, tidy, why_refused
 from tasks.store.stage import Stage, Uses

@@ -17,7 +17,8 @@ import pytest
 from flows import cli
 from flows.find_models import pin_models, served_models
 from flows.load_profile import load_profile
-from tasks.models import fetch_file, sam_segmenter
+from tasks.models.fetching import fetch_file
+from tasks.models.sam import segmenter as sam_segmenter
 from tests.fixtures.checkpoints import write_dinov2_folder
 from tests.fixtures.file_server import COMMIT, Fault, serving_files, use_as_hub
 from tests.fixtures.sam_checkpoints import write_sam

@@ -7,7 +7,7 @@ from schemas.errors import ModelError
 from tasks.models.detection import SceneDetector
 from tasks.models.detectors import count_detectors, has_weights, make_detector, pin_detector
 from tasks.models.devices import count_gpus
-from tasks.models.grounding_dino import GroundingDino
+from tasks.models.grounding.detector import GroundingDino
 
 SCENES = DetectionConfig()
 DINO = DetectionConfig(detector="grounding-dino", model="./nowhere", batch=3)

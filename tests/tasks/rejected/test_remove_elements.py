@@ -19,8 +19,8 @@ from schemas.errors import ModelError
 from schemas.removing import LamaConfig
 from schemas.rows import Dropped, ElementRow, ImageRow, make_key
 from schemas.scene import Mask, SceneGraph, SceneObject
-from tasks.models import lama
 from tasks.models.inpainting import RADIUS
+from tasks.models.lama import inpainter as lama
 from tasks.models.prepare_ahead import AHEAD
 from tasks.rejected import remove_elements as stage
 from tasks.rejected.remove_elements import (
@@ -338,7 +338,9 @@ def test_lama_fills_large_holes_at_a_smaller_scale(tmp_path):
     image = image_row(np.zeros((300, 400, 3), dtype=np.uint8))
     mask = np.zeros((300, 400), dtype=bool)
     mask[100:200, 100:300] = True
-    (one,) = removed(image, [element(image, mask)], inpainter="lama", lama=config, max_side=200, dilate=0, feather=0)
+    (one,) = removed(
+        image, [element(image, mask)], inpainter="lama", lama=config, max_side=200, context=1, dilate=0, feather=0
+    )
     got = composed(image, one)[100:200, 100:300].astype(float)
     rows, columns = np.indices((100, 200))
     inner = (slice(6, -6), slice(6, -6))

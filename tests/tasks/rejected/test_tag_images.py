@@ -13,7 +13,7 @@ from schemas.errors import ModelError
 from schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
 from schemas.scene import SceneGraph
 from tasks.models.prepare_ahead import Seen
-from tasks.models.ram import RamTagger
+from tasks.models.ram.tagger import RamTagger
 from tasks.models.tagging import SceneTagger
 from tasks.rejected.tag_filter import identify_words
 from tasks.rejected.tag_images import (

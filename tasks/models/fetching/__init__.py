@@ -1,0 +1,1 @@
+"""Weights ahead of a build: found, downloaded, taken up, verified."""

@@ -1,0 +1,1 @@
+"""Grounding DINO: boxes for tags."""

@@ -1,0 +1,1 @@
+"""LaMa: holes are filled from their surroundings."""

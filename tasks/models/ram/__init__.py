@@ -1,0 +1,1 @@
+"""RAM and RAM++: what is in an image, by name."""

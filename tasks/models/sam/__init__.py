@@ -1,0 +1,1 @@
+"""SAM: masks of boxes."""
