@@ -1,4 +1,4 @@
-"""Plan what each step of ``bench_remove`` is given: photographs with ten tags each, their boxes and their masks.
+"""Plan what each step of ``bench_remove`` is given: photographs with ten or twenty tags, their boxes and their masks.
 
 Random weights find boxes and masks that no photograph has. So every step gets what trained models before it might have
 found, the same on both sides: a box per tag, for every third tag two, and an ellipse in each for a mask. A tag's mask
@@ -22,6 +22,7 @@ from tests.tasks.models.samples import FILES
 SIZE = (640, 480)
 NAMES = (
     "cat", "dog", "red ball", "traffic light", "st bernard", "football", "person", "sheep", "two dogs", "light",
+    "red cat", "two sheep", "ball", "red light", "two persons", "traffic", "red dog", "two cats", "foot", "two balls",
 )  # fmt: skip
 LEAST, MOST = 0.005, 0.25
 Pixels = NDArray[np.bool_]
@@ -39,28 +40,28 @@ class Planned:
     """The masks, ``(h, w)`` each."""
 
 
-def plan_images(count: int) -> list[Planned]:
-    """Return so many; equal numbers give equal bytes."""
+def plan_images(count: int, tags: int) -> list[Planned]:
+    """Return so many, with so many tags each; equal numbers give equal bytes."""
     rng = np.random.default_rng(0)
     sources = [Image.open(path).convert("RGB") for path in FILES]
-    return [_plan(sources[number % len(sources)], rng) for number in range(count)]
+    return [_plan(sources[number % len(sources)], NAMES[:tags], rng) for number in range(count)]
 
 
-def _plan(source: Image.Image, rng: np.random.Generator) -> Planned:
+def _plan(source: Image.Image, names: Sequence[str], rng: np.random.Generator) -> Planned:
     image = _row(source, rng)
-    tags = tuple(Tag(name=name, score=1.0, tagger="ram") for name in NAMES)
+    tags = tuple(Tag(name=name, score=1.0, tagger="ram") for name in names)
     boxes = [box for place in range(len(tags)) for box in _boxes(place, rng)]
     pixels = tuple(_union([box for box in boxes if box.tag == place]) for place in range(len(tags)))
-    names = {name: make_key(name, image.key) for name in ("tags", "boxes", "masks")}
+    keys = {name: make_key(name, image.key) for name in ("tags", "boxes", "masks")}
     size = {"width": SIZE[0], "height": SIZE[1]}
     return Planned(
         image,
-        TagsRow(key=names["tags"], source_key=image.key, subject=image.key, tags=tags),
+        TagsRow(key=keys["tags"], source_key=image.key, subject=image.key, tags=tags),
         BoxesRow(
-            key=names["boxes"], source_key=names["tags"], subject=image.key, tags=tags, boxes=tuple(boxes), **size
+            key=keys["boxes"], source_key=keys["tags"], subject=image.key, tags=tags, boxes=tuple(boxes), **size
         ),
         MasksRow(
-            key=names["masks"], source_key=names["boxes"], subject=image.key, tags=tags, boxes=tuple(boxes),
+            key=keys["masks"], source_key=keys["boxes"], subject=image.key, tags=tags, boxes=tuple(boxes),
             masks=tuple(encode_mask(one).model_dump_json() for one in pixels), whys=("",) * len(tags),
             mask_scores=(1.0,) * len(tags), **size,
         ),
