@@ -3,14 +3,15 @@
 Reads ``DifferenceRow`` with its pair, or ``PreferenceRow`` as a source gave it; writes one ``MentionRow`` per image of
 which the text names something. Needs spaCy.
 
-The first half of a description is about the first image, the second half about the second. A noun counts even where
-the half denies it ("without a dog"): a detector finds nothing for it. A text that finds no change mentions nothing
-(all of this is ours).
+The first half of a description is about the first image, the second half about the second. What a half denies
+("without a dog") is not mentioned: it is not there to be removed. A text that finds no change mentions nothing. A
+preference of a source is about its image as a whole (all of this is ours).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from schemas.affirmed import affirmed
 from schemas.config import NounsConfig
 from schemas.rows import DifferenceRow, Dropped, MentionRow, PairRow, PreferenceRow, make_key
 from tasks.models.nouns import find_nouns_of, name_model, pin_model
@@ -30,6 +31,8 @@ class Said:
     """Key of its row."""
     halves: tuple[tuple[str, str], ...]
     """Each image with the words about it."""
+    whole: str
+    """The beginning of all that it says, denials too."""
 
 
 def find_mentions(
@@ -56,14 +59,18 @@ def _halves(row: DifferenceRow, pairs: Mapping[str, PairRow]) -> Said | Dropped:
     pair = pairs.get(row.subject)
     if pair is None or row.no_change:
         return Dropped(source_key=row.key, reason=NO_CHANGE if pair else NO_PAIR)
-    return _checked(row.key, [(pair.first, row.first_half), (pair.second, row.second_half)])
+    said = _checked(row.key, [(pair.first, row.first_half), (pair.second, row.second_half)])
+    if isinstance(said, Dropped):
+        return said
+    return replace(said, halves=tuple((image, affirmed(text)) for image, text in said.halves))
 
 
 def _checked(source: str, halves: Sequence[tuple[str, str]]) -> Said | Dropped:
     length = max((len(text) for _, text in halves), default=0)
     if length > MAX_CHARACTERS:
         return Dropped(source_key=source, reason=TOO_LONG, detail=f"{length:,} characters")
-    return Said(source, tuple(dict.fromkeys(halves)))
+    each = tuple(dict.fromkeys(halves))
+    return Said(source, each, "; ".join(text[:80] for _, text in each))
 
 
 def _mentions(said: Sequence[Said | Dropped], config: NounsConfig) -> Iterator[MentionRow | Dropped]:
@@ -77,7 +84,7 @@ def _mentions(said: Sequence[Said | Dropped], config: NounsConfig) -> Iterator[M
             continue
         rows = [_row(one.source, image, next(found), model) for image, _ in one.halves]
         if not any(row.nouns for row in rows):
-            yield Dropped(source_key=one.source, reason=NO_NOUNS, detail="; ".join(text[:80] for _, text in one.halves))
+            yield Dropped(source_key=one.source, reason=NO_NOUNS, detail=one.whole)
         yield from (row for row in rows if row.nouns)
 
 

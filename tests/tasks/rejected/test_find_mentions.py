@@ -60,6 +60,13 @@ def test_each_half_is_about_its_image(config: NounsConfig) -> None:
     assert first.key == make_key("mentions", row.key, FIRST, config.revision, "dog", "table", "chair")
 
 
+def test_what_a_half_denies_is_not_in_its_image(config: NounsConfig) -> None:
+    first, second = mentions(difference("a table without a dog", "a table with a dog"), config=config)
+    assert isinstance(first, MentionRow)
+    assert isinstance(second, MentionRow)
+    assert (first.nouns, second.nouns) == (("table",), ("table", "dog"))
+
+
 def test_an_image_of_which_nothing_is_named_has_no_row(config: NounsConfig) -> None:
     (found,) = mentions(difference("it is bright", "a cat sleeps"), config=config)
     assert isinstance(found, MentionRow)
