@@ -20,16 +20,8 @@ from schemas.errors import ModelError
 from tasks.models.batches import Batches
 from tasks.models.encoder import Encoder
 from tasks.models.preprocess import Interpolation, Preprocess, Resize
-from tasks.models.weights import (
-    HubFiles,
-    absolute,
-    check_revision,
-    find_local,
-    find_on_hub,
-    identify_files,
-    loading,
-    require_packages,
-)
+from tasks.models.pretrained import Pretrained
+from tasks.models.weights import find_local, loading, require_packages
 
 FIELD = "embedding.dinov2"
 CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
@@ -63,7 +55,7 @@ class Dinov2:
     @property
     def version(self) -> str:
         """Say which weights these are."""
-        return identify(self.config)
+        return MODELS.identify(self.config.model, self.config.revision)
 
     @property
     def prepare(self) -> Callable[[NDArray[np.uint8]], NDArray[Any]]:
@@ -75,12 +67,6 @@ class Dinov2:
         return _load(self.config.model_dump_json(), self.batch).encode(prepared)
 
 
-def identify(config: Dinov2Config) -> str:
-    """Return the model's name with its revision, from the configuration alone."""
-    revision = config.revision or KNOWN.get(config.model, "main")
-    return f"DINOv2 {revision}" if _is_local(config) and config.revision else f"{config.model} {revision}"
-
-
 def pin_dinov2(config: Dinov2Config, *, download: bool) -> Dinov2Config:
     """Return the configuration with the revision of the weights that are on this machine.
 
@@ -88,33 +74,21 @@ def pin_dinov2(config: Dinov2Config, *, download: bool) -> Dinov2Config:
         ModelError: weights or packages are missing, or the weights are not those that the configuration names.
     """
     require_packages(FIELD, "torch", "torchvision", "transformers")
-    folder = _folder(config, download=download)
-    if not _is_local(config):
-        return config.model_copy(update={"revision": folder.name})
-    found = identify_files(_local_files(folder))
-    return config.model_copy(update={"revision": found, "model": absolute(config.model)})
-
-
-def _is_local(config: Dinov2Config) -> bool:
-    """Say whether the model is a folder; a name on the Hub is ``owner/name``."""
-    return config.model.startswith((".", "/", "~")) or Path(config.model).is_dir()
-
-
-def _folder(config: Dinov2Config, *, download: bool) -> Path:
-    if not _is_local(config):
-        revision = config.revision or KNOWN.get(config.model, "")
-        weights = ("model.safetensors", "pytorch_model.bin")
-        files = HubFiles(
-            field=FIELD, repository=config.model, revision=revision, weights=weights, beside=(CONFIG, PROCESSOR)
-        )
-        return find_on_hub(files, download=download).parent
-    folder = Path(config.model).expanduser()
-    check_revision(FIELD, config.revision, identify_files(_local_files(folder)), folder)
-    return folder
+    return config.model_copy(update=MODELS.pin(config.model, config.revision, download=download))
 
 
 def _local_files(folder: Path) -> list[Path]:
     return find_local(f"{FIELD}.model", folder, beside=(CONFIG, PROCESSOR))
+
+
+MODELS = Pretrained(
+    field=FIELD,
+    kind="DINOv2",
+    known=KNOWN,
+    weights=("model.safetensors", "pytorch_model.bin"),
+    beside=(CONFIG, PROCESSOR),
+    list_local=_local_files,
+)
 
 
 @lru_cache(maxsize=1)
@@ -126,7 +100,7 @@ def _load(configuration: str, batch: int) -> Encoder:
 
     config = Dinov2Config.model_validate_json(configuration)
     device = choose_device()
-    folder = _folder(config, download=False)
+    folder = MODELS.checked_folder(config.model, config.revision)
     with loading(FIELD, folder):
         model = (
             getattr(transformers, _class_name(folder)).from_pretrained(folder, local_files_only=True).eval().to(device)

@@ -18,6 +18,8 @@ from tasks.store.stage import Stage, Uses
 
 GROUP = 256
 """Images handed to a GPU at a time: among so many there are some of like size. They are up to 3.2 MB each."""
+NAMED = 5
+"""Tags that are named where there is no box."""
 
 
 def detect_boxes(
@@ -41,7 +43,7 @@ def _detected(
 
 def _row(row: TagsRow, boxes: Sequence[Box], image: ImageRow) -> BoxesRow | Dropped:
     if not boxes:
-        return Dropped(source_key=row.key, reason="no boxes", detail=f"{image.name}: {len(row.tags)} tags")
+        return Dropped(source_key=row.key, reason="no boxes", detail=f"{image.name}: {_names(row)}")
     made_of = [f"{box.tag} {box.score} {box.x0} {box.y0} {box.x1} {box.y1}" for box in boxes]
     return BoxesRow(
         key=make_key("boxes", row.key, *made_of),
@@ -52,6 +54,11 @@ def _row(row: TagsRow, boxes: Sequence[Box], image: ImageRow) -> BoxesRow | Drop
         tags=row.tags,
         boxes=tuple(boxes),
     )
+
+
+def _names(row: TagsRow) -> str:
+    names = ", ".join(tag.name for tag in row.tags[:NAMED])
+    return f"{names} and {len(row.tags) - NAMED} more" if len(row.tags) > NAMED else names
 
 
 def name_models(config: DetectionConfig) -> tuple[str, ...]:

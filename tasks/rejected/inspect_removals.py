@@ -214,7 +214,7 @@ STAGE = Stage(
     config="inspection",
     uses=(
         Uses(table="images", row=ImageRow, on="image_key"),
-        Uses(table="boxes", row=BoxesRow, on="image_key"),
+        Uses(table="boxes", row=BoxesRow, on="image_key", counts=True),  # the prompt names all of the image's tags
     ),
     models=name_models,
     processes=count_processes,

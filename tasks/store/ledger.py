@@ -23,7 +23,7 @@ from tasks.store.part import Part, describe_part, read_columns
 from tasks.store.stage import Planned, Stage, Uses
 
 MEMORY_LIMIT = "1GB"
-COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor")
+COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor", "image_key")
 PARTS_SCHEMA = pa.schema([("part", pa.int32()), ("name", pa.string())])
 BATCH_ROWS = 20_000
 COLLECTION = "collection"
@@ -164,7 +164,7 @@ class Ledger:
         """
         parts, joins = ["l.key", *(["l.source_key"] if stage.by_source else [])], ""
         for number, use in enumerate(use for use in stage.uses if use.counts):
-            about = "l.subject" if use.on == "subject" and not use.of else "l.key"  # the pair's, for its images
+            about = "l.subject" if use.on == "subject" and not use.of else "l.key"
             joins += f" LEFT JOIN ({_used(stage, use)}) u{number} ON u{number}.about = {about}"
             parts.append(f"coalesce(u{number}.keys, '')")
         if stage.whole:
@@ -299,7 +299,7 @@ class Ledger:
 def _used(stage: Stage, use: Uses) -> str:
     """Return the query that lists, per input row, the keys of the rows used with it."""
     keys = "string_agg(u.key, ' ' ORDER BY u.key) AS keys"
-    if use.on != "images" and not use.of:
+    if use.on == "subject" and not use.of:
         return f"SELECT u.subject AS about, {keys} FROM live_{use.table} u GROUP BY ALL"
     return (
         f"SELECT m.key AS about, {keys} FROM ({_links(stage, use)}) m "

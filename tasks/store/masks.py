@@ -28,10 +28,20 @@ def _columns(array: NDArray[np.bool_]) -> tuple[int, int]:
     return (int(filled[0]), int(filled[-1]) + 1) if filled.size else (0, 0)
 
 
-def decode_mask(mask: Mask) -> NDArray[np.bool_]:
-    """Return the mask ``(rows, columns)`` of run lengths."""
+def run_lengths(mask: Mask) -> NDArray[np.int64]:
+    """Return the run lengths of a mask, the first of background.
+
+    Raises:
+        ValidationError: they do not fill it.
+    """
     counts = np.asarray(mask.counts, dtype=np.int64)
     if (counts < 0).any() or counts.sum() != mask.height * mask.width:
         raise ValidationError(f"runs of {counts.sum()} pixels do not fill a mask of {mask.height} x {mask.width}")
+    return counts
+
+
+def decode_mask(mask: Mask) -> NDArray[np.bool_]:
+    """Return the mask ``(rows, columns)`` of run lengths."""
+    counts = run_lengths(mask)
     values = np.arange(counts.size) % 2 == 1
     return np.repeat(values, counts).reshape((mask.height, mask.width), order="F")

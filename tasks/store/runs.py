@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.errors import ValidationError
 from schemas.scene import Mask
+from tasks.store.masks import run_lengths
 
 Places = NDArray[np.int64]
 Corners = tuple[int, int, int, int]
@@ -59,9 +59,7 @@ def read_runs(mask: Mask) -> Runs:
     Raises:
         ValidationError: its run lengths do not fill it.
     """
-    counts = np.asarray(mask.counts, dtype=np.int64)
-    if (counts < 0).any() or counts.sum() != mask.height * mask.width:
-        raise ValidationError(f"runs of {counts.sum()} pixels do not fill a mask of {mask.height} x {mask.width}")
+    counts = run_lengths(mask)
     ends = np.cumsum(counts)[1::2]
     starts = ends - counts[1::2]
     return Runs(mask.height, mask.width, starts[ends > starts], ends[ends > starts])

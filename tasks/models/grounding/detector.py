@@ -35,16 +35,8 @@ from tasks.models.grounding.fit_images import Fit, Fitted, fit_of
 from tasks.models.grounding.network import MOST, MOST_ON_CPU, Answer, Ask, GroundingNetwork, compute_exactly
 from tasks.models.grounding.pack_tags import Prompt, TagPacker
 from tasks.models.prepare_ahead import Seen
-from tasks.models.weights import (
-    HubFiles,
-    absolute,
-    check_revision,
-    find_local,
-    find_on_hub,
-    identify_files,
-    loading,
-    require_packages,
-)
+from tasks.models.pretrained import Pretrained, is_local
+from tasks.models.weights import find_local, loading, require_packages
 
 FIELD = "detection"
 CONFIG, TOKENS, TOKENIZER = "config.json", "tokenizer.json", "tokenizer_config.json"
@@ -72,7 +64,7 @@ class GroundingDino:
     @property
     def version(self) -> str:
         """Say which weights these are."""
-        return identify(self.config)
+        return MODELS.identify(self.config.model, self.config.revision)
 
     def prepare(self, seen: Seen) -> Fitted:
         """Return the image as the model's own transform resizes it; loads no weights."""
@@ -126,13 +118,6 @@ def _unlike(corners: NDArray[np.float32], scores: NDArray[np.float32], overlap: 
     return nms(torch.from_numpy(corners), torch.from_numpy(scores), overlap).numpy()
 
 
-def identify(config: DetectionConfig) -> str:
-    """Return the model's name with its revision, from the configuration alone."""
-    revision = config.revision or KNOWN.get(config.model, "main")
-    name = "Grounding DINO" if _is_local(config.model) and config.revision else config.model
-    return f"{name} {revision}"
-
-
 def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionConfig:
     """Return the configuration with the revision of the weights that are on this machine.
 
@@ -140,11 +125,7 @@ def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionC
         ModelError: weights or packages are missing, or the weights are not those that the configuration names.
     """
     require_packages(FIELD, "torch", "torchvision", "transformers")
-    folder = _checked_folder(config.model, config.revision, download=download)
-    if not _is_local(config.model):
-        return config.model_copy(update={"revision": folder.name})
-    found = identify_files(_local_files(folder))
-    return config.model_copy(update={"revision": found, "model": absolute(config.model)})
+    return config.model_copy(update=MODELS.pin(config.model, config.revision, download=download))
 
 
 def check_grounding_dino(config: DetectionConfig) -> None:
@@ -155,7 +136,7 @@ def check_grounding_dino(config: DetectionConfig) -> None:
     """
     from safetensors import safe_open
 
-    if not _is_local(config.model):
+    if not is_local(config.model):
         return
     folder = Path(config.model).expanduser()
     with loading(FIELD, folder):
@@ -166,33 +147,6 @@ def check_grounding_dino(config: DetectionConfig) -> None:
                     pass
 
 
-def _is_local(model: str) -> bool:
-    """Say whether the model is a folder; a name on the Hub is ``owner/name``."""
-    return model.startswith((".", "/", "~")) or Path(model).is_dir()
-
-
-def _folder(model: str, revision: str, *, download: bool) -> Path:
-    """Return where the model lies; local files are not looked at."""
-    if _is_local(model):
-        return Path(model).expanduser()
-    files = HubFiles(
-        field=FIELD,
-        repository=model,
-        revision=revision or KNOWN.get(model, ""),
-        weights=("model.safetensors",),
-        beside=(CONFIG, PROCESSOR, TOKENS, TOKENIZER),
-    )
-    return find_on_hub(files, download=download).parent
-
-
-def _checked_folder(model: str, revision: str, *, download: bool) -> Path:
-    """Return where the model lies; local files are those that the revision names."""
-    folder = _folder(model, revision, download=download)
-    if _is_local(model):
-        check_revision(FIELD, revision, identify_files(_local_files(folder)), folder)
-    return folder
-
-
 def _local_files(folder: Path) -> list[Path]:
     processor = WHOLE_PROCESSOR if (folder / WHOLE_PROCESSOR).is_file() else PROCESSOR
     found = find_local(f"{FIELD}.model", folder, beside=(CONFIG, processor, TOKENS, TOKENIZER))
@@ -201,9 +155,19 @@ def _local_files(folder: Path) -> list[Path]:
     return found
 
 
+MODELS = Pretrained(
+    field=FIELD,
+    kind="Grounding DINO",
+    known=KNOWN,
+    weights=("model.safetensors",),
+    beside=(CONFIG, PROCESSOR, TOKENS, TOKENIZER),
+    list_local=_local_files,
+)
+
+
 @lru_cache(maxsize=4)
 def _fit(model: str, revision: str) -> Fit:
-    folder = _folder(model, revision, download=False)
+    folder = MODELS.folder(model, revision)
     with loading(FIELD, folder):
         return fit_of(_processor(folder), field=f"{FIELD}.model: {folder}")
 
@@ -222,7 +186,7 @@ def _load(model: str, revision: str) -> GroundingNetwork:
     from transformers import GroundingDinoForObjectDetection
 
     device = choose_device()
-    folder = _checked_folder(model, revision, download=False)
+    folder = MODELS.checked_folder(model, revision)
     with loading(FIELD, folder):
         _check_kind(folder)
         network: Any = GroundingDinoForObjectDetection.from_pretrained(

@@ -12,7 +12,7 @@ from transformers import BitImageProcessor, Dinov2Model
 
 from schemas.config import Dinov2Config
 from schemas.errors import ModelError
-from tasks.models.dinov2_embedder import Dinov2, identify, pin_dinov2
+from tasks.models.dinov2_embedder import Dinov2, pin_dinov2
 from tests.fixtures.checkpoints import DINOV2_ARCHITECTURE, write_dinov2_folder, write_hub_cache
 from tests.tasks.models.samples import photographs
 
@@ -74,7 +74,7 @@ def test_a_name_is_read_from_the_hubs_cache(tmp_path, monkeypatch, folder):
     snapshot = write_hub_cache(tmp_path, "someone/dinov2-tiny", folder)
     config = pin_dinov2(Dinov2Config(model="someone/dinov2-tiny"), download=False)
     assert config.revision == snapshot.name
-    assert identify(config) == f"someone/dinov2-tiny {snapshot.name}"
+    assert Dinov2(config=config).version == f"someone/dinov2-tiny {snapshot.name}"
     images = list(PHOTOGRAPHS.values())[:3]
     local = Dinov2(config=Dinov2Config(model=str(folder)))
     np.testing.assert_array_equal(embed(Dinov2(config=config), images), embed(local, images))
@@ -83,13 +83,15 @@ def test_a_name_is_read_from_the_hubs_cache(tmp_path, monkeypatch, folder):
 def test_a_local_model_is_known_by_its_bytes_wherever_it_lies(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "copy")
     names = {
-        identify(pin_dinov2(Dinov2Config(model=str(path)), download=False)) for path in (folder, tmp_path / "copy")
+        Dinov2(config=pin_dinov2(Dinov2Config(model=str(path)), download=False)).version
+        for path in (folder, tmp_path / "copy")
     }
     assert len(names) == 1
     assert names.pop().startswith("DINOv2 xxh3:")
     (tmp_path / "copy" / "preprocessor_config.json").write_text("{}")
     changed = pin_dinov2(Dinov2Config(model=str(tmp_path / "copy")), download=False)
-    assert identify(changed) != identify(pin_dinov2(Dinov2Config(model=str(folder)), download=False))
+    first = pin_dinov2(Dinov2Config(model=str(folder)), download=False)
+    assert Dinov2(config=changed).version != Dinov2(config=first).version
 
 
 @pytest.mark.parametrize(

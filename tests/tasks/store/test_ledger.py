@@ -7,7 +7,7 @@ import pytest
 
 from schemas.arrow import to_table
 from schemas.errors import StoreError, ValidationError
-from schemas.rows import CaptionRow, Dropped, Failed, ItemRow, Row, make_key
+from schemas.rows import CaptionRow, Dropped, Failed, ItemRow, PairRow, Row, make_key
 from tasks.store.files import Folder
 from tasks.store.ledger import DUPLICATE, Ledger
 from tasks.store.part import describe_part, encode_part
@@ -196,6 +196,28 @@ def test_a_whole_stage_owes_everything_when_its_input_changes(table: Table, ledg
     after = ledger.owed(stage, 10).read_all().column("source_key").to_pylist()
     assert (len(before), len(after)) == (1, 2)
     assert not set(before) & set(after)
+
+
+def test_rows_that_count_are_found_by_the_column_that_names_them(table: Table, ledger: Ledger) -> None:
+    pairs = Planned(stage=replace(STAGE, name="pairs", writes=PairRow), config=None, fingerprint="f2")
+    reader = replace(
+        STAGE, name="uses", reads="pairs", uses=(Uses(table="words", row=CaptionRow, on="anchor", counts=True),)
+    )
+    names = {"first": _key("a"), "second": _key("b"), "anchor": _key("c")}
+    pair = PairRow(key=_key("p"), source_key=_key("a"), subject=_key("p"), origin="mined", cluster=0, **names)
+    table.items("a")
+    ledger.set_items(ITEMS, ["part-1.parquet"])
+    table.part("tables/pairs/f2/part-1.parquet", pair, kind=PairRow)
+    found: list[str] = []
+    for number, about in enumerate(["", "p", "a", "c"]):  # the anchor's alone counts
+        if about:
+            table.part(f"tables/words/f1/part-{number}.parquet", replace(_row("a", about), subject=_key(about)))
+        _settle(ledger)
+        _settle(ledger, pairs)
+        ledger.load(Planned(stage=reader, config=None, fingerprint="f3"))
+        ledger.settle(reader)
+        found += ledger.owed(reader, 10).read_all().column("source_key").to_pylist()
+    assert found[0] == found[1] == found[2] != found[3]
 
 
 def test_a_row_is_owed_again_when_the_rows_that_count_change(table: Table, ledger: Ledger) -> None:

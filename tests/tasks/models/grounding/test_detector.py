@@ -15,7 +15,7 @@ from schemas.errors import ModelError
 from schemas.rows import Box
 from tasks.models.batches import FIRST
 from tasks.models.grounding import detector as grounding_dino
-from tasks.models.grounding.detector import GroundingDino, boxes_of, identify, pin_grounding_dino
+from tasks.models.grounding.detector import GroundingDino, boxes_of, pin_grounding_dino
 from tasks.models.grounding.fit_images import Fitted
 from tasks.models.grounding.network import Answer
 from tasks.models.grounding.pack_tags import Prompt, Span
@@ -187,7 +187,7 @@ def test_a_name_is_read_from_the_hubs_cache(tmp_path, monkeypatch, folder):
     snapshot = write_hub_cache(tmp_path / "cache", "someone/tiny", tmp_path / "published")
     config = pin_grounding_dino(DetectionConfig(model="someone/tiny"), download=False)
     assert config.revision == snapshot.name
-    assert identify(config) == f"someone/tiny {snapshot.name}"
+    assert GroundingDino(config=config).version == f"someone/tiny {snapshot.name}"
     images = [PHOTOGRAPHS["china"], PHOTOGRAPHS["odd"]]
     found = detect(GroundingDino(config=config), images, [NAMES] * 2)
     assert any(found)
@@ -197,7 +197,7 @@ def test_a_name_is_read_from_the_hubs_cache(tmp_path, monkeypatch, folder):
 def test_a_local_model_is_known_by_its_bytes_wherever_it_lies(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "copy")
     names = {
-        identify(pin_grounding_dino(DetectionConfig(model=str(path)), download=False))
+        GroundingDino(config=pin_grounding_dino(DetectionConfig(model=str(path)), download=False)).version
         for path in (folder, tmp_path / "copy")
     }
     assert len(names) == 1
