@@ -1,0 +1,1 @@
+"""Train vision-language models on preferences, off the shards."""

@@ -1,0 +1,1 @@
+"""The objectives: pure functions of log-probabilities, ``loss(policy, reference, config) -> Loss``."""
