@@ -1,0 +1,73 @@
+"""Which objective needs what of a row, is set where, and is computed by which function."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from schemas.training import Objective, TrainConfig
+from tasks.training.losses.adavip import adavip
+from tasks.training.losses.adpo import adpo
+from tasks.training.losses.dpo import dpo
+from tasks.training.losses.mdpo import mdpo
+from tasks.training.losses.scored import Loss, Scored
+from tasks.training.losses.sft import sft
+
+Need = Literal["nothing", "text", "image", "either"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """Say of an objective what it takes."""
+
+    loss: Callable[[Scored, Scored | None, Any], Loss]
+    """``loss(policy, reference, section of the settings)``."""
+    section: str
+    """The field of ``TrainConfig`` that holds its settings."""
+    needs_reference: bool
+    """Whether the policy is compared with a reference."""
+    uses_texts: bool
+    """Whether a row's own rejected texts are scored."""
+    uses_images: bool
+    """Whether the chosen text is scored given the row's rejected images."""
+    needs: Need
+    """The rejected side without which a row cannot be trained on."""
+    joins: bool = False
+    """Whether the rejected images are used beside a rejected text; otherwise only where there is no text."""
+
+    def compute(self, policy: Scored, reference: Scored | None, config: TrainConfig) -> Loss:
+        """Return the loss, with the settings of its own section."""
+        return self.loss(policy, reference, getattr(config, self.section))
+
+    def texts_of(self, config: TrainConfig) -> int:
+        """Return how many of a row's rejected texts are scored at the most."""
+        if not self.uses_texts:
+            return 0
+        return config.dpo.negatives if self.section == "dpo" else 1
+
+    def admits(self, *, text: bool, image: bool) -> bool:
+        """Return whether a row with these rejected sides can be trained on."""
+        return {"nothing": True, "text": text, "image": image, "either": text or image}[self.needs]
+
+    def shows_image(self, *, text: bool, image: bool) -> bool:
+        """Return whether the rejected images of a row with these rejected sides are shown to the model."""
+        return image and self.uses_images and (self.joins or not text)
+
+
+OBJECTIVES: dict[Objective, Goal] = {
+    "sft": Goal(loss=sft, section="sft", needs_reference=False, uses_texts=False, uses_images=False, needs="nothing"),
+    "dpo": Goal(loss=dpo, section="dpo", needs_reference=True, uses_texts=True, uses_images=True, needs="either"),
+    "mdpo": Goal(
+        loss=mdpo, section="mdpo", needs_reference=True, uses_texts=True, uses_images=True, needs="either", joins=True
+    ),
+    "adavip": Goal(
+        loss=adavip,
+        section="adavip",
+        needs_reference=True,
+        uses_texts=True,
+        uses_images=True,
+        needs="either",
+        joins=True,
+    ),
+    "adpo": Goal(loss=adpo, section="adpo", needs_reference=True, uses_texts=False, uses_images=False, needs="nothing"),
+}
+"""ADPO's negatives are drawn by its retriever: of a row it needs the chosen text alone."""

@@ -1,0 +1,160 @@
+"""Rewards of answers, what ranking them wrongly costs, and what is logged of both: shared by the preference losses.
+
+Needs torch, which is imported inside functions, so that ``objectives`` can be read where it is not loaded.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS, Loss, Scored
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Logged = Mapping[str, tuple["Tensor", "Tensor"]]
+"""Of each metric, its value (B,) for every example and (B,) bool: which examples have it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewards:
+    """Hold the rewards of a batch's answers: in the columns of ``Scored``, K rejected texts and at least one."""
+
+    values: "Tensor"
+    """(B, 2 + K): beta (log pi - log pi_ref), summed over an answer's tokens or their mean; 0 where absent."""
+    logps: "Tensor"
+    """(B, 2 + K): summed log-probabilities under the policy, detached; 0 where absent."""
+    present: "Tensor"
+    """(B, 2 + K) bool."""
+
+    @property
+    def chosen(self) -> "Tensor":
+        """Return (B,)."""
+        return self.values[:, CHOSEN]
+
+    @property
+    def image(self) -> "Tensor":
+        """Return (B,): of the chosen text, given the rejected images."""
+        return self.values[:, IMAGE]
+
+    @property
+    def texts(self) -> "Tensor":
+        """Return (B, K)."""
+        return self.values[:, TEXTS:]
+
+    @property
+    def has_image(self) -> "Tensor":
+        """Return (B,) bool: which examples have something to rank above their chosen text with rejected images."""
+        return self.present[:, CHOSEN] & self.present[:, IMAGE]
+
+    @property
+    def has_texts(self) -> "Tensor":
+        """Return (B, K) bool: which rejected texts can be ranked below a chosen one."""
+        return self.present[:, CHOSEN, None] & self.present[:, TEXTS:]
+
+
+def rewards_of(
+    policy: Scored, reference: Scored | None, *, beta: float, texts: int | None = 1, per_token: bool = False
+) -> Rewards:
+    """Return the rewards of the chosen text, with rejected images, and of the first ``texts`` rejected texts (or all).
+
+    They are the implicit rewards of Rafailov et al. 2023 (paper 004, Eq. 4), whose constant cancels in every margin.
+    The reference gets no gradient.
+
+    Raises:
+        ValueError: there is no reference, or it has scored other answers than the policy.
+    """
+    if reference is None:
+        raise ValueError("a preference is learned against a reference: its log-probabilities are missing")
+    if reference.logps.shape != policy.logps.shape:
+        shapes = tuple(policy.logps.shape), tuple(reference.logps.shape)
+        raise ValueError(f"policy and reference have scored other answers: {shapes[0]} and {shapes[1]}")
+    policy, reference = _with_columns(policy, texts), _with_columns(reference, texts)
+    present = policy.present
+    ratios = (policy.logps - reference.logps.detach()).where(present, 0)
+    if per_token:
+        ratios = ratios / policy.tokens.clamp(min=1)
+    return Rewards(values=beta * ratios, logps=policy.logps.detach().where(present, 0), present=present)
+
+
+def _with_columns(scored: Scored, texts: int | None) -> Scored:
+    """Return it with so many rejected texts at the most, and with at least one, absent if there was none."""
+    from torch.nn.functional import pad
+
+    last = None if texts is None else TEXTS + texts
+    logps, tokens = scored.logps[:, :last], scored.tokens[:, :last]
+    missing = max(0, TEXTS + 1 - logps.shape[1])
+    return Scored(logps=pad(logps, (0, missing)), tokens=pad(tokens, (0, missing)))
+
+
+def surprise(margins: "Tensor") -> "Tensor":
+    """Return -log sigmoid(margin) of each: near 0 for large ones, near -margin for very negative ones."""
+    from torch.nn.functional import logsigmoid
+
+    return -logsigmoid(margins)
+
+
+def rank_losses(rewards: "Tensor", present: "Tensor") -> "Tensor":
+    """Return (B, K): for answers (B, K) in their order, best first, -log of the chance that each beats those after it.
+
+    The sum over an example's answers is Plackett-Luce's loss of the order, the first alone is the cross-entropy of
+    the first against all others (S-DPO; paper 004, Eq. 11). Both are -log sigmoid(-log sum_l exp(r_l - r_k)), where
+    the sum is over later answers; taken by logsumexp it cannot overflow. Absent answers give 0 and beat nobody.
+    """
+    import torch
+
+    ahead = rewards[:, :, None]
+    behind = torch.ones(rewards.shape[1:] * 2, dtype=torch.bool, device=rewards.device).triu(1)
+    rivals = behind & present[:, None, :]
+    # The lowest number, not -inf: where nobody is left, logsumexp of -inf alone would have no gradient but NaN.
+    lowest = torch.finfo(rewards.dtype).min
+    lead = -(rewards[:, None, :] - ahead).masked_fill(~rivals, lowest).logsumexp(2)
+    return surprise(lead).where(present & rivals.any(2), 0)
+
+
+def loss_of(per_example: "Tensor", counts: "Tensor", logged: Logged) -> Loss:
+    """Return the mean of (B,) losses over the examples that count, (B,) bool; 0, with zero gradients, if none does."""
+    shares = per_example.where(counts, 0)
+    value = shares.sum() / counts.sum().clamp(min=1)
+    return Loss(value=value, per_example=shares.detach(), metrics=_means(logged))
+
+
+def _means(logged: Logged) -> "dict[str, Tensor]":
+    """Return the mean of each metric over the examples that have it; the host waits for the device only once."""
+    import torch
+
+    having = torch.stack([mask for _, mask in logged.values()])
+    values = torch.stack([value.detach() for value, _ in logged.values()]).where(having, 0)
+    counts = having.sum(1)
+    means = values.sum(1) / counts.clamp(min=1)
+    return {name: mean for name, mean, count in zip(logged, means, counts.tolist(), strict=True) if count}
+
+
+def log_preferences(rewards: Rewards) -> Logged:
+    """Return what all preference losses log.
+
+    Of several rejected texts, ``reward/rejected``, ``margin`` and ``logp/rejected`` take the mean; ``accuracy`` is the
+    share of the examples whose chosen text has a larger reward than each of them.
+    """
+    has_texts, has_image = rewards.has_texts, rewards.has_image
+    has_text = has_texts.any(1)
+    counts = has_text | has_image
+    rejected = _mean_of(rewards.texts, has_texts)
+    beaten = (rewards.chosen[:, None] > rewards.texts) | ~has_texts
+    ahead = rewards.chosen - rewards.image
+    return {
+        "reward/chosen": (rewards.chosen, counts),
+        "reward/rejected": (rejected, has_text),
+        "reward/image": (rewards.image, has_image),
+        "margin": (rewards.chosen - rejected, has_text),
+        "margin/image": (ahead, has_image),
+        "accuracy": (beaten.all(1).to(ahead.dtype), has_text),
+        "accuracy/image": ((ahead > 0).to(ahead.dtype), has_image),
+        "logp/chosen": (rewards.logps[:, CHOSEN], counts),
+        "logp/rejected": (_mean_of(rewards.logps[:, TEXTS:], has_texts), has_text),
+    }
+
+
+def _mean_of(values: "Tensor", having: "Tensor") -> "Tensor":
+    """Return (B,): the mean over the columns that an example has; 0 if none."""
+    return values.where(having, 0).sum(1) / having.sum(1).clamp(min=1)
