@@ -61,11 +61,16 @@ class Index:
             places = rows[order[parts[order] == number]].tolist()
             yield from from_table(read_rows(self.part(int(number)), places, columns), row_type)
 
-    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield some columns of all live rows, one table per part."""
+    def places(self) -> Iterator[tuple[int, NDArray[np.int32]]]:
+        """Yield each part's number with the places of its live rows, rising."""
         parts, rows = self._places
         for number in np.unique(parts):
-            yield read_rows(self.part(int(number)), np.sort(rows[parts == number]).tolist(), columns)
+            yield int(number), np.sort(rows[parts == number])
+
+    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some columns of all live rows, one table per part."""
+        for number, places in self.places():
+            yield read_rows(self.part(number), places.tolist(), columns)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some columns of all live rows in the order of the parts, one table per row group."""

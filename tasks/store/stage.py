@@ -11,7 +11,7 @@ from schemas.rows import Dropped, Failed, Row, make_key
 from schemas.section import Section
 
 Results = Iterator[Row | Dropped | Failed]
-Group = Literal["sources", "mining", "captioning", "rejected", "preferences"]
+Group = Literal["sources", "mining", "captioning", "rejected", "preferences", "training"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

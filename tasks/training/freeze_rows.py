@@ -1,0 +1,134 @@
+"""Choose the rows of a preference table that a run trains on, and freeze them: which part, which row, in one file.
+
+Reads a settled table's columns without its images, a row group at a time; writes ``rows.arrow`` in the run's folder
+(some 60 bytes per row), which a resumed run reads again, whatever has become of the dataset since: parts are never
+changed. Rows are then read at random by their place, images and all.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.arrow import from_table
+from schemas.errors import StoreError
+from schemas.rows import PreferenceRow
+from tasks.store.dataset import Build
+from tasks.store.files import Folder
+from tasks.store.index import columns_without
+from tasks.store.part import Part, read_rows
+from tasks.store.snapshot import live_index
+from tasks.store.stage import Planned
+from tasks.training.examples import Needs, RefusedRowError, look_at
+
+FILE = "rows.arrow"
+SCHEMA = pa.schema([("part", pa.int32()), ("row", pa.int32()), ("key", pa.string()), ("split", pa.string())])
+IMAGES = ("images", "rejected_images")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Say why a row is not trained on."""
+
+    key: str
+    reason: str
+    """A short constant phrase."""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenRows:
+    """Be the rows of one split, in the table's order; picklable, so that loading processes open it anew."""
+
+    folder: Folder
+    file: str
+    """Path of ``rows.arrow``."""
+    split: str
+
+    def __len__(self) -> int:
+        return len(_places(self.file, self.split))
+
+    def keys(self) -> list[str]:
+        """Return the rows' keys, in order."""
+        return _places(self.file, self.split).column("key").to_pylist()
+
+    def read(self, place: int) -> PreferenceRow:
+        """Return one row, its images included.
+
+        Raises:
+            StoreError: its part is gone or damaged.
+        """
+        entry = _places(self.file, self.split).slice(place, 1).to_pylist()[0]
+        table, names = _table_of(self.file)
+        part = Part(self.folder, f"{table}/{names[entry['part']]}")
+        found = from_table(read_rows(part, [entry["row"]], columns_without(PreferenceRow, ())), PreferenceRow)
+        return next(iter(found))
+
+
+def freeze_rows(build: Build, planned: Planned, file: Path, *, needs: Needs, splits: tuple[str, ...]) -> list[Refused]:
+    """Write which rows of the splits can be trained on; return the others of these splits.
+
+    Args:
+        build: the opened dataset.
+        planned: its settled table of ``PreferenceRow``.
+        file: what is written.
+        needs: what the objective needs of a row.
+        splits: the splits that are looked at.
+    """
+    index = live_index(build, planned)
+    refused: list[Refused] = []
+    entries: list[dict[str, str | int]] = []
+    for number, row, preference in _light_rows(build, planned):
+        if preference.split not in splits:
+            continue
+        try:
+            look_at(preference, needs)
+        except RefusedRowError as error:
+            refused.append(Refused(key=preference.key, reason=error.reason, detail=error.detail))
+        else:
+            entries.append({"part": number, "row": row, "key": preference.key, "split": preference.split})
+    metadata = {"table": planned.table, "parts": "\n".join(index.names)}
+    table = pa.Table.from_pylist(entries, schema=SCHEMA).replace_schema_metadata(metadata)
+    with pa.ipc.new_file(str(file), table.schema) as writer:
+        writer.write_table(table)
+    return refused
+
+
+def count_reasons(refused: list[Refused]) -> dict[str, int]:
+    """Return how many rows were refused for each reason, most first."""
+    return dict(Counter(one.reason for one in refused).most_common())
+
+
+def _light_rows(build: Build, planned: Planned) -> Iterator[tuple[int, int, PreferenceRow]]:
+    """Yield the live rows without their images, each with its part's number and its place there."""
+    index = live_index(build, planned)
+    columns = columns_without(PreferenceRow, IMAGES)
+    for number, places in index.places():
+        for start in range(0, len(places), 1000):
+            some = places[start : start + 1000].tolist()
+            table = read_rows(index.part(number), some, columns)
+            yield from zip([number] * len(some), some, from_table(table, PreferenceRow), strict=True)
+
+
+@lru_cache(maxsize=4)
+def _file(file: str) -> pa.Table:
+    try:
+        return pa.ipc.open_file(pa.memory_map(file)).read_all()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise StoreError(f"{file}: cannot be read: {error}. Start the run anew under another --name") from error
+
+
+@lru_cache(maxsize=8)
+def _places(file: str, split: str) -> pa.Table:
+    table = _file(file)
+    return table.filter(pc.equal(table.column("split"), split))
+
+
+@lru_cache(maxsize=4)
+def _table_of(file: str) -> tuple[str, tuple[str, ...]]:
+    metadata = _file(file).schema.metadata or {}
+    return metadata[b"table"].decode(), tuple(metadata[b"parts"].decode().split("\n"))
