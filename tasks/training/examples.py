@@ -27,6 +27,8 @@ class Needs:
     """Rejected texts, at the most."""
     images: bool = False
     """Whether the rejected images are shown."""
+    beside: bool = True
+    """Whether they are shown beside a rejected text, too; otherwise only where there is none."""
     least: str = "nothing"
     """What a row must have: "nothing" but the chosen text, a rejected "text", "image", or "either"."""
 
@@ -55,7 +57,8 @@ def make_example(row: PreferenceRow, needs: Needs) -> Example:
     look_at(row, needs)
     if places := _places(row, len(row.images)):
         raise RefusedRowError("images do not match the prompt", places)
-    shown = row.rejected_images if needs.images else ()
+    rejected = rejected_texts(row)[: needs.texts]
+    shown = row.rejected_images if needs.images and (needs.beside or not rejected) else ()
     if shown and len(shown) != len(row.images):
         raise RefusedRowError("rejected images do not match", f"{len(shown)} for {len(row.images)}")
     return Example(
@@ -63,7 +66,7 @@ def make_example(row: PreferenceRow, needs: Needs) -> Example:
         turns=row.prompt,
         images=row.images,
         chosen=row.chosen,
-        rejected=rejected_texts(row)[: needs.texts],
+        rejected=rejected,
         rejected_images=shown,
     )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from schemas.training import Objective, TrainConfig
+from tasks.training.examples import Needs
 from tasks.training.losses.adavip import adavip
 from tasks.training.losses.adpo import adpo
 from tasks.training.losses.dpo import dpo
@@ -32,25 +33,18 @@ class Goal:
     needs: Need
     """The rejected side without which a row cannot be trained on."""
     joins: bool = False
-    """Whether the rejected images are used beside a rejected text; otherwise only where there is no text."""
+    """Whether the rejected images are shown beside a rejected text, too; otherwise only where there is none."""
 
     def compute(self, policy: Scored, reference: Scored | None, config: TrainConfig) -> Loss:
         """Return the loss, with the settings of its own section."""
         return self.loss(policy, reference, getattr(config, self.section))
 
-    def texts_of(self, config: TrainConfig) -> int:
-        """Return how many of a row's rejected texts are scored at the most."""
-        if not self.uses_texts:
-            return 0
-        return config.dpo.negatives if self.section == "dpo" else 1
-
-    def admits(self, *, text: bool, image: bool) -> bool:
-        """Return whether a row with these rejected sides can be trained on."""
-        return {"nothing": True, "text": text, "image": image, "either": text or image}[self.needs]
-
-    def shows_image(self, *, text: bool, image: bool) -> bool:
-        """Return whether the rejected images of a row with these rejected sides are shown to the model."""
-        return image and self.uses_images and (self.joins or not text)
+    def needs_of(self, config: TrainConfig) -> Needs:
+        """Return what is taken of each row."""
+        several = config.dpo.negatives if self.section == "dpo" else 1
+        return Needs(
+            texts=several if self.uses_texts else 0, images=self.uses_images, beside=self.joins, least=self.needs
+        )
 
 
 OBJECTIVES: dict[Objective, Goal] = {
