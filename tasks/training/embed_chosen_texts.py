@@ -1,0 +1,123 @@
+"""Make a vector of each chosen text, by which ADPO's retriever knows it.
+
+Reads ``PreferenceRow`` without its images, writes ``EmbeddingRow``, one per distinct text, with the text's own key
+(``text_key``) as its subject. Two encoders:
+
+* ``clip``: the text tower of the CLIP model that embeds the images (PyTorch, open_clip and its weights). A text that is
+  longer than the tower takes is cut at clauses, and the vectors of its pieces are added (ours).
+* ``words``: counts of the text's words and pairs of neighbouring words, hashed into 1,024 signed places; what is said
+  of the first image and what is said of the second are counted apart, where the text tells them apart, so that a text
+  whose halves change places gets another vector (ours). Needs scikit-learn, no weights.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.differences import MIDDLE, START
+from schemas.retrieving import WORDS, TextVectorsConfig
+from schemas.rows import EmbeddingRow, PreferenceRow, make_key
+from tasks.models.devices import count_gpus
+from tasks.models.open_clip_embedder import pin_clip
+from tasks.models.text_scorer import OpenClipTexts
+from tasks.models.unit_vectors import to_unit
+from tasks.store.stage import Stage
+
+WORDS_VERSION = 1
+MOST_CHARACTERS = 20_000
+"""What is read of a text; hostile ones have no end."""
+MOST_PIECES = 16
+WORD = re.compile(r"\w+")
+
+
+def text_key(text: str) -> str:
+    """Return the key of a text: what its vector is about."""
+    return make_key("text", text)
+
+
+def embed_chosen_texts(rows: Sequence[PreferenceRow], config: TextVectorsConfig) -> Iterator[EmbeddingRow]:
+    """Yield the vector of each row's chosen text; equal texts get equal rows, of which one counts."""
+    texts = list(dict.fromkeys(row.chosen for row in rows))
+    matrix = _with_clip(texts, config) if config.encoder == "clip" else hash_words(texts, config.dimension)
+    found = dict(zip(texts, matrix, strict=True))
+    for row in rows:
+        key = text_key(row.chosen)
+        unit, norm = to_unit(found[row.chosen], f"{name_encoder(config)}, of text {key}")
+        yield EmbeddingRow(
+            key=make_key("text vector", key, name_encoder(config)),
+            source_key=row.key,
+            subject=key,
+            embedder=config.encoder,
+            vector=unit,
+            norm=norm,
+        )
+
+
+def hash_words(texts: Sequence[str], dimension: int) -> NDArray[np.float32]:
+    """Return ``(n, dimension)`` counts of hashed words and word pairs; zeros where a text has no words."""
+    from sklearn.feature_extraction import FeatureHasher
+
+    terms = (list(_terms(text[:MOST_CHARACTERS])) for text in texts)
+    return FeatureHasher(dimension, input_type="string").transform(terms).toarray().astype(np.float32)
+
+
+def _terms(text: str) -> Iterator[str]:
+    """Yield a text's words and pairs of words, each marked with the image that it is about."""
+    start = START.match(text)
+    halves = MIDDLE.split(text[start.end() :]) if start else []
+    for side, part in enumerate(halves if len(halves) == 2 else [text], 1 if len(halves) == 2 else 0):
+        words = WORD.findall(part.lower())
+        yield from (f"{side}:{word}" for word in words)
+        yield from (f"{side}:{first} {second}" for first, second in pairwise(words))
+
+
+def _with_clip(texts: Sequence[str], config: TextVectorsConfig) -> NDArray[np.float32]:
+    """Return ``(n, dimension)`` sums of the unit vectors of each text's pieces."""
+    tower = OpenClipTexts(config=config.clip)
+    pieces = [tower.pieces(text[:MOST_CHARACTERS])[:MOST_PIECES] or ("",) for text in texts]
+    vectors = tower.embed([piece for some in pieces for piece in some])
+    starts = np.cumsum([0, *map(len, pieces)])[:-1]
+    return np.add.reduceat(vectors, starts, axis=0) if len(texts) else vectors
+
+
+def name_encoder(config: TextVectorsConfig) -> str:
+    """Return what changes when the same text would get another vector."""
+    if config.encoder == "clip":
+        return f"clip {OpenClipTexts(config=config.clip).version}"
+    return f"{WORDS} {WORDS_VERSION} {config.dimension}"
+
+
+def pin_texts(config: TextVectorsConfig) -> TextVectorsConfig:
+    """Return the configuration with the revision of the weights that this machine has.
+
+    Raises:
+        ModelError: weights or packages are missing; the message says what fetches them.
+    """
+    if config.encoder != "clip":
+        return config
+    return config.model_copy(update={"clip": pin_clip(config.clip, download=False)})
+
+
+def count_processes(config: TextVectorsConfig) -> int | None:
+    """Return how many processes load the tower: one per GPU; without one, as many as there are workers."""
+    return count_gpus() if config.encoder == "clip" else None
+
+
+STAGE = Stage(
+    name="text_vectors",
+    version=1,
+    group="training",
+    reads="preferences",
+    row=PreferenceRow,
+    writes=EmbeddingRow,
+    function=embed_chosen_texts,
+    config="text_vectors",
+    models=lambda config: (name_encoder(config),),
+    pin=pin_texts,
+    processes=count_processes,
+    without=("images", "rejected_images", "removal_scores", "negatives"),
+    rows_per_shard=2000,
+)

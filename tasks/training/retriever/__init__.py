@@ -1,0 +1,1 @@
+"""ADPO's adversary (paper 000, section 4): it learns which texts of other pairs the policy takes for true of a pair."""

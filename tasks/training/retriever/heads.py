@@ -1,0 +1,76 @@
+"""The retriever's usual encoder: small trainable heads on vectors of images and texts that are computed once (ours).
+
+A pair is ``[f1, f2, f2 - f1, f1 * f2]`` of its images' vectors, a text its own vector, all scaled so that their numbers
+are about 1; two layers on the pair's side, one on the text's, take them into one space, where their cosine says how
+well they fit. Needs PyTorch. With 128
+candidates and vectors of 768 numbers a pair costs 0.05 GFLOP forward, some thousandth of what the policy does.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tasks.training.retriever.features import Features
+from tasks.training.retriever.pool import Places
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+BLOCKS = 4
+
+
+class Heads(nn.Module):
+    """Map pairs and texts into one space."""
+
+    def __init__(self, image_size: int, text_size: int, width: int, *, seed: int) -> None:
+        """Make new heads, the same for the same seed whatever was drawn before."""
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.pair = nn.Sequential(nn.Linear(BLOCKS * image_size, width), nn.GELU(), nn.Linear(width, width))
+            self.text = nn.Linear(text_size, width)
+        self.image_scale, self.text_scale = float(image_size) ** 0.5, float(text_size) ** 0.5
+
+    def pairs(self, vectors: "Tensor") -> "Tensor":
+        """Return ``(B, width)`` unit vectors of ``(B, 2, d)`` images' vectors."""
+        first, second = (vectors * self.image_scale).unbind(1)
+        parts = [first, second, second - first, first * second]
+        return functional.normalize(self.pair(torch.cat(parts, dim=-1)), dim=-1)
+
+    def texts(self, vectors: "Tensor") -> "Tensor":
+        """Return ``(N, width)`` unit vectors of ``(N, d)`` texts' vectors."""
+        return functional.normalize(self.text(vectors * self.text_scale), dim=-1)
+
+
+class HeadsEncoder:
+    """Encode rows and texts of the pool by their vectors."""
+
+    wants_pixels = False
+
+    def __init__(self, network: Heads, features: Features, device: torch.device) -> None:
+        self.network = network.to(device)
+        self._features = features
+        self._device = device
+
+    def pairs(self, places: Places, pixels: "Tensor | None" = None) -> "Tensor":
+        """Return ``(B, width)`` unit vectors; ``pixels`` are not looked at."""
+        del pixels
+        return self.network.pairs(torch.from_numpy(self._features.pairs(places)).to(self._device))
+
+    def texts(self, ids: Places) -> "Tensor":
+        """Return ``(N, width)`` unit vectors."""
+        return self.network.texts(torch.from_numpy(self._features.words(ids)).to(self._device))
+
+    @property
+    def about(self) -> dict[str, str]:
+        """Say what is needed to make the same network again."""
+        image_size, text_size = self._features.sizes
+        return {
+            "encoder": "heads",
+            "image_size": str(image_size),
+            "text_size": str(text_size),
+            "width": str(self.network.text.out_features),
+            "vectors": self._features.made_by,
+        }

@@ -1,0 +1,210 @@
+"""ADPO's adversary: it proposes negatives, is told how hard they were for the policy, and moves towards harder ones.
+
+q(T' | X1, X2) is a softmax of ``scale * cos(pair, text) / tau`` over candidates drawn from the pool (paper 000, Eq. 3
+and section 6.1); it ascends on the policy's loss by REINFORCE (Eq. 7; Algorithm 1's signs are the other way round) with
+Adam, as the paper's. Ours: the running baseline, which starts at log 2, the reward where policy and reference agree;
+and that all draws are by counting (``counters``), so that there is no generator whose state a resumed run needs.
+
+Needs PyTorch. The state is the encoder's weights, Adam's two moments, and five numbers.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+
+from schemas.errors import TrainingError
+from schemas.training import AdpoConfig
+from tasks.training.losses.adpo import retriever_loss
+from tasks.training.retriever.counters import draw_shares
+from tasks.training.retriever.pool import NONE, Places, Pool
+from tasks.training.retriever.sample import Drawn, sample
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+START = math.log(2)
+"""The reward -log sigmoid(0) of a policy that is the reference."""
+MEMORY = 0.9
+"""Share of the running baseline that each step keeps (ours)."""
+MEASURED = 2**40
+"""The step of proposals that nothing is learnt from: they are the same whenever they are made."""
+Average = Callable[[Sequence["Tensor"]], None]
+"""Replaces tensors, in place, by their means over all ranks; every rank calls it with the same shapes."""
+
+
+class Encoder(Protocol):
+    """Give rows and texts of the pool unit vectors in one space."""
+
+    @property
+    def wants_pixels(self) -> bool:
+        """Whether ``pairs`` needs the images; then each batch costs the encoder's own passes over them."""
+        ...
+
+    @property
+    def network(self) -> torch.nn.Module:
+        """What is trained."""
+        ...
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What is needed to make the same network again."""
+        ...
+
+    def pairs(self, places: Places, pixels: "Tensor | None" = None) -> "Tensor":
+        """Return ``(B, width)``; ``pixels`` is ``(B, 2, 3, h, w)`` where they are wanted."""
+        ...
+
+    def texts(self, ids: Places) -> "Tensor":
+        """Return ``(N, width)``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """Hold the negatives of a batch of B rows."""
+
+    places: Places
+    """(B,) which rows."""
+    ids: Places
+    """(B, m) which texts of the pool; ``NONE`` for a row that may have none."""
+    texts: tuple[tuple[str, ...], ...]
+    """Per row its m negatives, which may repeat; empty for a row that may have none."""
+    log_q: "Tensor"
+    """(B, m), differentiable."""
+    metrics: dict[str, float]
+
+
+@dataclass(kw_only=True)
+class Retriever:
+    """Propose negatives and learn; one per process, all with the same weights."""
+
+    pool: Pool
+    encoder: Encoder
+    config: AdpoConfig
+    seed: int
+    average: Average | None = None
+    """``None``: there is one rank."""
+    baseline: float = START
+    drawn: int = 0
+    """Proposals made so far: what the random numbers of the next are drawn by."""
+    steps: int = 0
+    _gathered: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    """Since the last step: batches, sum of the rewards, number of them."""
+
+    def __post_init__(self) -> None:
+        """Make the optimiser."""
+        self._weights = [weight for weight in self.encoder.network.parameters() if weight.requires_grad]
+        self._optimiser = torch.optim.Adam(self._weights, lr=self.config.learning_rate)
+
+    def propose(
+        self, places: Sequence[int] | Places, *, pixels: "Tensor | None" = None, learning: bool = True
+    ) -> Proposal:
+        """Return m negatives for each row, sampled from q.
+
+        Args:
+            places: of the rows among the pool's entries.
+            pixels: ``(B, 2, 3, h, w)``, prepared by the encoder, where it wants them.
+            learning: whether ``learn`` follows; otherwise nothing changes, and the same rows get the same random
+                numbers each time.
+        """
+        rows = np.asarray(places, dtype=np.int64)
+        step = self.drawn if learning else MEASURED
+        self.drawn += learning
+        candidates = self.pool.draw(rows, self.config.candidates, seed=self.seed, step=step)
+        with torch.set_grad_enabled(learning):
+            found = self._sample(rows, candidates, pixels=pixels, step=step)
+        ids = np.where((candidates != NONE).any(1)[:, None], np.take_along_axis(candidates, found.columns, 1), NONE)
+        return Proposal(
+            places=rows,
+            ids=ids,
+            texts=tuple(tuple(self.pool.texts[number] for number in row if number != NONE) for row in ids.tolist()),
+            log_q=found.log_q,
+            metrics=self._describe(found),
+        )
+
+    def _sample(self, rows: Places, candidates: Places, *, pixels: "Tensor | None", step: int) -> Drawn:
+        draws = draw_shares(self.pool.marks[rows], self.config.samples, seed=self.seed, step=step, use="negatives")
+        logits = self.logits(rows, candidates, pixels=pixels)
+        return sample(logits, torch.from_numpy(candidates != NONE).to(logits.device), draws)
+
+    def logits(self, rows: Places, candidates: Places, *, pixels: "Tensor | None" = None) -> "Tensor":
+        """Return ``(B, N)`` float32: ``scale * cos / tau``; each different text is encoded once."""
+        if self.encoder.wants_pixels and pixels is None:
+            raise ValueError("the retriever's encoder needs the images of its rows")
+        different, columns = np.unique(candidates, return_inverse=True)
+        pairs = self.encoder.pairs(rows, pixels).float()
+        texts = self.encoder.texts(np.maximum(different, 0)).float()
+        cosines = pairs @ texts.T
+        wanted = torch.from_numpy(columns.reshape(candidates.shape)).to(cosines.device)
+        return cosines.gather(1, wanted) * (self.config.scale / self.config.tau)
+
+    def _describe(self, found: Drawn) -> dict[str, float]:
+        having = found.available > 0
+        means = torch.stack([found.entropy, found.entropy_share, found.effective, found.available])
+        values = (means * having).sum(1) / having.sum().clamp(min=1)
+        names = ("retriever/entropy", "retriever/entropy share", "retriever/effective", "retriever/candidates")
+        about = {"retriever/tau": self.config.tau, "retriever/scale": self.config.scale}
+        return dict(zip(names, values.tolist(), strict=True)) | about
+
+    def learn(self, proposal: Proposal, rewards: "Tensor", *, last: bool = True) -> dict[str, float]:
+        """Add the gradient of one batch; where it is the last before the policy's step, take a step, too.
+
+        Args:
+            proposal: made since the last step, so that its log q is that of the parameters which drew it.
+            rewards: ``(B, m)`` R = -log sigmoid(M) of each negative, NaN where there is none.
+            last: whether the optimiser steps, on the mean over the batches since the last step and over all ranks.
+
+        Raises:
+            TrainingError: a reward is infinite, or the loss not finite.
+        """
+        rewards = rewards.detach().to(proposal.log_q)
+        baseline = rewards.new_tensor(self.baseline) if self.config.baseline == "running" else None
+        loss = retriever_loss(proposal.log_q, rewards, baseline)
+        if not torch.isfinite(loss) or rewards.isinf().any():
+            raise TrainingError("adpo: the retriever's loss is not finite: a negative's log-probability is not")
+        if loss.requires_grad:
+            loss.backward()
+        there = ~rewards.isnan()
+        total, count = float(rewards.where(there, 0).sum()), float(there.sum())
+        self._gathered = [a + b for a, b in zip(self._gathered, (1.0, total, count), strict=True)]
+        if last:
+            self._step()
+        return {"retriever/loss": float(loss), **({"retriever/reward": total / count} if count else {})}
+
+    def _step(self) -> None:
+        batches, total, count = self._gathered
+        for weight in self._weights:
+            weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad / batches
+        sums = torch.tensor([total, count], dtype=torch.float64, device=self._weights[0].device)
+        if self.average:
+            self.average([*(weight.grad for weight in self._weights if weight.grad is not None), sums])
+        self._optimiser.step()
+        self._optimiser.zero_grad()
+        total, count = sums.tolist()
+        if count:
+            self.baseline = MEMORY * self.baseline + (1 - MEMORY) * total / count
+        self._gathered = [0.0, 0.0, 0.0]
+        self.steps += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that the next proposals and steps depend on; between steps only."""
+        numbers = {"baseline": self.baseline, "drawn": self.drawn, "steps": self.steps, "texts": len(self.pool.texts)}
+        weights, moments = self.encoder.network.state_dict(), self._optimiser.state_dict()
+        return {"about": self.encoder.about, "network": weights, "optimiser": moments, "numbers": numbers}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where another one was.
+
+        Raises:
+            TrainingError: it was of another encoder, or had another pool.
+        """
+        numbers = state["numbers"]
+        if state["about"] != self.encoder.about or numbers["texts"] != len(self.pool.texts):
+            raise TrainingError("adpo: the retriever of the checkpoint is another one: its encoder or its pool differs")
+        self.encoder.network.load_state_dict(state["network"])
+        self._optimiser.load_state_dict(state["optimiser"])
+        self.baseline, self.drawn, self.steps = numbers["baseline"], numbers["drawn"], numbers["steps"]
