@@ -1,0 +1,236 @@
+"""Write a small Qwen2-VL with random weights, so that a training run can be tried on any machine without a download.
+
+Reads texts: a dataset's prompts and answers, of which a byte-level tokenizer is trained. Writes the family's own files
+(config, safetensors, tokenizer, chat template, image processor), which ``from_pretrained`` loads like any published
+checkpoint. What a model of this size learns is what the texts are like and, the larger preset, something of what is to
+be seen; it is no substitute for a pretrained one. Needs PyTorch and transformers.
+"""
+
+import heapq
+import json
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from schemas.rows import make_key
+from tasks.store.files import naming
+
+RECIPE = 1
+"""Part of the folder's name: raised when the same texts give another model."""
+MOST_TEXTS = 20_000
+"""Texts that the tokenizer learns from: those of the lowest hashes, so that neither order nor number matters."""
+TOKENS = (
+    *("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>"),
+    *("<|box_end|>", "<|quad_start|>", "<|quad_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>"),
+    *("<|image_pad|>", "<|video_pad|>"),
+)
+"""The family's own tokens, in its order."""
+TEMPLATE = """\
+{%- for message in messages -%}
+<|im_start|>{{ message.role }}
+{% if message.content is string %}{{ message.content }}{% else %}{% for part in message.content -%}
+{% if part.type in ('image', 'image_url') %}<|vision_start|><|image_pad|><|vision_end|>
+{%- elif part.type == 'text' %}{{ part.text }}{% endif %}
+{%- endfor %}{% endif %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+"""The family's, without its default system prompt: that is a tenth of such a model's work."""
+LONGEST = 32_768
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """Say how large a model is; widths are in numbers, layers and heads are counted."""
+
+    vocabulary: int
+    """Pieces that the tokenizer learns at the most, single bytes included; ``TOKENS`` come on top."""
+    hidden: int
+    layers: int
+    heads: int
+    vision_width: int
+    vision_layers: int
+    vision_heads: int
+    patch: int
+    """Pixels along a patch's side; two by two patches make one token."""
+    most_pixels: int
+    """Larger images are scaled down to so many."""
+    spread: float
+    """Standard deviation of the weights."""
+
+
+SIZES = {
+    "tiny": Size(
+        vocabulary=1000,
+        hidden=128,
+        layers=2,
+        heads=4,
+        vision_width=64,
+        vision_layers=2,
+        vision_heads=2,
+        patch=14,
+        most_pixels=256 * 196,
+        spread=0.05,
+    ),
+    "small": Size(
+        vocabulary=1500,
+        hidden=256,
+        layers=6,
+        heads=8,
+        vision_width=192,
+        vision_layers=4,
+        vision_heads=6,
+        patch=8,
+        most_pixels=256 * 192,
+        spread=0.04,
+    ),
+}
+
+
+def write_tiny_model(folder: Path, texts: Iterable[str], *, seed: int = 0, size: str = "tiny") -> Path:
+    """Write a checkpoint of one of the ``SIZES`` into ``folder``/SIZE-HASH, unless it is there, and return where it is.
+
+    The hash is of the texts, in any order, the seed and the libraries' versions: same input, same bytes. The folder
+    appears under its name when all of its files are written; of two processes that write it at once, one wins.
+
+    Raises:
+        StoreError: the disk refuses.
+    """
+    import tokenizers
+    import torch
+    import transformers
+
+    corpus = _choose_texts(texts)
+    libraries = (str(torch.__version__), transformers.__version__, tokenizers.__version__)
+    target = folder / f"{size}-{make_key(RECIPE, repr(SIZES[size]), seed, *libraries, *corpus)[:16]}"
+    if not target.exists():
+        with naming(str(target), "written"):
+            _write_beside(target, corpus, SIZES[size], seed=seed)
+    return target
+
+
+def _write_beside(target: Path, texts: Sequence[str], size: Size, *, seed: int) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
+        new = Path(scratch) / "model"
+        _write_checkpoint(new, train_tokenizer(texts, size.vocabulary), size, seed=seed)
+        try:
+            new.rename(target)
+        except OSError:
+            if not target.exists():  # else another process was first
+                raise
+
+
+def _choose_texts(texts: Iterable[str]) -> list[str]:
+    return sorted(set(dict(heapq.nsmallest(MOST_TEXTS, ((make_key(text), text) for text in texts))).values()))
+
+
+def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Any:
+    """Return a tokenizer of the family's kind (byte-level BPE) that has learnt its pieces from the texts."""
+    from transformers import Qwen2Tokenizer
+
+    trained = Qwen2Tokenizer().train_new_from_iterator([list(texts)], vocabulary, show_progress=False)
+    trained.add_tokens(list(TOKENS), special_tokens=True)
+    trained.eos_token, trained.pad_token = "<|im_end|>", "<|endoftext|>"
+    trained.model_max_length = LONGEST
+    return trained
+
+
+def _write_checkpoint(folder: Path, tokenizer: Any, size: Size, *, seed: int) -> None:
+    import torch
+    from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration, logging
+
+    logging.disable_progress_bar()
+    tokenizer.save_pretrained(folder)
+    config = qwen_config(tokenizer, size)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Qwen2VLForConditionalGeneration(Qwen2VLConfig(**config))
+    model.save_pretrained(folder)
+    write_json(folder, "config", config)
+    write_json(folder, "generation_config", {**end_tokens(tokenizer), "do_sample": False})
+    write_json(folder, "preprocessor_config", image_settings(size))
+    write_json(folder, "chat_template", {"chat_template": TEMPLATE})
+
+
+def qwen_config(tokenizer: Any, size: Size) -> dict[str, Any]:
+    """Return ``config.json`` of a model of this size, flat as it is published."""
+    number = tokenizer.convert_tokens_to_ids
+    half = size.hidden // size.heads // 2
+    space = half * 3 // 8
+    return {
+        "architectures": ["Qwen2VLForConditionalGeneration"],
+        "model_type": "qwen2_vl",
+        "hidden_size": size.hidden,
+        "intermediate_size": 2 * size.hidden,
+        "num_hidden_layers": size.layers,
+        "num_attention_heads": size.heads,
+        "num_key_value_heads": size.heads // 2,
+        "hidden_act": "silu",
+        "max_position_embeddings": LONGEST,
+        "rope_theta": 1_000_000.0,
+        # As published, a quarter of the frequencies tells order and three eighths each tell row and column.
+        "rope_scaling": {"type": "mrope", "mrope_section": [half - 2 * space, space, space]},
+        "attention_dropout": 0.0,
+        "initializer_range": size.spread,
+        "use_cache": True,
+        "tie_word_embeddings": True,
+        "bos_token_id": number("<|endoftext|>"),
+        "eos_token_id": number("<|im_end|>"),
+        "pad_token_id": number("<|endoftext|>"),
+        "vision_start_token_id": number("<|vision_start|>"),
+        "vision_end_token_id": number("<|vision_end|>"),
+        "vision_token_id": number("<|vision_pad|>"),
+        "image_token_id": number("<|image_pad|>"),
+        "video_token_id": number("<|video_pad|>"),
+        "max_window_layers": size.layers,
+        "use_sliding_window": False,
+        "sliding_window": LONGEST,
+        "rms_norm_eps": 1e-6,
+        "torch_dtype": "float32",
+        "vocab_size": len(tokenizer),
+        "vision_config": _vision_config(size),
+    }
+
+
+def _vision_config(size: Size) -> dict[str, Any]:
+    return {
+        "depth": size.vision_layers,
+        "embed_dim": size.vision_width,
+        "hidden_size": size.hidden,
+        "num_heads": size.vision_heads,
+        "mlp_ratio": 4,
+        "in_chans": 3,
+        "initializer_range": size.spread,
+        "patch_size": size.patch,
+        "spatial_merge_size": 2,
+        "spatial_patch_size": size.patch,
+        "temporal_patch_size": 2,
+    }
+
+
+def image_settings(size: Size) -> dict[str, Any]:
+    """Return ``preprocessor_config.json``; a side of an image is scaled to a multiple of two patches."""
+    return {
+        "image_processor_type": "Qwen2VLImageProcessor",
+        "processor_class": "Qwen2VLProcessor",
+        "min_pixels": (4 * size.patch) ** 2,
+        "max_pixels": size.most_pixels,
+        "patch_size": size.patch,
+        "temporal_patch_size": 2,
+        "merge_size": 2,
+        "image_mean": [0.48145466, 0.4578275, 0.40821073],
+        "image_std": [0.26862954, 0.26130258, 0.27577711],
+    }
+
+
+def end_tokens(tokenizer: Any) -> dict[str, Any]:
+    """Return what ``generation_config.json`` says about the ends of answers."""
+    end, pad = (tokenizer.convert_tokens_to_ids(name) for name in ("<|im_end|>", "<|endoftext|>"))
+    return {"bos_token_id": pad, "pad_token_id": pad, "eos_token_id": [end, pad]}
+
+
+def write_json(folder: Path, name: str, content: dict[str, Any]) -> None:
+    """Write one of a checkpoint's JSON files."""
+    (folder / f"{name}.json").write_text(json.dumps(content, indent=2))

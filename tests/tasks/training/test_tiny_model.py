@@ -1,0 +1,179 @@
+"""Small checkpoints: the library's own loaders take them, the same texts give the same bytes, and they learn."""
+
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from transformers import AutoModelForImageTextToText, AutoProcessor
+
+from schemas.errors import StoreError
+from tasks.training.tiny_model import SIZES, TOKENS, train_tokenizer, write_tiny_model
+
+TEXTS = (
+    "Compare the two images and say how they differ.",
+    "The first image shows a red ball, while the second image shows a blue cube.",
+    "The first image shows a blue ball, while the second image shows no ball.",
+)
+RED, BLUE = (Image.new("RGB", (256, 192), colour) for colour in ("red", "blue"))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("models"), TEXTS)
+
+
+@pytest.fixture(scope="module")
+def processor(written: Path) -> Any:
+    return AutoProcessor.from_pretrained(written, local_files_only=True)
+
+
+def load(folder: Path) -> Any:
+    return AutoModelForImageTextToText.from_pretrained(folder, local_files_only=True)
+
+
+def conversation(processor: Any, answer: str = "") -> str:
+    content = [{"type": "image"}, {"type": "image"}, {"type": "text", "text": TEXTS[0]}]
+    prompt = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
+    return prompt + (f"{answer}<|im_end|>" if answer else "")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_the_files_are_those_of_a_published_checkpoint(written: Path) -> None:
+    expected = {"config.json", "generation_config.json", "model.safetensors", "preprocessor_config.json"}
+    assert expected | {"tokenizer.json", "tokenizer_config.json", "chat_template.json"} <= set(files(written))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_all_weights_load_and_none_is_missing(size: str, tmp_path: Path) -> None:
+    folder = write_tiny_model(tmp_path, TEXTS, size=size)
+    loaded: Any = AutoModelForImageTextToText.from_pretrained(folder, output_loading_info=True)
+    model, told = loaded
+    assert type(model).__name__ == "Qwen2VLForConditionalGeneration"
+    assert not any(told.values())
+    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+
+
+def test_same_texts_give_the_same_bytes_in_any_order_and_another_process(written: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from tasks.training.tiny_model import write_tiny_model as write;"
+        "print(write(Path(sys.argv[1]), sys.argv[2:]))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path), *reversed(TEXTS)], capture_output=True, text=True, check=True
+    )
+    again = Path(told.stdout.strip())
+    assert again.name == written.name
+    assert files(again) == files(written)
+    assert [path.name for path in tmp_path.iterdir()] == [again.name]  # nothing is left beside it
+
+
+def test_what_is_there_is_left_alone(written: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in written.iterdir()}
+    assert write_tiny_model(written.parent, TEXTS) == written
+    assert {path: path.stat().st_mtime_ns for path in written.iterdir()} == before
+
+
+def test_other_texts_seed_or_size_give_another_model(written: Path, tmp_path: Path) -> None:
+    others = [
+        write_tiny_model(tmp_path, (*TEXTS, "no difference")),
+        write_tiny_model(tmp_path, TEXTS, seed=1),
+        write_tiny_model(tmp_path, TEXTS, size="small"),
+    ]
+    assert len({written.name, *(other.name for other in others)}) == 4
+    assert files(others[1])["model.safetensors"] != files(written)["model.safetensors"]
+    assert files(others[1])["tokenizer.json"] == files(written)["tokenizer.json"]
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "models").write_text("a file is in the way")
+    with pytest.raises(StoreError, match=str(tmp_path)):
+        write_tiny_model(tmp_path / "models", TEXTS)
+
+
+def test_the_callers_random_numbers_stay_as_they_were(tmp_path: Path) -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    write_tiny_model(tmp_path, TEXTS)
+    assert torch.equal(torch.rand(3), expected)
+
+
+@given(text=st.text())
+def test_any_text_comes_back_from_the_tokenizer(processor: Any, text: str) -> None:
+    tokenizer = processor.tokenizer
+    plain = unicodedata.normalize("NFC", text)  # as Qwen's own tokenizer does
+    assert tokenizer.decode(tokenizer(text, split_special_tokens=True).input_ids) == plain
+
+
+def test_common_words_are_one_piece(processor: Any) -> None:
+    assert len(processor.tokenizer(" the second image shows").input_ids) == 4
+
+
+def test_the_vocabulary_has_all_bytes_and_the_familys_tokens_even_without_texts() -> None:
+    tokenizer = train_tokenizer([], 1000)
+    assert len(tokenizer) == 256 + len(TOKENS)
+    assert tokenizer.convert_ids_to_tokens(len(tokenizer) - 1) == "<|video_pad|>"
+
+
+def test_the_template_puts_images_where_they_stand(processor: Any) -> None:
+    image = "<|vision_start|><|image_pad|><|vision_end|>"
+    said = [{"role": "assistant", "content": "One."}]
+    mixed = [{"type": "text", "text": "A"}, {"type": "image"}, {"type": "text", "text": "B"}, {"type": "image"}]
+    assert processor.apply_chat_template([{"role": "user", "content": mixed}, *said]) == (
+        f"<|im_start|>user\nA{image}B{image}<|im_end|>\n<|im_start|>assistant\nOne.<|im_end|>\n"
+    )
+    assert conversation(processor) == (f"<|im_start|>user\n{image}{image}{TEXTS[0]}<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_two_images_come_in_their_order_and_take_sixty_three_tokens_each(processor: Any) -> None:
+    batch = processor(text=[conversation(processor)], images=[RED, BLUE], return_tensors="pt")
+    assert batch["image_grid_thw"].tolist() == [[1, 14, 18]] * 2
+    assert (batch["input_ids"] == processor.image_token_id).sum() == 2 * 63
+    first, second = batch["pixel_values"].split(14 * 18)
+    red, blue = first.reshape(252, 3, -1).mean((0, 2)), second.reshape(252, 3, -1).mean((0, 2))
+    assert red[0] > red[2]
+    assert blue[2] > blue[0]
+
+
+def test_a_large_image_takes_no_more_tokens(processor: Any) -> None:
+    large = Image.new("RGB", (4000, 3000))
+    grid = processor(text=[conversation(processor)], images=[large, RED], return_tensors="pt")["image_grid_thw"]
+    assert grid.prod(dim=1).max() <= 252
+
+
+def test_the_model_learns_to_tell_images_apart_and_says_so(written: Path, processor: Any) -> None:
+    answers = ("The first image shows a red ball.", "The first image shows a blue cube.")
+    pairs = ((RED, BLUE), (BLUE, RED))
+    batch = processor(
+        text=[conversation(processor, answer) for answer in answers],
+        images=[image for pair in pairs for image in pair],
+        return_tensors="pt",
+        padding=True,
+    )
+    labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+    labels[:, : len(processor(text=[conversation(processor)], images=[RED, BLUE])["input_ids"][0])] = -100
+    torch.manual_seed(0)
+    model = load(written)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    losses: list[float] = []
+    for _ in range(40):
+        loss = model(**batch, labels=labels).loss
+        losses.append(loss.item())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert losses[0] > 4
+    assert losses[-1] < 0.1
+    asked = processor(text=[conversation(processor)] * 2, images=[RED, BLUE, BLUE, RED], return_tensors="pt")
+    told = model.generate(**asked, max_new_tokens=30)[:, asked["input_ids"].shape[1] :]
+    assert processor.batch_decode(told, skip_special_tokens=True) == list(answers)
