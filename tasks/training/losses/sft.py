@@ -19,9 +19,8 @@ def sft(policy: Scored, reference: Scored | None, config: SftConfig) -> Loss:
     counts = policy.present[:, CHOSEN]
     logps = policy.logps[:, CHOSEN].where(counts, 0)
     tokens = policy.tokens[:, CHOSEN]
-    examples = counts.sum()
     # n log p / (tokens of the batch): its mean over the n examples is the mean over tokens.
-    per_batch = -logps * (examples / tokens.sum().clamp(min=1))
+    per_batch = -logps * counts.sum() / tokens.sum().clamp(min=1)
     per_example = -logps / tokens.clamp(min=1) if config.per == "example" else per_batch
     logged: dict[str, tuple[Tensor, Tensor]] = {"nll": (per_batch, counts), "logp/chosen": (logps, counts)}
     return loss_of(per_example, counts, logged)

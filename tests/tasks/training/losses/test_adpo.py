@@ -1,0 +1,185 @@
+"""ADPO: the policy's loss, the retriever's rewards, and that REINFORCE's gradient is, on average, the true one."""
+
+import math
+from itertools import product
+
+import pytest
+import torch
+
+from schemas.training import AdpoConfig
+from tasks.training.losses.adpo import adpo, negative_rewards, retriever_loss
+from tasks.training.losses.scored import Scored
+from tests.fixtures.scores import gradient, numbers, score, sigmoid, surprise, zeros_like
+
+F64 = torch.float64
+CONFIG = AdpoConfig(beta=0.3)
+POLICY = [-2.0, None, -5.0, -1.0]
+REFERENCE = [-3.0, None, -4.5, -2.5]
+# Margins: 0.3 (1 + 0.5) and 0.3 (1 - 1.5).
+MARGINS = 0.45, -0.15
+
+
+def test_equation_5_over_the_sampled_negatives():
+    policy = score(POLICY, grad=True)
+    loss = adpo(policy, score(REFERENCE), CONFIG)
+    assert loss.value.item() == pytest.approx((surprise(MARGINS[0]) + surprise(MARGINS[1])) / 2, abs=1e-12)
+    first, second = (0.3 * sigmoid(-margin) / 2 for margin in MARGINS)
+    assert gradient(loss, policy)[0] == pytest.approx([-first - second, 0, first, second], abs=1e-12)
+    assert numbers(loss.metrics) == pytest.approx(
+        {
+            "reward/chosen": 0.3,
+            "reward/rejected": (-0.15 + 0.45) / 2,
+            "margin": 0.15,
+            "accuracy": 0,
+            "logp/chosen": -2,
+            "logp/rejected": -3,
+        }
+    )
+
+
+def test_a_step_down_the_loss_raises_both_margins():
+    policy, reference = score(POLICY, grad=True), score(REFERENCE)
+    before = adpo(policy, reference, CONFIG)
+    stepped = policy.logps.detach() - 0.1 * torch.tensor(gradient(before, policy), dtype=F64)
+    after = adpo(Scored(logps=stepped, tokens=policy.tokens), reference, CONFIG)
+    assert after.metrics["margin"] > before.metrics["margin"]
+
+
+def test_examples_weigh_the_same_however_many_negatives_they_have():
+    policy = score(POLICY, [-2.0, None, -5.0, None], [-2.0, -9.0, None, None], grad=True)
+    reference = score(REFERENCE, [-3.0, None, -4.5, None], [-3.0, -2.0, None, None])
+    loss = adpo(policy, reference, CONFIG)
+    two, one = (surprise(MARGINS[0]) + surprise(MARGINS[1])) / 2, surprise(MARGINS[0])
+    assert loss.per_example.tolist() == pytest.approx([two, one, 0], abs=1e-12)
+    assert loss.value.item() == pytest.approx((two + one) / 2, abs=1e-12)
+    # A rejected image alone is nothing to ADPO.
+    assert gradient(loss, policy)[2] == [0, 0, 0, 0]
+    assert not any(name.endswith("/image") for name in loss.metrics)
+
+
+def test_the_retrievers_reward_is_the_policys_loss():
+    policy = score(POLICY, [-2.0, None, -5.0, None], [None, None, -1.0, -1.0], grad=True)
+    reference = score(REFERENCE, [-3.0, None, -4.5, None], [None, None, -1.0, -1.0])
+    rewards = negative_rewards(policy, reference, CONFIG)
+    assert not rewards.requires_grad
+    first, second = surprise(MARGINS[0]), surprise(MARGINS[1])
+    wanted = [[first, second], [first, math.nan], [math.nan, math.nan]]
+    for got, row in zip(rewards.tolist(), wanted, strict=True):
+        assert got == pytest.approx(row, abs=1e-12, nan_ok=True)
+    assert rewards[:1].mean().item() == pytest.approx(adpo(policy, reference, CONFIG).per_example[0].item())
+
+
+def test_rewards_of_negatives_that_the_policy_prefers_by_far_are_finite():
+    policy = score([-1e5, None, -1.0, -2e5])
+    assert negative_rewards(policy, zeros_like(policy), CONFIG)[0].tolist() == pytest.approx([0.3 * (1e5 - 1), 0.0])
+
+
+@pytest.mark.parametrize("samples", [1, 2, 3])
+@pytest.mark.parametrize("baseline", [None, 0.7])
+def test_on_average_the_retriever_ascends_the_expected_reward(samples, baseline):
+    # All draws of so many of four candidates, each as often as the retriever makes it.
+    logits = torch.tensor([0.3, -1.0, 0.8, 0.1], dtype=F64, requires_grad=True)
+    rewards = torch.tensor([0.2, 1.5, 0.9, 3.0], dtype=F64)
+    log_q = logits.log_softmax(0)
+    fixed = None if baseline is None else torch.tensor(baseline, dtype=F64)
+    mean = torch.zeros_like(logits)
+    for draw in product(range(4), repeat=samples):
+        chosen = list(draw)
+        loss = retriever_loss(log_q[None, chosen], rewards[None, chosen], fixed)
+        (got,) = torch.autograd.grad(loss, logits, retain_graph=True)
+        mean += log_q[chosen].sum().exp().detach() * got
+    (exact,) = torch.autograd.grad(-(log_q.exp() * rewards).sum(), logits)
+    torch.testing.assert_close(mean, exact, rtol=0, atol=1e-14)
+
+
+def test_one_sample_without_a_baseline_is_the_papers_algorithm():
+    log_q = torch.tensor([[-1.0], [-2.0]], dtype=F64, requires_grad=True)
+    loss = retriever_loss(log_q, torch.tensor([[3.0], [0.5]], dtype=F64), None)
+    assert loss.item() == pytest.approx((3.0 * 1 + 0.5 * 2) / 2)
+    (got,) = torch.autograd.grad(loss, log_q)
+    assert got.tolist() == [[-1.5], [-0.25]]
+
+
+def test_one_sample_is_held_against_the_running_mean():
+    log_q = torch.tensor([[-1.0], [-2.0]], dtype=F64)
+    loss = retriever_loss(log_q, torch.tensor([[3.0], [0.5]], dtype=F64), torch.tensor(2.0))
+    assert loss.item() == pytest.approx(-((3 - 2) * -1 + (0.5 - 2) * -2) / 2)
+
+
+def test_several_samples_are_held_against_each_other():
+    log_q = torch.tensor([[-1.0, -2.0, -3.0]], dtype=F64)
+    loss = retriever_loss(log_q, torch.tensor([[3.0, 0.5, 1.0]], dtype=F64), torch.tensor(100.0))
+    advantages = 3 - (0.5 + 1) / 2, 0.5 - (3 + 1) / 2, 1 - (3 + 0.5) / 2
+    assert loss.item() == pytest.approx(-(advantages[0] * -1 + advantages[1] * -2 + advantages[2] * -3) / 3)
+
+
+def test_what_was_not_drawn_is_left_out():
+    log_q = torch.tensor([[-1.0, -9.0], [-2.0, -3.0], [-math.inf, math.nan]], dtype=F64, requires_grad=True)
+    rewards = torch.tensor([[3.0, math.nan], [1.0, 4.0], [math.nan, math.nan]], dtype=F64)
+    loss = retriever_loss(log_q, rewards, torch.tensor(2.0))
+    alone, pair = (3 - 2) * 1, ((1 - 4) * 2 + (4 - 1) * 3) / 2
+    assert loss.item() == pytest.approx((alone + pair) / 2)
+    (got,) = torch.autograd.grad(loss, log_q)
+    assert got.tolist() == [[-0.5, 0.0], [0.75, -0.75], [0.0, 0.0]]
+
+
+def test_where_nothing_was_drawn_the_loss_is_0_with_zero_gradients():
+    log_q = torch.tensor([[-1.0, -2.0]], requires_grad=True)
+    loss = retriever_loss(log_q, torch.full((1, 2), math.nan), None)
+    assert loss.item() == 0
+    assert torch.autograd.grad(loss, log_q)[0].tolist() == [[0.0, 0.0]]
+
+
+def test_rewards_and_baseline_get_no_gradient():
+    log_q, rewards = torch.tensor([[-1.0]], requires_grad=True), torch.tensor([[2.0]], requires_grad=True)
+    baseline = torch.tensor(1.0, requires_grad=True)
+    got = torch.autograd.grad(retriever_loss(log_q, rewards, baseline), [log_q, rewards, baseline], allow_unused=True)
+    assert got[0].tolist() == [[-1.0]]
+    assert got[1:] == (None, None)
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_the_game_on_two_candidates(samples):
+    # One pair; captions: the chosen one, an easy negative that the policy already likes less than the reference does,
+    # and a hard one that it likes more. Policy and retriever are tables of logits.
+    generator = torch.Generator().manual_seed(0)
+    policy = torch.tensor([0.0, -1.0, 1.0], dtype=F64, requires_grad=True)
+    retriever = torch.zeros(2, dtype=F64, requires_grad=True)
+    start, mean = margins_of(policy), None
+    for _ in range(100):
+        drawn = torch.multinomial(retriever.softmax(0).detach(), samples, replacement=True, generator=generator)
+        columns = torch.tensor([0, 0, *(1 + drawn).tolist()])
+        tokens = torch.tensor([[1, 0] + [1] * samples])
+        scored = Scored(logps=policy.log_softmax(0)[columns][None], tokens=tokens)
+        reference = Scored(logps=torch.zeros(3, dtype=F64).log_softmax(0)[columns][None], tokens=tokens)
+        rewards = negative_rewards(scored, reference, AdpoConfig(beta=1.0))
+        descend(adpo(scored, reference, AdpoConfig(beta=1.0)).value, policy, 0.02)
+        descend(retriever_loss(retriever.log_softmax(0)[drawn][None], rewards, mean), retriever, 0.2)
+        mean = rewards.mean() if mean is None else 0.9 * mean + 0.1 * rewards.mean()
+    easy, hard = margins_of(policy)
+    assert hard < easy
+    assert retriever.softmax(0)[1] > 0.8
+    assert hard > start[1] + 0.5
+    assert easy > start[0]
+
+
+def margins_of(policy):
+    logps = policy.detach().log_softmax(0) - math.log(1 / 3)
+    return (logps[0] - logps[1]).item(), (logps[0] - logps[2]).item()
+
+
+def descend(loss, table, rate):
+    (slope,) = torch.autograd.grad(loss, table)
+    with torch.no_grad():
+        table -= rate * slope
+
+
+def test_the_gradient_is_that_of_the_value():
+    tokens = [[1, 0, 1, 1], [1, 0, 1, 0], [1, 0, 0, 0]]
+    logps = torch.randn(3, 4, dtype=F64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    reference = score(*torch.zeros(3, 4).tolist(), tokens=tokens)
+
+    def value(logps):
+        return adpo(Scored(logps=logps, tokens=reference.tokens), reference, AdpoConfig()).value
+
+    assert torch.autograd.gradcheck(value, logps)

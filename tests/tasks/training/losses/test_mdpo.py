@@ -1,0 +1,75 @@
+"""mDPO: two DPO losses and the anchor, added."""
+
+import pytest
+import torch
+
+from schemas.training import DpoConfig, MdpoConfig
+from tasks.training.losses.dpo import dpo
+from tasks.training.losses.mdpo import mdpo
+from tests.fixtures.scores import gradient, numbers, score, sigmoid, surprise
+
+POLICY = [-2.0, -7.0, -5.0]
+REFERENCE = [-3.0, -6.0, -4.5]
+# Rewards at beta 0.3: chosen 0.3, image -0.3, text -0.15.
+
+
+def test_three_terms():
+    policy = score(POLICY, grad=True)
+    loss = mdpo(policy, score(REFERENCE), MdpoConfig(beta=0.3, delta=0.1))
+    assert loss.value.item() == pytest.approx(surprise(0.45) + surprise(0.6) + surprise(0.3 - 0.1), abs=1e-12)
+    text, image, anchor = 0.3 * sigmoid(-0.45), 0.3 * sigmoid(-0.6), 0.3 * sigmoid(-0.2)
+    assert gradient(loss, policy)[0] == pytest.approx([-text - image - anchor, image, text], abs=1e-12)
+    assert numbers(loss.metrics) == pytest.approx(
+        {
+            "reward/chosen": 0.3,
+            "reward/rejected": -0.15,
+            "reward/image": -0.3,
+            "margin": 0.45,
+            "margin/image": 0.6,
+            "accuracy": 1,
+            "accuracy/image": 1,
+            "logp/chosen": -2,
+            "logp/rejected": -5,
+        }
+    )
+
+
+def test_as_the_authors_have_it():
+    # Their trainer: three logsigmoids of beta times log-ratios, with an anchor of 0.
+    generator = torch.Generator().manual_seed(0)
+    policy, reference = (torch.randn(4, 3, dtype=torch.float64, generator=generator) * 5 for _ in range(2))
+    ratios = policy - reference
+    terms = [ratios[:, 0] - ratios[:, 2], ratios[:, 0] - ratios[:, 1], ratios[:, 0]]
+    wanted = -sum(torch.log(torch.sigmoid(0.1 * term)) for term in terms)
+    loss = mdpo(score(*policy.tolist()), score(*reference.tolist()), MdpoConfig())
+    torch.testing.assert_close(loss.per_example, wanted)
+
+
+def test_without_the_anchor_two_dpo_losses_are_added():
+    policy, reference = score(POLICY), score(REFERENCE)
+    loss = mdpo(policy, reference, MdpoConfig(beta=0.3, anchored=False))
+    text = dpo(score([-2.0, None, -5.0]), score([-3.0, None, -4.5]), DpoConfig(beta=0.3))
+    image = dpo(score([-2.0, -7.0, None]), score([-3.0, -6.0, None]), DpoConfig(beta=0.3))
+    assert loss.value.item() == pytest.approx(text.value.item() + image.value.item(), abs=1e-12)
+
+
+@pytest.mark.parametrize("anchored", [True, False])
+def test_a_row_with_one_side_has_plain_dpo_on_it(anchored):
+    rows = [[-2.0, None, -5.0], [-2.0, -7.0, None], [-2.0, None, None]]
+    references = [[-3.0, None, -4.5], [-3.0, -6.0, None], [-3.0, None, None]]
+    policy = score(*rows, grad=True)
+    loss = mdpo(policy, score(*references), MdpoConfig(beta=0.3, anchored=anchored))
+    assert loss.per_example.tolist() == pytest.approx([surprise(0.45), surprise(0.6), 0], abs=1e-12)
+    assert loss.value.item() == pytest.approx((surprise(0.45) + surprise(0.6)) / 2, abs=1e-12)
+    assert gradient(loss, policy)[2] == [0, 0, 0]
+
+
+def test_the_gradient_is_that_of_the_value():
+    tokens = [[1, 1, 1], [1, 1, 0], [1, 0, 1]]
+    logps = torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    reference = score(*torch.zeros(3, 3).tolist(), tokens=tokens)
+
+    def value(logps):
+        return mdpo(type(reference)(logps=logps, tokens=reference.tokens), reference, MdpoConfig(delta=0.2)).value
+
+    assert torch.autograd.gradcheck(value, logps)

@@ -1,0 +1,183 @@
+"""What holds for every objective: margins of any size, empty columns, batches in which nothing counts."""
+
+import subprocess
+import sys
+from typing import get_args
+
+import pytest
+import torch
+
+from schemas.section import Section
+from schemas.training import Objective, TrainConfig
+from tasks.training.examples import Needs
+from tasks.training.losses.objectives import OBJECTIVES
+from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS, Scored
+from tests.fixtures.scores import score, zeros_like
+
+SETTINGS = [
+    {"objective": "sft"},
+    {"objective": "sft", "sft": {"per": "example"}},
+    {"objective": "dpo"},
+    {"objective": "dpo", "dpo": {"form": "ipo", "length_normalised": True}},
+    {"objective": "dpo", "dpo": {"label_smoothing": 0.2}},
+    {"objective": "dpo", "dpo": {"negatives": 2, "ranking": "first"}},
+    {"objective": "dpo", "dpo": {"negatives": 2, "ranking": "full"}},
+    {"objective": "mdpo"},
+    {"objective": "mdpo", "mdpo": {"anchored": False}},
+    {"objective": "adavip"},
+    {"objective": "adpo"},
+]
+
+
+def _words(settings):
+    section = settings.get(settings["objective"], {})
+    return [settings["objective"], *(f"{name}={value}" for name, value in section.items())]
+
+
+CONFIGS = [pytest.param(TrainConfig.model_validate(each), id="-".join(_words(each))) for each in SETTINGS]
+every_setting = pytest.mark.parametrize("config", CONFIGS)
+
+
+def compute(config, policy):
+    return OBJECTIVES[config.objective].compute(policy, zeros_like(policy), config)
+
+
+def random_scores(*, seed=0, dtype=torch.float32):
+    """Return a batch with every kind of row: complete, without a side, without any, with one text less."""
+    tokens = [[3, 3, 4, 2], [3, 0, 4, 2], [3, 3, 0, 0], [3, 0, 0, 0], [0, 0, 0, 0], [2, 2, 5, 0]]
+    rows = -20 * torch.rand(6, 4, generator=torch.Generator().manual_seed(seed))
+    return score(*rows.tolist(), tokens=tokens, dtype=dtype, grad=True)
+
+
+def test_there_is_one_for_every_name():
+    assert tuple(OBJECTIVES) == get_args(Objective)
+    for name, goal in OBJECTIVES.items():
+        assert isinstance(getattr(TrainConfig(objective=name), goal.section), Section)
+
+
+def test_what_is_taken_of_a_row():
+    configs = {name: TrainConfig(objective=name) for name in OBJECTIVES}
+    assert {name: goal.needs_of(configs[name]) for name, goal in OBJECTIVES.items()} == {
+        "sft": Needs(texts=0, images=False, beside=False, least="nothing"),
+        "dpo": Needs(texts=1, images=True, beside=False, least="either"),
+        "mdpo": Needs(texts=1, images=True, beside=True, least="either"),
+        "adavip": Needs(texts=1, images=True, beside=True, least="either"),
+        "adpo": Needs(texts=0, images=False, beside=False, least="nothing"),
+    }
+    several = TrainConfig.model_validate({"objective": "dpo", "dpo": {"negatives": 5}})
+    assert OBJECTIVES["dpo"].needs_of(several).texts == 5
+
+
+@every_setting
+def test_what_is_not_taken_of_a_row_does_not_matter(config):
+    # ADPO's texts are the retriever's.
+    needs = OBJECTIVES[config.objective].needs_of(config)
+    policy = random_scores()
+    (gradient,) = torch.autograd.grad(compute(config, policy).value, policy.logps)
+    texts = TEXTS + (2 if config.objective == "adpo" else needs.texts)
+    assert not gradient[:, texts:].any()
+    both = policy.present[:, [IMAGE, TEXTS]].all(1)
+    assert gradient[both, IMAGE].any() == (needs.images and needs.beside)
+    assert gradient[~policy.present[:, TEXTS], IMAGE].any() == needs.images
+    assert gradient[:, CHOSEN].any()
+
+
+@every_setting
+def test_a_reference_is_asked_for_where_it_is_needed(config):
+    goal, policy = OBJECTIVES[config.objective], random_scores()
+    if goal.needs_reference:
+        with pytest.raises(ValueError, match="missing"):
+            goal.compute(policy, None, config)
+    else:
+        assert goal.compute(policy, None, config).value > 0
+
+
+@every_setting
+def test_shares_average_to_the_value(config):
+    policy = random_scores()
+    loss = compute(config, policy)
+    counts = policy.present[:, CHOSEN]
+    if config.objective != "sft":
+        counts = counts & policy.present[:, TEXTS if config.objective == "adpo" else IMAGE :].any(1)
+    assert not loss.per_example[~counts].any()
+    assert loss.per_example[counts].min() > 0
+    torch.testing.assert_close(loss.per_example[counts].mean(), loss.value)
+
+
+@every_setting
+@pytest.mark.parametrize("margin", [1e4, -1e4])
+def test_large_margins(config, margin):
+    # Log-probabilities such that beta times the difference is the margin.
+    policy = random_scores()
+    shift = torch.zeros_like(policy.logps)
+    shift[:, CHOSEN] = margin / 0.1
+    far = Scored(logps=(policy.logps.detach() + shift).requires_grad_(), tokens=policy.tokens)
+    loss = compute(config, far)
+    (gradient,) = torch.autograd.grad(loss.value, far.logps)
+    assert loss.value.isfinite()
+    assert loss.per_example.isfinite().all()
+    assert gradient.isfinite().all()
+    assert torch.stack(list(loss.metrics.values())).isfinite().all()
+    if config.objective != "sft" and config.dpo.form == "sigmoid" and not config.dpo.label_smoothing:
+        assert (loss.value > 9e3) == (margin < 0)
+
+
+@every_setting
+def test_single_precision_stays_single_and_double_double(config):
+    for dtype in (torch.float32, torch.float64):
+        loss = compute(config, random_scores(dtype=dtype))
+        assert {loss.value.dtype, loss.per_example.dtype, *(each.dtype for each in loss.metrics.values())} == {dtype}
+        assert loss.value.shape == ()
+
+
+@every_setting
+def test_single_precision_is_near_double(config):
+    single, double = (compute(config, random_scores(dtype=dtype)).value for dtype in (torch.float32, torch.float64))
+    torch.testing.assert_close(single.double(), double, rtol=1e-6, atol=0)
+
+
+@every_setting
+@pytest.mark.parametrize("columns", [1, 2, 4])
+def test_a_batch_in_which_nothing_counts(config, columns):
+    policy = score([None] * columns, [None] * columns, dtype=torch.float32, grad=True)
+    loss = compute(config, policy)
+    assert loss.value.item() == 0
+    assert loss.per_example.tolist() == [0, 0]
+    assert loss.metrics == {}
+    (gradient,) = torch.autograd.grad(loss.value, policy.logps)
+    assert not gradient.any()
+
+
+@every_setting
+def test_an_empty_column_more_or_less_changes_nothing(config):
+    narrow, wide = (
+        score([-2.0, None, -5.0], [-4.0, None, -2.0]),
+        score([-2.0, None, -5.0, None], [-4.0, None, -2.0, None]),
+    )
+    first, second = compute(config, narrow), compute(config, wide)
+    assert first.value == second.value
+    assert first.metrics == second.metrics
+
+
+@every_setting
+def test_the_order_of_the_examples_does_not_matter(config):
+    policy = random_scores()
+    turned = Scored(logps=policy.logps.flip(0), tokens=policy.tokens.flip(0))
+    torch.testing.assert_close(compute(config, policy).value, compute(config, turned).value)
+
+
+@pytest.mark.parametrize("config", CONFIGS[1:])
+def test_examples_are_apart(config):
+    # But for SFT over tokens, a batch is the mean of its examples alone.
+    policy = random_scores()
+    alone = [
+        compute(config, Scored(logps=policy.logps[[n]], tokens=policy.tokens[[n]])).per_example[0].item()
+        for n in range(6)
+    ]
+    assert compute(config, policy).per_example.tolist() == pytest.approx(alone)
+
+
+def test_the_mapping_is_read_without_pytorch():
+    code = "import sys, tasks.training.losses.objectives; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
