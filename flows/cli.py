@@ -286,6 +286,26 @@ def export(
     print(f"{tally.rows:,} preferences ({sizes}) are in {to}{left_out}")
 
 
+@app.command(epilog="Examples: `pairwright train demo --objective sft`, `... --objective adpo --from sft`")
+def train(
+    dataset: Dataset,
+    objective: Annotated[str, typer.Option("--objective", help="sft, dpo, mdpo, adavip or adpo.")],
+    model: Annotated[str, typer.Option("--model", help="A folder or a name on the Hub; tiny: a small stand-in.")] = "",
+    start: Annotated[str, typer.Option("--from", help="The run whose model this one starts from.")] = "",
+    name: Annotated[str, typer.Option("--name", help="Of the run; default: the objective's.")] = "",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Set a field: optimiser.batch=8 (repeatable).")
+    ] = None,
+) -> None:
+    """Train a vision-language model on the preferences of a dataset, or go on with a run that was stopped."""
+    from flows.train_model import make_config
+    from flows.train_model import train as run_training
+
+    config = make_config(objective, settings or [], **{"model.name": model, "start": start})
+    trained = run_training(dataset, config, name=name or objective)
+    print(f"Trained: {trained.folder}")
+
+
 def _run(request: Any, flow: str, words: dict[str, Any]) -> None:
     """Run a build here, or as a flow run where a Prefect server is configured; show its progress and its table."""
     if os.environ.get("PREFECT_API_URL"):

@@ -9,8 +9,8 @@ from schemas.section import OFF, Count, Positive, Section, Seed, Share
 Objective = Literal["sft", "dpo", "mdpo", "adavip", "adpo"]
 Beta = Annotated[float, Field(gt=0, le=100)]
 Rate = Annotated[float, Field(gt=0, le=1)]
-TINY = "tiny"
-"""Stands for a small model with random weights that is written beside the dataset."""
+TINY, SMALL = "tiny", "small"
+"""Stand for models with random weights, written beside the dataset: to try the line, and to learn from scratch."""
 
 
 class SftConfig(Section):
@@ -91,7 +91,7 @@ class LoraConfig(Section):
 
     rank: Annotated[int, Field(ge=1, le=1024)] = 64
     """Rank of the adapters."""
-    alpha: Annotated[float, Field(gt=0)] = 128
+    alpha: Positive = 128
     """Their scale is alpha / rank."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Off by default: with it, the policy's log-probabilities at the start are not the reference's."""
@@ -103,7 +103,7 @@ class ModelConfig(Section):
     """Say which model is trained, and how images come to it."""
 
     name: Annotated[str, Field(min_length=1)] = TINY
-    """A folder, a name on the Hub whose files are in the local cache, or "tiny"."""
+    """A folder, a name on the Hub whose files are in the local cache, or "tiny" or "small"."""
     revision: str = ""
     """A commit of the Hub; empty: what the cache knows as ``main``."""
     tuning: Literal["lora", "full"] = "lora"

@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from schemas.arrow import from_table
 from schemas.errors import StoreError
@@ -125,7 +124,7 @@ def _file(file: str) -> pa.Table:
 @lru_cache(maxsize=8)
 def _places(file: str, split: str) -> pa.Table:
     table = _file(file)
-    return table.filter(pc.equal(table.column("split"), split))
+    return table.filter(pa.array(table.column("split").to_numpy() == split))
 
 
 @lru_cache(maxsize=4)
