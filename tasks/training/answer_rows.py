@@ -1,0 +1,40 @@
+"""Let a model answer the prompts of rows: greedy decoding, in one batch. Needs transformers and PyTorch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from tasks.training.collate import Loaded, make_messages
+
+MOST_TOKENS = 160
+"""Of an answer; descriptions of differences have 20 to 80."""
+
+
+def answer_rows(model: Any, processor: Any, items: Sequence[Loaded], *, most_tokens: int = MOST_TOKENS) -> list[str]:
+    """Return a model's answer to the prompt of each row, about its images.
+
+    Args:
+        model: unwrapped, in evaluation mode.
+        processor: the model's.
+        items: rows with their images decoded.
+        most_tokens: where an answer is cut.
+    """
+    prompts = [
+        processor.apply_chat_template(
+            make_messages(item.example.turns, len(item.images)), tokenize=False, add_generation_prompt=True
+        )
+        for item in items
+    ]
+    images = [list(item.images) for item in items]
+    given = processor(
+        text=prompts,
+        images=images if any(images) else None,
+        padding=True,
+        padding_side="left",
+        return_tensors="pt",
+    ).to(next(model.parameters()).device)
+    with torch.inference_mode():
+        made = model.generate(**given, max_new_tokens=most_tokens, do_sample=False)
+    answers = made[:, given["input_ids"].shape[1] :]
+    return [text.strip() for text in processor.batch_decode(answers, skip_special_tokens=True)]
