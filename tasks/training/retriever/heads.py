@@ -6,7 +6,7 @@ well they fit. Needs PyTorch. With 128
 candidates and vectors of 768 numbers a pair costs 0.05 GFLOP forward, some thousandth of what the policy does.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -62,6 +62,10 @@ class HeadsEncoder:
     def texts(self, ids: Places) -> "Tensor":
         """Return ``(N, width)`` unit vectors."""
         return self.network.texts(torch.from_numpy(self._features.words(ids)).to(self._device))
+
+    def groups(self, rate: float) -> list[dict[str, Any]]:
+        """Return what an optimiser trains, with its rate."""
+        return [{"params": list(self.network.parameters()), "lr": rate}]
 
     @property
     def about(self) -> dict[str, str]:

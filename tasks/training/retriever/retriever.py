@@ -41,7 +41,7 @@ class Encoder(Protocol):
 
     @property
     def wants_pixels(self) -> bool:
-        """Whether ``pairs`` needs the images; then each batch costs the encoder's own passes over them."""
+        """Whether ``pairs`` looks at the images, which it reads itself where they are not given: a cost of its own."""
         ...
 
     @property
@@ -52,6 +52,10 @@ class Encoder(Protocol):
     @property
     def about(self) -> dict[str, str]:
         """What is needed to make the same network again."""
+        ...
+
+    def groups(self, rate: float) -> list[dict[str, Any]]:
+        """Return the weights that an optimiser trains, with their rates."""
         ...
 
     def pairs(self, places: Places, pixels: "Tensor | None" = None) -> "Tensor":
@@ -97,8 +101,9 @@ class Retriever:
 
     def __post_init__(self) -> None:
         """Make the optimiser."""
-        self._weights = [weight for weight in self.encoder.network.parameters() if weight.requires_grad]
-        self._optimiser = torch.optim.Adam(self._weights, lr=self.config.learning_rate)
+        groups = self.encoder.groups(self.config.learning_rate)
+        self._weights: list[Tensor] = [weight for group in groups for weight in group["params"]]
+        self._optimiser = torch.optim.Adam(groups)
 
     def propose(
         self, places: Sequence[int] | Places, *, pixels: "Tensor | None" = None, learning: bool = True
@@ -107,14 +112,14 @@ class Retriever:
 
         Args:
             places: of the rows among the pool's entries.
-            pixels: ``(B, 2, 3, h, w)``, prepared by the encoder, where it wants them.
+            pixels: ``(B, 2, 3, h, w)``, where the encoder wants them and somebody has prepared them.
             learning: whether ``learn`` follows; otherwise nothing changes, and the same rows get the same random
                 numbers each time.
         """
         rows = np.asarray(places, dtype=np.int64)
         step = self.drawn if learning else MEASURED
         self.drawn += learning
-        candidates = self.pool.draw(rows, self.config.candidates, seed=self.seed, step=step)
+        candidates = self._candidates(rows, step)
         with torch.set_grad_enabled(learning):
             found = self._sample(rows, candidates, pixels=pixels, step=step)
         ids = np.where((candidates != NONE).any(1)[:, None], np.take_along_axis(candidates, found.columns, 1), NONE)
@@ -126,6 +131,17 @@ class Retriever:
             metrics=self._describe(found),
         )
 
+    def _candidates(self, rows: Places, step: int) -> Places:
+        """Draw each row's own candidates; where each text costs a pass of a tower, the rows share those of the first.
+
+        A shared text that is one of a row's own is then missing from its candidates (ours).
+        """
+        if not self.encoder.wants_pixels:
+            return self.pool.draw(rows, self.config.candidates, seed=self.seed, step=step)
+        shared = self.pool.draw(rows[:1], self.config.candidates, seed=self.seed, step=step)
+        everybody = np.repeat(shared, len(rows), axis=0)
+        return np.where((everybody == NONE) | self.pool.excluded(rows, everybody), NONE, everybody)
+
     def _sample(self, rows: Places, candidates: Places, *, pixels: "Tensor | None", step: int) -> Drawn:
         draws = draw_shares(self.pool.marks[rows], self.config.samples, seed=self.seed, step=step, use="negatives")
         logits = self.logits(rows, candidates, pixels=pixels)
@@ -133,8 +149,6 @@ class Retriever:
 
     def logits(self, rows: Places, candidates: Places, *, pixels: "Tensor | None" = None) -> "Tensor":
         """Return ``(B, N)`` float32: ``scale * cos / tau``; each different text is encoded once."""
-        if self.encoder.wants_pixels and pixels is None:
-            raise ValueError("the retriever's encoder needs the images of its rows")
         different, columns = np.unique(candidates, return_inverse=True)
         pairs = self.encoder.pairs(rows, pixels).float()
         texts = self.encoder.texts(np.maximum(different, 0)).float()

@@ -1,0 +1,168 @@
+"""CLIP4IDC as the retriever's encoder: a CLIP of its own that looks at both images at once (Guo et al. 2022).
+
+Of a CLIP's vision transformer the first three quarters of the layers see each image alone (9 of 12), the others the
+tokens of both, to which an embedding of the image's place, one of the position, and a layer norm are added; a pair is
+the mean of the two class tokens. Texts go through CLIP's text transformer. Both towers are trained by the retriever's
+rewards, what CLIP has brought along a thousand times more slowly than what is new, as CLIP4IDC does.
+
+Reads an open_clip checkpoint through ``open_clip_embedder`` (the profile's ``embedding.clip``), and the images. Each
+step costs a pass of the vision tower per image and one of the text tower per candidate, forward and backward. For
+ViT-B/32, a batch of 4 and 128 candidates, which the batch shares, that is about 2.5 TFLOP, and 150 M weights with
+Adam's moments and gradients are 2.4 GB. So this is the slower choice; the usual one is ``heads``.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from schemas.encoders import ClipConfig
+from schemas.errors import ModelError
+from tasks.models.open_clip_embedder import FIELD, create_model, create_tokenizer, identify, transform_of
+from tasks.models.preprocess import Preprocess
+from tasks.training.retriever.pool import Places
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ALONE = 0.75
+"""Share of the layers that see one image (9 of 12)."""
+CLIP_SHARE = 1e-3
+"""CLIP4IDC's ``coef_lr``."""
+Shown = Callable[[int], Sequence[NDArray[np.uint8]]]
+"""Returns the decoded images of a row."""
+
+
+class Clip4Idc(nn.Module):
+    """Put a CLIP's layers to work on pairs; ``clip`` is a model of open_clip."""
+
+    def __init__(self, clip: Any, *, seed: int) -> None:
+        """Add what CLIP does not have, drawn as its own embeddings are; the same for the same seed.
+
+        Raises:
+            ModelError: its image tower is not a plain vision transformer with a class token.
+        """
+        super().__init__()
+        _check(clip)
+        visual = clip.visual
+        self.clip = clip
+        self.alone = max(1, round(ALONE * len(visual.transformer.resblocks)))
+        tokens, width = visual.positional_embedding.shape
+        generator = torch.Generator().manual_seed(seed)
+
+        def fresh(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.randn(*shape, generator=generator) * width**-0.5)
+
+        self.first, self.second = fresh(width), fresh(width)
+        self.joint_positions = fresh(2 * tokens, width)
+        self.middle = nn.LayerNorm(width)
+
+    def pairs(self, pixels: "Tensor") -> "Tensor":
+        """Return ``(B, d)`` unit vectors of ``(B, 2, 3, h, w)`` pixels."""
+        visual = self.clip.visual
+        tokens = visual._embeds(pixels.flatten(0, 1))  # open_clip has no public name for it
+        blocks = visual.transformer.resblocks
+        for block in blocks[: self.alone]:
+            tokens = block(tokens)
+        first, second = tokens.unflatten(0, (-1, 2)).unbind(1)
+        both = torch.cat([first + self.first, second + self.second], dim=1) + self.joint_positions
+        both = self.middle(both)
+        for block in blocks[self.alone :]:
+            both = block(both)
+        classes = visual.ln_post(both[:, [0, first.shape[1]]])
+        return functional.normalize((classes @ visual.proj).mean(1), dim=-1)
+
+    def texts(self, tokens: "Tensor") -> "Tensor":
+        """Return ``(N, d)`` unit vectors of ``(N, length)`` tokens."""
+        return functional.normalize(self.clip.encode_text(tokens), dim=-1)
+
+
+def _check(clip: Any) -> None:
+    """Refuse an image tower that cannot be split.
+
+    Raises:
+        ModelError: what it is instead.
+    """
+    from open_clip.transformer import VisionTransformer
+
+    visual = clip.visual
+    plain = isinstance(visual, VisionTransformer) and visual.attn_pool is None and visual.pool_type == "tok"
+    if not plain or visual.proj is None or not visual.transformer.batch_first or visual.final_ln_after_pool:
+        raise ModelError(
+            f"{FIELD}: adpo.encoder=clip4idc splits a vision transformer with a class token; this model's image tower "
+            f"is a {type(visual).__name__}. Name a ViT of CLIP's form, or take adpo.encoder=heads"
+        )
+    if len(visual.transformer.resblocks) < 2:
+        raise ModelError(f"{FIELD}: adpo.encoder=clip4idc needs an image tower with two layers or more")
+
+
+class Clip4IdcEncoder:
+    """Encode rows by their images, and texts of the pool by their words."""
+
+    wants_pixels = True
+
+    def __init__(self, network: Clip4Idc, texts: Sequence[str], shown: Shown, tools: "Tools") -> None:
+        self.network = network.to(tools.device)
+        self._texts = tuple(texts)
+        self._shown = shown
+        self._tools = tools
+
+    def pairs(self, places: Places, pixels: "Tensor | None" = None) -> "Tensor":
+        """Return ``(B, d)`` unit vectors; images that are not given are read and prepared here."""
+        if pixels is None:
+            crops = np.stack([self.prepare(self._shown(place)) for place in places.tolist()])
+            pixels = self.numbers(crops)
+        return self.network.pairs(pixels.to(self._tools.device))
+
+    def texts(self, ids: Places) -> "Tensor":
+        """Return ``(N, d)`` unit vectors; texts are cut where the tower ends."""
+        tokens = self._tools.tokenize([self._texts[int(number)] for number in ids])
+        return self.network.texts(tokens.to(self._tools.device))
+
+    def prepare(self, images: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+        """Return ``(2, h, w, 3)``: a row's first and last image as CLIP crops them; loading can do it ahead."""
+        return np.stack([self._tools.preprocess(images[place]) for place in (0, -1)])
+
+    def numbers(self, crops: NDArray[np.uint8]) -> "Tensor":
+        """Return ``(B, 2, 3, h, w)`` floats of ``(B, 2, h, w, 3)`` crops."""
+        flat = torch.from_numpy(crops).to(self._tools.device).flatten(0, 1)
+        return self._tools.preprocess.numbers(flat).unflatten(0, (-1, 2))
+
+    def groups(self, rate: float) -> list[dict[str, Any]]:
+        """Return what an optimiser trains: new weights at the full rate, CLIP's at a thousandth of it."""
+        own = [weight for weight in self.network.clip.parameters() if weight.requires_grad]
+        new = [weight for name, weight in self.network.named_parameters() if not name.startswith("clip.")]
+        return [{"params": new, "lr": rate}, {"params": own, "lr": rate * CLIP_SHARE}]
+
+    @property
+    def about(self) -> dict[str, str]:
+        """Say what is needed to make the same network again."""
+        return {"encoder": "clip4idc", "clip": self._tools.model}
+
+
+class Tools:
+    """Be what belongs to a CLIP beside its weights."""
+
+    def __init__(self, config: ClipConfig, visual: Any, device: torch.device) -> None:
+        self.tokenize: Callable[[list[str]], Tensor] = create_tokenizer(config)
+        self.preprocess: Preprocess = transform_of(visual.preprocess_cfg)
+        self.device = device
+        self.model = identify(config)
+
+
+def load_clip4idc(
+    config: ClipConfig, texts: Sequence[str], shown: Shown, *, seed: int, device: torch.device
+) -> Clip4IdcEncoder:
+    """Load a CLIP from local weights and make an encoder of pairs of it.
+
+    Raises:
+        ModelError: the weights are missing or damaged, or its image tower cannot be split.
+    """
+    clip = create_model(config).float().eval()
+    clip.logit_scale.requires_grad_(requires_grad=False)  # the retriever's own scale is used
+    tools = Tools(config, clip.visual, device)
+    return Clip4IdcEncoder(Clip4Idc(clip, seed=seed), texts, shown, tools)
