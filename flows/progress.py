@@ -1,7 +1,8 @@
 """Show a build's progress: a bar on a terminal, one plain line per shard elsewhere, a table at the end."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import (
@@ -90,6 +91,18 @@ class BarWatcher:
 
     def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
         """Nothing to say: the bar shows it, and the table follows."""
+
+
+@contextmanager
+def watching() -> Generator[LineWatcher | BarWatcher]:
+    """Give who shows the progress of stages: bars on a terminal, lines elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield LineWatcher()
+        return
+    bars = BarWatcher(console)
+    with bars.progress:
+        yield bars
 
 
 def log_outcome(planned: Planned, outcome: Outcome) -> None:

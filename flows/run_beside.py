@@ -1,0 +1,94 @@
+"""Make a table beside a dataset's own: what a training needs of its rows (log-probabilities, vectors of texts).
+
+Such a table is a stage's like any other: its fingerprint names the tables, the models and the settings that it was made
+with, so that one that does not fit is another table; what is there already is not made again, and what was killed goes
+on. It belongs to no version of the dataset.
+"""
+
+import logging
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from flows.progress import watching
+from flows.run_build import Request, open_build, request_of, run_stage
+from flows.stages import plan_stages, stages_until
+from prompts import load
+from schemas.errors import ConfigError, TrainingError
+from schemas.section import Section
+from tasks.store.dataset import Build
+from tasks.store.files import Folder
+from tasks.store.ledger import Counts
+from tasks.store.pool import ShardFailed, Workers
+from tasks.store.stage import Planned, Stage, fingerprint
+
+log = logging.getLogger(__name__)
+
+
+def run_beside(folder: Folder, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
+    """Do what a stage owes, and return it planned: its table is whole then.
+
+    Args:
+        folder: the dataset.
+        stage: reads and uses the dataset's tables, or those of ``after``.
+        config: its settings; its models are pinned here.
+        after: other tables beside the dataset's, as this function returned them.
+
+    Raises:
+        ConfigError: the dataset has not the table that the stage reads.
+        ModelError: a model is not on this machine.
+        TrainingError: some of it could not be made; the same command goes on with it.
+    """
+    request, items = request_of(folder)
+    own = plan_stages(request.profile, stages_until(request.profile, request.until))
+    planned = _plan(stage, stage.pin(config) if stage.pin else config, [*own, *after])
+    with open_build(request, [*own, *after, planned], items) as build:
+        for one in (*own, *after):
+            build.settle(one)
+        _run(build, planned, request)
+    return planned
+
+
+@contextmanager
+def settled_beside(folder: Folder, beside: Sequence[Planned]) -> Generator[Build]:
+    """Open a dataset with tables beside its own, every one counted, without running anything."""
+    request, items = request_of(folder)
+    planned = [*plan_stages(request.profile, stages_until(request.profile, request.until)), *beside]
+    with open_build(request, planned, items) as build:
+        for one in planned:
+            build.settle(one)
+        yield build
+
+
+def _plan(stage: Stage, config: Any, others: Sequence[Planned]) -> Planned:
+    """Return a stage as it runs beside the others."""
+    fitted = stage.fit(stage, config) if stage.fit else stage
+    tables = {other.stage.name: other.fingerprint for other in others}
+    used = {fitted.reads, *(use.table for use in fitted.uses), *filter(None, [fitted.only_in])}
+    if missing := used - tables.keys():
+        raise ConfigError(f"{stage.name}: is made of {', '.join(sorted(missing))}, which this dataset has not")
+    prompts = {name: load(name).sha256 for name in fitted.prompts}
+    return Planned(stage=fitted, config=config, fingerprint=fingerprint(fitted, config, prompts=prompts, tables=tables))
+
+
+def _run(build: Build, planned: Planned, request: Request) -> None:
+    start = time.monotonic()
+    with watching() as watcher, Workers(request.profile.run.workers) as workers:
+        with build.locked(planned, watcher.waiting):
+            failures = run_stage(build, planned, request, run_shards=workers.run, watcher=watcher)
+        counts = build.settle(planned)
+        watcher.end(planned, counts, time.monotonic() - start)
+    _check(planned, counts, failures)
+
+
+def _check(planned: Planned, counts: Counts, failures: Sequence[ShardFailed]) -> None:
+    """Refuse to go on with a table that is not whole."""
+    owed = counts.failed + counts.pending
+    if not owed and not failures:
+        return
+    why = failures[0].error if failures else next(iter(counts.reasons), "not known")
+    raise TrainingError(
+        f"{planned.stage.name}: {owed:,} of {counts.of:,} rows could not be made: {why}. What is made is kept; the "
+        "same command goes on with it"
+    )
