@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LAYERS = ["schemas", "prompts", "tasks.models tasks.serving tasks.store", "tasks", "flows"]
-SHARED = ("tasks.models", "tasks.serving", "tasks.store")
+LAYERS = ["schemas", "prompts", "tasks.models tasks.pages tasks.serving tasks.store", "tasks", "flows"]
+SHARED = ("tasks.models", "tasks.pages", "tasks.serving", "tasks.store")
 HEAVY = (
     "torch",
     "faiss",

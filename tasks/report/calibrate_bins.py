@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.config import MiningConfig
+from tasks.pages.ticks import round_step
 from tasks.report.calibrate_candidates import Candidates, Floats, Images, Integers
 from tasks.report.calibrate_yield import Grid
-from tasks.report.chart import round_step
 
 CELLS = 1000
 """Cells per unit of similarity."""

@@ -20,6 +20,7 @@ from PIL import Image
 from schemas.config import MiningConfig
 from schemas.errors import ConfigError
 from schemas.rows import ImageRow, NeighbourRow, PairRow, make_key
+from tasks.pages.environment import copy_looks, make_environment, write_page
 from tasks.report.calibrate_bins import (
     Bin,
     Sampled,
@@ -37,11 +38,11 @@ from tasks.report.calibrate_views import BinView, CaseView, SheetView, SideView,
 from tasks.report.calibrate_yield import count_yields
 from tasks.report.tables import Tables
 from tasks.report.write_images import FOLDER, Picture
-from tasks.report.write_report import HERE, make_environment
+from tasks.report.write_report import HERE
 from tasks.store.dataset import Build
 from tasks.store.images import decode_rgb
 
-FILES = ("report.css", "report.js", "calibrate.css", "calibrate.js")
+FILES = ("report.js", "calibrate.css", "calibrate.js")
 SIDE = 288
 """Longest side of a thumbnail in pixels: what a card shows on a screen of two pixels per point, nearly."""
 QUALITY = 80
@@ -96,7 +97,7 @@ def write_calibration(build: Build, folder: Path, *, subject: Subject) -> Calibr
     )
     sheets = _sheets(tables, spreads, folder=folder, images=images, subject=subject)
     shown = {case.pair for sheet in sheets for one in sheet.bins for case in one.cases}
-    page = make_environment().get_template("calibrate.html.j2").render(
+    page = make_environment(HERE).get_template("calibrate.html.j2").render(
         subject=subject,
         here="calibrate",
         drawing={"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": RIGHT, "bottom": BOTTOM},
@@ -109,9 +110,8 @@ def write_calibration(build: Build, folder: Path, *, subject: Subject) -> Calibr
         pairs=sum(map(len, tables.stream("pairs", ["key"]))) if tables.has("pairs") else None,
         shown=len(shown),
     )  # fmt: skip
-    for name in FILES:
-        (folder / name).write_bytes((HERE / name).read_bytes())
-    (folder / "index.html").write_text(page, encoding="utf-8", errors="replace")
+    copy_looks(folder, [HERE / name for name in FILES])
+    write_page(folder / "index.html", page)
     return Calibration(pairs=len(shown), bins=sum(len(sheet.bins) for sheet in sheets))
 
 

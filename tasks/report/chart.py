@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.pages.ticks import Tick, nice_ticks, round_step
+
 WIDTH, HEIGHT = 420, 210
 LEFT, RIGHT, TOP, BOTTOM = 40, 10, 12, 26
 MOST_BINS, FEWEST_BINS = 24, 9
@@ -36,14 +38,6 @@ class Bar:
     width: float
     height: float
     tone: str
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Be a place on an axis with its number."""
-
-    place: float
     label: str
 
 
@@ -111,19 +105,6 @@ def find_edges(values: Values, *, whole: bool) -> tuple[NDArray[np.float64], flo
     edges = np.arange(first, last + 1, dtype=np.float64) * step
     edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)
     return edges, step
-
-
-def round_step(least_width: float, *, least: float) -> float:
-    """Return the smallest of 1, 2, 5, 10, ... times a power of ten that is not below the width."""
-    power = 10.0 ** math.floor(math.log10(least_width))
-    width = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least_width * (1 - 1e-9))
-    return max(width, least)
-
-
-def nice_ticks(most: float) -> list[float]:
-    """Return a few round numbers from 0 to at least ``most``."""
-    step = round_step(max(most, 1) / 4, least=1)
-    return [step * number for number in range(math.ceil(max(most, 1) / step - 1e-9) + 1)]
 
 
 def _height(value: float, top: float) -> float:

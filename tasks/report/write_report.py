@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from schemas.config import Profile, SourceConfig
+from tasks.pages.environment import copy_looks, make_environment, write_page
 from tasks.report import chart
 from tasks.report.gather_pairs import gather_pairs
 from tasks.report.gather_preferences import gather_preferences
@@ -37,7 +36,7 @@ from tasks.store.ledger import Counts
 PAIRS_PER_PAGE = 10
 SHOWN_FIRST = 6
 """Pairs that the first page shows small."""
-FILES = ("report.css", "report.js")
+FILES = ("report.js",)
 PLAIN = "written.md"
 PREFERENCES = "preferences.html"
 HERE = Path(__file__).parent
@@ -74,7 +73,8 @@ class Pages:
 def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
     """Write all pages into an empty folder; the build's stages are settled."""
     tables = Tables(build)
-    environment = make_environment()
+    sizes = {name: getattr(chart, name) for name in ("WIDTH", "HEIGHT", "LEFT", "RIGHT")}
+    environment = make_environment(HERE, chart_size=sizes)
     keys = sample_pairs(tables, subject.pairs)
     starts = range(0, len(keys), PAIRS_PER_PAGE)
     names = tuple(f"pairs-{number}.html" for number in range(1, len(starts) + 1))
@@ -94,9 +94,9 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
         part = keys[start : start + PAIRS_PER_PAGE]
         views = list(gather_pairs(tables, part, pictures=pictures, first_number=start + 1, page=name))
         first += views[: SHOWN_FIRST - len(first)]
-        _write(folder / name, environment.get_template("pairs.html.j2").render(**frame, here=name, pairs=views))
+        write_page(folder / name, environment.get_template("pairs.html.j2").render(**frame, here=name, pairs=views))
     if in_full:
-        _write(folder / in_full, environment.get_template("preferences.html.j2").render(**frame, here=in_full))
+        write_page(folder / in_full, environment.get_template("preferences.html.j2").render(**frame, here=in_full))
     writing = measure_writing(tables, subject.counts)
     index = environment.get_template("index.html.j2").render(
         **frame,
@@ -109,11 +109,10 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
         dropped=list_dropped(tables, subject.counts),
         owed=sum(one.failed + one.pending for one in subject.counts),
     )
-    for name in FILES:
-        (folder / name).write_bytes((HERE / name).read_bytes())
+    copy_looks(folder, [HERE / name for name in FILES])
     if writing.written:
-        _write(folder / PLAIN, write_plainly(writing.written, writing.uses, writing.checks))
-    _write(folder / "index.html", index)
+        write_page(folder / PLAIN, write_plainly(writing.written, writing.uses, writing.checks))
+    write_page(folder / "index.html", index)
     return Pages(names=("index.html", *names, *filter(None, [in_full])), shown=len(keys))
 
 
@@ -122,27 +121,3 @@ def describe_source(source: SourceConfig) -> str:
     if source.kind == "scenes":
         return "rendered scenes"
     return f"{source.kind} {Path(source.path).name}".strip()
-
-
-def count_things(number: int, thing: str, things: str = "") -> str:
-    """Return "1 pair", "2 pairs", "1,000 pairs"."""
-    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
-
-
-def make_environment() -> Environment:
-    """Return what renders the templates beside this file: everything escaped, nothing undefined."""
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    given: dict[str, Any] = environment.globals  # what it may hold is declared too narrowly
-    given["chart_size"] = {name: getattr(chart, name) for name in ("WIDTH", "HEIGHT", "LEFT", "RIGHT")}
-    filters: dict[str, Any] = environment.filters
-    filters["number"] = lambda value: f"{value:,}"
-    filters["things"] = count_things
-    filters["percent"] = lambda value: f"{value:.1%}"
-    filters["exact_percent"] = lambda value: f"{value:.2%}"
-    return environment
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", errors="replace")

@@ -13,27 +13,11 @@ from tasks.report.chart import (
     Series,
     draw_histogram,
     find_edges,
-    nice_ticks,
-    round_step,
 )
 
 
 def series(*values, name="all", tone="plain"):
     return Series(name=name, values=np.array(values, np.float32), tone=tone)
-
-
-@pytest.mark.parametrize(
-    ("width", "expected"), [(0.003, 0.005), (0.0051, 0.01), (1, 1), (1.2, 2), (2.5, 5), (7, 10), (0.02, 0.02)]
-)
-def test_steps_are_round(width, expected):
-    assert round_step(width, least=0) == pytest.approx(expected)
-
-
-def test_ticks_reach_the_highest_bar():
-    assert nice_ticks(7) == [0, 2, 4, 6, 8]
-    assert nice_ticks(1) == [0, 1]
-    assert nice_ticks(0) == [0, 1]
-    assert nice_ticks(40) == [0, 10, 20, 30, 40]
 
 
 def test_whole_numbers_have_a_bin_each():

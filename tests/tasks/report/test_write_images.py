@@ -1,13 +1,12 @@
 import io
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from schemas.rows import make_key
-from tasks.report import write_images
+from tasks.pages import environment
 from tasks.report.views import TONES
 from tasks.report.write_images import CHANGED, TONE_COLOURS, PictureFolder, paint_mask
 from tasks.store.images import decode_rgb, encode_png, put_patch
@@ -128,7 +127,7 @@ def test_masks_of_elements_have_their_own_colours(tmp_path, images):
 
 
 def test_the_style_sheet_has_the_same_colours():
-    text = (Path(write_images.__file__).parent / "report.css").read_text()
+    text = (environment.HERE / environment.LOOKS).read_text()
     for tone, colour in enumerate(TONE_COLOURS):
         assert f".tone{tone} {{ --tone: #{bytes(colour).hex()}; }}" in text
 

@@ -8,7 +8,8 @@ from PIL import Image
 
 from schemas.config import Profile
 from schemas.rows import Dropped, Failed
-from tasks.report.write_report import count_things, describe_source
+from tasks.pages.environment import count_things
+from tasks.report.write_report import describe_source
 from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows, shown_in
 from tests.tasks.report.handmade import HOSTILE, Handmade, make_whole
 from tests.tasks.report.handmade_removals import TOO_LARGE

@@ -1,0 +1,1 @@
+"""What all pages have in common: their frame, their looks, their numbers."""

@@ -1,0 +1,53 @@
+"""Render pages that open from disk: everything escaped, nothing from elsewhere, one frame and one set of looks.
+
+A package with pages of its own keeps its templates beside its code; ``page.html.j2`` and ``report.css`` are here.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+HERE = Path(__file__).parent
+LOOKS = "report.css"
+
+
+def make_environment(folder: Path, **given: Any) -> Environment:
+    """Return what renders the templates of a folder and those beside this file: all escaped, nothing undefined.
+
+    Args:
+        folder: The package's own templates.
+        given: What all of them know.
+    """
+    environment = Environment(
+        loader=FileSystemLoader([folder, HERE]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    known: dict[str, Any] = environment.globals  # what it may hold is declared too narrowly
+    known.update(given)
+    filters: dict[str, Any] = environment.filters
+    filters["number"] = lambda value: f"{value:,}"
+    filters["things"] = count_things
+    filters["percent"] = lambda value: f"{value:.1%}"
+    filters["exact_percent"] = lambda value: f"{value:.2%}"
+    return environment
+
+
+def count_things(number: int, thing: str, things: str = "") -> str:
+    """Return "1 pair", "2 pairs", "1,000 pairs"."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a page; half a character, which a text from outside may hold, becomes a question mark."""
+    path.write_text(text, encoding="utf-8", errors="replace")
+
+
+def copy_looks(folder: Path, own: Iterable[Path] = ()) -> None:
+    """Copy the looks beside the pages, and the package's own files."""
+    for path in (HERE / LOOKS, *own):
+        (folder / path.name).write_bytes(path.read_bytes())
