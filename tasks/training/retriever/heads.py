@@ -6,6 +6,7 @@ well they fit. Needs PyTorch. With 128
 candidates and vectors of 768 numbers a pair costs 0.05 GFLOP forward, some thousandth of what the policy does.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,10 +28,10 @@ class Heads(nn.Module):
     def __init__(self, image_size: int, text_size: int, width: int, *, seed: int) -> None:
         """Make new heads, the same for the same seed whatever was drawn before."""
         super().__init__()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with torch.random.fork_rng(devices=[]):  # what is drawn elsewhere does not depend on these
             self.pair = nn.Sequential(nn.Linear(BLOCKS * image_size, width), nn.GELU(), nn.Linear(width, width))
             self.text = nn.Linear(text_size, width)
+        _draw_weights([self.pair[0], self.pair[2], self.text], torch.Generator().manual_seed(seed))
         self.image_scale, self.text_scale = float(image_size) ** 0.5, float(text_size) ** 0.5
 
     def pairs(self, vectors: "Tensor") -> "Tensor":
@@ -42,6 +43,15 @@ class Heads(nn.Module):
     def texts(self, vectors: "Tensor") -> "Tensor":
         """Return ``(N, width)`` unit vectors of ``(N, d)`` texts' vectors."""
         return functional.normalize(self.text(vectors * self.text_scale), dim=-1)
+
+
+def _draw_weights(layers: Iterable[nn.Module], generator: torch.Generator) -> None:
+    """Draw the weights of linear layers as PyTorch does by itself, from a generator of their own."""
+    with torch.no_grad():
+        for layer in layers:
+            bound = next(layer.parameters()).shape[1] ** -0.5
+            for weight in layer.parameters():
+                weight.uniform_(-bound, bound, generator=generator)
 
 
 class HeadsEncoder:

@@ -10,6 +10,7 @@ Needs PyTorch. The state is the encoder's weights, Adam's two moments, and five 
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -150,11 +151,19 @@ class Retriever:
     def logits(self, rows: Places, candidates: Places, *, pixels: "Tensor | None" = None) -> "Tensor":
         """Return ``(B, N)`` float32: ``scale * cos / tau``; each different text is encoded once."""
         different, columns = np.unique(candidates, return_inverse=True)
-        pairs = self.encoder.pairs(rows, pixels).float()
-        texts = self.encoder.texts(np.maximum(different, 0)).float()
-        cosines = pairs @ texts.T
-        wanted = torch.from_numpy(columns.reshape(candidates.shape)).to(cosines.device)
-        return cosines.gather(1, wanted) * (self.config.scale / self.config.tau)
+        with self._precisely():
+            pairs = self.encoder.pairs(rows, pixels)
+            texts = self.encoder.texts(np.maximum(different, 0))
+        with torch.autocast(pairs.device.type, enabled=False):
+            cosines = pairs.float() @ texts.float().T
+            wanted = torch.from_numpy(columns.reshape(candidates.shape)).to(cosines.device)
+            return cosines.gather(1, wanted) * (self.config.scale / self.config.tau)
+
+    def _precisely(self) -> AbstractContextManager[object]:
+        """Compute heads in float32 whatever the policy computes in; towers may have its precision."""
+        if self.encoder.wants_pixels:
+            return nullcontext()
+        return torch.autocast(self._weights[0].device.type, enabled=False)
 
     def _describe(self, found: Drawn) -> dict[str, float]:
         having = found.available > 0
@@ -186,11 +195,13 @@ class Retriever:
         total, count = float(rewards.where(there, 0).sum()), float(there.sum())
         self._gathered = [a + b for a, b in zip(self._gathered, (1.0, total, count), strict=True)]
         if last:
-            self._step()
+            self.step()
         return {"retriever/loss": float(loss), **({"retriever/reward": total / count} if count else {})}
 
-    def _step(self) -> None:
+    def step(self) -> None:
+        """Step on the mean gradient since the last step, over all ranks; one without any gives zeros."""
         batches, total, count = self._gathered
+        batches = max(batches, 1.0)
         for weight in self._weights:
             weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad / batches
         sums = torch.tensor([total, count], dtype=torch.float64, device=self._weights[0].device)

@@ -1,0 +1,287 @@
+"""Write the negatives that an ADPO run's retriever takes for the hardest into a table of preferences.
+
+Reads ``PreferenceRow``, all chosen texts of the training split, the vectors of images and texts, and, where there are
+any, claims and scene graphs; writes ``PreferenceRow``: the same row, its rejected text the one that q, over the whole
+pool, gives the highest chance, by the maker "mined". The former rejected text becomes the first of the further
+negatives. The trained policy is not asked: q is what its adversary has learnt about it, as of the end of the run.
+
+What may not be a negative of a pair is left out as in training; what is known to be true of it is passed over, too,
+since a row of a table is more than one draw of many. Needs PyTorch and the run's ``retriever.safetensors``.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.arrow import schema_of
+from schemas.claims import CLAIMS, all_hold
+from schemas.errors import ModelError
+from schemas.retrieving import MinedConfig
+from schemas.rows import DifferenceRow, Dropped, EmbeddingRow, ImageRow, Negative, PairRow, PreferenceRow, Row, make_key
+from tasks.store.stage import Stage, Uses
+from tasks.store.vectors import Vectors
+from tasks.training.retriever.features import map_features
+from tasks.training.retriever.material import make_entry
+from tasks.training.retriever.pool import Entry, Places, Pool, make_pool, plain_text
+
+if TYPE_CHECKING:
+    from tasks.training.retriever.retriever import Encoder
+
+MAKER = "mined"
+NOTHING = "no text to mine"
+MOST_SCORES = 8_000_000
+"""Scores held at once."""
+WANTED = ("key", "subject", "chosen", "split", "image_keys")
+SAID = ("subject", "text", "claims", "no_change")
+
+
+def mine_negatives(
+    rows: Sequence[PreferenceRow],
+    config: MinedConfig,
+    *,
+    everything: pa.Table,
+    embeddings: Mapping[str, Vectors],
+    text_vectors: Mapping[str, Vectors],
+    differences: pa.Table | None = None,
+    pairs: Mapping[str, PairRow] | None = None,
+    images: Mapping[str, ImageRow] | None = None,
+) -> Iterator[PreferenceRow | Dropped]:
+    """Yield each row with its mined negative, or why there is none.
+
+    Args:
+        rows: the preferences, images and all.
+        config: whose negatives.
+        everything: ``WANTED`` columns of all preferences.
+        embeddings: vectors of the images.
+        text_vectors: vectors of the chosen texts.
+        differences: ``SAID`` columns of all descriptions; ``None``: nothing is known of what texts claim.
+        pairs: the rows' pairs.
+        images: their images, with scene graphs where there are any.
+
+    Raises:
+        ModelError: the file is missing, damaged, or of other vectors.
+        ConfigError: an image or a text has no vector.
+    """
+    said = Said.read(differences)
+    entries = list(_entries(everything, said, config.pool))
+    place_of = {entry.key: place for place, entry in enumerate(entries)}
+    pool = make_pool(entries)
+    ranking = Ranking(config, entries, pool=pool, embeddings=embeddings, text_vectors=text_vectors)
+    step = max(1, MOST_SCORES // max(len(pool.texts), 1))
+    for start in range(0, len(rows), step):
+        some = rows[start : start + step]
+        hardest = ranking.hardest(np.array([place_of[row.key] for row in some], dtype=np.int64))
+        for row, found in zip(some, hardest, strict=True):
+            truth = Truth(said, _graphs(row, pairs or {}, images or {}))
+            yield _mined(row, found, truth=truth, config=config)
+
+
+def _entries(everything: pa.Table, said: "Said", split: str) -> Iterator[Entry]:
+    for row in everything.select(list(WANTED)).to_pylist():
+        exact = said.no_change.get((row["subject"], row["chosen"]))
+        yield make_entry(row, in_pool=row["split"] == split, no_change=exact)
+
+
+@dataclass(frozen=True)
+class Said:
+    """Know what descriptions were written to say."""
+
+    no_change: Mapping[tuple[str, str], bool]
+    """By pair and text."""
+    claims: Mapping[str, str]
+    """By plain text, JSON of its claims."""
+
+    @staticmethod
+    def read(table: pa.Table | None) -> "Said":
+        """Read a table of differences."""
+        rows = sorted(table.select(list(SAID)).to_pylist(), key=str) if table is not None else []
+        claims = {plain_text(row["text"]): row["claims"] for row in rows if row["claims"] not in ("", "[]")}
+        return Said({(row["subject"], row["text"]): bool(row["no_change"]) for row in rows}, claims)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Know what is true of one pair."""
+
+    said: Said
+    graphs: Any
+    """Two scene graphs, or ``None``."""
+
+    def of(self, text: str) -> bool | None:
+        """Say whether a text is true of the pair; ``None`` where it cannot be known."""
+        claims = self.said.claims.get(plain_text(text))
+        return all_hold(CLAIMS.validate_json(claims), self.graphs) if claims and self.graphs else None
+
+
+@dataclass(frozen=True, slots=True)
+class Hard:
+    """Be one text that the retriever takes for hard."""
+
+    text: str
+    q: float
+    """Its chance among all texts that the pair may get."""
+    among: int
+    """How many those are."""
+
+
+class Ranking:
+    """Rank the pool's texts for rows, by a retriever that was trained on vectors."""
+
+    def __init__(
+        self,
+        config: MinedConfig,
+        entries: Sequence[Entry],
+        *,
+        pool: Pool,
+        embeddings: Mapping[str, Vectors],
+        text_vectors: Mapping[str, Vectors],
+    ) -> None:
+        """Load the network.
+
+        Raises:
+            ModelError: it cannot be, or was trained on other vectors.
+        """
+        import torch
+
+        from tasks.models.devices import choose_device
+        from tasks.training.retriever.heads import Heads, HeadsEncoder
+        from tasks.training.retriever.saved import hash_file, load_network
+
+        path = Path(config.retriever).expanduser()
+        if hash_file(path) != config.sha256:
+            raise ModelError(f"mined.retriever: {path}: is not the file that was named first: its SHA-256 has changed")
+        weights, about = load_network(path)
+        if about.get("encoder") != "heads":
+            raise ModelError(
+                f"mined.retriever: {path}: its encoder is {about.get('encoder')}; only that of heads can rank a whole "
+                "pool by vectors. Train with adpo.encoder=heads"
+            )
+        features = map_features(entries, pool, images=embeddings, texts=text_vectors)
+        if about.get("vectors") != features.made_by:
+            raise ModelError(
+                f"mined.retriever: {path}: was trained on vectors of {about.get('vectors')}; the dataset has "
+                f"{features.made_by}"
+            )
+        network = Heads(*features.sizes, _number(about, "width", path), seed=0)
+        try:
+            network.load_state_dict(weights)
+            self._sharpness = float(about["scale"]) / float(about["tau"])
+        except (RuntimeError, KeyError, ValueError) as error:
+            raise ModelError(f"mined.retriever: {path}: its weights do not fit its network: {error}") from error
+        self._most = config.candidates
+        self._pool = pool
+        self._encoder: Encoder = HeadsEncoder(network, features, choose_device())
+        with torch.inference_mode():
+            self._texts = self._encoder.texts(np.arange(len(pool.texts)))
+
+    def hardest(self, places: Places) -> Iterator[list[Hard]]:
+        """Yield for each row its hardest texts, hardest first; equal ones in the order of the pool."""
+        import torch
+
+        everything = np.broadcast_to(np.arange(len(self._pool.texts)), (len(places), len(self._pool.texts)))
+        barred = self._pool.excluded(places, everything)
+        with torch.inference_mode():
+            logits = self._encoder.pairs(places) @ self._texts.T * self._sharpness
+            logits = logits.masked_fill(torch.from_numpy(barred).to(logits.device), -torch.inf)
+            chances = logits.double().softmax(1).cpu().numpy()
+        for row, left in zip(chances, (~barred).sum(1).tolist(), strict=True):
+            order = np.argsort(-row, kind="stable")[: min(self._most, left)].tolist() if left else []
+            yield [Hard(self._pool.texts[number], float(row[number]), left) for number in order]
+
+
+def _number(about: Mapping[str, str], name: str, path: Path) -> int:
+    try:
+        found = int(about[name])
+    except (KeyError, ValueError) as error:
+        raise ModelError(f"mined.retriever: {path}: does not say its {name}") from error
+    if not 1 <= found <= 65_536:
+        raise ModelError(f"mined.retriever: {path}: cannot have {name} {found}")
+    return found
+
+
+def _graphs(row: PreferenceRow, pairs: Mapping[str, PairRow], images: Mapping[str, ImageRow]) -> Any:
+    pair = pairs.get(row.subject)
+    shown = [images.get(key) for key in (pair.first, pair.second)] if pair else []
+    graphs = [image.graph for image in shown if image is not None and image.graph is not None]
+    return (graphs[0], graphs[1]) if len(graphs) == 2 else None
+
+
+def _mined(row: PreferenceRow, found: list[Hard], *, truth: Truth, config: MinedConfig) -> PreferenceRow | Dropped:
+    """Take the hardest text that is not known to be true of the pair."""
+    likely = [hard for hard in found if hard.q >= config.least_q]
+    for skipped, hard in enumerate(likely):
+        true = truth.of(hard.text)
+        if not true:
+            passed = f", {skipped} true ones passed over" if skipped else ""
+            unsure = ", unchecked" if true is None else ""
+            return _with_negative(
+                row, hard, f"q {hard.q:.3g} of {hard.among} texts, rank {skipped + 1}{passed}{unsure}"
+            )
+    detail = f"all of {len(likely)} hard texts are true" if likely else "the pool has none for it"
+    return Dropped(source_key=row.key, reason=NOTHING, detail=detail)
+
+
+def _with_negative(row: PreferenceRow, hard: Hard, note: str) -> PreferenceRow:
+    """Return the row with another rejected text; what it was before comes next, of unknown likeness (0)."""
+    before = (Negative(text=row.rejected, maker=row.rejected_maker, note=row.rejected_note, score=0.0),)
+    others = [negative for negative in (*before, *row.negatives) if negative.text]
+    return replace(
+        row,
+        key=make_key(MAKER, row.key, hard.text),
+        source_key=row.key,
+        rejected=hard.text,
+        rejected_maker=MAKER,
+        rejected_note=note,
+        negatives=tuple(negative for negative in others if plain_text(negative.text) != plain_text(hard.text)),
+    )
+
+
+def pin_retriever(config: MinedConfig) -> MinedConfig:
+    """Return the configuration with the file's hash.
+
+    Raises:
+        ModelError: there is no such file, or another one than was named.
+    """
+    from tasks.training.retriever.saved import hash_file
+
+    found = hash_file(Path(config.retriever).expanduser())
+    if config.sha256 and config.sha256 != found:
+        raise ModelError(f"mined.retriever: {config.retriever}: its SHA-256 is {found}, not {config.sha256}")
+    return config.model_copy(update={"sha256": found})
+
+
+def _all_but(row: type[Row], wanted: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in schema_of(row).names if name not in wanted)
+
+
+STAGE = Stage(
+    name=MAKER,
+    version=1,
+    group="training",
+    reads="preferences",
+    row=PreferenceRow,
+    writes=PreferenceRow,
+    function=mine_negatives,
+    config=MAKER,
+    pin=pin_retriever,
+    whole=True,
+    rows_per_shard=500,
+    uses=(
+        Uses(
+            table="preferences",
+            row=PreferenceRow,
+            kind="table",
+            without=_all_but(PreferenceRow, WANTED),
+            name="everything",
+        ),
+        Uses(table="embeddings", row=EmbeddingRow, kind="vectors"),
+        Uses(table="text_vectors", row=EmbeddingRow, kind="vectors"),
+        Uses(table="differences", row=DifferenceRow, kind="table", without=_all_but(DifferenceRow, SAID)),
+        Uses(table="pairs", row=PairRow),
+        Uses(table="images", row=ImageRow, on="images", of="pairs", without=("image", "captions")),
+    ),
+)
