@@ -4,7 +4,7 @@ Runs in the loading processes; needs transformers and PyTorch. Prompts and answe
 ``pack_answers`` puts them together, also with answers that are only known at the step (ADPO's).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -13,8 +13,8 @@ import numpy as np
 from PIL import Image
 
 from schemas.errors import PairwrightError
-from schemas.rows import Turn
 from tasks.store.images import decode_rgb
+from tasks.training.chat import Chat, Tokens, make_messages
 from tasks.training.examples import PLACE, Example, Needs, RefusedRowError, make_example
 from tasks.training.freeze_rows import FrozenRows, Refused
 from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
@@ -65,8 +65,9 @@ class Batch:
     """Rows that should have been here."""
 
     def to(self, device: "device | str", **how: Any) -> Self:
-        """Move the tensors."""
-        self.extras = {name: tensor.to(device, **how) for name, tensor in self.extras.items()}
+        """Move the pixels; sizes stay until they have given positions, else each would be fetched back by itself."""
+        large = {name: tensor.to(device, **how) for name, tensor in self.extras.items() if tensor.is_floating_point()}
+        self.extras = self.extras | large
         return self
 
     def pin_memory(self) -> Self:
@@ -116,25 +117,13 @@ def _fit(pixels: Any, most: int) -> Image.Image:
     return image.resize((max(1, int(image.width * scale)), max(1, int(image.height * scale))), Image.Resampling.BICUBIC)
 
 
-def make_messages(turns: Sequence[Turn], images: int) -> list[dict[str, Any]]:
-    """Return a prompt as chat templates take it, with a place for each image."""
-    marked = any(PLACE in turn.text for turn in turns)
-    first = next((n for n, turn in enumerate(turns) if turn.role == "user"), 0)
-    messages: list[dict[str, Any]] = []
-    for number, turn in enumerate(turns):
-        text = PLACE * images + turn.text if number == first and not marked else turn.text
-        pieces = text.split(PLACE)
-        content: list[dict[str, str]] = []
-        for place, piece in enumerate(pieces):
-            content += [{"type": "image"}] if place else []
-            content += [{"type": "text", "text": piece.strip("\n")}] if piece.strip() else []
-        messages.append({"role": turn.role, "content": content})
-    return messages
-
-
 @dataclass(frozen=True)
 class Collator:
-    """Make batches; picklable as long as the processor is."""
+    """Make batches; picklable as long as the processor is.
+
+    Raises:
+        ModelError: the processor has no chat template that takes a question and an answer.
+    """
 
     processor: Any
     """What ``AutoProcessor`` gave."""
@@ -144,23 +133,29 @@ class Collator:
     """Whether each answer has a prompt of its own: for models that cannot be packed."""
     room: int = 0
     """Tokens that answers which come later (ADPO's) may need."""
+    late: int = 0
+    """Answers that come later; where they are kept apart, each finds a prompt without an answer that waits for it."""
+
+    def __post_init__(self) -> None:
+        _ = self.chat.frame  # fails here, not in a loading process
 
     def __call__(self, items: Iterable[Loaded | Refused]) -> dict[str, Batch]:
-        """Return the batch of some examples; those that are too long are refused."""
+        """Return the batch of some examples; those that cannot be encoded or are too long are refused."""
         items = list(items)
         refused = [item for item in items if isinstance(item, Refused)]
-        kept: list[tuple[Loaded, list[_Ask]]] = []
-        for item in items:
-            if isinstance(item, Loaded):
-                try:
-                    kept.append((item, list(self._asks(item))))
-                except RefusedRowError as error:
-                    refused.append(Refused(key=item.example.key, reason=error.reason, detail=error.detail))
-        batch = self._encode(kept)
-        if long := [n for n in range(len(kept)) if self._length(batch, n) > self.longest]:
-            for n in long:
-                detail = f"{self._length(batch, n)} tokens, model.longest is {self.longest}"
-                refused.append(Refused(key=kept[n][0].example.key, reason="too long", detail=detail))
+        loaded = [item for item in items if isinstance(item, Loaded)]
+        tokens = self.chat.tokenise(text for item in loaded for text in _texts(item.example))
+        kept: list[_Asked] = []
+        for item in loaded:
+            try:
+                kept.append(_Asked(item.example.key, tuple(self._asks(item, tokens))))
+            except RefusedRowError as error:
+                refused.append(Refused(key=item.example.key, reason=error.reason, detail=error.detail))
+        batch, kept = self._encode_good(kept, refused)
+        if long := {n: length for n in range(len(kept)) if (length := self._length(batch, n)) > self.longest}:
+            for n, length in long.items():
+                detail = f"{length} tokens, model.longest is {self.longest}"
+                refused.append(Refused(key=kept[n].key, reason="too long", detail=detail))
             batch = self._encode([one for n, one in enumerate(kept) if n not in long])
         batch.refused = refused
         return {"batch": batch}
@@ -171,36 +166,74 @@ class Collator:
         Raises:
             RefusedRowError: it holds one of the model's control tokens.
         """
-        self._check(text)
-        tokens = self.processor.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return Answer(column, (*tokens, *self._end))
+        return self.answers([text], column)[0]
 
-    def _asks(self, item: Loaded) -> "Iterable[_Ask]":
+    def answers(self, texts: Sequence[str], column: int) -> list[Answer]:
+        """Return some texts as answers, all tokenised at once.
+
+        Raises:
+            RefusedRowError: one holds one of the model's control tokens.
+        """
+        tokens = self.chat.tokenise(texts)
+        return [self._answer(text, column, tokens) for text in texts]
+
+    @cached_property
+    def chat(self) -> Chat:
+        """Return the model's chat format."""
+        return Chat(self.processor)
+
+    def _asks(self, item: Loaded, tokens: Mapping[str, Tokens]) -> "Iterable[_Ask]":
         example = item.example
-        for turn in example.turns:
-            self._check(turn.text)
-        answers = [self.answer(example.chosen, CHOSEN)]
-        answers += [self.answer(text, TEXTS + n) for n, text in enumerate(example.rejected)]
-        prompt = self.processor.apply_chat_template(
-            make_messages(example.turns, len(item.images)), tokenize=False, add_generation_prompt=True
-        )
-        groups = [(answer,) for answer in answers] if self.apart else [tuple(answers)]
+        for text in _texts(example):
+            tokens[text].checked()
+        answers = [self._answer(example.chosen, CHOSEN, tokens)]
+        answers += [self._answer(text, TEXTS + n, tokens) for n, text in enumerate(example.rejected)]
+        prompt = self.chat.render(make_messages(example.turns, len(item.images)), add_generation_prompt=True)
+        groups = [(answer,) for answer in answers] + [()] * self.late if self.apart else [tuple(answers)]
         for group in groups:
             yield _Ask(prompt, item.images, group)
         if item.rejected_images:
             yield _Ask(prompt, item.rejected_images, (Answer(IMAGE, answers[0].ids),))
 
-    def _encode(self, kept: "Sequence[tuple[Loaded, list[_Ask]]]") -> Batch:
-        batch = Batch(keys=[item.example.key for item, _ in kept])
-        asks = [(n, ask) for n, (_, own) in enumerate(kept) for ask in own]
+    def _answer(self, text: str, column: int, tokens: Mapping[str, Tokens]) -> Answer:
+        if PLACE in text:
+            raise RefusedRowError("a control token in a text", PLACE)
+        return Answer(column, (*tokens[text].checked(), *self.chat.frame.end))
+
+    def _encode_good(self, kept: "list[_Asked]", refused: list[Refused]) -> "tuple[Batch, list[_Asked]]":
+        """Encode the examples together; where that fails, find by themselves those that cannot be."""
+        try:
+            return self._encode(kept), kept
+        except Exception as error:  # processors raise errors of many kinds
+            good = kept if len(kept) > 1 else []
+            found = [self._why_not(one) for one in good] or [str(error)]
+            if not any(found):  # nothing is wrong with any of them
+                raise
+        for one, why in zip(kept, found, strict=True):
+            if why:
+                refused.append(Refused(key=one.key, reason="the processor refuses it", detail=why[:200]))
+        kept = [one for one, why in zip(kept, found, strict=True) if not why]
+        return self._encode(kept), kept
+
+    def _why_not(self, one: "_Asked") -> str:
+        try:
+            self._encode([one])
+        except Exception as error:  # noqa: BLE001 - processors raise errors of many kinds; the row is refused with it
+            return str(error) or type(error).__name__
+        return ""
+
+    def _encode(self, kept: "Sequence[_Asked]") -> Batch:
+        batch = Batch(keys=[one.key for one in kept])
+        asks = [(n, ask) for n, one in enumerate(kept) for ask in one.asks]
         if not asks:
             return batch
-        images = [list(ask.images) for _, ask in asks]
+        images, first = [list(ask.images) for _, ask in asks], self.processor.tokenizer.bos_token
         given = self.processor(
             text=[ask.text for _, ask in asks],
             images=images if any(images) else None,
             padding=True,
             return_tensors="pt",
+            **({"add_special_tokens": False} if first and asks[0][1].text.startswith(first) else {}),
         )
         real = given.pop("attention_mask").bool()
         batch.owners = [n for n, _ in asks]
@@ -215,34 +248,23 @@ class Collator:
         room = max(self.room, *(len(answer.ids) for n in own for answer in batch.answers[n]))
         return max(len(batch.prompts[n]) for n in own) + room
 
-    def _check(self, text: str) -> None:
-        if found := next((token for token in self._control if token in text), None):
-            raise RefusedRowError("a control token in a text", found)
-
-    @cached_property
-    def _control(self) -> frozenset[str]:
-        tokenizer = self.processor.tokenizer
-        added = {str(token) for token in tokenizer.get_added_vocab()}
-        return frozenset(added | set(tokenizer.all_special_tokens)) - {PLACE, ""}
-
-    @cached_property
-    def _end(self) -> tuple[int, ...]:
-        """Return the tokens that end an answer: what the chat template puts behind one, to its first control token."""
-        tokenizer, word = self.processor.tokenizer, "answer"
-        asked: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "text", "text": "question"}]}]
-        said = {"role": "assistant", "content": [{"type": "text", "text": word}]}
-        text = self.processor.apply_chat_template([*asked, said], tokenize=False)
-        behind = tokenizer(text.rpartition(word)[2], add_special_tokens=False)["input_ids"]
-        control = set(tokenizer.get_added_vocab().values()) | set(tokenizer.all_special_ids)
-        ends = [n for n, token in enumerate(behind) if token in control]
-        return tuple(behind[: ends[0] + 1]) if ends else (tokenizer.eos_token_id,)
-
 
 @dataclass(frozen=True, slots=True)
 class _Ask:
     text: str
     images: tuple[Image.Image, ...]
     answers: tuple[Answer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    key: str
+    asks: tuple[_Ask, ...]
+
+
+def _texts(example: Example) -> Iterable[str]:
+    yield from (piece for turn in example.turns for piece in turn.text.split(PLACE))
+    yield from (example.chosen, *example.rejected)
 
 
 def _ragged(tokens: "Tensor", real: "Tensor") -> list[tuple[int, ...]]:

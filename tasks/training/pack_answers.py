@@ -2,7 +2,8 @@
 
 Each answer sees the prompt and itself, not the others, and its positions begin where the prompt's end, so that its
 log-probabilities are those of a sequence of its own (ours; two images are 500 to 2,000 tokens, an answer about 40).
-Prompts are padded on the left: all answers then stand at the end, and logits are computed there only.
+An answer's last token predicts nothing and is left out; padding is on the right, where nobody sees it. Where no prompt
+has more than one answer there is nothing to hide, and the model's own masks and positions do.
 """
 
 import inspect
@@ -13,22 +14,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from schemas.errors import ConfigError
 from tasks.training.collate import Answer, Batch
 
 PADDING = -1
 """Segment of the padding; 0 is the prompt, answers count from 1."""
+ALIGNED = 8
+"""Lengths on a GPU are multiples of it: PyTorch else copies the mask in each layer to bring it into line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """Be what a model is called with, and where in its logits the answers are."""
+    """Be what a model is called with, and which of its logits are those of answers."""
 
     inputs: dict[str, Any]
-    """Keyword arguments of the model's ``forward``."""
-    rows: Tensor
-    """(N,) for each answer token its sequence,"""
+    """Keyword arguments of the model's ``forward``; ``logits_to_keep``, (P, T) bool, names the K places of logits."""
     places: Tensor
-    """(N,) the place in the kept logits that predicts it,"""
+    """(N,) for each answer token the place, of the K, that predicts it,"""
     targets: Tensor
     """(N,) the token,"""
     numbers: Tensor
@@ -43,135 +45,184 @@ class Packed:
     """A, the number of columns."""
 
 
-def pack_answers(batch: Batch, model: Any, *, width: int) -> Packed:
-    """Return the sequences of a batch.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Be the sequences of P prompts, on the CPU."""
+
+    ids: Tensor
+    """(P, T) tokens."""
+    segments: Tensor
+    """(P, T) ``PADDING``, 0 for the prompt, or which of the prompt's answers."""
+    steps: Tensor
+    """(P, T) places within an answer, from 1; 0 elsewhere."""
+    keep: Tensor
+    """(P, T) bool: which tokens predict one of an answer."""
+
+
+def pack_answers(batch: Batch, model: Any, *, width: int, dtype: torch.dtype | None = None) -> Packed:
+    """Return the sequences of a batch, on the model's device.
 
     Args:
-        batch: with P prompts, their tensors on the model's device.
+        batch: with P prompts of any number of answers, none included.
         model: the unwrapped model; asked for the positions of image tokens, where it has its own (M-RoPE).
         width: A, the columns of the result.
+        dtype: in which attention is computed, for the mask: autocast's, where it is on; by default the weights'.
+
+    Raises:
+        ConfigError: several answers to a prompt, and a kind of attention that takes no mask of this form.
     """
-    device = next(model.parameters()).device
-    ids, segments = _lay_out(batch)
-    start = max(map(len, batch.prompts))
-    types = {name: _widen(given, start, ids.shape[1]).to(device) for name, given in batch.types.items()}
-    ids, segments = ids.to(device), segments.to(device)
-    positions = _positions(model, batch, ids=ids[:, :start], real=segments[:, :start] == 0, types=types)
-    positions = _continue(positions, segments, start)
-    inputs = {
-        "input_ids": ids,
-        "attention_mask": _mask(segments, model),
-        "position_ids": positions,
-        "logits_to_keep": ids.shape[1] - start + 1,
-        "use_cache": False,
-        **{name: types[name] for name in types},
-        **batch.extras,
-    }
-    where = _where(batch.answers)
-    owners = [owner for owner, own in zip(batch.owners, batch.answers, strict=True) for _ in own]
-    columns = [answer.column for own in batch.answers for answer in own]
+    weight = next(model.parameters())
+    device = weight.device
+    layout = lay_out(batch, ALIGNED if device.type == "cuda" else 1)
+    known = inspect.signature(_inner(model).forward).parameters
+    types = {name: _widen(given, layout.ids.shape[1]) for name, given in batch.types.items() if name in known}
+    inputs = {"input_ids": layout.ids, "logits_to_keep": layout.keep, **types, **batch.extras}
+    positions = _positions(model, batch, layout, types)
+    packed = any(len(own) > 1 for own in batch.answers)
+    if packed or positions.ndim == 3:
+        inputs["position_ids"] = positions
+    if packed:
+        inputs["attention_mask"] = _mask(layout.segments.to(device), model, dtype or weight.dtype)
+    elif why_not_packed(model):  # else attention is causal, and nobody sees what is behind
+        inputs["attention_mask"] = (layout.segments != PADDING).long()
+    inputs = {name: given.to(device, non_blocking=True) for name, given in inputs.items()}
     return Packed(
-        inputs=inputs,
-        rows=where[0].to(device),
-        places=where[1].to(device),
-        targets=where[2].to(device),
-        numbers=where[3].to(device),
-        owners=torch.tensor(owners, device=device),
-        columns=torch.tensor(columns, device=device),
+        inputs={**inputs, "use_cache": False},
+        **{name: found.to(device, non_blocking=True) for name, found in _where(batch).items()},
         examples=len(batch.keys),
         width=width,
     )
 
 
-def _lay_out(batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return (P, T) tokens and (P, T) segments."""
-    start = max(map(len, batch.prompts))
-    length = start + max(sum(len(answer.ids) for answer in own) for own in batch.answers)
-    ids = torch.zeros(len(batch.prompts), length, dtype=torch.long)
-    segments = torch.full_like(ids, PADDING)
-    for row, (prompt, own) in enumerate(zip(batch.prompts, batch.answers, strict=True)):
-        ids[row, start - len(prompt) : start] = torch.tensor(prompt)
-        segments[row, start - len(prompt) : start] = 0
-        place = start
-        for number, answer in enumerate(own, 1):
-            ids[row, place : place + len(answer.ids)] = torch.tensor(answer.ids)
-            segments[row, place : place + len(answer.ids)] = number
-            place += len(answer.ids)
-    return ids, segments
+def why_not_packed(model: Any) -> str:
+    """Say which of a model's settings forbid that answers share a prompt; empty: none does.
+
+    Whether they can is tried by ``check_packing``; this names what a try with short texts does not show.
+    """
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
+    if kinds:
+        return f"it has layers of {', '.join(sorted(kinds))}"
+    if getattr(config, "sliding_window", None):
+        return f"its layers see the last {config.sliding_window} tokens only"
+    if not getattr(config, "is_causal", True) or getattr(config, "use_bidirectional_attention", None):
+        return "its tokens see what comes after them"
+    return ""
 
 
-def _widen(given: Sequence[Sequence[int]], start: int, length: int) -> Tensor:
-    wide = torch.zeros(len(given), length, dtype=torch.long)
-    for row, values in enumerate(given):
-        wide[row, start - len(values) : start] = torch.tensor(values)
-    return wide
+def lay_out(batch: Batch, multiple: int = 1) -> Layout:
+    """Return where the tokens of a batch go; the length T is a multiple of ``multiple``."""
+    rows = [_row(prompt, own) for prompt, own in zip(batch.prompts, batch.answers, strict=True)]
+    length = -(-max(len(row[0]) for row in rows) // multiple) * multiple
+    ids, segments, steps, keep = (
+        torch.tensor([given + [filler] * (length - len(given)) for given in column])
+        for column, filler in zip(zip(*rows, strict=True), (0, PADDING, 0, False), strict=True)
+    )
+    return Layout(ids=ids, segments=segments, steps=steps, keep=keep)
 
 
-def _positions(model: Any, batch: Batch, *, ids: Tensor, real: Tensor, types: dict[str, Tensor]) -> Tensor:
-    """Return the prompts' positions, (P, L) or (axes, P, L)."""
+def _row(prompt: Sequence[int], own: Sequence[Answer]) -> tuple[list[int], list[int], list[int], list[bool]]:
+    size = len(prompt)
+    ids, segments, steps = list(prompt), [0] * size, [0] * size
+    keep = [False] * (size - 1) + [bool(own)]
+    for number, answer in enumerate(own, 1):
+        seen = len(answer.ids) - 1
+        ids += answer.ids[:-1]
+        segments += [number] * seen
+        steps += range(1, seen + 1)
+        keep += [True] * seen
+    return ids, segments, steps, keep
+
+
+def _where(batch: Batch) -> dict[str, Tensor]:
+    """Return per answer token the kept place that predicts it, the token and its answer; per answer, whose it is.
+
+    A row's first kept place is the prompt's last token, which predicts the first token of every answer.
+    """
+    places: list[int] = []
+    targets: list[int] = []
+    sizes: list[int] = []
+    first = 0
+    for own in filter(None, batch.answers):
+        behind = first + 1
+        for answer in own:
+            size = len(answer.ids)
+            places += [first, *range(behind, behind + size - 1)]
+            targets += answer.ids
+            sizes.append(size)
+            behind += size - 1
+        first = behind
+    owners = [owner for owner, own in zip(batch.owners, batch.answers, strict=True) for _ in own]
+    return {
+        "places": torch.tensor(places, dtype=torch.long),
+        "targets": torch.tensor(targets, dtype=torch.long),
+        "numbers": torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes, dtype=torch.long)),
+        "owners": torch.tensor(owners, dtype=torch.long),
+        "columns": torch.tensor([answer.column for own in batch.answers for answer in own], dtype=torch.long),
+    }
+
+
+def _widen(given: Sequence[Sequence[int]], length: int) -> Tensor:
+    return torch.tensor([[*values, *[0] * (length - len(values))] for values in given])
+
+
+def _positions(model: Any, batch: Batch, layout: Layout, types: dict[str, Tensor]) -> Tensor:
+    """Return the positions, (P, T) or (axes, P, T): the prompts', then each answer's, from where its prompt ends."""
+    real = layout.segments == 0
     find = _own_positions(model)
     if find is None:
-        return (real.long().cumsum(-1) - 1).clamp(min=0)
-    given = {"input_ids": ids, "attention_mask": real.long(), **batch.extras}
-    given |= {name: values[:, : ids.shape[1]] for name, values in types.items()}
-    wanted = inspect.signature(find).parameters
-    found, _ = find(**{name: value for name, value in given.items() if name in wanted})
-    return found
+        found = ((real.long().cumsum(-1) - 1) * real)[None]
+    else:
+        size = int(real.sum(-1).max())
+        given = {"input_ids": layout.ids, "attention_mask": real.long(), **types}
+        given = {name: values[:, :size] for name, values in given.items()}
+        wanted = inspect.signature(find).parameters
+        given |= {name: tensor.cpu() for name, tensor in batch.extras.items() if name in wanted}
+        found, _ = find(**{name: value for name, value in given.items() if name in wanted})
+        found = torch.nn.functional.pad(found, (0, layout.ids.shape[1] - size))
+    last = torch.where(real, found, 0).amax(dim=(0, 2))  # (P,)
+    whole = torch.where(real, found, last[:, None] + layout.steps)
+    return whole if find else whole[0]
 
 
 def _own_positions(model: Any) -> Any:
     """Return the model's own way to position image tokens; ``None``: it counts tokens."""
-    for module in model.modules():
-        if hasattr(module, "get_rope_index"):
-            return module.get_rope_index
-    return None
+    return next((module.get_rope_index for module in model.modules() if hasattr(module, "get_rope_index")), None)
 
 
-def _continue(positions: Tensor, segments: Tensor, start: int) -> Tensor:
-    """Return the positions with those of the answers, each beginning where its prompt ends."""
-    real = segments[:, :start] == 0
-    axes = positions if positions.ndim == 3 else positions[None]
-    last = torch.where(real[None], axes, 0).amax(dim=(0, 2))  # (P,)
-    own = segments[:, start:]
-    same = (own[:, :, None] == own[:, None, :]).long()
-    count = torch.tril(same).sum(-1)  # place within the answer, from 1
-    behind = (last[:, None] + count).clamp(min=0)
-    whole = torch.cat([axes, behind[None].expand(len(axes), -1, -1)], dim=2)
-    return whole if positions.ndim == 3 else whole[0]
+def _inner(model: Any) -> Any:
+    """Return the model that adapters and other wrappers are around."""
+    from transformers import PreTrainedModel
+
+    return next(module for module in model.modules() if isinstance(module, PreTrainedModel))
 
 
-def _mask(segments: Tensor, model: Any) -> Tensor:
-    """Return who sees whom, (P, 1, T, T): bool, or what is added to the scores where attention is eager."""
+def _mask(segments: Tensor, model: Any, dtype: torch.dtype) -> Any:
+    """Return who sees whom: (P, 1, T, T), what is added to the scores; for FlexAttention its ``BlockMask``.
+
+    Numbers, not bool: PyTorch turns a bool mask into numbers anew in each layer, and keeps them for the backward pass.
+    """
+    kind = model.config.get_text_config()._attn_implementation
+    if kind == "flex_attention":
+        return _block_mask(segments)
+    if kind not in ("sdpa", "eager"):
+        raise ConfigError(f"model.packing: attention {kind!r} cannot keep the answers to a prompt apart; use sdpa")
     length = segments.shape[1]
     before = torch.ones(length, length, dtype=torch.bool, device=segments.device).tril()
-    keys, queries = segments[:, None, :], segments[:, :, None]
-    seen = before & (keys != PADDING) & ((keys == 0) | (keys == queries))
-    seen |= torch.eye(length, dtype=torch.bool, device=segments.device)  # padding sees itself: no row without a key
-    if model.config._attn_implementation == "eager":
-        dtype = next(model.parameters()).dtype
-        return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill(~seen, torch.finfo(dtype).min)[
-            :, None
-        ]
-    return seen[:, None]
+    seen = before & _together(segments[:, :, None], segments[:, None, :])
+    nothing = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
+    return nothing.masked_fill_(~seen, torch.finfo(dtype).min)[:, None]
 
 
-def _where(answers: Sequence[Sequence[Answer]]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return per answer token its sequence, the kept place that predicts it, the token, and its answer's number.
+def _together(queries: Tensor, keys: Tensor) -> Tensor:
+    return (keys == 0) | ((keys == queries) & (keys != PADDING))
 
-    The first kept place is the prompt's last token, which predicts the first token of every answer.
-    """
-    rows: list[int] = []
-    places: list[int] = []
-    targets: list[int] = []
-    numbers: list[int] = []
-    number = 0
-    for row, own in enumerate(answers):
-        begin = 0
-        for answer in own:
-            size = len(answer.ids)
-            rows += [row] * size
-            places += [0, *range(begin + 1, begin + size)]
-            targets += answer.ids
-            numbers += [number] * size
-            begin, number = begin + size, number + 1
-    return torch.tensor(rows), torch.tensor(places), torch.tensor(targets), torch.tensor(numbers)
+
+def _block_mask(segments: Tensor) -> Any:
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    def sees(row: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return (query >= key) & _together(segments[row, query], segments[row, key])
+
+    rows, length = segments.shape
+    return create_block_mask(sees, rows, None, length, length, device=segments.device)

@@ -4,13 +4,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
+from schemas.errors import TrainingError
 from tasks.training.losses.scored import Scored
 from tasks.training.pack_answers import Packed
 
-CHUNK = 1024
-"""Tokens whose logits are held in float32 at once: 600 MB for 150,000 words."""
+CHUNK = 2**25
+"""Logits held in float32 at once: 128 MiB."""
 
 
 def score_answers(model: Any, packed: Packed) -> Scored:
@@ -19,16 +19,12 @@ def score_answers(model: Any, packed: Packed) -> Scored:
     Args:
         model: what is called, perhaps wrapped (DDP, FSDP, PEFT).
         packed: its inputs.
+
+    Raises:
+        TrainingError: the model does not give logits for each token.
     """
-    logits = model(**packed.inputs).logits
-    chosen = torch.cat(
-        [
-            checkpoint(_log_probabilities, logits, rows, places, targets, use_reentrant=False)
-            for rows, places, targets in zip(
-                packed.rows.split(CHUNK), packed.places.split(CHUNK), packed.targets.split(CHUNK), strict=True
-            )
-        ]
-    )
+    logits = _kept(model(**packed.inputs).logits, packed.inputs["logits_to_keep"])
+    chosen = target_log_probabilities(logits, packed.places, packed.targets)
     answers = len(packed.owners)
     sums = torch.zeros(answers, device=chosen.device).index_add(0, packed.numbers, chosen)
     counts = torch.bincount(packed.numbers, minlength=answers)
@@ -40,5 +36,52 @@ def score_answers(model: Any, packed: Packed) -> Scored:
     )
 
 
-def _log_probabilities(logits: Tensor, rows: Tensor, places: Tensor, targets: Tensor) -> Tensor:
-    return -torch.nn.functional.cross_entropy(logits[rows, places].float(), targets, reduction="none")
+def _kept(logits: Tensor, keep: Tensor) -> Tensor:
+    """Return (K, V), also from a model that was asked for some logits and gave all."""
+    if logits.ndim == 2:
+        return logits
+    if logits.shape[:2] == keep.shape:
+        return logits[keep]
+    raise TrainingError(f"the model gives logits of shape {tuple(logits.shape)} for tokens of {tuple(keep.shape)}")
+
+
+def target_log_probabilities(logits: Tensor, places: Tensor, targets: Tensor) -> Tensor:
+    """Return the log-probabilities of some tokens, (N,) float32, differentiable once.
+
+    As ``logits.log_softmax(-1)[places, targets]``, but what is kept for the backward pass is the logits themselves, and
+    float32 copies are made of a chunk at a time: a third of the memory for bfloat16.
+
+    Args:
+        logits: (K, V).
+        places: (N,) of 0 to K - 1; several tokens may share one.
+        targets: (N,) of 0 to V - 1.
+    """
+    return _TargetLogProbabilities.apply(logits, places, targets)  # pyright: ignore[reportReturnType]
+
+
+class _TargetLogProbabilities(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, places: Tensor, targets: Tensor) -> Tensor:
+        total = torch.cat([part.float().logsumexp(-1) for part in logits.split(_rows(logits))])
+        ctx.save_for_backward(logits, total, places, targets)
+        return logits[places, targets].float() - total[places]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # which hides the name of ctx
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return grad x (one-hot - softmax), summed over the tokens of a place."""
+        logits, total, places, targets = ctx.saved_tensors
+        (grad,) = grads
+        weights = torch.zeros_like(total).index_add_(0, places, grad)
+        found, size = torch.empty_like(logits), _rows(logits)
+        for begin in range(0, len(logits), size):
+            part = (logits[begin : begin + size] - total[begin : begin + size, None]).exp_()  # float32, as total is
+            part.mul_(-weights[begin : begin + size, None])
+            own = (places >= begin) & (places < begin + len(part))
+            where = ((places - begin).clamp(0, len(part) - 1), targets)
+            found[begin : begin + size] = part.index_put_(where, grad.where(own, 0), accumulate=True)
+        return found, None, None
+
+
+def _rows(logits: Tensor) -> int:
+    return max(1, CHUNK // logits.shape[-1])

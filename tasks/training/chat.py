@@ -1,0 +1,147 @@
+"""Speak a model's chat format: prompts by its template, answers as tokens with the end that the template gives them.
+
+Texts of rows are data: one that holds a token by which the format is steered is refused. Needs transformers; picklable
+as long as the processor is.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from schemas.errors import ModelError
+from schemas.rows import Turn
+from tasks.training.examples import PLACE, RefusedRowError
+
+WORD = "answer"
+"""Any word that no template contains behind a question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Be what a chat template puts around an answer."""
+
+    tail: str
+    """The prompt's last words, behind its last control token: an answer's first token may depend on them."""
+    tail_ids: tuple[int, ...]
+    lead: str
+    """White space between prompt and answer."""
+    end: tuple[int, ...]
+    """Tokens that end an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Be a text as tokens."""
+
+    ids: tuple[int, ...]
+    control: str
+    """The control token that is in the text; empty: none is."""
+
+    def checked(self) -> tuple[int, ...]:
+        """Return the tokens.
+
+        Raises:
+            RefusedRowError: there is a control token among them.
+        """
+        if self.control:
+            raise RefusedRowError("a control token in a text", self.control)
+        return self.ids
+
+
+@dataclass(frozen=True)
+class Chat:
+    """Be the chat format of a processor."""
+
+    processor: Any
+    """What ``AutoProcessor`` gave."""
+
+    def render(self, messages: Sequence[dict[str, Any]], **how: bool) -> str:
+        """Return a conversation in the model's format.
+
+        Raises:
+            RefusedRowError: the template does not take it.
+        """
+        from jinja2 import TemplateError
+
+        try:
+            return self.processor.apply_chat_template(list(messages), tokenize=False, **how)
+        except TemplateError as error:
+            raise RefusedRowError("the chat template refuses it", str(error)) from error
+
+    def tokenise(self, texts: Iterable[str]) -> dict[str, Tokens]:
+        """Return each text's tokens as they are behind a prompt's last words, all in one call of the tokenizer."""
+        texts, frame = list(dict.fromkeys(texts)), self.frame
+        cut = len(frame.tail_ids)
+        behind = [ids[cut:] if ids[:cut] == frame.tail_ids else None for ids in self._ids(texts, frame.tail)]
+        alone = iter(self._ids([text for text, ids in zip(texts, behind, strict=True) if ids is None]))
+        found = [next(alone) if ids is None else ids for ids in behind]
+        return {text: Tokens(ids, self._control_in(text, ids)) for text, ids in zip(texts, found, strict=True)}
+
+    @cached_property
+    def frame(self) -> Frame:
+        """Return what is around an answer; its end is all up to the first control token behind it.
+
+        Raises:
+            ModelError: the template does not take a question and an answer, or there is none.
+        """
+        asked = {"role": "user", "content": [{"type": "text", "text": "question"}]}
+        said = {"role": "assistant", "content": [{"type": "text", "text": WORD}]}
+        try:
+            prompt, whole = self.render([asked], add_generation_prompt=True), self.render([asked, said])
+        except (RefusedRowError, ValueError) as error:
+            raise ModelError(f"model.name: its chat template takes no question and answer: {error}") from error
+        before, _, behind = whole.rpartition(WORD)
+        lead = before.removeprefix(prompt) if before.startswith(prompt) else ""
+        control = [text for text in self._control.values() if text in prompt]
+        tail = prompt[max((prompt.rfind(text) + len(text) for text in control), default=0) :]
+        tail_ids, behind_ids = self._plain([tail, behind])
+        ends = [n for n, token in enumerate(behind_ids) if token in self._control]
+        end = behind_ids[: ends[0] + 1] if ends else (self.processor.tokenizer.eos_token_id,)
+        return Frame(tail, tail_ids, lead if lead.isspace() else "", end)
+
+    def _ids(self, texts: Sequence[str], tail: str = "") -> list[tuple[int, ...]]:
+        return self._plain([tail + self.frame.lead + text for text in texts])
+
+    def _plain(self, texts: list[str]) -> list[tuple[int, ...]]:
+        if not texts:
+            return []
+        return [tuple(ids) for ids in self.processor.tokenizer(texts, add_special_tokens=False)["input_ids"]]
+
+    def _control_in(self, text: str, ids: Sequence[int]) -> str:
+        """Look for control tokens; an unknown character is not the token that stands for one."""
+        found = [self._control[token] for token in self._control.keys() & set(ids)]
+        return next((mark for mark in (*found, *self._marks) if mark in text), "")
+
+    @cached_property
+    def _control(self) -> dict[int, str]:
+        """Return the tokens that no text may hold: special ones, and added ones that look it, by number.
+
+        Gemma's added tokens are also runs of spaces and line ends, which may be in any text.
+        """
+        tokenizer = self.processor.tokenizer
+        added = dict(tokenizer.added_tokens_decoder.items())
+        looks = {number: token.content for number, token in added.items() if token.content[:1] in "<[{|"}
+        special = {number: token.content for number, token in added.items() if token.special}
+        return looks | special | dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
+
+    @cached_property
+    def _marks(self) -> frozenset[str]:
+        """Return what the processor itself replaces in texts, by images for one."""
+        own = vars(self.processor).items()
+        return frozenset(value for name, value in own if name.endswith("_token") and isinstance(value, str)) - {""}
+
+
+def make_messages(turns: Sequence[Turn], images: int) -> list[dict[str, Any]]:
+    """Return a prompt as chat templates take it, with a place for each image."""
+    marked = any(PLACE in turn.text for turn in turns)
+    first = next((n for n, turn in enumerate(turns) if turn.role == "user"), 0)
+    messages: list[dict[str, Any]] = []
+    for number, turn in enumerate(turns):
+        text = PLACE * images + turn.text if number == first and not marked else turn.text
+        content: list[dict[str, str]] = []
+        for place, piece in enumerate(text.split(PLACE)):
+            content += [{"type": "image"}] if place else []
+            content += [{"type": "text", "text": piece.strip("\n")}] if piece.strip() else []
+        messages.append({"role": turn.role, "content": content})
+    return messages
