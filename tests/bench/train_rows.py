@@ -1,0 +1,98 @@
+"""Make preferences about two images each, and lay them down as a run's frozen rows.
+
+Writes one part and ``rows.arrow``, which a run trains on; needs no dataset around them.
+"""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from PIL import Image
+
+from schemas.arrow import to_table
+from schemas.rows import PreferenceRow, Turn, make_key
+from tasks.store.part import encode_part
+from tasks.training.freeze_rows import SCHEMA
+
+TABLE, PART = "tables/preferences/bench", "part-0.parquet"
+SPLIT = "train"
+WORDS = 300
+ANSWER = (25, 55)
+"""Words of an answer, from and up to; nearly each word is one token."""
+PROMPT = 20
+
+
+def make_row(asked: str, chosen: str, rejected: str, images: Sequence[bytes]) -> PreferenceRow:
+    """Return a preference about these encoded images."""
+    key = make_key(asked, chosen, rejected, *images)
+    return PreferenceRow(
+        key=key,
+        source_key=key,
+        subject=key,
+        prompt=(Turn(role="user", text=asked),),
+        images=tuple(images),
+        image_keys=tuple(make_key(image) for image in images),
+        chosen=chosen,
+        chosen_model="",
+        rejected=rejected,
+        rejected_maker="",
+        rejected_note="",
+        negatives=(),
+        rejected_images=(),
+        removal_scores=(),
+        component="",
+        split=SPLIT,
+        sources=(),
+        licences=(),
+    )
+
+
+def make_rows(count: int, *, side: int, seed: int = 0) -> list[PreferenceRow]:
+    """Return rows with two square JPEG images and answers of some 40 words."""
+    rng = np.random.default_rng(seed)
+    words = make_words(rng)
+    return [
+        make_row(
+            _sentence(words, PROMPT, rng),
+            _sentence(words, int(rng.integers(*ANSWER)), rng),
+            _sentence(words, int(rng.integers(*ANSWER)), rng),
+            [make_picture((side, side), rng, kind="JPEG") for _ in range(2)],
+        )
+        for _ in range(count)
+    ]
+
+
+def make_words(rng: np.random.Generator) -> list[str]:
+    """Return words that can be read out, all different."""
+    parts = ["ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "wu", "zy"]
+    numbers = rng.permutation(len(parts) ** 2 * 4)[:WORDS]
+    return [parts[n % 16] + parts[n // 16 % 16] + ["", "n", "s", "r"][n // 256] for n in numbers]
+
+
+def _sentence(words: Sequence[str], count: int, rng: np.random.Generator) -> str:
+    return " ".join(words[n] for n in rng.integers(len(words), size=count))
+
+
+def make_picture(size: tuple[int, int], rng: np.random.Generator, *, kind: str = "PNG") -> bytes:
+    """Return an encoded image of height and width ``size``: coarse random blocks."""
+    small = rng.integers(0, 256, (size[0] // 14, size[1] // 14, 3), dtype=np.uint8)
+    sink = io.BytesIO()
+    Image.fromarray(small).resize(size[::-1], Image.Resampling.NEAREST).save(sink, kind)
+    return sink.getvalue()
+
+
+def write_rows(dataset: Path, rows: Sequence[PreferenceRow], frozen: Path) -> None:
+    """Write the part below ``dataset`` and the list of its rows to ``frozen``."""
+    folder = dataset / TABLE
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / PART).open("wb") as file:
+        for piece in encode_part(to_table(rows, PreferenceRow), {}):
+            file.write(piece)
+    entries = [{"part": 0, "row": place, "key": row.key, "split": row.split} for place, row in enumerate(rows)]
+    metadata = {"table": TABLE, "parts": PART}
+    table = pa.Table.from_pylist(entries, schema=SCHEMA).replace_schema_metadata(metadata)
+    frozen.parent.mkdir(parents=True, exist_ok=True)
+    with pa.ipc.new_file(str(frozen), table.schema) as writer:
+        writer.write_table(table)

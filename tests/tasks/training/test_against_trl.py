@@ -1,0 +1,193 @@
+"""The same rows, model and adapters give the same loss and the same gradients as TRL's trainers, images and all."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoProcessor
+
+from schemas.training import TrainConfig
+from tasks.training.collate import Collator, load_example
+from tasks.training.examples import make_example
+from tasks.training.load_model import load_model, prepare_model
+from tasks.training.losses.objectives import OBJECTIVES
+from tasks.training.losses.scored import CHOSEN, TEXTS
+from tasks.training.pack_answers import pack_answers
+from tasks.training.references import Adapters, Asked, Copy
+from tasks.training.score_answers import score_answers
+from tests.bench.train_rows import make_picture, make_row
+from tests.bench.train_trl import dpo_trainer, sft_trainer, trl_processor
+from tests.fixtures.families_of_models import PACKED
+
+pytestmark = [
+    # Names of settings, as TRL and peft use them.
+    pytest.mark.filterwarnings("ignore:.*is deprecated and will be removed in v6:FutureWarning"),
+]
+CLOSE = 1e-6
+TEXTS_OF_ROWS = [
+    ("What differs?", "The ball is red in the first image.", "There is a dog."),
+    ("Say how the two images differ.", "A lamp was added.", "A lamp was taken away, and the table is now of wood."),
+    ("Compare them.", "Nothing has changed.", "The sky is grey."),
+]
+SIZES = [((56, 84), (84, 56)), ((56, 56), (112, 56)), ((84, 84), (56, 56))]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Return rows of two images each, of different sizes; texts of different lengths."""
+    rng = np.random.default_rng(0)
+    return [
+        make_row(*texts, [make_picture(size, rng) for size in sizes])
+        for texts, sizes in zip(TEXTS_OF_ROWS, SIZES, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module", params=["qwen2_vl", "qwen2_5_vl"])
+def folder(request, tmp_path_factory):
+    return PACKED[request.param](tmp_path_factory.mktemp(request.param))
+
+
+def config_of(objective, **sections):
+    model = {"tuning": "lora", "lora": {"rank": 4, "alpha": 8}} | sections.pop("model", {})
+    return TrainConfig.model_validate({"objective": objective, "model": model, **sections})
+
+
+def settings_of(path):
+    """Return the Trainer's own settings: one batch of all rows, on the CPU, in float32."""
+    plain = {"bf16": False, "use_cpu": True, "gradient_checkpointing": False, "report_to": "none"}
+    return {"output_dir": str(path), "per_device_train_batch_size": 3, **plain}
+
+
+def batch_of(folder, rows, config):
+    examples = [make_example(row, OBJECTIVES[config.objective].needs_of(config)) for row in rows]
+    return Collator(trl_processor(folder), config.model.longest)([load_example(one, 10**7) for one in examples])[
+        "batch"
+    ]
+
+
+def policy_of(folder, config):
+    """Return a policy that is not the reference, so that the loss is not that of equal models."""
+    model = prepare_model(load_model(folder, config.model, dtype=torch.float32), config.model)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.requires_grad:
+                weight += 0.05 * torch.randn(weight.shape, generator=generator)
+    return model
+
+
+def loss_of_ours(model, batch, config, *, frozen=None):
+    inner = model.get_base_model() if frozen is None else model
+    packed = pack_answers(batch, inner, width=TEXTS + 1)
+    goal = OBJECTIVES[config.objective]
+    reference = (Copy(frozen) if frozen else Adapters()) if goal.needs_reference else None
+    compared = reference.score(Asked(model, packed, batch.keys)) if reference else None
+    return goal.compute(score_answers(model, packed), compared, config)
+
+
+def batch_of_trl(trainer):
+    return trainer.data_collator([trainer.train_dataset[number] for number in range(3)])
+
+
+def take_weights(trainer, model):
+    """Give TRL's policy the weights of ours, by name."""
+    own = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, weight in trainer.model.named_parameters():
+            weight.copy_(own[name])
+
+
+def assert_close(ours, theirs, *, scale=1.0, name="loss"):
+    """Check for 1e-6, of 1 or of ``scale`` where that is more: float32 has seven digits."""
+    assert (ours - theirs).abs().max() <= CLOSE * max(1.0, scale), name
+
+
+def assert_same_step(model, loss, other, wanted):
+    """Check the loss and the gradient of every weight; a gradient's scale is its largest of all weights."""
+    assert_close(loss, wanted, scale=wanted.item())
+    theirs = {name: weight.grad for name, weight in other.named_parameters() if weight.requires_grad}
+    ours = {name: weight.grad for name, weight in model.named_parameters() if weight.requires_grad}
+    assert ours.keys() == theirs.keys()
+    largest = max(gradient.abs().max().item() for gradient in theirs.values())
+    assert largest > 1e-2
+    for name, gradient in theirs.items():
+        assert_close(ours[name], gradient, scale=largest, name=name)
+
+
+def test_tokens_are_the_same(folder, rows, tmp_path):
+    config = config_of("dpo")
+    batch = batch_of(folder, rows, config)
+    trainer = dpo_trainer(folder, rows, config, **settings_of(tmp_path))
+    theirs = batch_of_trl(trainer)
+    lines = [
+        line[mask.bool()].tolist() for line, mask in zip(theirs["input_ids"], theirs["attention_mask"], strict=True)
+    ]
+    ours = [
+        [*prompt, *answer.ids]
+        for column in (0, 1)
+        for prompt, own in zip(batch.prompts, batch.answers, strict=True)
+        for answer in own[column : column + 1]
+    ]
+    assert lines == ours
+    assert theirs["completion_mask"].sum(1).tolist() == [len(own[n].ids) for n in (0, 1) for own in batch.answers]
+    once = batch.extras["pixel_values"]
+    assert torch.equal(theirs["pixel_values"], torch.cat([once, once]))
+
+
+def test_only_a_newline_is_left_out_of_the_familys_own_template(folder, rows, tmp_path):
+    config = config_of("dpo")
+    trainer = dpo_trainer(folder, rows, config, **settings_of(tmp_path))
+    trainer.data_collator.processor = AutoProcessor.from_pretrained(folder)
+    theirs = batch_of_trl(trainer)
+    newline = trainer.data_collator.processor.tokenizer("\n")["input_ids"]
+    answer = theirs["input_ids"][0][theirs["completion_mask"][0].bool()].tolist()
+    assert answer == [*batch_of(folder, rows, config).answers[0][CHOSEN].ids, *newline]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("sigmoid", {}),
+        ("ipo", {"form": "ipo", "length_normalised": True}),
+        ("sigmoid_norm", {"length_normalised": True}),
+    ],
+)
+def test_loss_and_gradients_of_dpo(kind, changes, folder, rows, tmp_path):
+    config = config_of("dpo", dpo=changes)
+    model = policy_of(folder, config)
+    loss = loss_of_ours(model, batch_of(folder, rows, config), config)
+    loss.value.backward()
+    trainer = dpo_trainer(folder, rows, config, loss_type=[kind], **settings_of(tmp_path))
+    take_weights(trainer, model)
+    wanted = trainer.compute_loss(trainer.model, batch_of_trl(trainer))
+    wanted.backward()
+    assert_same_step(model, loss.value, trainer.model, wanted)
+    (margin,) = trainer._metrics["train"]["rewards/margins"]
+    assert abs(margin) > 0.01
+    if kind == "sigmoid":
+        assert loss.metrics["margin"].item() == pytest.approx(margin, abs=CLOSE)
+
+
+def test_full_tuning_against_a_copy(folder, rows, tmp_path):
+    config = config_of("dpo", model={"tuning": "full"})
+    model = policy_of(folder, config)
+    start = load_model(folder, config.model, dtype=torch.float32)
+    loss = loss_of_ours(model, batch_of(folder, rows, config), config, frozen=start)
+    loss.value.backward()
+    trainer = dpo_trainer(folder, rows, config, **settings_of(tmp_path))
+    take_weights(trainer, model)
+    wanted = trainer.compute_loss(trainer.model, batch_of_trl(trainer))
+    wanted.backward()
+    assert_same_step(model, loss.value, trainer.model, wanted)
+
+
+def test_loss_and_gradients_of_sft(folder, rows, tmp_path):
+    config = config_of("sft")
+    model = policy_of(folder, config)
+    loss = loss_of_ours(model, batch_of(folder, rows, config), config)
+    loss.value.backward()
+    trainer = sft_trainer(folder, rows, config, **settings_of(tmp_path))
+    take_weights(trainer, model)
+    inputs = batch_of_trl(trainer)
+    wanted = trainer.compute_loss(trainer.model, inputs, num_items_in_batch=(inputs["labels"] != -100).sum())
+    wanted.backward()
+    assert_same_step(model, loss.value, trainer.model, wanted)
