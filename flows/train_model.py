@@ -13,15 +13,14 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from flows.find_start import TABLE, Start, find_start
 from flows.run_build import settled
 from schemas.errors import ConfigError
-from schemas.rows import PreferenceRow
-from schemas.training import SMALL, TINY, TrainConfig
+from schemas.training import TrainConfig
 from tasks.store.files import Folder
 from tasks.store.snapshot import describe_version, latest_snapshot
 
 log = logging.getLogger(__name__)
-TABLE = "preferences"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +68,20 @@ def train(dataset: str, config: TrainConfig, *, name: str) -> Trained:
         ModelError: the model is not on this machine.
         TrainingError: the training cannot go on.
     """
+    from tasks.training.find_model import require_packages
+
+    require_packages()
+    from tasks.training.runs import Run
     from tasks.training.train_model import Job, train_model
 
     folder = Folder(dataset)
-    run = begin_run(folder, config, name=name)
-    job = Job(run=run, config=config, dataset=folder, start=find_start(folder, config))
+    start = find_start(folder, config, Run(Path(folder.path(f"runs/{name}"))))
+    run = begin_run(folder, start, name=name)
+    job = Job(run=run, config=start.config, dataset=folder, start=start.found.folder)
     return Trained(folder=str(run.folder), measured=train_model(job))
 
 
-def begin_run(folder: Folder, config: TrainConfig, *, name: str) -> Any:
+def begin_run(folder: Folder, start: Start, *, name: str) -> Any:
     """Return the run of that name, begun: its rows frozen, its settings written."""
     from tasks.training.freeze_rows import count_reasons, freeze_rows
     from tasks.training.losses.objectives import OBJECTIVES
@@ -85,7 +89,7 @@ def begin_run(folder: Folder, config: TrainConfig, *, name: str) -> Any:
 
     if not folder.is_local:
         raise ConfigError(f"{folder.url}: a run is written to a local disk; copy the dataset, or mount it")
-    run = Run(Path(folder.path(f"runs/{name}")))
+    run, config = Run(Path(folder.path(f"runs/{name}"))), start.config
     if before := run.config():
         if changed := list(differences(before, config)):
             raise ConfigError(f"{run.folder} was begun with other settings: {'; '.join(changed)}. Give another --name")
@@ -109,25 +113,7 @@ def begin_run(folder: Folder, config: TrainConfig, *, name: str) -> Any:
             "version": describe_version(build, [one for one, _ in stages]),
             "table": planned.table,
             "refused": count_reasons(refused),
+            "start": start.describe(),
         }
     run.begin(config, data, refused)
     return run
-
-
-def find_start(folder: Folder, config: TrainConfig) -> Path:
-    """Return where the model is that a run starts from; the small stand-ins are written first."""
-    from tasks.training.tiny_model import write_tiny_model
-
-    if config.start:
-        return Path(folder.path(f"runs/{config.start}/checkpoint"))
-    if config.model.name in (TINY, SMALL):
-        from flows.read_rows import read_rows
-
-        rows = read_rows(folder.url, TABLE, without=("images", "rejected_images"))
-        texts = [text for row in rows if isinstance(row, PreferenceRow) for text in _texts(row)]
-        return write_tiny_model(Path(folder.path("models")), texts, size=config.model.name)
-    return Path(config.model.name).expanduser()
-
-
-def _texts(row: PreferenceRow) -> tuple[str, ...]:
-    return (row.chosen, row.rejected, *(turn.text for turn in row.prompt))

@@ -106,9 +106,10 @@ class ModelConfig(Section):
     """Say which model is trained, and how images come to it."""
 
     name: Annotated[str, Field(min_length=1)] = TINY
-    """A folder, a name on the Hub whose files are in the local cache, or "tiny" or "small"."""
+    """A folder, a name on the Hub whose files are in the local cache, or "tiny" or "small"; with ``start``, not named:
+    that run's."""
     revision: str = ""
-    """A commit of the Hub; empty: what the cache knows as ``main``."""
+    """A commit of the Hub, or the hash of a folder's files; empty: what is there (``main``). A run writes it down."""
     tuning: Literal["lora", "full"] = "lora"
     """Whether adapters are trained, or all weights."""
     lora: LoraConfig = LoraConfig()
@@ -187,6 +188,9 @@ class SavingConfig(Section):
     """Steps between checkpoints; there is one at the end in any case."""
     keep: Positive = 2
     """Latest checkpoints that are kept."""
+    merged: bool = True
+    """Whether adapters are merged into the weights that a finished run writes, and lie beside them in ``adapters/``;
+    else they alone are written."""
     log_every: Positive = 10
     """Steps between rows of the metrics."""
     measure_every: Count = 0

@@ -1,88 +1,161 @@
-"""Load what is trained: the model and its processor, by transformers' own loaders, and the adapters by peft's.
+"""Load what is trained: a model and its processor by transformers' own loaders, checked before a run begins.
 
-Reads a folder or the Hub's local cache; nothing is fetched, no code of a checkpoint is run. Needs PyTorch.
+Reads a folder (``find_model``) of safetensors; nothing is fetched, no code of a checkpoint is run. Needs PyTorch,
+transformers, and peft where there are adapters.
+
+In which precision (ours): with adapters the frozen weights are in what is computed in, and the adapters in float32;
+with full tuning all weights are in float32 and are rounded for each step (autocast), since a step of 5e-7 is less than
+bfloat16 tells apart in a weight of 0.02, and would be lost.
 """
 
+import logging
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForImageTextToText, AutoProcessor
+from safetensors import safe_open
+from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
+from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-from schemas.errors import ConfigError
-from schemas.training import LoraConfig, ModelConfig, TrainConfig
+from schemas.errors import ConfigError, ModelError
+from schemas.training import ModelConfig, TrainConfig
+from tasks.models.tensor_shapes import name_some
 from tasks.models.weights import loading
+from tasks.training.find_model import ADAPTERS, NAME, find_model, read_settings
+from tasks.training.tune_model import merge_adapters
 
-FIELD = "model"
-VISION = ("visual", "vision", "image_newline")
-"""What the parts that see are called."""
+log = logging.getLogger(__name__)
+FIELD = NAME
+LAYERS = ("num_hidden_layers", "num_layers", "depth", "n_layer")
+"""What a ``config.json`` calls the number of its layers."""
+ROOM = 1.5
+"""How many times the parameters of its files a model may have: tied ones are stored once."""
 
 
 def choose_precision(config: TrainConfig) -> torch.dtype:
-    """Return what the model computes in."""
-    wanted = config.optimiser.precision
+    """Return what the model computes in.
+
+    Raises:
+        ConfigError: this machine cannot.
+    """
+    wanted, gpu = config.optimiser.precision, torch.cuda.is_available()
     if wanted == "auto":
-        wanted = "bf16" if torch.cuda.is_available() else "fp32"
+        wanted = "bf16" if gpu and torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+    if wanted == "fp16" and not gpu:
+        raise ConfigError("optimiser.precision: fp16 needs a GPU; fp32 or bf16 do without")
     return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[wanted]
 
 
+def choose_storage(config: TrainConfig) -> torch.dtype:
+    """Return what the weights are kept in: with full tuning float32, so that small steps add up."""
+    return torch.float32 if config.model.tuning == "full" else choose_precision(config)
+
+
 def load_processor(folder: Path) -> Any:
-    """Return a checkpoint's processor.
+    """Return a checkpoint's processor; adapters without one have that of their model.
 
     Raises:
-        ModelError: it cannot be loaded.
+        ModelError: it cannot be loaded, or takes no images.
         ConfigError: it has no chat template.
     """
-    with loading(FIELD, folder):
-        processor: Any = AutoProcessor.from_pretrained(folder, local_files_only=True)
+    base = find_model(str(folder)).base
+    own = folder if not base or (folder / "tokenizer_config.json").is_file() else find_model(base).folder
+    with loading(FIELD, own):
+        processor: Any = AutoProcessor.from_pretrained(own, local_files_only=True, trust_remote_code=False)
+    if not hasattr(processor, "image_processor") or not hasattr(processor, "tokenizer"):
+        raise ModelError(f"{FIELD}: {own} has no processor that takes images and texts")
     if getattr(processor, "chat_template", None) is None:
-        raise ConfigError(f"--model {folder}: has no chat template, which says how a prompt with images is written")
+        raise ConfigError(f"--model {own}: has no chat template, which says how a prompt with images is written")
     return processor
 
 
 def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
-    """Return a checkpoint's model, its weights in this precision.
+    """Return a checkpoint's model, its weights in this precision; adapters are merged into theirs.
 
     Raises:
-        ModelError: it cannot be loaded.
+        ModelError: it cannot be loaded, is of another kind, or its weights are not what its settings say.
     """
+    if (folder / ADAPTERS).is_file():
+        base = find_model(find_model(str(folder)).base)
+        return merge_adapters(load_model(base.folder, config, dtype=dtype), folder)
     attention = "sdpa" if config.attention == "auto" else config.attention
+    settings = read_settings(folder)
+    _check_kind(folder, settings)
     with loading(FIELD, folder):
-        return AutoModelForImageTextToText.from_pretrained(
-            folder, local_files_only=True, dtype=dtype, attn_implementation=attention
+        _check_size(folder, settings)
+        loaded: Any = AutoModelForImageTextToText.from_pretrained(
+            folder,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+            dtype=dtype,
+            attn_implementation=attention,
         )
-
-
-def prepare_model(model: Any, config: ModelConfig) -> Any:
-    """Return the model with what is trained switched on: adapters, or weights."""
-    if config.tuning == "lora":
-        return _with_adapters(model, config)
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad = config.train_vision or not _sees(name)
+    model, report = loaded
+    _check_report(folder, report)
+    _check_finite(folder, model)
     return model
 
 
-def _with_adapters(model: Any, config: ModelConfig) -> Any:
-    import peft
-
-    lora: LoraConfig = config.lora
-    targets = [name for name in _linear_layers(model) if _is_target(name, config)]
-    if not targets:
-        raise ConfigError(f"model.lora.targets {list(lora.targets)}: no linear layer of the model is called so")
-    own = peft.LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets)
-    return peft.get_peft_model(model, own)
-
-
-def _is_target(name: str, config: ModelConfig) -> bool:
-    if config.lora.targets:
-        return name.endswith(config.lora.targets)
-    return config.train_vision or not _sees(name)
+def _check_kind(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Refuse what transformers knows no model for that takes images and texts, and gives text."""
+    kind = settings.get("model_type")
+    if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
+        return
+    own = " It brings code of its own, which is never run." if "auto_map" in settings else ""
+    raise ModelError(
+        f"{FIELD}: {folder} is of type {str(kind)[:80]!r}, which is no model that takes images and texts and gives "
+        f"text, as far as this transformers knows.{own}"
+    )
 
 
-def _linear_layers(model: Any) -> list[str]:
-    head = model.get_output_embeddings()
-    return [name for name, layer in model.named_modules() if isinstance(layer, torch.nn.Linear) and layer is not head]
+def _check_size(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Refuse settings that ask for far more than the files hold, before any memory is taken."""
+    sizes = list(_stored_sizes(folder))
+    if (layers := max(_layers(settings), default=0)) > len(sizes):
+        raise ModelError(
+            f"{FIELD}: {folder}: its config.json says {layers} layers, its files hold {len(sizes)} tensors"
+        )
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    with torch.device("meta"):
+        wanted = sum(parameter.numel() for parameter in AutoModelForImageTextToText.from_config(config).parameters())
+    if wanted > ROOM * sum(sizes):
+        raise ModelError(
+            f"{FIELD}: {folder}: its config.json says {wanted:,} parameters, its files hold {sum(sizes):,}"
+        )
 
 
-def _sees(name: str) -> bool:
-    return any(part.startswith(VISION) or part == "multi_modal_projector" for part in name.split("."))
+def _stored_sizes(folder: Path) -> Iterator[int]:
+    """Yield the number of values of each stored tensor; reads headers alone."""
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 - no mapping
+                yield torch.Size(file.get_slice(name).get_shape()).numel()
+
+
+def _layers(settings: Mapping[str, Any]) -> Iterator[int]:
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _layers(value)
+        elif name in LAYERS and isinstance(value, int):
+            yield value
+
+
+def _check_report(folder: Path, report: Mapping[str, Any]) -> None:
+    """Refuse a model some of whose weights were not in the files, or have no place in it."""
+    said = {
+        "missing_keys": "its files have no",
+        "mismatched_keys": "of another shape than its config.json says:",
+        "unexpected_keys": "its config.json has no place for",
+    }
+    for kind, words in said.items():
+        if names := sorted(str(name) for name in report.get(kind) or ()):
+            raise ModelError(f"{FIELD}: {folder}: {words} {name_some(names)}")
+
+
+def _check_finite(folder: Path, model: Any) -> None:
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter.sum(dtype=torch.float32)):
+            raise ModelError(f"{FIELD}: {folder}: {name} holds values that are no numbers (NaN or infinite)")

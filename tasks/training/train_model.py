@@ -21,12 +21,14 @@ from schemas.training import OptimiserConfig, TrainConfig
 from tasks.store.files import Folder
 from tasks.training.collate import Collator, ExampleRows
 from tasks.training.freeze_rows import FrozenRows, Refused
-from tasks.training.load_model import choose_precision, load_model, load_processor, prepare_model
+from tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
 from tasks.training.losses.objectives import OBJECTIVES, Goal
 from tasks.training.metrics import MetricsFile
 from tasks.training.preference_trainer import PreferenceTrainer, Setting
 from tasks.training.references import Adapters, Copy, Reference
 from tasks.training.runs import STEP, Run, publish_folder
+from tasks.training.save_model import finish_model
+from tasks.training.tune_model import prepare_model
 
 log = logging.getLogger(__name__)
 RATES = {"sft": 5e-7, "dpo": 5e-7, "mdpo": 5e-7, "adavip": 5e-7, "adpo": 3e-6}
@@ -56,7 +58,7 @@ def train_model(job: Job) -> dict[str, float]:
     config, run = job.config, job.run
     processor = load_processor(job.start)
     dtype = choose_precision(config)
-    model = prepare_model(load_model(job.start, config.model, dtype=dtype), config.model)
+    model = prepare_model(load_model(job.start, config.model, dtype=choose_storage(config)), config)
     metrics = MetricsFile(run.metrics)
     latest = run.latest()
     metrics.resume(int(latest.name.removeprefix(STEP)) if latest else 0)
@@ -80,7 +82,7 @@ def train_model(job: Job) -> dict[str, float]:
         callbacks=list(job.callbacks),
     )
     trainer.train(resume_from_checkpoint=str(latest) if latest else None)
-    return _finish(trainer, run)
+    return _finish(trainer, run, job.start)
 
 
 def train_rows(job: Job) -> Any:
@@ -132,7 +134,7 @@ def arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> TrainingArgu
         bf16=dtype is torch.bfloat16,
         fp16=dtype is torch.float16,
         use_cpu=not gpu,
-        gradient_checkpointing=optimiser.checkpointing,
+        activation_checkpointing=optimiser.checkpointing,
         dataloader_num_workers=config.loading.workers,
         dataloader_pin_memory=gpu,
         logging_steps=saving.log_every,
@@ -167,7 +169,7 @@ def _reference(job: Job, dtype: torch.dtype) -> Reference | None:
     return Copy(copy.to("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def _finish(trainer: PreferenceTrainer, run: Run) -> dict[str, float]:
+def _finish(trainer: PreferenceTrainer, run: Run, start: Path) -> dict[str, float]:
     measured = trainer.measure()
     staged = run.folder / ".finishing"
     if trainer.is_world_process_zero():
@@ -179,6 +181,7 @@ def _finish(trainer: PreferenceTrainer, run: Run) -> dict[str, float]:
             f"{run.model}: cannot be saved: {error}. Make room, and go on with the same command"
         ) from error
     if trainer.is_world_process_zero():
+        finish_model(staged, start, trainer.setting.config)
         trainer.setting.metrics.write()
         publish_folder(staged, run.model)
     return measured

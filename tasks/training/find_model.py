@@ -1,0 +1,195 @@
+"""Find the model that a run starts from: a folder, or a name on the Hub whose files are in the local cache.
+
+Reads names of files, their JSON, and the bytes of local ones: a hash tells later whether they are still the same. Loads
+nothing, fetches nothing, needs no PyTorch.
+"""
+
+import importlib.util
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import ModelError
+from tasks.models.pretrained import is_local
+from tasks.models.weights import identify_files
+
+NAME = "model.name"
+PACKAGES = ("torch", "transformers", "peft", "accelerate", "huggingface_hub", "safetensors")
+INSTALL = "python -m pip install -c constraints.txt -e '.[cpu,train]'"
+CONFIG, WHOLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+ADAPTERS, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+PROCESSOR = ("preprocessor_config.json", "processor_config.json")
+"""Of which a model that takes images has one."""
+TEMPLATES = ("chat_template.json", "chat_template.jinja")
+READ = (".json", ".jinja", ".txt", ".model")
+"""Endings of the files that a processor may read."""
+NOT_READ = (CONFIG, INDEX, "generation_config.json", ADAPTERS)
+MOST_BYTES = 64 << 20
+"""Of a JSON file; hostile ones have no end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Be a model's files on this machine, and what tells them from all others."""
+
+    folder: Path
+    revision: str
+    """A commit of the Hub, or the hash of all files that are loaded."""
+    model: str
+    """The hash of the weights and of what they are put into; the commit."""
+    processor: str
+    """The hash of what turns images and texts into numbers."""
+    template: str
+    """The hash of the chat template, where it has a file of its own; otherwise it is the processor's."""
+    base: str = ""
+    """For adapters: the model that they belong to."""
+
+
+def require_packages() -> None:
+    """Refuse to train without the packages.
+
+    Raises:
+        ModelError: names them, and what installs them.
+    """
+    if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
+        raise ModelError(f"training needs {', '.join(missing)}, not installed here: {INSTALL}")
+
+
+def find_model(name: str, revision: str = "", *, field: str = NAME) -> Found:
+    """Return where a model is.
+
+    Args:
+        name: a folder, or a name on the Hub.
+        revision: the commit, or the hash of a folder's files, that it must have; empty: what is there.
+        field: what names the model, for messages.
+
+    Raises:
+        ModelError: it is not there, lacks a file, or is another than it was.
+    """
+    require_packages()
+    local = is_local(name)
+    folder = Path(name).expanduser().absolute() if local else _snapshot(name, revision, field)
+    try:
+        found = _look_into(folder, commit="" if local else folder.name)
+    except _LacksError as lacks:
+        raise ModelError(f"{field}: {folder} {lacks}{_advice(name, local=local)}") from lacks
+    if revision and found.revision != revision and local:
+        raise ModelError(
+            f"{field}: {folder} is not the model that it was ({found.revision}, not {revision}): put the old one back, "
+            "or start anew under another --name"
+        )
+    return found
+
+
+class _LacksError(Exception):
+    """Say what is wrong with a folder, as the end of a sentence that begins with its name."""
+
+
+def _advice(name: str, *, local: bool) -> str:
+    return "" if local else f". Fetch it with: hf download {name}"
+
+
+def _snapshot(name: str, revision: str, field: str) -> Path:
+    """Return the folder of the local cache that holds a Hub's model at a revision."""
+    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, revision=revision or None, local_files_only=True))
+    except (HFValidationError, LocalEntryNotFoundError) as error:
+        where = f"{constants.HF_HUB_CACHE}/models--{name.replace('/', '--')}"
+        at = f" at revision {revision}" if revision else ""
+        raise ModelError(
+            f"{field}: {name} is neither a folder nor on this machine: looked in {where}{at}. "
+            f"Fetch it with: hf download {name}{f' --revision {revision}' if revision else ''}"
+        ) from error
+
+
+def _look_into(folder: Path, *, commit: str) -> Found:
+    """Return a folder's model, its files complete as far as names tell."""
+    if not folder.is_dir():
+        raise _LacksError("is no folder")
+    base = _read_base(folder) if _has(folder, ADAPTERS) else ""
+    weights = [folder / ADAPTER_WEIGHTS] if base else _list_weights(folder)
+    own = [folder / (ADAPTERS if base else CONFIG), *weights]
+    for path in own:
+        if not path.is_file():
+            raise _LacksError(f"holds no {path.name}{_of_another_kind(folder)}")
+    if not base and not any(_has(folder, name) for name in PROCESSOR):
+        raise _LacksError(f"holds no {' and no '.join(PROCESSOR)}: a model that takes images has one")
+    templates = [folder / name for name in TEMPLATES if _has(folder, name)]
+    processor = _list_processor(folder)
+    model = commit or identify_files(own)
+    return Found(
+        folder=folder,
+        revision=commit or identify_files([*own, *processor, *templates]),
+        model=model,
+        processor=identify_files(processor),
+        template=identify_files(templates),
+        base=base,
+    )
+
+
+def _has(folder: Path, name: str) -> bool:
+    return (folder / name).is_file()
+
+
+def _list_weights(folder: Path) -> list[Path]:
+    """Return the files of a model's weights: one, or those that its index names."""
+    if not _has(folder, INDEX):
+        return [folder / WHOLE]
+    shards = _read_json(folder / INDEX).get("weight_map")
+    names = set(shards.values()) if isinstance(shards, dict) else set[Any]()
+    if not names or not all(isinstance(name, str) and Path(name).name == name for name in names):
+        raise _LacksError(f"has an {INDEX} that does not name the files of its weights")
+    return [folder / INDEX, *(folder / name for name in sorted(names))]
+
+
+def _of_another_kind(folder: Path) -> str:
+    """Say in words that there are weights in a form that is not loaded; empty: there are none."""
+    found = sorted(path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth", ".gguf"))
+    if not found:
+        return ""
+    return f" (only {found[0]}: weights are loaded from safetensors alone, since other forms can hold programs)"
+
+
+def _list_processor(folder: Path) -> list[Path]:
+    left_out = {*NOT_READ, *TEMPLATES}
+    return sorted(
+        path for path in folder.iterdir() if path.suffix in READ and path.is_file() and path.name not in left_out
+    )
+
+
+def _read_base(folder: Path) -> str:
+    """Return the name of the model that a folder's adapters belong to."""
+    if _has(folder, CONFIG):
+        raise _LacksError(f"holds a model ({CONFIG}) and adapters ({ADAPTERS}): put one of them into another folder")
+    base = _read_json(folder / ADAPTERS).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise _LacksError(f"has an {ADAPTERS} that does not say which model it belongs to")
+    return base
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError("too large")
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _LacksError(f"has a {path.name} that cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise _LacksError(f"has a {path.name} that is no object")
+    return content
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Return what a model says of itself, its ``config.json``.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
+    try:
+        return _read_json(folder / CONFIG)
+    except _LacksError as lacks:
+        raise ModelError(f"{NAME}: {folder} {lacks}") from lacks

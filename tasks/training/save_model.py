@@ -1,0 +1,51 @@
+"""Make the finished model of a run such that ``from_pretrained`` loads it, and servers of models do.
+
+Reads and writes the folder into which the Trainer has saved. Adapters are merged into the weights that they were
+trained on, and lie beside them in ``adapters/``; without ``saving.merged`` they are all that is written, and loading
+them needs peft and the model named in ``adapter_config.json``. Needs PyTorch and peft.
+"""
+
+from pathlib import Path
+
+from schemas.errors import TrainingError
+from schemas.training import TrainConfig
+from tasks.training.find_model import ADAPTER_WEIGHTS, ADAPTERS
+from tasks.training.load_model import choose_storage, load_model
+from tasks.training.tune_model import merge_adapters
+
+FOLDER = "adapters"
+OWN = (ADAPTERS, ADAPTER_WEIGHTS, "README.md")
+"""What peft writes."""
+NOT_NEEDED = "training_args.bin"
+"""A pickle, which only the Trainer's own checkpoints need."""
+
+
+def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
+    """Complete what the Trainer saved; of several processes, one does.
+
+    Args:
+        saved: the folder: adapters or weights, and the processor.
+        start: the model that the run started from.
+        config: of the run.
+
+    Raises:
+        TrainingError: the disk refuses.
+        ModelError: the start is no longer there.
+    """
+    try:
+        (saved / NOT_NEEDED).unlink(missing_ok=True)
+        if config.model.tuning == "lora" and config.saving.merged:
+            _merge(saved, start, config)
+    except (OSError, RuntimeError) as error:  # safetensors and torch report a full disk so
+        raise TrainingError(f"{saved}: the merged weights cannot be written: {error}. Make room, and go on") from error
+
+
+def _merge(saved: Path, start: Path, config: TrainConfig) -> None:
+    """Move the adapters aside, and write the start's weights with them merged in."""
+    aside = saved / FOLDER
+    aside.mkdir(exist_ok=True)
+    for name in OWN:
+        if (saved / name).exists():
+            (saved / name).replace(aside / name)
+    model = load_model(start, config.model, dtype=choose_storage(config))
+    merge_adapters(model, aside).save_pretrained(saved)
