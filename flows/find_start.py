@@ -59,7 +59,7 @@ def find_start(folder: Folder, config: TrainConfig, run: "Run") -> Start:
         name = config.model.name
         if name in (TINY, SMALL):
             known = begun.get("folder", "")
-            name = known if Path(known).is_dir() else str(_write_small(folder, name))
+            name = known if known and Path(known).is_dir() else str(_write_small(folder, name))
         found = find_model(name, wanted)
         model = {"name": _lasting(config.model), "revision": found.revision}
     if begun and begun["revision"] != found.revision:
