@@ -16,6 +16,7 @@ from torch import Tensor
 
 from schemas.errors import ConfigError
 from tasks.training.collate import Answer, Batch
+from tasks.training.flex import FLEX
 
 PADDING = -1
 """Segment of the padding; 0 is the prompt, answers count from 1."""
@@ -81,13 +82,13 @@ def pack_answers(batch: Batch, model: Any, *, width: int, dtype: torch.dtype | N
     packed = any(len(own) > 1 for own in batch.answers)
     if packed or positions.ndim == 3:
         inputs["position_ids"] = positions
-    if packed:
-        inputs["attention_mask"] = _mask(layout.segments.to(device), model, dtype or weight.dtype)
-    elif why_not_packed(model):  # else attention is causal, and nobody sees what is behind
+    if not packed and why_not_packed(model):  # else attention is causal, and nobody sees what is behind
         inputs["attention_mask"] = (layout.segments != PADDING).long()
-    inputs = {name: given.to(device, non_blocking=True) for name, given in inputs.items()}
+    moved: dict[str, Any] = {name: given.to(device, non_blocking=True) for name, given in inputs.items()}
+    if packed:
+        moved["attention_mask"] = _mask(layout.segments.to(device), model, dtype or weight.dtype)
     return Packed(
-        inputs={**inputs, "use_cache": False},
+        inputs={**moved, "use_cache": False},
         **{name: found.to(device, non_blocking=True) for name, found in _where(batch).items()},
         examples=len(batch.keys),
         width=width,
@@ -107,6 +108,8 @@ def why_not_packed(model: Any) -> str:
         return f"its layers see the last {config.sliding_window} tokens only"
     if not getattr(config, "is_causal", True) or getattr(config, "use_bidirectional_attention", None):
         return "its tokens see what comes after them"
+    if "token_type_ids" in inspect.signature(_inner(model).forward).parameters:  # Gemma 3, PaliGemma
+        return "the tokens of an image see each other"
     return ""
 
 
@@ -203,7 +206,7 @@ def _mask(segments: Tensor, model: Any, dtype: torch.dtype) -> Any:
     Numbers, not bool: PyTorch turns a bool mask into numbers anew in each layer, and keeps them for the backward pass.
     """
     kind = model.config.get_text_config()._attn_implementation
-    if kind == "flex_attention":
+    if kind == FLEX:
         return _block_mask(segments)
     if kind not in ("sdpa", "eager"):
         raise ConfigError(f"model.packing: attention {kind!r} cannot keep the answers to a prompt apart; use sdpa")
