@@ -36,6 +36,7 @@ from schemas.rows import (
     PairRow,
     PreferenceRow,
     QuestionRow,
+    ReferenceRow,
     RefusedTag,
     RejectedTextRow,
     RejectionRow,
@@ -271,6 +272,7 @@ COLUMNS: dict[type[Row], list[tuple[str, pa.DataType]]] = {
         ("licences", STRINGS),
         ("rejected_image_maker", STRING),
     ],
+    ReferenceRow: [("logps", FLOATS), ("tokens", pa.list_(INT))],
 }
 
 

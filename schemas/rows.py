@@ -555,3 +555,17 @@ class PreferenceRow(Row):
     licences: tuple[str, ...]
     rejected_image_maker: str = ""
     """"removal", "crop", or empty: no image is rejected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceRow(Row):
+    """Hold what a model gives the answers of a preference (its ``subject``), before a training changes it.
+
+    Columns are those of ``tasks.training.losses.scored``: the chosen text; the chosen text given the rejected images;
+    then the rejected texts, hardest first. 0 where there is none.
+    """
+
+    logps: tuple[float, ...]
+    """Per column, the summed log-probability of the answer's tokens."""
+    tokens: tuple[int, ...]
+    """Per column, their number."""
