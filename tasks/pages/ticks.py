@@ -23,3 +23,13 @@ def nice_ticks(most: float) -> list[float]:
     """Return a few round numbers from 0 to at least ``most``."""
     step = round_step(max(most, 1) / 4, least=1)
     return [step * number for number in range(math.ceil(max(most, 1) / step - 1e-9) + 1)]
+
+
+def ticks_between(low: float, high: float) -> list[float]:
+    """Return a few round numbers, at least two, from at most ``low`` to at least ``high``."""
+    if high - low <= 1e-9 * max(abs(low), abs(high)):  # closer, and a float cannot tell the ticks apart
+        room = abs(low) / 2 or 1.0
+        low, high = low - room, high + room
+    step = round_step((high - low) / 4, least=0.0)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [step * number for number in range(first, last + 1)]

@@ -1,0 +1,74 @@
+"""Keep a few held-out rows with the model's own answers beside a run, for its page.
+
+    RUN/samples/samples.jsonl    one row per line: key, prompt, reference, answer, rejected, names of its images
+    RUN/samples/*.png            the images, each once
+
+Needs no PyTorch: the answers come from elsewhere.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from schemas.rows import make_key
+from tasks.store.images import decode_rgb, encode_png
+from tasks.store.replace import replacing
+
+FOLDER, FILE = "samples", "samples.jsonl"
+MOST_SIDE = 480
+"""Longest side of a shown image in pixels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """Be a held-out row, and what the model says to it."""
+
+    key: str
+    prompt: str
+    images: tuple[bytes, ...]
+    """As the dataset has them."""
+    reference: str
+    answer: str
+    rejected: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """Be a sample as it is kept."""
+
+    key: str
+    prompt: str
+    images: tuple[str, ...]
+    """Names below ``samples/``."""
+    reference: str
+    answer: str
+    rejected: str = ""
+
+
+def write_samples(run: Path, samples: Iterable[Sample]) -> None:
+    """Write samples beside a run; those that were there go.
+
+    Raises:
+        StoreError: the disk refuses.
+    """
+    shown: list[Shown] = []
+    with replacing(run / FOLDER) as folder:
+        for one in samples:
+            names = tuple(_write_image(folder, image) for image in one.images)
+            words = {"reference": one.reference, "answer": one.answer, "rejected": one.rejected}
+            shown.append(Shown(key=one.key, prompt=one.prompt, images=names, **words))
+        lines = "".join(json.dumps(asdict(one)) + "\n" for one in shown)
+        (folder / FILE).write_text(lines, encoding="utf-8")
+
+
+def _write_image(folder: Path, image: bytes) -> str:
+    name = f"{make_key(image)}.png"
+    if not (folder / name).exists():
+        pixels = Image.fromarray(decode_rgb(image))
+        pixels.thumbnail((MOST_SIDE, MOST_SIDE), Image.Resampling.LANCZOS)
+        (folder / name).write_bytes(encode_png(np.asarray(pixels)))
+    return name

@@ -1,0 +1,178 @@
+"""The page of a run: everything is on it, nothing is interpreted, it looks right in a browser."""
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.errors import ConfigError, StoreError
+from tasks.training.freeze_rows import Refused
+from tasks.training.report.read_run import read_samples
+from tasks.training.report.samples import write_samples
+from tasks.training.report.write_run_page import write_run_page
+from tasks.training.runs import Run
+from tests.tasks.report.browser import broken_images, open_chromium, open_page
+from tests.tasks.report.pages import PHONE, Reader
+from tests.tasks.training.report.handmade_run import (
+    HOSTILE,
+    LONG,
+    begin,
+    make_png,
+    make_run,
+    make_samples,
+    words_of,
+    write_metrics,
+)
+
+WIDE = {"viewport": {"width": 1240, "height": 900}}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "adpo <b>"
+    make_run(run)
+    write_run_page(run)
+    return run / "report"
+
+
+def text_of(folder: Path) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", (folder / "index.html").read_text())).split())
+
+
+def test_it_is_well_formed_and_refers_only_to_what_is_beside_it(folder: Path) -> None:
+    page = Reader((folder / "index.html").read_text())
+    assert len(page.ids) == len(set(page.ids))
+    for link in page.links:
+        file, _, mark = link.partition("#")
+        assert (folder / (file or "index.html")).is_file(), link
+        assert not mark or mark in page.ids, link
+    beside = sorted(path.name for path in folder.iterdir())
+    assert beside == ["images", "index.html", "report.css", "run.css"]
+
+
+def test_texts_are_shown_not_interpreted(folder: Path) -> None:
+    page = Reader((folder / "index.html").read_text())
+    assert not [tag for tag, _ in page.tags if tag == "script"]
+    assert not any(name.startswith("on") or name == "style" for _, given in page.tags for name in given)
+    assert not any("onerror" in name for _, given in page.tags for name in given)
+    # Prompts and references of two samples, one rejected text, a metric, an alarm, a common negative, the dataset.
+    assert page.text.count(HOSTILE) >= 2 + 2 + 1 + 1 + 1 + 1 + 1
+    assert "adpo <b>" in page.text
+
+
+def test_what_is_known_of_a_run_is_on_its_page(folder: Path) -> None:
+    text = text_of(folder)
+    for words in (
+        "adpo · tiny · full · from sft",
+        "steps 1,000", "epochs 10", "held-out accuracy",
+        "Entropy", "Effective candidates", "False negatives", "Learning rate", "Gradient norm",
+        "training, as logged every 5 steps",
+        "The retriever: true negatives. 12% are true",
+        "steps 1,000, texts to choose from 4,321",
+        "The model One is red, the other one is blue.", "The model (nothing)",
+        "snapshot 3",
+        "optimiser.batch 2 4", "model.tuning full lora", "saving.report_to tensorboard none",
+        "61 rows.", "too long 60 98.4%", "The first 50", "9000 tokens",
+    ):  # fmt: skip
+        assert words in text, words
+    assert "Not finished" not in text
+    assert LONG in text
+
+
+def test_only_settings_that_differ_are_listed_and_all_are_in_full(folder: Path) -> None:
+    table, whole = text_of(folder).split("All settings (config.yaml)")
+    assert "optimiser.warmup" not in table
+    assert "warmup: 0.1" in whole
+
+
+def test_a_run_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
+    begin(tmp_path / "sft", objective="sft", start="")
+    text = text_of(write_run_page(tmp_path / "sft").parent)
+    assert "Not finished." in text
+    assert "Nothing logged yet" in text
+    assert "None: every row of the split was used." in text
+
+
+def test_a_page_is_written_anew_while_the_run_goes_on(tmp_path: Path) -> None:
+    run = begin(tmp_path / "adpo")
+    write_metrics(run, range(1, 10))
+    first = write_run_page(run.folder).read_bytes()
+    assert write_run_page(run.folder).read_bytes() == first
+    write_metrics(run, range(1, 20))
+    assert write_run_page(run.folder).read_bytes() != first
+
+
+def test_a_folder_that_is_no_run_is_refused_and_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no training run"):
+        write_run_page(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("data.json", "[1, 2"),
+        ("refused.jsonl", '{"reason": "too long"}\n'),
+        ("refused.jsonl", "7\n"),
+        ("retriever/retriever.json", '{"steps": 1}'),
+        ("samples/samples.jsonl", '{"key": 1}\n'),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: str) -> None:
+    begin(tmp_path / "run")
+    path = tmp_path / "run" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+    with pytest.raises(StoreError, match=path.name):
+        write_run_page(tmp_path / "run")
+
+
+def test_samples_come_back_and_their_images_are_kept_once(tmp_path: Path) -> None:
+    write_samples(tmp_path, make_samples())
+    kept = read_samples(Run(tmp_path))
+    assert [words_of(one) for one in kept] == [words_of(one) for one in make_samples()]
+    assert kept[0].images[:1] == kept[1].images
+    assert len(list((tmp_path / "samples").glob("*.png"))) == 2
+
+
+def test_new_samples_take_the_place_of_the_old(tmp_path: Path) -> None:
+    write_samples(tmp_path, make_samples())
+    write_samples(tmp_path, make_samples()[1:])
+    assert len(read_samples(Run(tmp_path))) == 1
+    assert len(list((tmp_path / "samples").glob("*.png"))) == 1
+
+
+def test_a_sample_cannot_name_a_file_elsewhere(tmp_path: Path) -> None:
+    run = begin(tmp_path / "run").folder
+    (tmp_path / "secret.png").write_bytes(make_png("red"))
+    write_samples(run, make_samples())
+    lines = (run / "samples" / "samples.jsonl").read_text().splitlines()
+    row = json.loads(lines[0]) | {"images": ["../../secret.png"]}
+    (run / "samples" / "samples.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(StoreError, match=r"samples\.jsonl"):
+        write_run_page(run)
+    assert not (run / "report").exists()
+
+
+def test_many_refused_rows_are_counted_and_the_first_are_listed(tmp_path: Path) -> None:
+    refused = [Refused(key=f"{number:032x}", reason="too long") for number in range(2000)]
+    page = write_run_page(begin(tmp_path / "run", refused).folder).parent
+    assert "2,000 rows." in text_of(page)
+    assert f"{49:032x}" in text_of(page)
+    assert f"{50:032x}" not in text_of(page)
+
+
+@pytest.mark.parametrize("options", [WIDE, {**WIDE, "color_scheme": "dark"}, PHONE], ids=["light", "dark", "phone"])
+def test_it_looks_right_in_a_browser(folder: Path, options: dict[str, Any]) -> None:
+    contrast = (Path(__file__).parents[2] / "report" / "contrast.js").read_text()
+    with open_chromium() as browser, open_page(browser, folder / "index.html", **options) as (page, watched):
+        assert watched.complaints == []
+        assert watched.from_elsewhere == []
+        assert broken_images(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= options["viewport"]["width"]
+        assert page.evaluate(contrast) == []
+        assert page.locator("figure.lines svg").count() == page.locator("figure.lines").count() >= 12
+        assert page.locator("path.held").first.is_visible()
