@@ -183,6 +183,18 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+def base_of(folder: Path) -> str:
+    """Return the name of the model that the adapters in a folder belong to; empty: it holds a model.
+
+    Raises:
+        ModelError: their settings cannot be read.
+    """
+    try:
+        return _read_base(folder) if _has(folder, ADAPTERS) else ""
+    except _LacksError as lacks:
+        raise ModelError(f"{NAME}: {folder} {lacks}") from lacks
+
+
 def read_settings(folder: Path) -> dict[str, Any]:
     """Return what a model says of itself, its ``config.json``.
 

@@ -22,7 +22,7 @@ from schemas.errors import ConfigError, ModelError
 from schemas.training import ModelConfig, TrainConfig
 from tasks.models.tensor_shapes import name_some
 from tasks.models.weights import loading
-from tasks.training.find_model import ADAPTERS, NAME, find_model, read_settings
+from tasks.training.find_model import NAME, base_of, find_model, read_settings
 from tasks.training.tune_model import merge_adapters
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def load_processor(folder: Path) -> Any:
         ModelError: it cannot be loaded, or takes no images.
         ConfigError: it has no chat template.
     """
-    base = find_model(str(folder)).base
+    base = base_of(folder)
     own = folder if not base or (folder / "tokenizer_config.json").is_file() else find_model(base).folder
     with loading(FIELD, own):
         processor: Any = AutoProcessor.from_pretrained(own, local_files_only=True, trust_remote_code=False)
@@ -76,9 +76,8 @@ def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     Raises:
         ModelError: it cannot be loaded, is of another kind, or its weights are not what its settings say.
     """
-    if (folder / ADAPTERS).is_file():
-        base = find_model(find_model(str(folder)).base)
-        return merge_adapters(load_model(base.folder, config, dtype=dtype), folder)
+    if base := base_of(folder):
+        return merge_adapters(load_model(find_model(base).folder, config, dtype=dtype), folder)
     attention = "sdpa" if config.attention == "auto" else config.attention
     settings = read_settings(folder)
     _check_kind(folder, settings)

@@ -1,0 +1,52 @@
+"""Have a run's start score the dataset's answers, where the run is compared with a table of them.
+
+The table is a stage's, beside the dataset's own: runs with the same start, pixels and precision share it. What a run
+needs of it lies in the run's folder, one file that all of its processes map into memory.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.run_beside import run_beside, settled_beside
+from schemas.training import TrainConfig
+from tasks.store.files import Folder
+from tasks.store.stage import Planned
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tasks.training.find_model import Found
+
+
+def score_reference(
+    folder: Folder, config: TrainConfig, *, found: "Found", run: Path, after: "Sequence[Planned]" = ()
+) -> None:
+    """Make what a run is compared with, as far as that can be made before the training.
+
+    Args:
+        folder: the dataset.
+        config: the run's.
+        found: the model that it starts from.
+        run: its folder.
+        after: tables beside the dataset's, of which the run's own may be one.
+
+    Raises:
+        ConfigError: the run cannot be compared so.
+        ModelError: the model cannot be loaded.
+        TrainingError: some rows could not be scored.
+    """
+    from tasks.training.references import FILE, choose_reference, has_table, write_table
+    from tasks.training.score_rows import STAGE, release_scorer, scoring_config
+
+    if choose_reference(config) != "table":
+        return
+    own = scoring_config(found, config)
+    if has_table(run / FILE, own):
+        return
+    try:
+        planned = run_beside(folder, replace(STAGE, reads=config.table), own, after=after)
+    finally:
+        release_scorer()
+    with settled_beside(folder, [*after, planned]) as build:
+        write_table(build, planned, run / FILE)

@@ -1,0 +1,226 @@
+"""Score the answers of preferences with the model that a training starts from, before it is changed.
+
+Reads ``PreferenceRow`` with its images, writes ``ReferenceRow``. The table spares a training the second copy of the
+model; its fingerprint holds the hashes of the model, of its processor and chat template, the pixels and the precision,
+so that what was computed otherwise is another table. Needs PyTorch, transformers and the model; one process per device,
+whose helpers decode and tokenise ahead where that is a GPU.
+"""
+
+import gc
+import math
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from schemas.rows import Dropped, PreferenceRow, ReferenceRow, make_key
+from schemas.scoring import Number, ScoringConfig
+from schemas.training import ModelConfig, TrainConfig
+from tasks.models.devices import choose_device, count_gpus
+from tasks.store.pool import helpers
+from tasks.store.stage import Stage
+from tasks.training.check_packing import packs_well
+from tasks.training.collate import Batch, Collator, Loaded, load_example
+from tasks.training.examples import Needs, RefusedRowError, make_example
+from tasks.training.find_model import Found
+from tasks.training.freeze_rows import Refused
+from tasks.training.load_batches import GuardedCollate
+from tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
+from tasks.training.losses.objectives import OBJECTIVES
+from tasks.training.losses.scored import TEXTS, Scored
+from tasks.training.pack_answers import pack_answers
+from tasks.training.score_answers import score_answers
+from tasks.training.tune_model import computing, freeze_model
+
+AHEAD = 4
+"""Batches that wait for the device."""
+PRECISIONS: dict[Number, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+NUMBERS: dict[torch.dtype, Number] = {precision: name for name, precision in PRECISIONS.items()}
+
+
+def scoring_config(found: Found, config: TrainConfig) -> ScoringConfig:
+    """Return how the start of a run scores rows, so that its policy gives the same before its first step."""
+    needs = needs_of(config)
+    return ScoringConfig(
+        folder=str(found.folder),
+        model=found.model,
+        processor=found.processor,
+        template=found.template,
+        weights=NUMBERS[choose_storage(config)],
+        compute=NUMBERS[choose_precision(config)],
+        attention=config.model.attention,
+        packing=config.model.packing,
+        most_pixels=config.model.most_pixels,
+        longest=config.model.longest,
+        texts=needs.texts,
+        images=needs.images,
+        beside=needs.beside,
+        batch=config.optimiser.batch,
+    )
+
+
+def needs_of(config: TrainConfig) -> Needs:
+    """Return what is scored of a row: what is trained on, and measured on the held-out rows."""
+    needs = OBJECTIVES[config.objective].needs_of(config)
+    return replace(needs, texts=max(needs.texts, 1), least="nothing")
+
+
+def score_rows(rows: Sequence[PreferenceRow], config: ScoringConfig) -> Iterator[ReferenceRow | Dropped]:
+    """Yield what the model gives each row's answers; rows that cannot be trained on are dropped."""
+    if not rows:
+        return
+    scorer = _open_scorer(config.model_dump_json())
+    apart = scorer.keeps_apart(rows)
+    chunks = [rows[start : start + config.batch] for start in range(0, len(rows), config.batch)]
+    for batch in _batches(partial(make_batch, config=config, apart=apart), chunks):
+        yield from scorer.score(batch)
+
+
+@dataclass
+class Scorer:
+    """Be a model on its device, and what it was asked for."""
+
+    config: ScoringConfig
+    model: Any
+    apart: bool | None = None
+    """Whether answers have a prompt each; found out on the first rows."""
+
+    def keeps_apart(self, rows: Sequence[PreferenceRow]) -> bool:
+        """Say whether each answer has a prompt of its own."""
+        if self.apart is None:
+            self.apart = self.config.packing == "off" or (self.config.packing == "auto" and bool(self._why_not(rows)))
+        return self.apart
+
+    def _why_not(self, rows: Sequence[PreferenceRow]) -> str:
+        items = [_load(row, self.config) for row in rows[: 2 * self.config.batch]]
+        with self._computing():
+            return packs_well(
+                self.model, _collator(self.config.model_dump_json(), apart=False), items, dtype=self._dtype
+            )
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return PRECISIONS[self.config.compute]
+
+    def _computing(self) -> torch.autocast:
+        return computing(self.model.device, self._dtype)
+
+    def score(self, batch: Batch) -> Iterator[ReferenceRow | Dropped]:
+        """Yield the rows of a batch."""
+        for refused in batch.refused:
+            yield Dropped(source_key=refused.key, reason=refused.reason, detail=refused.detail)
+        if not batch.prompts:
+            return
+        width = TEXTS + self.config.texts
+        with torch.no_grad(), self._computing():
+            packed = pack_answers(batch.to(self.model.device), self.model, width=width, dtype=self._dtype)
+            scored = score_answers(self.model, packed)
+        yield from _rows(batch.keys, scored)
+
+
+def _rows(keys: Sequence[str], scored: Scored) -> Iterator[ReferenceRow | Dropped]:
+    for key, logps, tokens in zip(keys, scored.logps.tolist(), scored.tokens.tolist(), strict=True):
+        if not all(map(math.isfinite, logps)):
+            yield Dropped(source_key=key, reason="the model gives it no finite log-probability", detail=f"{logps}")
+        else:
+            own = make_key("reference", key)
+            yield ReferenceRow(key=own, source_key=key, subject=key, logps=tuple(logps), tokens=tuple(tokens))
+
+
+@lru_cache(maxsize=1)
+def _open_scorer(settings: str) -> Scorer:
+    """Load the model onto this process' device, once."""
+    config = ScoringConfig.model_validate_json(settings)
+    own = ModelConfig.model_validate({"attention": config.attention})
+    model = load_model(Path(config.folder), own, dtype=PRECISIONS[config.weights])
+    device = choose_device()
+    if device.type == "cpu":
+        torch.set_num_threads(len(os.sched_getaffinity(0)))  # it is the only process of its stage
+    return Scorer(config, freeze_model(model, PRECISIONS[config.compute]).to(device))
+
+
+def release_scorer() -> None:
+    """Give the model's memory back, where the stage ran in this process."""
+    _open_scorer.cache_clear()
+    _collator.cache_clear()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _batches(
+    work: Callable[[Sequence[PreferenceRow]], Batch], chunks: Sequence[Sequence[PreferenceRow]]
+) -> Iterator[Batch]:
+    """Make batches while the device computes: in this process' helpers, or in a thread."""
+    pool = helpers() if count_gpus() else None
+    if pool:
+        yield from _ahead(pool, work, chunks)
+    else:
+        with ThreadPoolExecutor(1) as thread:
+            yield from _ahead(thread, work, chunks)
+
+
+def _ahead(
+    pool: Executor, work: Callable[[Sequence[PreferenceRow]], Batch], chunks: Sequence[Sequence[PreferenceRow]]
+) -> Iterator[Batch]:
+    futures: deque[Future[Batch]] = deque()
+    try:
+        for chunk in chunks:
+            futures.append(pool.submit(work, chunk))
+            if len(futures) > AHEAD:
+                yield futures.popleft().result()
+        while futures:
+            yield futures.popleft().result()
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def make_batch(rows: Sequence[PreferenceRow], *, config: ScoringConfig, apart: bool) -> Batch:
+    """Return some rows as a batch; may run in another process."""
+    batch = GuardedCollate(_collator(config.model_dump_json(), apart=apart))([_load(row, config) for row in rows])[
+        "batch"
+    ]
+    assert isinstance(batch, Batch)
+    return batch
+
+
+def _load(row: PreferenceRow, config: ScoringConfig) -> Loaded | Refused:
+    needs = Needs(texts=config.texts, images=config.images, beside=config.beside)
+    try:
+        return load_example(make_example(row, needs), config.most_pixels)
+    except RefusedRowError as error:
+        return Refused(key=row.key, reason=error.reason, detail=error.detail)
+
+
+@lru_cache(maxsize=2)
+def _collator(settings: str, *, apart: bool) -> Collator:
+    config = ScoringConfig.model_validate_json(settings)
+    return Collator(load_processor(Path(config.folder)), config.longest, apart=apart)
+
+
+def count_processes(config: ScoringConfig) -> int:
+    """Return how many processes load the model: one per GPU; one without, so that there is one copy."""
+    del config
+    return max(1, count_gpus())
+
+
+STAGE = Stage(
+    name="reference",
+    version=1,
+    group="training",
+    reads="preferences",
+    row=PreferenceRow,
+    writes=ReferenceRow,
+    function=score_rows,
+    config="reference",
+    processes=count_processes,
+    without=("removal_scores",),
+    rows_per_shard=256,
+)
