@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from schemas.arrow import to_table
+from schemas.arrow import from_table, to_table
 from schemas.rows import PreferenceRow, Turn, make_key
-from tasks.store.part import encode_part
-from tasks.training.freeze_rows import SCHEMA
+from tasks.store.files import Folder
+from tasks.store.part import Part, encode_part, read_part
+from tasks.training.freeze_rows import FILE, SCHEMA
 
 TABLE, PART = "tables/preferences/bench", "part-0.parquet"
 SPLIT = "train"
@@ -83,8 +84,8 @@ def make_picture(size: tuple[int, int], rng: np.random.Generator, *, kind: str =
     return sink.getvalue()
 
 
-def write_rows(dataset: Path, rows: Sequence[PreferenceRow], frozen: Path) -> None:
-    """Write the part below ``dataset`` and the list of its rows to ``frozen``."""
+def write_rows(dataset: Path, rows: Sequence[PreferenceRow]) -> None:
+    """Write the part below ``dataset``, and the list of its rows beside."""
     folder = dataset / TABLE
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / PART).open("wb") as file:
@@ -93,6 +94,10 @@ def write_rows(dataset: Path, rows: Sequence[PreferenceRow], frozen: Path) -> No
     entries = [{"part": 0, "row": place, "key": row.key, "split": row.split} for place, row in enumerate(rows)]
     metadata = {"table": TABLE, "parts": PART}
     table = pa.Table.from_pylist(entries, schema=SCHEMA).replace_schema_metadata(metadata)
-    frozen.parent.mkdir(parents=True, exist_ok=True)
-    with pa.ipc.new_file(str(frozen), table.schema) as writer:
+    with pa.ipc.new_file(str(dataset / FILE), table.schema) as writer:
         writer.write_table(table)
+
+
+def read_all(dataset: Path) -> list[PreferenceRow]:
+    """Return what ``write_rows`` wrote."""
+    return list(from_table(read_part(Part(Folder(str(dataset)), f"{TABLE}/{PART}")), PreferenceRow))

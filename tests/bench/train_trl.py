@@ -13,7 +13,8 @@ import torch
 
 from schemas.rows import PreferenceRow
 from schemas.training import TrainConfig
-from tasks.training.load_model import load_model, load_processor, prepare_model
+from tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
+from tasks.training.tune_model import prepare_model
 
 NEWLINE = "{{ '\n' }}"
 LAST = "{% if not loop.last or add_generation_prompt %}" + NEWLINE + "{% endif %}"
@@ -95,11 +96,37 @@ def sft_trainer(folder: Path, rows: Sequence[PreferenceRow], config: TrainConfig
     )
 
 
+def settings_of(config: TrainConfig) -> dict[str, Any]:
+    """Return our settings of the optimiser and the loader by TRL's names; its defaults that cost speed are off."""
+    optimiser, gpu = config.optimiser, torch.cuda.is_available()
+    return {
+        "per_device_train_batch_size": optimiser.batch,
+        "gradient_accumulation_steps": optimiser.accumulate,
+        "max_steps": optimiser.steps,
+        "learning_rate": optimiser.learning_rate,
+        "lr_scheduler_type": {"constant": "constant_with_warmup"}.get(optimiser.schedule, optimiser.schedule),
+        "warmup_steps": optimiser.warmup,
+        "weight_decay": optimiser.weight_decay,
+        "max_grad_norm": optimiser.clip,
+        "seed": optimiser.seed,
+        "train_sampling_strategy": "sequential",  # rows come in our order
+        "bf16": choose_precision(config) is torch.bfloat16,
+        "use_cpu": not gpu,
+        "gradient_checkpointing": optimiser.checkpointing,
+        "dataloader_num_workers": config.loading.workers,
+        "dataloader_pin_memory": gpu,
+        "logging_steps": config.saving.log_every,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
+
+
 def _model(folder: Path, config: TrainConfig) -> tuple[Any, Any]:
     """Return the model, and the adapters that it is to get: on the layers that ours get."""
     import peft
 
-    model = prepare_model(load_model(folder, config.model, dtype=dtype_of(config)), config.model)
+    model = prepare_model(load_model(folder, config.model, dtype=choose_storage(config)), config)
     if config.model.tuning == "full":
         return model, None
     own = model.peft_config["default"]
@@ -110,9 +137,4 @@ def _model(folder: Path, config: TrainConfig) -> tuple[Any, Any]:
 
 
 def _frozen(folder: Path, config: TrainConfig) -> Any:
-    return load_model(folder, config.model, dtype=dtype_of(config)).eval().requires_grad_(requires_grad=False)
-
-
-def dtype_of(config: TrainConfig) -> torch.dtype:
-    """Return what both sides load the weights in."""
-    return torch.bfloat16 if config.optimiser.precision == "bf16" else torch.float32
+    return load_model(folder, config.model, dtype=choose_precision(config)).eval().requires_grad_(requires_grad=False)

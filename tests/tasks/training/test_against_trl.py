@@ -8,12 +8,13 @@ from transformers import AutoProcessor
 from schemas.training import TrainConfig
 from tasks.training.collate import Collator, load_example
 from tasks.training.examples import make_example
-from tasks.training.load_model import load_model, prepare_model
+from tasks.training.load_model import load_model
 from tasks.training.losses.objectives import OBJECTIVES
 from tasks.training.losses.scored import CHOSEN, TEXTS
 from tasks.training.pack_answers import pack_answers
 from tasks.training.references import Adapters, Asked, Copy
 from tasks.training.score_answers import score_answers
+from tasks.training.tune_model import prepare_model
 from tests.bench.train_rows import make_picture, make_row
 from tests.bench.train_trl import dpo_trainer, sft_trainer, trl_processor
 from tests.fixtures.families_of_models import PACKED
@@ -48,7 +49,8 @@ def folder(request, tmp_path_factory):
 
 def config_of(objective, **sections):
     model = {"tuning": "lora", "lora": {"rank": 4, "alpha": 8}} | sections.pop("model", {})
-    return TrainConfig.model_validate({"objective": objective, "model": model, **sections})
+    optimiser = {"precision": "fp32"}
+    return TrainConfig.model_validate({"objective": objective, "model": model, "optimiser": optimiser, **sections})
 
 
 def settings_of(path):
@@ -66,7 +68,7 @@ def batch_of(folder, rows, config):
 
 def policy_of(folder, config):
     """Return a policy that is not the reference, so that the loss is not that of equal models."""
-    model = prepare_model(load_model(folder, config.model, dtype=torch.float32), config.model)
+    model = prepare_model(load_model(folder, config.model, dtype=torch.float32), config)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for weight in model.parameters():
