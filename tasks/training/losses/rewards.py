@@ -106,7 +106,7 @@ def rank_losses(rewards: "Tensor", present: "Tensor") -> "Tensor":
     ahead = rewards[:, :, None]
     behind = torch.ones(rewards.shape[1:] * 2, dtype=torch.bool, device=rewards.device).triu(1)
     rivals = behind & present[:, None, :]
-    # The lowest number, not -inf: where nobody is left, logsumexp of -inf alone would have no gradient but NaN.
+    # The lowest number, not -inf: where nobody is left, the gradient of logsumexp would be NaN, masked only later.
     lowest = torch.finfo(rewards.dtype).min
     lead = -(rewards[:, None, :] - ahead).masked_fill(~rivals, lowest).logsumexp(2)
     return surprise(lead).where(present & rivals.any(2), 0)

@@ -17,7 +17,7 @@ def sft(policy: Scored, reference: Scored | None, config: SftConfig) -> Loss:
     """
     del reference
     counts = policy.present[:, CHOSEN]
-    logps = policy.logps[:, CHOSEN].where(counts, 0)
+    logps = policy.logps[:, CHOSEN]
     tokens = policy.tokens[:, CHOSEN]
     # n log p / (tokens of the batch): its mean over the n examples is the mean over tokens.
     per_batch = -logps * counts.sum() / tokens.sum().clamp(min=1)

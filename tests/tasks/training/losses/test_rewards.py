@@ -28,11 +28,11 @@ def test_a_reward_is_beta_times_the_log_ratio():
 
 
 def test_per_token_it_is_divided_by_each_answers_length():
-    tokens = [[4, 2, 5, 0]]
+    tokens = [[4, 1, 5, 0]]
     policy, reference = score([-2.0, -7.0, -5.0, None], tokens=tokens), score([-3.0, -4.0, -4.0, None], tokens=tokens)
     rewards = rewards_of(policy, reference, beta=2.0, texts=None, per_token=True)
-    # 2 (1 / 4), 2 (-3 / 2), 2 (-1 / 5); what is absent has no length to divide by
-    assert rewards.values.tolist() == [[0.5, -3.0, -0.4, 0.0]]
+    # 2 (1 / 4), 2 (-3 / 1), 2 (-1 / 5); what is absent has no length to divide by
+    assert rewards.values.tolist() == [[0.5, -6.0, -0.4, 0.0]]
 
 
 def test_only_so_many_texts_are_taken_and_one_is_always_there_to_be_absent():
@@ -106,6 +106,13 @@ def test_absent_answers_beat_nobody_and_cost_nothing():
     assert rank_losses(rewards, present)[0].tolist() == pytest.approx(wanted, abs=1e-12)
     nobody = rank_losses(rewards, torch.zeros(1, 4, dtype=torch.bool))
     assert nobody.tolist() == [[0.0, 0.0, 0.0, 0.0]]
+
+
+def test_no_step_of_the_gradient_is_nan_where_nobody_is_left():
+    rewards = torch.tensor([[0.7, -0.2], [0.1, 0.3]], dtype=F64, requires_grad=True)
+    with torch.autograd.set_detect_anomaly(mode=True):
+        (got,) = torch.autograd.grad(rank_losses(rewards, torch.zeros(2, 2, dtype=torch.bool)).sum(), rewards)
+    assert not got.any()
 
 
 def test_the_gradient_of_the_first_is_softmax_less_one():

@@ -47,3 +47,11 @@ def test_rejected_answers_and_a_reference_change_nothing():
     loss = sft(policy, score([-1.0, -1.0, -1.0]), SftConfig())
     assert loss.value.item() == 6
     assert gradient(loss, policy) == [[-1, 0, 0]]
+
+
+def test_what_is_absent_does_not_count_whatever_a_model_gave_it():
+    policy = score([-6.0], [-9.0], tokens=[[4], [0]], grad=True)
+    loss = sft(policy, None, SftConfig())
+    assert loss.value.item() == 1.5
+    assert loss.per_example.tolist() == [1.5, 0]
+    assert gradient(loss, policy) == [[-0.25], [0]]
