@@ -79,7 +79,7 @@ def pack_answers(batch: Batch, model: Any, *, width: int, dtype: torch.dtype | N
     types = {name: _widen(given, layout.ids.shape[1]) for name, given in batch.types.items() if name in known}
     inputs = {"input_ids": layout.ids, "logits_to_keep": layout.keep, **types, **batch.extras}
     positions = _positions(model, batch, layout, types)
-    packed = any(len(own) > 1 for own in batch.answers)
+    packed = any(len(own) > 1 for own in batch.answers) or _kind(model) == FLEX
     if packed or positions.ndim == 3:
         inputs["position_ids"] = positions
     if not packed and why_not_packed(model):  # else attention is causal, and nobody sees what is behind
@@ -200,13 +200,16 @@ def _inner(model: Any) -> Any:
     return next(module for module in model.modules() if isinstance(module, PreTrainedModel))
 
 
+def _kind(model: Any) -> str:
+    return model.config.get_text_config()._attn_implementation
+
+
 def _mask(segments: Tensor, model: Any, dtype: torch.dtype) -> Any:
     """Return who sees whom: (P, 1, T, T), what is added to the scores; for FlexAttention its ``BlockMask``.
 
     Numbers, not bool: PyTorch turns a bool mask into numbers anew in each layer, and keeps them for the backward pass.
     """
-    kind = model.config.get_text_config()._attn_implementation
-    if kind == FLEX:
+    if (kind := _kind(model)) == FLEX:
         return _block_mask(segments)
     if kind not in ("sdpa", "eager"):
         raise ConfigError(f"model.packing: attention {kind!r} cannot keep the answers to a prompt apart; use sdpa")

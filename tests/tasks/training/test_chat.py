@@ -1,0 +1,126 @@
+"""Each family's chat format: what is around an answer, and which texts would steer it."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoProcessor
+
+from schemas.errors import ModelError
+from schemas.rows import Turn
+from tasks.training.chat import Chat, make_messages
+from tasks.training.examples import RefusedRowError
+from tests.fixtures.families_of_models import PACKED, write_gemma3, write_qwen2_vl
+
+FRAMES = {
+    "qwen2_vl": ("assistant\n", "", ["<|im_end|>"]),
+    "qwen2_5_vl": ("assistant\n", "", ["<|im_end|>"]),
+    "qwen3_vl": ("assistant\n", "", ["<|im_end|>"]),
+    "llava_onevision": ("assistant\n", "", ["<|im_end|>"]),
+    "smolvlm": ("\nAssistant:", " ", ["<end_of_utterance>"]),
+    "gemma3": ("model\n", "", ["<end_of_turn>"]),
+}
+CONTROL = {
+    "qwen2_vl": ("<|im_end|>", "<|im_start|>", "<|image_pad|>", "<|vision_start|>", "<|endoftext|>"),
+    "llava_onevision": ("<image>", "<video>", "<|im_end|>"),
+    "smolvlm": ("<image>", "<row_1_col_2>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>"),
+    "gemma3": ("<bos>", "<eos>", "<unk>", "<start_of_image>", "<image_soft_token>", "<end_of_turn>"),
+}
+
+
+@pytest.fixture(scope="module")
+def processors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    root = tmp_path_factory.mktemp("families")
+    return {name: AutoProcessor.from_pretrained(PACKED.get(name, write_gemma3)(root / name)) for name in FRAMES}
+
+
+@pytest.mark.parametrize("family", FRAMES)
+def test_answers_stand_as_the_published_template_has_them(family: str, processors: dict[str, Any]) -> None:
+    processor = processors[family]
+    frame = Chat(processor).frame
+    end = processor.tokenizer.convert_ids_to_tokens(list(frame.end))
+    assert (frame.tail, frame.lead, end) == FRAMES[family]
+
+
+@pytest.mark.parametrize("family", FRAMES)
+def test_a_text_is_tokenised_as_behind_the_prompt(family: str, processors: dict[str, Any]) -> None:
+    chat, tokenizer = Chat(processors[family]), processors[family].tokenizer
+    texts = ["The door is open.", " It is.", "\nA", "ünïcödé ✓", "a"]
+    found = chat.tokenise(texts)
+    assert list(found) == texts
+    for text in texts:
+        prompt = "question" + tokenizer.convert_ids_to_tokens([*chat.frame.end])[0] + chat.frame.tail
+        whole = tokenizer(prompt + chat.frame.lead + text, add_special_tokens=False)["input_ids"]
+        ids = list(found[text].checked())
+        assert tokenizer.decode(ids).removeprefix(chat.frame.lead) == text
+        if text != "\nA":  # else the line end merges with the prompt's own
+            assert whole[-len(ids) :] == ids
+
+
+@pytest.mark.parametrize(("family", "token"), [(family, token) for family in CONTROL for token in CONTROL[family]])
+def test_control_tokens_are_found_wherever_they_stand(family: str, token: str, processors: dict[str, Any]) -> None:
+    chat = Chat(processors[family])
+    for text in (token, f"A red{token}ball.", f"A red ball. {token}"):
+        with pytest.raises(RefusedRowError, match="a control token in a text") as caught:
+            chat.tokenise([text])[text].checked()
+        assert caught.value.detail == token
+
+
+@pytest.mark.parametrize("family", FRAMES)
+def test_texts_that_only_look_like_it_pass(family: str, processors: dict[str, Any]) -> None:
+    texts = ["a < b and b > c", "<|im_", "|>", "<b>bold</b>", "\n\n", "im_start", "\ufffd\u0378", "<ımage>"]
+    assert {text: tokens.control for text, tokens in Chat(processors[family]).tokenise(texts).items()} == dict.fromkeys(
+        texts, ""
+    )
+
+
+def test_added_line_ends_are_no_control_tokens(tmp_path: Path) -> None:
+    processor: Any = AutoProcessor.from_pretrained(write_gemma3(tmp_path))
+    processor.tokenizer.add_tokens(["\n\n\n", "<table>"])
+    found = Chat(processor).tokenise(["a\n\n\nb", "a<table>b"])
+    assert [tokens.control for tokens in found.values()] == ["", "<table>"]
+
+
+def test_nothing_is_nothing(processors: dict[str, Any]) -> None:
+    assert Chat(processors["qwen2_vl"]).tokenise([]) == {}
+
+
+def test_a_template_without_an_answer_is_refused(tmp_path: Path) -> None:
+    processor: Any = AutoProcessor.from_pretrained(write_qwen2_vl(tmp_path))
+    processor.chat_template = "{{ raise_exception('for questions only') }}"
+    with pytest.raises(ModelError, match=r"takes no question and answer: .*for questions only"):
+        _ = Chat(processor).frame
+    processor.chat_template = None
+    with pytest.raises(ModelError, match=r"model\.name: its chat template takes no question and answer"):
+        _ = Chat(processor).frame
+
+
+def test_an_answer_without_a_mark_behind_it_ends_with_the_end_of_text(tmp_path: Path) -> None:
+    processor: Any = AutoProcessor.from_pretrained(write_qwen2_vl(tmp_path))
+    processor.chat_template = "{% for m in messages %}{{ m['content'][0]['text'] }} {% endfor %}"
+    frame = Chat(processor).frame
+    assert frame.end == (processor.tokenizer.eos_token_id,)
+    assert (frame.tail, frame.lead) == ("question ", "")
+
+
+def test_it_travels_to_another_process(processors: dict[str, Any]) -> None:
+    chat = Chat(processors["smolvlm"])
+    assert pickle.loads(pickle.dumps(chat)).frame == chat.frame
+
+
+@pytest.mark.parametrize(
+    ("texts", "images", "expected"),
+    [
+        (["Look."], 2, [["image", "image", "Look."]]),
+        (["A <image> B\n<image>\nWhat?"], 2, [["A ", "image", " B", "image", "What?"]]),
+        (["<image><image>"], 2, [["image", "image"]]),
+        (["Look.", "Yes.", "And <image>?"], 1, [["Look."], ["Yes."], ["And ", "image", "?"]]),
+        (["Look.", "Yes.", "What?"], 1, [["image", "Look."], ["Yes."], ["What?"]]),
+        (["Look."], 0, [["Look."]]),
+    ],
+)
+def test_images_go_to_their_places(texts: list[str], images: int, expected: list[list[str]]) -> None:
+    turns = [Turn(role=("user", "assistant")[number % 2], text=text) for number, text in enumerate(texts)]
+    messages = make_messages(turns, images)
+    assert [[part.get("text", part["type"]) for part in message["content"]] for message in messages] == expected

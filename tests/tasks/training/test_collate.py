@@ -1,0 +1,192 @@
+"""Batches: what is in them, what is refused, and that they can be made in another process."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader
+from transformers import AutoProcessor
+
+from schemas.errors import ModelError
+from schemas.rows import Turn
+from tasks.training.collate import Batch, Collator, Loaded, load_example
+from tasks.training.examples import Example, RefusedRowError
+from tasks.training.freeze_rows import Refused
+from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
+from tests.fixtures.examples_to_pack import PAIR, loaded, picture, ragged
+from tests.fixtures.families_of_models import PACKED, write_gemma3, write_qwen2_vl
+
+LONG = " ".join(["word"] * 50)
+
+
+@pytest.fixture(scope="module")
+def processor(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return AutoProcessor.from_pretrained(write_qwen2_vl(tmp_path_factory.mktemp("qwen")))
+
+
+def refusals(batch: Batch) -> dict[str, tuple[str, str]]:
+    return {one.key: (one.reason, one.detail) for one in batch.refused}
+
+
+def png(image: Image.Image) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def test_a_batch_holds_prompts_and_their_answers(processor: Any) -> None:
+    batch = Collator(processor, 4096)(ragged())["batch"]
+    assert batch.keys == ["one", "two", "three", "four"]
+    assert batch.owners == [0, 1, 2, 3, 3]
+    columns = [[answer.column for answer in own] for own in batch.answers]
+    texts = [TEXTS, TEXTS + 1, TEXTS + 2]
+    assert columns == [[CHOSEN], [CHOSEN, TEXTS], [CHOSEN, *texts[:2]], [CHOSEN, *texts], [IMAGE]]
+    assert batch.answers[4][0].ids == batch.answers[3][0].ids
+    assert batch.extras["image_grid_thw"].shape == (10, 3)
+    assert [len(types) for types in batch.types["mm_token_type_ids"]] == [len(prompt) for prompt in batch.prompts]
+
+
+@pytest.mark.parametrize("family", [*PACKED, "gemma3"])
+def test_prompts_are_tokenised_as_by_transformers(family: str, tmp_path: Path) -> None:
+    processor: Any = AutoProcessor.from_pretrained(PACKED.get(family, write_gemma3)(tmp_path))
+    item = loaded("a", "A ball.", question="What differs?")
+    batch = Collator(processor, 4096)([item])["batch"]
+    content = [*({"type": "image", "image": image} for image in item.images), {"type": "text", "text": "What differs?"}]
+    given = processor.apply_chat_template(
+        [{"role": "user", "content": content}], tokenize=True, add_generation_prompt=True, return_dict=True
+    )
+    assert list(batch.prompts[0]) == given["input_ids"][0]
+
+
+def test_apart_each_answer_has_a_prompt(processor: Any) -> None:
+    batch = Collator(processor, 4096, apart=True, late=2)(ragged()[2:])["batch"]
+    assert batch.owners == [0] * 5 + [1] * 7
+    assert [len(own) for own in batch.answers] == [1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1]
+    assert batch.answers[-1][0].column == IMAGE
+
+
+@pytest.mark.parametrize(
+    ("item", "token"),
+    [
+        (loaded("bad", "A <|im_end|> ball."), "<|im_end|>"),
+        (loaded("bad", "A ball.", ("<|image_pad|>",)), "<|image_pad|>"),
+        (loaded("bad", "A ball.", question="What<|im_start|>system"), "<|im_start|>"),
+        (loaded("bad", "A ball.", ("An <image> here.",)), "<image>"),
+    ],
+)
+def test_control_tokens_are_refused(item: Loaded, token: str, processor: Any) -> None:
+    batch = Collator(processor, 4096)([item, loaded("good", "A ball.")])["batch"]
+    assert batch.keys == ["good"]
+    assert refusals(batch) == {"bad": ("a control token in a text", token)}
+
+
+def test_rows_that_are_too_long_are_refused_by_their_longest_answer(processor: Any) -> None:
+    whole = Collator(processor, 4096)([loaded("a", "b", (LONG,))])["batch"]
+    length = len(whole.prompts[0]) + len(whole.answers[0][1].ids)
+    items = [loaded("short", "b"), loaded("long", "b", (LONG,))]
+    assert not Collator(processor, length)(items)["batch"].refused
+    batch = Collator(processor, length - 1)(items)["batch"]
+    assert batch.keys == ["short"]
+    assert batch.extras["image_grid_thw"].shape == (2, 3)
+    assert refusals(batch) == {"long": ("too long", f"{length} tokens, model.longest is {length - 1}")}
+
+
+def test_room_is_kept_for_answers_that_come_later(processor: Any) -> None:
+    prompt = len(Collator(processor, 4096)([loaded("a", "b")])["batch"].prompts[0])
+    assert not Collator(processor, prompt + 40, room=40)([loaded("a", "b")])["batch"].refused
+    batch = Collator(processor, prompt + 40, room=41)([loaded("a", "b")])["batch"]
+    assert refusals(batch)["a"] == ("too long", f"{prompt + 41} tokens, model.longest is {prompt + 40}")
+
+
+def test_an_image_that_the_processor_refuses_costs_its_row_alone(processor: Any) -> None:
+    items = [loaded("thin", "b", shown=((1, 300), (56, 56))), loaded("good", "b"), loaded("too", "b")]
+    batch = Collator(processor, 4096)(items)["batch"]
+    assert batch.keys == ["good", "too"]
+    reason, detail = refusals(batch)["thin"]
+    assert reason == "the processor refuses it"
+    assert "aspect ratio" in detail
+
+
+def test_the_only_row_of_a_batch_can_be_refused(processor: Any) -> None:
+    batch = Collator(processor, 4096)([loaded("thin", "b", shown=((1, 300),))])["batch"]
+    assert (batch.keys, batch.prompts, list(refusals(batch))) == ([], [], ["thin"])
+
+
+def test_an_error_of_the_whole_batch_is_not_the_rows(processor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = type(processor).__call__
+
+    def fail(self: Any, text: list[str], **words: Any) -> Any:
+        if len(text) > 1:
+            raise MemoryError("no room for two")
+        return call(self, text=text, **words)
+
+    monkeypatch.setattr(type(processor), "__call__", fail)
+    with pytest.raises(MemoryError, match="no room for two"):
+        Collator(processor, 4096)([loaded("a", "b"), loaded("b", "c")])
+
+
+def test_a_conversation_that_the_template_refuses_is_refused(processor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    monkeypatch.setattr(processor, "chat_template", template + processor.chat_template)
+    turns = (Turn(role="system", text="Be brief."), Turn(role="user", text="What differs?"))
+    item = Loaded(Example(key="a", turns=turns, images=(), chosen="b"), (picture(56, 56),), ())
+    assert refusals(Collator(processor, 4096)([item])["batch"]) == {"a": ("the chat template refuses it", "no system")}
+
+
+def test_where_all_is_refused_the_batch_is_empty(processor: Any) -> None:
+    batch = Collator(processor, 4096)([Refused(key="a", reason="no chosen text"), loaded("b", "<|im_end|>")])["batch"]
+    assert (batch.keys, batch.prompts, batch.extras) == ([], [], {})
+    assert list(refusals(batch)) == ["a", "b"]
+
+
+def test_images_that_cannot_be_decoded_are_refused() -> None:
+    example = Example(key="a", turns=(), images=(png(picture(8, 8))[:-30],), chosen="b")
+    with pytest.raises(RefusedRowError, match="an image cannot be decoded"):
+        load_example(example, 1 << 20)
+
+
+def test_larger_images_are_scaled_down() -> None:
+    example = Example(key="a", turns=(), images=(png(picture(400, 100)), png(picture(10, 10))), chosen="b")
+    sizes = [image.size for image in load_example(example, 10_000).images]
+    assert sizes == [(200, 50), (10, 10)]
+
+
+def test_answers_of_texts_are_those_of_rows(processor: Any) -> None:
+    collator = Collator(processor, 4096)
+    known = collator([loaded("a", "A ball.", ("No.",))])["batch"].answers[0]
+    assert collator.answer("A ball.", CHOSEN) == known[0]
+    assert collator.answers(["No.", "A ball."], TEXTS)[0] == known[1]
+    with pytest.raises(RefusedRowError, match="a control token in a text"):
+        collator.answers(["No.", "<|im_end|>"], TEXTS)
+
+
+def test_a_processor_without_template_is_refused_at_once(processor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "chat_template", None)
+    with pytest.raises(ModelError, match="chat template"):
+        Collator(processor, 4096)
+
+
+def test_a_process_that_shares_nothing_makes_the_same_batch(processor: Any) -> None:
+    collator, items = Collator(processor, 4096), [*ragged(), Refused(key="e", reason="no chosen text")]
+    loader = DataLoader(
+        items,  # pyright: ignore[reportArgumentType]  (a list is a map-style dataset)
+        batch_size=5,
+        num_workers=1,
+        collate_fn=collator,
+        multiprocessing_context="spawn",
+    )
+    (found,), expected = [each["batch"] for each in loader], collator(items)["batch"]
+    assert (found.keys, found.owners, found.prompts) == (expected.keys, expected.owners, expected.prompts)
+    assert (found.answers, found.types, found.refused) == (expected.answers, expected.types, expected.refused)
+    assert all(torch.equal(tensor, expected.extras[name]) for name, tensor in found.extras.items())
+
+
+def test_pixels_are_moved_and_sizes_wait(processor: Any) -> None:
+    batch = Collator(processor, 4096)([loaded("a", "b", shown=PAIR)])["batch"].to("meta")
+    assert {name: tensor.device.type for name, tensor in batch.extras.items()} == {
+        "pixel_values": "meta",
+        "image_grid_thw": "cpu",
+    }

@@ -1,0 +1,221 @@
+"""Packed answers: the same log-probabilities and gradients as one sequence at a time, for each family of models."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForImageTextToText, AutoProcessor
+
+from schemas.errors import ConfigError
+from tasks.training.collate import Answer, Batch, Collator, Loaded
+from tasks.training.flex import use_flex
+from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
+from tasks.training.pack_answers import PADDING, lay_out, pack_answers, why_not_packed
+from tasks.training.score_answers import score_answers
+from tests.fixtures.examples_to_pack import loaded, ragged
+from tests.fixtures.families_of_models import PACKED, write_gemma3
+
+WIDTH = 5
+EQUAL = 1e-5
+"""Allowed difference, relative: of a sum of log-probabilities to that sum; of a gradient to the model's largest."""
+AROUND = {"smolvlm": (" ", "<end_of_utterance>"), "gemma3": ("", "<end_of_turn>")}
+"""What the published templates put before and behind an answer, where it is not Qwen's."""
+TENSORS: Any = {"return_tensors": "pt", "add_special_tokens": False}
+Scores = tuple[torch.Tensor, dict[str, torch.Tensor]]
+
+
+@pytest.fixture(scope="module", params=[*PACKED, "gemma3"])
+def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a checkpoint of each family, called as the family is."""
+    write = PACKED.get(request.param, write_gemma3)
+    return write(tmp_path_factory.mktemp("families") / request.param)
+
+
+def load(folder: Path, attention: Any = "sdpa") -> Any:
+    return AutoModelForImageTextToText.from_pretrained(folder, attn_implementation=attention).eval()
+
+
+def batch_of(folder: Path, items: Sequence[Loaded], *, apart: bool = False) -> Batch:
+    batch = Collator(AutoProcessor.from_pretrained(folder), 4096, apart=apart)(items)["batch"]
+    assert not batch.refused
+    return batch
+
+
+def differentiate(model: Any, logps: torch.Tensor) -> Scores:
+    """Return the scores, and the gradients of a sum in which every answer counts differently."""
+    model.zero_grad()
+    (logps * torch.linspace(-1, 1, logps.numel()).view_as(logps)).sum().backward()
+    return logps.detach(), {name: given.grad for name, given in model.named_parameters() if given.grad is not None}
+
+
+def by_ours(model: Any, batch: Batch) -> Scores:
+    return differentiate(model, score_answers(model, pack_answers(batch, model, width=WIDTH)).logps)
+
+
+def by_themselves(model: Any, folder: Path, items: Sequence[Loaded]) -> Scores:
+    """Score one sequence at a time, all by transformers: processor, positions, masks."""
+    processor = AutoProcessor.from_pretrained(folder)
+    logps = torch.zeros(len(items), WIDTH)
+    for row, item in enumerate(items):
+        answers = {CHOSEN: item.example.chosen} | {TEXTS + n: text for n, text in enumerate(item.example.rejected)}
+        for column, answer in answers.items():
+            logps[row, column] = score_one(model, processor, (folder.name, item, answer), item.images)
+        if item.rejected_images:
+            logps[row, IMAGE] = score_one(
+                model, processor, (folder.name, item, item.example.chosen), item.rejected_images
+            )
+    return differentiate(model, logps)
+
+
+def score_one(model: Any, processor: Any, asked: tuple[str, Loaded, str], images: Sequence[Any]) -> torch.Tensor:
+    family, item, answer = asked
+    text = {"type": "text", "text": item.example.turns[0].text}
+    messages = [{"role": "user", "content": [*[{"type": "image"}] * len(images), text]}]
+    prompt = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    before, behind = AROUND.get(family, ("", "<|im_end|>"))
+    given = [
+        processor(text=[each], images=[list(images)] if images else None, **TENSORS)
+        for each in (prompt, prompt + before + answer + behind)
+    ]
+    start, whole = given[0]["input_ids"].shape[1], given[1]["input_ids"][0]
+    assert torch.equal(whole[:start], given[0]["input_ids"][0])
+    logits = model(**given[1]).logits[0]
+    return logits[:-1].log_softmax(-1).gather(1, whole[1:, None])[start - 1 :].sum()
+
+
+def assert_equal(found: Scores, expected: Scores) -> None:
+    assert ((found[0] - expected[0]).abs() <= EQUAL * expected[0].abs()).all()
+    largest = max(float(grad.abs().max()) for grad in expected[1].values())
+    assert found[1].keys() == expected[1].keys()
+    for name, grad in expected[1].items():
+        assert float((found[1][name] - grad).abs().max()) <= EQUAL * largest, name
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_scores_and_gradients_are_those_of_single_sequences(family: Path, attention: str) -> None:
+    model, items = load(family, attention), ragged()
+    expected = by_themselves(model, family, items)
+    assert (expected[0] != 0).sum() == 11
+    if not why_not_packed(model):
+        assert_equal(by_ours(model, batch_of(family, items)), expected)
+    assert_equal(by_ours(model, batch_of(family, items, apart=True)), expected)
+
+
+def test_one_answer_to_each_prompt_needs_no_mask(family: Path) -> None:
+    items = [loaded("a", "A red ball."), loaded("b", "b", question="Say what has changed.", shown=((56, 56), (84, 84)))]
+    model, batch = load(family), batch_of(family, items)
+    packed = pack_answers(batch, model, width=WIDTH)
+    assert ("attention_mask" in packed.inputs) == (family.name == "gemma3")
+    assert_equal(by_ours(model, batch), by_themselves(model, family, items))
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_prompts_without_images_pass(family: Path, *, mixed: bool) -> None:
+    items = [loaded("a", "A red ball.", ("b", "A dog."), shown=()), loaded("b", "No.", ("Yes.",), shown=())]
+    items = items + ragged()[:1] if mixed else items
+    model = load(family)
+    batch = batch_of(family, items, apart=bool(why_not_packed(model)))
+    assert_equal(by_ours(model, batch), by_themselves(model, family, items))
+
+
+def test_a_model_that_does_not_see_alone_what_is_behind_is_told_from_its_settings(family: Path) -> None:
+    why = why_not_packed(load(family))
+    assert why == ("it has layers of sliding_attention" if family.name == "gemma3" else "")
+
+
+def test_image_tokens_that_see_each_other_forbid_packing(tmp_path: Path) -> None:
+    model = load(write_gemma3(tmp_path))
+    model.config.text_config.layer_types = ["full_attention"] * 2
+    model.config.text_config.sliding_window = None
+    assert why_not_packed(model) == "the tokens of an image see each other"
+
+
+def test_a_sliding_window_forbids_packing(tmp_path: Path) -> None:
+    model = load(PACKED["qwen2_vl"](tmp_path))
+    model.config.text_config.sliding_window = 64
+    assert why_not_packed(model) == "its layers see the last 64 tokens only"
+
+
+def test_logits_are_computed_of_answers_alone(family: Path) -> None:
+    model, items = load(family), ragged()[:1]
+    packed = pack_answers(batch_of(family, items), model, width=WIDTH)
+    size = len(packed.targets)
+    assert model(**packed.inputs).logits.shape == (size, model.config.get_text_config().vocab_size)
+    assert packed.places.tolist() == list(range(size))
+
+
+def test_prompts_that_wait_for_an_answer_change_nothing(tmp_path: Path) -> None:
+    folder = PACKED["qwen2_vl"](tmp_path)
+    processor, items, model = AutoProcessor.from_pretrained(folder), ragged()[:2], load(folder)
+    without = Collator(processor, 4096, apart=True)(items)["batch"]
+    waiting = Collator(processor, 4096, apart=True, late=1)(items)["batch"]
+    assert [len(own) for own in waiting.answers] == [1, 0, 1, 1, 0]
+    assert_equal(by_ours(model, waiting), by_ours(model, without))
+
+
+def test_the_batch_is_laid_out_as_drawn() -> None:
+    answers = [(Answer(CHOSEN, (7, 8, 9)), Answer(TEXTS, (6,)), Answer(TEXTS + 1, (5, 4))), (Answer(IMAGE, (3, 2)),)]
+    batch = Batch(keys=["a"], owners=[0, 0], prompts=[(1, 1), (1, 1, 1)], answers=answers)
+    layout = lay_out(batch, 4)
+    assert layout.ids.tolist() == [[1, 1, 7, 8, 5, 0, 0, 0], [1, 1, 1, 3, 0, 0, 0, 0]]
+    padding = [PADDING] * 3
+    assert layout.segments.tolist() == [[0, 0, 1, 1, 3, *padding], [0, 0, 0, 1, PADDING, *padding]]
+    assert layout.steps.tolist() == [[0, 0, 1, 2, 1, 0, 0, 0], [0, 0, 0, 1, 0, 0, 0, 0]]
+    assert layout.keep.int().tolist() == [[0, 1, 1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 0, 0, 0, 0]]
+
+
+def test_each_token_is_predicted_by_the_one_before_it(tmp_path: Path) -> None:
+    answers = [(Answer(CHOSEN, (7, 8, 9)), Answer(TEXTS, (6,)), Answer(TEXTS + 1, (5, 4))), (Answer(IMAGE, (3, 2)),)]
+    types = {"mm_token_type_ids": [(0, 0), (0, 0, 0)]}
+    batch = Batch(keys=["a"], owners=[0, 0], prompts=[(1, 1), (1, 1, 1)], answers=answers, types=types)
+    packed = pack_answers(batch, load(PACKED["qwen2_vl"](tmp_path)), width=WIDTH)
+    assert packed.places.tolist() == [0, 1, 2, 0, 0, 3, 4, 5]
+    assert packed.targets.tolist() == [7, 8, 9, 6, 5, 4, 3, 2]
+    assert packed.numbers.tolist() == [0, 0, 0, 1, 2, 2, 3, 3]
+    assert (packed.owners.tolist(), packed.columns.tolist()) == ([0] * 4, [CHOSEN, TEXTS, TEXTS + 1, IMAGE])
+    assert packed.inputs["position_ids"][0].tolist() == [[0, 1, 2, 3, 2], [0, 1, 2, 3, 2]]
+
+
+def test_the_mask_hides_answers_from_each_other(tmp_path: Path) -> None:
+    answers = [(Answer(CHOSEN, (7, 8)), Answer(TEXTS, (6, 5)))]
+    batch = Batch(keys=["a"], owners=[0], prompts=[(1, 1)], answers=answers, types={"mm_token_type_ids": [(0, 0)]})
+    packed = pack_answers(batch, load(PACKED["qwen2_vl"](tmp_path)), width=WIDTH, dtype=torch.bfloat16)
+    mask = packed.inputs["attention_mask"]
+    assert mask.dtype == torch.bfloat16
+    assert (mask[0, 0] == 0).int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 0, 1]]
+    assert mask.min() == torch.finfo(torch.bfloat16).min
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
+def test_flex_attention_gives_the_same_scores(family: Path) -> None:
+    if family.name == "gemma3":
+        pytest.skip("not packed")
+    batch = batch_of(family, ragged())
+    with torch.no_grad(), torch.compiler.set_stance("force_eager"):  # it has no backward pass on a CPU
+        expected, found = (
+            score_answers(model, pack_answers(batch, model, width=WIDTH)).logps
+            for model in (load(family), load(family, use_flex()))
+        )
+    assert ((found - expected).abs() <= EQUAL * expected.abs()).all()
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
+def test_flex_attention_is_causal_where_nothing_is_packed(tmp_path: Path) -> None:
+    folder = PACKED["qwen2_vl"](tmp_path)
+    batch = batch_of(folder, ragged(), apart=True)
+    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+        expected, found = (
+            score_answers(model, pack_answers(batch, model, width=WIDTH)).logps
+            for model in (load(folder), load(folder, use_flex()))
+        )
+    assert ((found - expected).abs() <= EQUAL * expected.abs()).all()
+
+
+def test_other_kinds_of_attention_cannot_pack(tmp_path: Path) -> None:
+    folder = PACKED["qwen2_vl"](tmp_path)
+    model, batch = load(folder), batch_of(folder, ragged())
+    model.config.text_config._attn_implementation = "flash_attention_2"
+    with pytest.raises(ConfigError, match="'flash_attention_2' cannot keep the answers to a prompt apart; use sdpa"):
+        pack_answers(batch, model, width=WIDTH)
