@@ -39,8 +39,8 @@ TEMPLATE = """\
 """The family's, without its default system prompt: that is a tenth of such a model's work."""
 LONGEST = 32_768
 THETA = 30.0
-"""Base of the rotary embedding. Published models have a million, for long texts and 64 frequencies: of the 16 that are
-here, it would leave to rows and columns those that turn by a thousandth per token, and no token would know where it is."""
+"""Base of the rotary embedding. Published models have a million, for long texts and 64 frequencies. Of the 16 that are
+here, rows and columns would get those that turn by a thousandth per token: no token would know where it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
