@@ -2,14 +2,16 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import get_args
 
 import pytest
 import torch
 
+from schemas.rows import Negative, PreferenceRow, Turn
 from schemas.section import Section
 from schemas.training import Objective, TrainConfig
-from tasks.training.examples import Needs
+from tasks.training.examples import Needs, make_example
 from tasks.training.losses.objectives import OBJECTIVES
 from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS, Scored
 from tests.fixtures.scores import score, zeros_like
@@ -66,6 +68,27 @@ def test_what_is_taken_of_a_row():
     }
     several = TrainConfig.model_validate({"objective": "dpo", "dpo": {"negatives": 5}})
     assert OBJECTIVES["dpo"].needs_of(several).texts == 5
+
+
+NEGATIVE = Negative(text="A cube came.", maker="other pair", note="", score=0.0)
+ROW = PreferenceRow(
+    key="k", source_key="s", subject="p", prompt=(Turn(role="user", text="What changed?"),), images=(b"a", b"b"),
+    image_keys=("a", "b"), chosen="A ball came.", chosen_model="m", rejected="A ball left.", rejected_maker="swap",
+    rejected_note="", negatives=(NEGATIVE,), rejected_images=(b"a", b"c"),
+    removal_scores=(), component="c", split="train", sources=("x",), licences=("",), rejected_image_maker="removal",
+)  # fmt: skip
+
+
+def test_rejected_images_are_shown_where_they_are_used():
+    without_text = replace(ROW, rejected="", negatives=())
+    taken = {}
+    for name, goal in OBJECTIVES.items():
+        needs = goal.needs_of(TrainConfig.model_validate({"objective": name, "dpo": {"negatives": 2}}))
+        examples = [make_example(row, needs) for row in (ROW, without_text)]
+        taken[name] = [(len(example.rejected), len(example.rejected_images)) for example in examples]
+    # (rejected texts, rejected images) of the row with both, and of the one without a text
+    nothing, joined = [(0, 0), (0, 0)], [(1, 2), (0, 2)]
+    assert taken == {"sft": nothing, "dpo": [(2, 0), (0, 2)], "mdpo": joined, "adavip": joined, "adpo": nothing}
 
 
 @every_setting
