@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.run_beside import run_beside, settled_beside
+from schemas.errors import TrainingError
 from schemas.training import TrainConfig
 from tasks.store.files import Folder
 from tasks.store.stage import Planned
@@ -36,6 +37,7 @@ def score_reference(
         ModelError: the model cannot be loaded.
         TrainingError: some rows could not be scored.
     """
+    from tasks.training.load_model import choose_storage, load_model
     from tasks.training.references import FILE, choose_reference, has_table, write_table
     from tasks.training.score_rows import STAGE, release_scorer, scoring_config
 
@@ -46,6 +48,9 @@ def score_reference(
         return
     try:
         planned = run_beside(folder, replace(STAGE, reads=config.table), own, after=after)
+    except TrainingError:
+        load_model(found.folder, config.model, dtype=choose_storage(config))  # says so if it is the model's fault
+        raise
     finally:
         release_scorer()
     with settled_beside(folder, [*after, planned]) as build:

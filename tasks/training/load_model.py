@@ -9,11 +9,13 @@ bfloat16 tells apart in a weight of 0.02, and would be lost.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
@@ -81,7 +83,7 @@ def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     attention = "sdpa" if config.attention == "auto" else config.attention
     settings = read_settings(folder)
     _check_kind(folder, settings)
-    with loading(FIELD, folder):
+    with loading(FIELD, folder), _reporting_here():
         _check_size(folder, settings)
         loaded: Any = AutoModelForImageTextToText.from_pretrained(
             folder,
@@ -89,6 +91,7 @@ def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
             trust_remote_code=False,
             use_safetensors=True,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # it is reported, and refused below
             dtype=dtype,
             attn_implementation=attention,
         )
@@ -150,8 +153,27 @@ def _check_report(folder: Path, report: Mapping[str, Any]) -> None:
         "unexpected_keys": "its config.json has no place for",
     }
     for kind, words in said.items():
-        if names := sorted(str(name) for name in report.get(kind) or ()):
+        if names := sorted(map(_named, report.get(kind) or ())):
             raise ModelError(f"{FIELD}: {folder}: {words} {name_some(names)}")
+
+
+def _named(key: Any) -> str:
+    """Say which weight, and of which two shapes where they differ."""
+    if isinstance(key, str):
+        return key
+    name, *shapes = key
+    return f"{name} {' and '.join(str(tuple(shape)) for shape in shapes)}"
+
+
+@contextmanager
+def _reporting_here() -> Generator[None]:
+    """Silence transformers' table of keys: what is wrong becomes an error."""
+    before = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers.logging.set_verbosity(before)
 
 
 def _check_finite(folder: Path, model: Any) -> None:

@@ -1,0 +1,169 @@
+"""Models on this machine: found as folders and in the Hub's cache, known again by their bytes, or refused in words."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import ModelError
+from tasks.training import find_model as module
+from tasks.training.find_model import base_of, find_model
+from tests.fixtures.families_of_models import write_qwen2_vl
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    """Return a copy that a test may change."""
+    return Path(shutil.copytree(written, tmp_path / "qwen"))
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the Hub's local cache, empty."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+def into_cache(cache: Path, model: Path, name: str, commit: str = COMMIT) -> Path:
+    """Lay a model into the cache as the Hub's client does."""
+    place = cache / f"models--{name.replace('/', '--')}"
+    (place / "refs").mkdir(parents=True, exist_ok=True)
+    (place / "refs" / "main").write_text(commit)
+    return Path(shutil.copytree(model, place / "snapshots" / commit))
+
+
+def cut_into_shards(folder: Path) -> None:
+    from transformers import AutoModelForImageTextToText
+
+    model = AutoModelForImageTextToText.from_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    model.save_pretrained(folder, max_shard_size="200KB")
+
+
+def test_the_same_bytes_are_the_same_model_wherever_they_lie(written: Path, folder: Path) -> None:
+    first, second = find_model(str(written)), find_model(str(folder))
+    assert first.folder != second.folder
+    assert (first.revision, first.model, first.processor, first.template) == (
+        second.revision, second.model, second.processor, second.template,
+    )  # fmt: skip
+    assert first.revision.startswith("xxh3:")
+
+
+def test_each_part_that_counts_changes_its_own_hash(folder: Path) -> None:
+    before = find_model(str(folder))
+
+    def changed() -> set[str]:
+        now = find_model(str(folder))
+        return {
+            name
+            for name in ("revision", "model", "processor", "template")
+            if getattr(now, name) != getattr(before, name)
+        }
+
+    data = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert changed() == {"revision", "model"}
+    (folder / "model.safetensors").write_bytes(data)
+    text = (folder / "processor_config.json").read_text()
+    (folder / "processor_config.json").write_text(text + " ")
+    assert changed() == {"revision", "processor"}
+    (folder / "processor_config.json").write_text(text)
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    assert changed() == {"revision", "template"}
+    (folder / "README.md").write_text("not read by any loader")
+    assert changed() == {"revision", "template"}
+
+
+def test_a_folder_that_is_no_longer_the_same_is_refused(folder: Path) -> None:
+    known = find_model(str(folder)).revision
+    assert find_model(str(folder), known).revision == known
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    with pytest.raises(ModelError, match="not the model that it was"):
+        find_model(str(folder), known)
+
+
+def test_the_hubs_cache_is_looked_into_by_name_and_by_commit(written: Path, cache: Path) -> None:
+    place = into_cache(cache, written, "owner/qwen")
+    found = find_model("owner/qwen")
+    assert (found.folder, found.revision, found.model) == (place, COMMIT, COMMIT)
+    other = "f" * 40
+    into_cache(cache, written, "owner/qwen", other)
+    assert find_model("owner/qwen").revision == other, "main has moved on"
+    assert find_model("owner/qwen", COMMIT).folder == place
+
+
+def test_what_is_not_in_the_cache_names_what_fetches_it(cache: Path, written: Path) -> None:
+    with pytest.raises(ModelError, match=r"model.name: owner/none.*models--owner--none.*hf download owner/none"):
+        find_model("owner/none")
+    with pytest.raises(ModelError, match=f"hf download owner/none --revision {COMMIT}"):
+        find_model("owner/none", COMMIT)
+    with pytest.raises(ModelError, match="neither a folder nor"):
+        find_model("no such name, as it has spaces")
+    (into_cache(cache, written, "owner/half") / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"holds no model.safetensors.*hf download owner/half"):
+        find_model("owner/half")
+
+
+def test_weights_in_several_files_are_those_that_the_index_names(folder: Path) -> None:
+    before = find_model(str(folder))
+    cut_into_shards(folder)
+    now = find_model(str(folder))
+    assert now.model != before.model
+    shards = sorted(folder.glob("model-*.safetensors"))
+    assert len(shards) > 1
+    shards[1].unlink()
+    with pytest.raises(ModelError, match=f"holds no {shards[1].name}"):
+        find_model(str(folder))
+
+
+@pytest.mark.parametrize("names", [{"a": "../model.safetensors"}, {"a": "/etc/passwd"}, {"a": 7}, {}, ["a"], None])
+def test_an_index_that_names_other_places_is_refused(folder: Path, names: object) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+    with pytest.raises(ModelError, match="does not name the files of its weights"):
+        find_model(str(folder))
+
+
+def test_pickles_are_refused_with_the_reason(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"only pytorch_model\.bin: weights are loaded from safetensors alone"):
+        find_model(str(folder))
+
+
+def test_what_is_no_model_that_sees_says_so(folder: Path, tmp_path: Path) -> None:
+    (folder / "processor_config.json").unlink()
+    with pytest.raises(ModelError, match=r"holds no preprocessor_config\.json and no processor_config\.json"):
+        find_model(str(folder))
+    (folder / "config.json").unlink()
+    with pytest.raises(ModelError, match=r"holds no config\.json"):
+        find_model(str(folder))
+    with pytest.raises(ModelError, match="is no folder"):
+        find_model(str(tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"a": ' * 100_000, "\udcff"])
+def test_adapters_whose_settings_are_broken_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "adapter_config.json").write_bytes(text.encode(errors="surrogateescape"))
+    for look in (lambda: find_model(str(tmp_path)), lambda: base_of(tmp_path)):
+        with pytest.raises(ModelError, match=r"adapter_config\.json that"):
+            look()
+
+
+def test_adapters_beside_a_model_are_ambiguous(folder: Path) -> None:
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "elsewhere"}')
+    with pytest.raises(ModelError, match="put one of them into another folder"):
+        find_model(str(folder))
+
+
+def test_without_the_packages_the_command_that_installs_them_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PACKAGES", ("torch", "no_such_package"))
+    with pytest.raises(ModelError, match=r"needs no_such_package.*pip install -c constraints.txt -e '.\[cpu,train\]'"):
+        module.require_packages()

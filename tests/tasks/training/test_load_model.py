@@ -1,0 +1,175 @@
+"""Models are loaded whole or refused in words: foreign kinds, wrong settings, damaged and hostile weights."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from schemas.errors import ConfigError, ModelError
+from schemas.training import ModelConfig, TrainConfig
+from tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
+from tests.fixtures.families_of_models import PACKED, write_gemma3, write_qwen2_vl
+
+FAMILIES: dict[str, Callable[[Path], Path]] = {**PACKED, "gemma3": write_gemma3}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    """Return a copy that a test may damage."""
+    return Path(shutil.copytree(written, tmp_path / "qwen"))
+
+
+def load(folder: Path, **settings: Any) -> Any:
+    return load_model(folder, ModelConfig(**settings), dtype=torch.float32)
+
+
+def settings_of(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    content = json.loads((folder / "config.json").read_text())
+    change(content)
+    (folder / "config.json").write_text(json.dumps(content))
+
+
+def layers(content: dict[str, Any], count: int) -> None:
+    content["text_config"].update(num_hidden_layers=count, layer_types=["full_attention"] * count)
+
+
+def weights_of(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_family_is_loaded_with_all_of_its_weights(family: str, tmp_path: Path) -> None:
+    folder = FAMILIES[family](tmp_path / family)
+    model, stored = load(folder), load_file(folder / "model.safetensors")
+    assert sum(parameter.numel() for parameter in model.parameters()) == sum(t.numel() for t in stored.values())
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert load_processor(folder).image_processor is not None
+
+
+def test_weights_in_several_files_are_loaded(written: Path, folder: Path) -> None:
+    model = load(written)
+    (folder / "model.safetensors").unlink()
+    model.save_pretrained(folder, max_shard_size="200KB")
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    for name, tensor in load(folder).state_dict().items():
+        assert torch.equal(tensor, model.state_dict()[name])
+
+
+def test_a_text_only_model_is_refused(folder: Path) -> None:
+    settings_of(folder, lambda config: config.update(model_type="qwen2"))
+    with pytest.raises(ModelError, match="'qwen2', which is no model that takes images and texts"):
+        load(folder)
+
+
+def test_code_of_a_checkpoint_is_never_run(folder: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    (folder / "theirs.py").write_text(f"import pathlib\npathlib.Path({str(ran)!r}).touch()\nclass Model: pass\n")
+    mapping = {
+        "AutoConfig": "theirs.Model",
+        "AutoModelForImageTextToText": "theirs.Model",
+        "AutoProcessor": "theirs.Model",
+    }
+    settings_of(folder, lambda config: config.update(auto_map=mapping))
+    load(folder)
+    settings_of(folder, lambda config: config.update(model_type="theirs"))
+    with pytest.raises(ModelError, match="It brings code of its own, which is never run"):
+        load(folder)
+    (folder / "processor_config.json").write_text(json.dumps({"processor_class": "Model", "auto_map": mapping}))
+    with pytest.raises(ModelError):
+        load_processor(folder)
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda c: layers(c, 3), r"its files have no .*layers\.2"),
+        (lambda c: layers(c, 1), r"no place for .*layers\.1"),
+        (lambda c: c["text_config"].update(num_hidden_layers=10**9), "says 1000000000 layers, its files hold"),
+        (lambda c: c["text_config"].update(vocab_size=10**9), "parameters, its files hold"),
+        (
+            lambda c: c["text_config"].update(intermediate_size=95),
+            r"of another shape .*down_proj.weight \(64, 96\) and \(64, 95\)",
+        ),
+        (lambda c: c["text_config"].update(hidden_size="wide"), "cannot be loaded"),
+        (lambda c: c["text_config"].update(hidden_size=-1), "cannot be loaded"),
+    ],
+)
+def test_settings_that_do_not_fit_the_weights_are_refused(folder: Path, change: Any, words: str) -> None:
+    settings_of(folder, change)
+    with pytest.raises(ModelError, match=words):
+        load(folder)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_are_no_numbers_are_refused(folder: Path, value: float) -> None:
+    name = "lm_head.weight"
+
+    def spoil(tensors: dict[str, torch.Tensor]) -> None:
+        tensors[name][3, 5] = value
+
+    weights_of(folder, spoil)
+    with pytest.raises(ModelError, match=f"{name} holds values that are no numbers"):
+        load(folder)
+
+
+def test_damaged_weights_are_refused(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    data = path.read_bytes()
+    for damaged in (data[: len(data) // 2], data[:4], b"", b"\xff" * 64):
+        path.write_bytes(damaged)
+        with pytest.raises(ModelError, match="cannot be loaded"):
+            load(folder)
+
+
+def test_weights_of_another_model_are_refused(folder: Path) -> None:
+    weights_of(folder, lambda tensors: tensors.update(stranger=torch.zeros(3)))
+    with pytest.raises(ModelError, match="no place for stranger"):
+        load(folder)
+    weights_of(folder, lambda tensors: [tensors.pop(name) for name in ("stranger", "lm_head.weight")])
+    with pytest.raises(ModelError, match=r"its files have no lm_head\.weight"):
+        load(folder)
+
+
+def test_a_processor_without_a_chat_template_is_refused(folder: Path) -> None:
+    (folder / "chat_template.jinja").unlink()
+    with pytest.raises(ConfigError, match="has no chat template"):
+        load_processor(folder)
+
+
+def test_a_processor_that_takes_no_images_is_refused(folder: Path) -> None:
+    for name in ("processor_config.json", "config.json"):
+        (folder / name).unlink()
+    (folder / "config.json").write_text(json.dumps({"model_type": "qwen2"}))
+    with pytest.raises(ModelError):
+        load_processor(folder)
+
+
+def test_what_is_small_is_kept_where_steps_are_small() -> None:
+    """Full tuning keeps float32 whatever is computed in: 0.02 + 5e-7 is 0.02 in bfloat16."""
+    small = torch.tensor(0.02, dtype=torch.bfloat16)
+    assert small + 5e-7 == small
+    assert torch.tensor(0.02) + 5e-7 != torch.tensor(0.02)
+    precise = {"optimiser": {"precision": "bf16"}}
+    for tuning, stored in (("full", torch.float32), ("lora", torch.bfloat16)):
+        config = TrainConfig.model_validate({"objective": "sft", "model": {"tuning": tuning}, **precise})
+        assert (choose_precision(config), choose_storage(config)) == (torch.bfloat16, stored)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_is_float32() -> None:
+    assert choose_precision(TrainConfig(objective="sft")) is torch.float32
+    with pytest.raises(ConfigError, match="fp16 needs a GPU"):
+        choose_precision(TrainConfig.model_validate({"objective": "sft", "optimiser": {"precision": "fp16"}}))
