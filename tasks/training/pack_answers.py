@@ -2,8 +2,8 @@
 
 Each answer sees the prompt and itself, not the others, and its positions begin where the prompt's end, so that its
 log-probabilities are those of a sequence of its own (ours; two images are 500 to 2,000 tokens, an answer about 40).
-An answer's last token predicts nothing and is left out; padding is on the right, where nobody sees it. Where no prompt
-has more than one answer there is nothing to hide, and the model's own masks and positions do.
+An answer's last token predicts nothing and is left out; padding is behind prompts and behind answers, where nobody sees
+it. Where no prompt has more than one answer there is nothing to hide, and the model's own masks and positions do.
 """
 
 import inspect
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from schemas.errors import ConfigError
+from tasks.training.attention import FLEX, SPLIT
 from tasks.training.collate import Answer, Batch
-from tasks.training.flex import FLEX
 
 PADDING = -1
 """Segment of the padding; 0 is the prompt, answers count from 1."""
@@ -72,21 +72,22 @@ def pack_answers(batch: Batch, model: Any, *, width: int, dtype: torch.dtype | N
     Raises:
         ConfigError: several answers to a prompt, and a kind of attention that takes no mask of this form.
     """
-    weight = next(model.parameters())
+    weight, kind = next(model.parameters()), model.config.get_text_config()._attn_implementation
     device = weight.device
-    layout = lay_out(batch, ALIGNED if device.type == "cuda" else 1)
+    packed = any(len(own) > 1 for own in batch.answers) or kind == FLEX
+    start = max(map(len, batch.prompts)) if packed and kind == SPLIT else 0
+    layout = lay_out(batch, start=start, multiple=ALIGNED if device.type == "cuda" else 1)
     known = inspect.signature(_inner(model).forward).parameters
     types = {name: _widen(given, layout.ids.shape[1]) for name, given in batch.types.items() if name in known}
     inputs = {"input_ids": layout.ids, "logits_to_keep": layout.keep, **types, **batch.extras}
     positions = _positions(model, batch, layout, types)
-    packed = any(len(own) > 1 for own in batch.answers) or _kind(model) == FLEX
     if packed or positions.ndim == 3:
         inputs["position_ids"] = positions
     if not packed and why_not_packed(model):  # else attention is causal, and nobody sees what is behind
         inputs["attention_mask"] = (layout.segments != PADDING).long()
     moved: dict[str, Any] = {name: given.to(device, non_blocking=True) for name, given in inputs.items()}
-    if packed:
-        moved["attention_mask"] = _mask(layout.segments.to(device), model, dtype or weight.dtype)
+    if packed and layout.ids.shape[1] > start:  # else all answers are of one token, which the prompt predicts
+        moved["attention_mask"] = _mask(layout.segments.to(device), kind, start=start, dtype=dtype or weight.dtype)
     return Packed(
         inputs={**moved, "use_cache": False},
         **{name: found.to(device, non_blocking=True) for name, found in _where(batch).items()},
@@ -113,9 +114,15 @@ def why_not_packed(model: Any) -> str:
     return ""
 
 
-def lay_out(batch: Batch, multiple: int = 1) -> Layout:
-    """Return where the tokens of a batch go; the length T is a multiple of ``multiple``."""
-    rows = [_row(prompt, own) for prompt, own in zip(batch.prompts, batch.answers, strict=True)]
+def lay_out(batch: Batch, *, start: int = 0, multiple: int = 1) -> Layout:
+    """Return where the tokens of a batch go.
+
+    Args:
+        batch: P prompts.
+        start: the place where the answers to all prompts begin; 0: where each prompt ends.
+        multiple: of which the length T is one.
+    """
+    rows = [_row(prompt, own, start) for prompt, own in zip(batch.prompts, batch.answers, strict=True)]
     length = -(-max(len(row[0]) for row in rows) // multiple) * multiple
     ids, segments, steps, keep = (
         torch.tensor([given + [filler] * (length - len(given)) for given in column])
@@ -124,10 +131,12 @@ def lay_out(batch: Batch, multiple: int = 1) -> Layout:
     return Layout(ids=ids, segments=segments, steps=steps, keep=keep)
 
 
-def _row(prompt: Sequence[int], own: Sequence[Answer]) -> tuple[list[int], list[int], list[int], list[bool]]:
-    size = len(prompt)
-    ids, segments, steps = list(prompt), [0] * size, [0] * size
-    keep = [False] * (size - 1) + [bool(own)]
+def _row(
+    prompt: Sequence[int], own: Sequence[Answer], start: int
+) -> tuple[list[int], list[int], list[int], list[bool]]:
+    size, gap = len(prompt), max(0, start - len(prompt))
+    ids, segments, steps = [*prompt, *[0] * gap], [0] * size + [PADDING] * gap, [0] * (size + gap)
+    keep = [False] * (size - 1) + [bool(own)] + [False] * gap
     for number, answer in enumerate(own, 1):
         seen = len(answer.ids) - 1
         ids += answer.ids[:-1]
@@ -200,22 +209,19 @@ def _inner(model: Any) -> Any:
     return next(module for module in model.modules() if isinstance(module, PreTrainedModel))
 
 
-def _kind(model: Any) -> str:
-    return model.config.get_text_config()._attn_implementation
-
-
-def _mask(segments: Tensor, model: Any, dtype: torch.dtype) -> Any:
-    """Return who sees whom: (P, 1, T, T), what is added to the scores; for FlexAttention its ``BlockMask``.
+def _mask(segments: Tensor, kind: str, *, start: int, dtype: torch.dtype) -> Any:
+    """Return whom the tokens from ``start`` on see: (P, 1, T - start, T), what is added to the scores.
 
     Numbers, not bool: PyTorch turns a bool mask into numbers anew in each layer, and keeps them for the backward pass.
+    FlexAttention has a ``BlockMask``.
     """
-    if (kind := _kind(model)) == FLEX:
+    if kind == FLEX:
         return _block_mask(segments)
-    if kind not in ("sdpa", "eager"):
+    if kind not in (SPLIT, "sdpa", "eager"):
         raise ConfigError(f"model.packing: attention {kind!r} cannot keep the answers to a prompt apart; use sdpa")
     length = segments.shape[1]
-    before = torch.ones(length, length, dtype=torch.bool, device=segments.device).tril()
-    seen = before & _together(segments[:, :, None], segments[:, None, :])
+    before = torch.ones(length, length, dtype=torch.bool, device=segments.device).tril()[start:]
+    seen = before & _together(segments[:, start:, None], segments[:, None, :])
     nothing = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
     return nothing.masked_fill_(~seen, torch.finfo(dtype).min)[:, None]
 

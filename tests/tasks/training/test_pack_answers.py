@@ -9,8 +9,8 @@ import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from schemas.errors import ConfigError
+from tasks.training.attention import FLEX, SPLIT, use_attention
 from tasks.training.collate import Answer, Batch, Collator, Loaded
-from tasks.training.flex import use_flex
 from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
 from tasks.training.pack_answers import PADDING, lay_out, pack_answers, why_not_packed
 from tasks.training.score_answers import score_answers
@@ -34,6 +34,8 @@ def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def load(folder: Path, attention: Any = "sdpa") -> Any:
+    if attention in (SPLIT, FLEX):
+        attention = use_attention(attention)
     return AutoModelForImageTextToText.from_pretrained(folder, attn_implementation=attention).eval()
 
 
@@ -93,7 +95,7 @@ def assert_equal(found: Scores, expected: Scores) -> None:
         assert float((found[1][name] - grad).abs().max()) <= EQUAL * largest, name
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("attention", [SPLIT, "sdpa", "eager"])
 def test_scores_and_gradients_are_those_of_single_sequences(family: Path, attention: str) -> None:
     model, items = load(family, attention), ragged()
     expected = by_themselves(model, family, items)
@@ -155,15 +157,40 @@ def test_prompts_that_wait_for_an_answer_change_nothing(tmp_path: Path) -> None:
     assert_equal(by_ours(model, waiting), by_ours(model, without))
 
 
+@pytest.mark.parametrize("attention", [SPLIT, "sdpa"])
+def test_answers_of_one_token_are_no_part_of_the_sequence(attention: str, tmp_path: Path) -> None:
+    batch = batch_of(folder := PACKED["qwen2_vl"](tmp_path), ragged()[:2])
+    tokens = [tuple(answer.ids[0] for answer in own) for own in batch.answers]
+    batch.answers = [tuple(Answer(TEXTS + n, (token,)) for n, token in enumerate((*own, 9))) for own in tokens]
+    model = load(folder, attention)
+    packed = pack_answers(batch, model, width=WIDTH)
+    assert packed.inputs["input_ids"].shape[1] == max(map(len, batch.prompts))
+    scores = score_answers(model, packed).logps
+    assert (scores != 0).sum() == 5
+    batch.answers = [own[-1:] for own in batch.answers]
+    alone = score_answers(model, pack_answers(batch, model, width=WIDTH)).logps
+    assert torch.allclose(scores[alone != 0], alone[alone != 0], rtol=EQUAL)
+
+
 def test_the_batch_is_laid_out_as_drawn() -> None:
     answers = [(Answer(CHOSEN, (7, 8, 9)), Answer(TEXTS, (6,)), Answer(TEXTS + 1, (5, 4))), (Answer(IMAGE, (3, 2)),)]
     batch = Batch(keys=["a"], owners=[0, 0], prompts=[(1, 1), (1, 1, 1)], answers=answers)
-    layout = lay_out(batch, 4)
+    layout = lay_out(batch, multiple=4)
     assert layout.ids.tolist() == [[1, 1, 7, 8, 5, 0, 0, 0], [1, 1, 1, 3, 0, 0, 0, 0]]
     padding = [PADDING] * 3
     assert layout.segments.tolist() == [[0, 0, 1, 1, 3, *padding], [0, 0, 0, 1, PADDING, *padding]]
     assert layout.steps.tolist() == [[0, 0, 1, 2, 1, 0, 0, 0], [0, 0, 0, 1, 0, 0, 0, 0]]
     assert layout.keep.int().tolist() == [[0, 1, 1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 0, 0, 0, 0]]
+
+
+def test_answers_can_begin_at_one_place() -> None:
+    answers = [(Answer(CHOSEN, (7, 8, 9)), Answer(TEXTS, (6,))), ()]
+    batch = Batch(keys=["a", "b"], owners=[0, 1], prompts=[(1, 1), (1, 1, 1)], answers=answers)
+    layout = lay_out(batch, start=3)
+    assert layout.ids.tolist() == [[1, 1, 0, 7, 8], [1, 1, 1, 0, 0]]
+    assert layout.segments.tolist() == [[0, 0, PADDING, 1, 1], [0, 0, 0, PADDING, PADDING]]
+    assert layout.steps.tolist() == [[0, 0, 0, 1, 2], [0] * 5]
+    assert layout.keep.int().tolist() == [[0, 1, 0, 1, 1], [0] * 5]
 
 
 def test_each_token_is_predicted_by_the_one_before_it(tmp_path: Path) -> None:
@@ -196,7 +223,7 @@ def test_flex_attention_gives_the_same_scores(family: Path) -> None:
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):  # it has no backward pass on a CPU
         expected, found = (
             score_answers(model, pack_answers(batch, model, width=WIDTH)).logps
-            for model in (load(family), load(family, use_flex()))
+            for model in (load(family), load(family, FLEX))
         )
     assert ((found - expected).abs() <= EQUAL * expected.abs()).all()
 
@@ -208,9 +235,20 @@ def test_flex_attention_is_causal_where_nothing_is_packed(tmp_path: Path) -> Non
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):
         expected, found = (
             score_answers(model, pack_answers(batch, model, width=WIDTH)).logps
-            for model in (load(folder), load(folder, use_flex()))
+            for model in (load(folder), load(folder, FLEX))
         )
     assert ((found - expected).abs() <= EQUAL * expected.abs()).all()
+
+
+def test_in_parts_the_mask_is_of_the_answers_alone(tmp_path: Path) -> None:
+    answers = [(Answer(CHOSEN, (7, 8)), Answer(TEXTS, (6, 5))), ()]
+    types = {"mm_token_type_ids": [(0, 0), (0, 0, 0)]}
+    batch = Batch(keys=["a", "b"], owners=[0, 1], prompts=[(1, 1), (1, 1, 1)], answers=answers, types=types)
+    packed = pack_answers(batch, load(PACKED["qwen2_vl"](tmp_path), SPLIT), width=WIDTH)
+    seen = (packed.inputs["attention_mask"] == 0).int()
+    assert seen[0, 0].tolist() == [[1, 1, 0, 1, 0], [1, 1, 0, 0, 1]]
+    assert seen.shape == (2, 1, 2, 5)
+    assert seen.any(-1).all()  # also of those that are padding: a row without any would be no number
 
 
 def test_other_kinds_of_attention_cannot_pack(tmp_path: Path) -> None:
