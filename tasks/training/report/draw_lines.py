@@ -5,7 +5,7 @@ Reads and writes nothing. Numbers of the drawing are in its own units, ``WIDTH``
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,17 @@ class Series:
     tone: str
     train: Points
     held_out: Points
+    exact: bool = False
+    """Whether it is no measurement: nothing is smoothed."""
+
+    @property
+    def bold(self) -> Points:
+        """Return what is drawn bold of the training: the course, not each value."""
+        return self.train if self.exact else smooth(self.train)
+
+    def finite(self) -> "Series":
+        """Return what can be drawn."""
+        return replace(self, train=self.train.finite(), held_out=self.held_out.finite())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +137,7 @@ class _Axes:
 
 def draw_lines(frame: Frame, series: Sequence[Series]) -> LineChart | None:
     """Lay out the series over the steps; nothing that can be drawn gives ``None``."""
-    shown = [_finite(one) for one in series]
+    shown = [one.finite() for one in series]
     shown = [one for one in shown if len(one.train) or len(one.held_out)]
     if not shown:
         return None
@@ -175,15 +186,11 @@ def show_value(value: float, *, percent: bool = False) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _finite(one: Series) -> Series:
-    return Series(name=one.name, tone=one.tone, train=one.train.finite(), held_out=one.held_out.finite())
-
-
 def _reach(frame: Frame, series: Sequence[Series]) -> tuple[float, float]:
     """Return the range to be shown: of single wild values of the faint line, the wildest hundredth is left outside."""
     parts = [np.array(frame.holds, np.float64)]
     for one in series:
-        parts += [one.held_out.values, smooth(one.train).values]
+        parts += [one.held_out.values, one.bold.values]
         if len(one.train):
             parts.append(np.quantile(one.train.values, (0.01, 0.99)))
     values = np.concatenate(parts)
@@ -191,9 +198,9 @@ def _reach(frame: Frame, series: Sequence[Series]) -> tuple[float, float]:
 
 
 def _strokes(one: Series, axes: _Axes) -> list[Stroke]:
-    smoothed = smooth(one.train)
-    lines = [(smoothed, "smooth"), (one.held_out, "held")]
-    if smoothed is not one.train:
+    bold = one.bold
+    lines = [(bold, "smooth"), (one.held_out, "held")]
+    if bold is not one.train:
         lines.insert(0, (one.train, "raw"))
     return [Stroke(_path(points, axes), one.tone, kind) for points, kind in lines if len(points) > 1]
 
@@ -247,7 +254,7 @@ def _legend(one: Series, *, percent: bool) -> Legend:
         name=one.name,
         tone=one.tone,
         first=end(one.train, 0),
-        last=end(smooth(one.train), -1),
+        last=end(one.bold, -1),
         held_out=end(one.held_out, -1),
     )
 
