@@ -28,6 +28,8 @@ class Spec:
     """Per line: the metric's name, what it is called, its tone."""
     holds: tuple[float, ...] = ()
     percent: bool = False
+    exact: bool = False
+    """Whether nothing is to be smoothed."""
 
 
 @dataclass(frozen=True)
@@ -124,12 +126,11 @@ SECTIONS: tuple[tuple[str, str, tuple[Spec, ...]], ...] = (
         "Steps and speed",
         "",
         (
-            Spec(title="Learning rate", unit="", shows=(("learning_rate", "rate", "plain"),), holds=(0.0,)),
+            Spec(title="Learning rate", unit="", shows=(("learning_rate", "rate", "plain"),), holds=(0.0,), exact=True),
             Spec(title="Gradient norm", unit="before it is cut", shows=(("grad_norm", "norm", "plain"),), holds=(0.0,)),
             Spec(title="Rows per second", unit="", shows=(("rows per second", "rows", "plain"),), holds=(0.0,)),
-            Spec(
-                title="Memory", unit="GiB on the GPU, at its highest", shows=(("memory", "GiB", "plain"),), holds=(0.0,)
-            ),
+            Spec(title="Tokens per second", unit="", shows=(("tokens per second", "tokens", "plain"),), holds=(0.0,)),
+            Spec(title="Memory", unit="GiB, the highest", shows=(("memory", "GiB", "plain"),), holds=(0.0,)),
         ),
     ),
 )
@@ -215,7 +216,8 @@ def _series(metrics: Metrics, spec: Spec) -> list[Series]:
     """Return a chart's lines without those that lie exactly on the first one, as SFT's likelihood on its loss."""
     found: list[Series] = []
     for name, words, tone in spec.shows:
-        one = Series(name=words, tone=tone, train=metrics.of(name), held_out=metrics.of(name, HELD_OUT))
+        train, held_out = metrics.of(name), metrics.of(name, HELD_OUT)
+        one = Series(name=words, tone=tone, train=train, held_out=held_out, exact=spec.exact)
         if not found or not _same(one, found[0]):
             found.append(one)
     return found

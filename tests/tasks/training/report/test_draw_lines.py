@@ -103,6 +103,14 @@ def test_few_points_are_not_smoothed_and_many_are_by_hand() -> None:
     assert smoothed.values[:3] == pytest.approx([1.0, (0.25 * 1) / 0.75, 0.125 / 0.875])
 
 
+def test_what_is_no_measurement_is_not_smoothed() -> None:
+    exact = Series(name="rate", tone="plain", train=points(*range(100)), held_out=NONE, exact=True)
+    chart = draw_lines(frame(100), [exact])
+    assert chart
+    assert [stroke.kind for stroke in chart.strokes] == ["smooth"]
+    assert chart.legend[0].last == "99"
+
+
 def test_long_lines_keep_their_highest_and_lowest_values_and_their_end() -> None:
     values = np.sin(np.arange(5000) / 7)
     values[1234], values[4321] = 9.0, -9.0
