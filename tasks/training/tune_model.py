@@ -111,7 +111,7 @@ def _targets(model: Any, config: TrainConfig) -> list[str]:
     inside = ("",) if config.model.train_vision else _language(model)
     found: list[str] = []
     for name, layer in model.named_modules():
-        if not isinstance(layer, torch.nn.Linear) or not name.startswith(inside) or not _is_named(name, named):
+        if not isinstance(layer, torch.nn.Linear) or not f"{name}.".startswith(inside) or not _is_named(name, named):
             continue
         if layer is not head:
             found.append(name)

@@ -1,0 +1,247 @@
+"""Gradients are where they should be and nowhere else; adapters start as nothing and merge into what they were."""
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import peft
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from schemas.errors import ConfigError, ModelError
+from schemas.training import TrainConfig
+from tasks.training.collate import Collator
+from tasks.training.load_model import load_model, load_processor
+from tasks.training.pack_answers import pack_answers
+from tasks.training.score_answers import score_answers
+from tasks.training.tune_model import computing, count_parameters, freeze_model, merge_adapters, prepare_model
+from tests.fixtures.examples_to_pack import loaded
+from tests.fixtures.families_of_models import PACKED, write_gemma3
+
+FAMILIES: dict[str, Callable[[Path], Path]] = {**PACKED, "gemma3": write_gemma3}
+LANGUAGE = ("model.language_model.", "model.text_model.", "lm_head.")
+"""How the names of the language model's weights begin in these families."""
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return FAMILIES[request.param](tmp_path_factory.mktemp("families") / request.param)
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return PACKED["qwen2_vl"](tmp_path_factory.mktemp("models") / "qwen")
+
+
+def settings(**model: Any) -> TrainConfig:
+    return TrainConfig.model_validate({"objective": "dpo", "model": {"lora": {"rank": 4, "alpha": 8}, **model}})
+
+
+def tuned(folder: Path, config: TrainConfig) -> Any:
+    return prepare_model(load_model(folder, config.model, dtype=torch.float32), config)
+
+
+def score(model: Any, folder: Path) -> torch.Tensor:
+    batch = Collator(load_processor(folder), 4096, apart=True)([loaded("a", "A ball.", ("No.",))])["batch"]
+    return score_answers(model, pack_answers(batch, model, width=3)).logps
+
+
+def plain(name: str) -> str:
+    """Return a parameter's name without what peft puts around it."""
+    return name.removeprefix("base_model.model.").replace(".base_layer", "")
+
+
+def moved(model: Any, folder: Path) -> set[str]:
+    """Return the names of the parameters that get a gradient, those that start at nothing made something first."""
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.1)
+    score(model.train(), folder).sum().backward()
+    return {
+        name for name, one in model.named_parameters(remove_duplicate=False) if one.grad is not None and one.grad.any()
+    }
+
+
+def test_full_tuning_trains_the_language_model_alone(folder: Path) -> None:
+    model = tuned(folder, settings(tuning="full"))
+    switched = {name for name, one in model.named_parameters(remove_duplicate=False) if one.requires_grad}
+    assert switched == {name for name, _ in model.named_parameters(remove_duplicate=False) if name.startswith(LANGUAGE)}
+    got = moved(model, folder)
+    assert got <= switched
+    assert {name for name in switched if ".layers." in name and name.endswith("weight")} <= got, "every layer learns"
+
+
+def test_adapters_are_on_the_linear_layers_of_the_language_model_alone(folder: Path) -> None:
+    model = tuned(folder, settings())
+    linear = {
+        f"{name}.weight"
+        for name, layer in load_model(folder, settings().model, dtype=torch.float32).named_modules()
+        if isinstance(layer, torch.nn.Linear) and name.startswith(LANGUAGE) and name != "lm_head"
+    }
+    got = moved(model, folder)
+    assert all(".lora_A." in name or ".lora_B." in name for name in got)
+    assert {plain(name.partition(".lora_")[0]) + ".weight" for name in got} == linear
+    assert got == {name for name, one in model.named_parameters() if one.requires_grad}
+
+
+@pytest.mark.parametrize("tuning", ["lora", "full"])
+def test_the_tower_that_sees_is_trained_where_that_is_wanted(folder: Path, tuning: str) -> None:
+    model = tuned(folder, settings(tuning=tuning, train_vision=True))
+    seeing = {name for name in moved(model, folder) if not plain(name).startswith(LANGUAGE)}
+    assert len(seeing) >= 8
+    if tuning == "full":
+        assert all(one.requires_grad for one in model.parameters())
+
+
+def test_adapters_start_as_nothing_and_are_the_same_for_the_same_seed(qwen: Path) -> None:
+    base = load_model(qwen, settings().model, dtype=torch.float32).eval()
+    before = score(base, qwen)
+    models = []
+    for _ in range(2):
+        models.append(tuned(qwen, settings()).eval())
+        torch.rand(7)  # whatever was drawn between
+    assert torch.equal(score(models[0], qwen), before)
+    pairs = zip(models[0].state_dict().items(), models[1].state_dict().items(), strict=True)
+    assert all(torch.equal(one, other) for (_, one), (_, other) in pairs)
+
+
+def test_checkpointing_changes_no_gradient(qwen: Path) -> None:
+    """Frozen embeddings give no gradient by themselves, without which recomputed layers would have none."""
+    grads: list[dict[str, torch.Tensor]] = []
+    for checkpointing in (False, True):
+        model = tuned(qwen, settings())
+        if checkpointing:
+            model.activation_checkpointing_enable()
+        moved_names = moved_by_fixed_weights(model, qwen)
+        grads.append(moved_names)
+    assert grads[0].keys() == grads[1].keys()
+    assert len(grads[0]) > 10
+    for name, grad in grads[0].items():
+        torch.testing.assert_close(grads[1][name], grad)
+
+
+def moved_by_fixed_weights(model: Any, folder: Path) -> dict[str, torch.Tensor]:
+    torch.manual_seed(3)
+    names = moved(model, folder)
+    return {name: one.grad for name, one in model.named_parameters() if name in names}
+
+
+def test_what_is_trained_is_counted_and_logged(qwen: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        trained, of = count_parameters(tuned(qwen, settings(lora={"rank": 2, "targets": ["q_proj"]})))
+    assert trained == 2 * 2 * (64 + 64), "two layers; A (2, 64) and B (64, 2)"
+    base = sum(one.numel() for one in load_model(qwen, settings().model, dtype=torch.float32).parameters())
+    assert of == base + trained
+    assert f"trained: 512 of {of:,} parameters" in caplog.text
+    assert "adapters of rank 2" in caplog.text
+
+
+def test_tied_weights_count_and_train_once(tmp_path: Path) -> None:
+    folder = write_gemma3(tmp_path / "gemma3")
+    model = tuned(folder, settings(tuning="full"))
+    assert model.lm_head.weight is model.get_input_embeddings().weight
+    language = {id(p): p.numel() for n, p in model.named_parameters() if n.startswith(LANGUAGE)}
+    assert count_parameters(model)[0] == sum(language.values())
+    with pytest.raises(ConfigError, match="lm_head shares its weights with the input's embedding"):
+        tuned(folder, settings(lora={"targets": ["lm_head"]}))
+
+
+def test_layers_can_be_named(qwen: Path) -> None:
+    model = tuned(qwen, settings(lora={"rank": 2, "targets": ["lm_head", "v_proj"]}))
+    named = {
+        plain(name).partition(".lora_")[0].rpartition(".")[2]
+        for name, one in model.named_parameters()
+        if one.requires_grad
+    }
+    assert named == {"lm_head", "v_proj"}
+    with pytest.raises(ConfigError, match=r"\['proj'\]: no linear layer"):
+        tuned(qwen, settings(lora={"targets": ["proj"]}))
+
+
+def test_merged_adapters_give_what_the_adapters_gave(qwen: Path, tmp_path: Path) -> None:
+    model = tuned(qwen, settings())
+    moved(model, qwen)  # which gives B values
+    model.eval().save_pretrained(tmp_path)
+    fresh = load_model(qwen, settings().model, dtype=torch.float32)
+    merged = merge_adapters(fresh, tmp_path).eval()
+    assert not any(isinstance(module, peft.tuners.lora.LoraLayer) for module in merged.modules())
+    torch.testing.assert_close(score(merged, qwen), score(model, qwen), rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(
+        score(load_model(qwen, settings().model, dtype=torch.float32).eval(), qwen), score(model, qwen)
+    )
+
+
+def test_merging_in_bfloat16_rounds_once(qwen: Path, tmp_path: Path) -> None:
+    config = settings()
+    model = prepare_model(load_model(qwen, config.model, dtype=torch.bfloat16), config)
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            assert parameter.dtype is torch.float32, f"{name}: adapters are kept in float32"
+            torch.nn.init.normal_(parameter, std=0.05)
+    model.save_pretrained(tmp_path)
+    layer = "model.language_model.layers.0.mlp.up_proj"
+    stored = load_file(tmp_path / "adapter_model.safetensors")
+    a, b = (stored[f"base_model.model.{layer}.lora_{side}.weight"] for side in "AB")
+    base = load_model(qwen, config.model, dtype=torch.bfloat16)
+    expected = (base.get_submodule(layer).weight.float() + 2 * (b @ a)).to(torch.bfloat16)  # alpha / rank is 2
+    assert torch.equal(merge_adapters(base, tmp_path).get_submodule(layer).weight, expected)
+
+
+@pytest.fixture
+def adapters(qwen: Path, tmp_path: Path) -> Path:
+    tuned(qwen, settings()).save_pretrained(tmp_path / "adapters")
+    return tmp_path / "adapters"
+
+
+def spoil(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    tensors = load_file(folder / "adapter_model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "adapter_model.safetensors")
+
+
+def test_adapters_alone_are_loaded_with_the_model_that_they_name(qwen: Path, adapters: Path) -> None:
+    config = settings()
+    found = load_model(adapters, config.model, dtype=torch.float32)
+    base = load_model(qwen, config.model, dtype=torch.float32)
+    assert all(torch.equal(one, base.state_dict()[name]) for name, one in found.state_dict().items())
+    assert load_processor(adapters).chat_template == load_processor(qwen).chat_template
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda tensors: tensors.pop(min(tensors)), "belongs to another model"),
+        (lambda tensors: tensors.update(stranger=torch.zeros(2)), "belongs to another model: stranger"),
+        (lambda tensors: tensors[min(tensors)].fill_(float("nan")), "holds values that are no numbers"),
+        (lambda tensors: tensors.update({min(tensors): torch.zeros(3, 3)}), "cannot be loaded"),
+    ],
+)
+def test_adapters_that_do_not_fit_are_refused(adapters: Path, change: Any, words: str) -> None:
+    spoil(adapters, change)
+    with pytest.raises(ModelError, match=words):
+        load_model(adapters, settings().model, dtype=torch.float32)
+
+
+def test_adapters_of_another_kind_are_refused(qwen: Path, adapters: Path) -> None:
+    own = {
+        "peft_type": "IA3",
+        "target_modules": ["k_proj"],
+        "feedforward_modules": [],
+        "base_model_name_or_path": str(qwen),
+    }
+    (adapters / "adapter_config.json").write_text(json.dumps(own))
+    with pytest.raises(ModelError, match=r"adapters of kind .*IA3; LoRA's can be merged"):
+        load_model(adapters, settings().model, dtype=torch.float32)
+
+
+def test_a_frozen_copy_computes_in_bfloat16_what_autocast_does_of_float32(qwen: Path) -> None:
+    config = settings()
+    whole, frozen = (load_model(qwen, config.model, dtype=torch.float32).eval() for _ in range(2))
+    frozen = freeze_model(frozen, torch.bfloat16)
+    assert frozen.get_submodule("model.language_model.layers.0.mlp.up_proj").weight.dtype is torch.bfloat16
+    assert not any(one.requires_grad for one in frozen.parameters())
+    with torch.no_grad(), computing(torch.device("cpu"), torch.bfloat16):
+        assert torch.equal(score(frozen, qwen), score(whole, qwen))
