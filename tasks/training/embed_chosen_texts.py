@@ -90,6 +90,11 @@ def name_encoder(config: TextVectorsConfig) -> str:
     return f"{WORDS} {WORDS_VERSION} {config.dimension}"
 
 
+def name_models(config: TextVectorsConfig) -> tuple[str, ...]:
+    """Return the encoder with its version, for the table's fingerprint."""
+    return (name_encoder(config),)
+
+
 def pin_texts(config: TextVectorsConfig) -> TextVectorsConfig:
     """Return the configuration with the revision of the weights that this machine has.
 
@@ -115,7 +120,7 @@ STAGE = Stage(
     writes=EmbeddingRow,
     function=embed_chosen_texts,
     config="text_vectors",
-    models=lambda config: (name_encoder(config),),
+    models=name_models,
     pin=pin_texts,
     processes=count_processes,
     without=("images", "rejected_images", "removal_scores", "negatives"),

@@ -9,7 +9,7 @@ What may not be a negative of a pair is left out as in training; what is known t
 since a row of a table is more than one draw of many. Needs PyTorch and the run's ``retriever.safetensors``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,8 @@ NOTHING = "no text to mine"
 MOST_SCORES = 8_000_000
 """Scores held at once."""
 WANTED = ("key", "subject", "chosen", "split", "image_keys")
+OPTIONAL = ("differences", "pairs", "images")
+"""Tables that say what is true of a pair."""
 SAID = ("subject", "text", "claims", "no_change")
 
 
@@ -252,6 +254,14 @@ def pin_retriever(config: MinedConfig) -> MinedConfig:
     if config.sha256 and config.sha256 != found:
         raise ModelError(f"mined.retriever: {config.retriever}: its SHA-256 is {found}, not {config.sha256}")
     return config.model_copy(update={"sha256": found})
+
+
+def stage_among(tables: Collection[str]) -> Stage:
+    """Return the stage as it runs on a dataset that has only these tables: less is known of what is true then."""
+    without = {use.table for use in STAGE.uses if use.table in OPTIONAL} - set(tables)
+    if "pairs" in without:
+        without.add("images")
+    return replace(STAGE, uses=tuple(use for use in STAGE.uses if use.table not in without))
 
 
 def _all_but(row: type[Row], wanted: Sequence[str]) -> tuple[str, ...]:

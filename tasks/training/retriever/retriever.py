@@ -196,7 +196,7 @@ class Retriever:
         self._gathered = [a + b for a, b in zip(self._gathered, (1.0, total, count), strict=True)]
         if last:
             self.step()
-        return {"retriever/loss": float(loss), **({"retriever/reward": total / count} if count else {})}
+        return {"retriever/loss": float(loss.detach()), **({"retriever/reward": total / count} if count else {})}
 
     def step(self) -> None:
         """Step on the mean gradient since the last step, over all ranks; one without any gives zeros."""
