@@ -286,7 +286,10 @@ def export(
     print(f"{tally.rows:,} preferences ({sizes}) are in {to}{left_out}")
 
 
-@app.command(epilog="Examples: `pairwright train demo --objective sft`, `... --objective adpo --from sft`")
+@app.command(
+    epilog="Examples: `pairwright train demo --objective sft`, `pairwright train demo --objective adpo --from sft`, "
+    "`torchrun --nproc-per-node 4 -m flows.cli train demo --objective dpo --model Qwen/Qwen2.5-VL-3B-Instruct`"
+)
 def train(
     dataset: Dataset,
     objective: Annotated[str, typer.Option("--objective", help="sft, dpo, mdpo, adavip or adpo.")],
@@ -297,13 +300,97 @@ def train(
         list[str] | None, typer.Option("--set", help="Set a field: optimiser.batch=8 (repeatable).")
     ] = None,
 ) -> None:
-    """Train a vision-language model on the preferences of a dataset, or go on with a run that was stopped."""
-    from flows.train_model import make_config
-    from flows.train_model import train as run_training
+    """Train a vision-language model on the preferences of a dataset, or go on with a run that was stopped.
 
+    Ctrl-C ends it after the step in work, with a checkpoint; the same command goes on.
+    """
+    from flows.train_model import make_config
+
+    words: dict[str, Any] = {"model": model, "start": start, "settings": settings or []}
+    name = name or objective
     config = make_config(objective, settings or [], **{"model.name": model, "start": start})
-    trained = run_training(dataset, config, name=name or objective)
-    print(f"Trained: {trained.folder}")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if os.environ.get("PREFECT_API_URL") and os.environ.get("WORLD_SIZE", "1") == "1":
+            trained = _train_with_prefect({"dataset": dataset, "objective": objective, "name": name, **words})
+        else:
+            trained = _train_here(dataset, config, name)
+    except KeyboardInterrupt:
+        _say("Stopped. The same command goes on from the last checkpoint, or begins anew where there is none.")
+        raise typer.Exit(STOPPED) from None
+    _conclude_training(trained, dataset, name)
+
+
+def _train_here(dataset: str, config: Any, name: str) -> Any:
+    from flows.show_training import watching_training
+    from flows.train_model import train
+
+    if not _is_first():
+        logging.getLogger().setLevel(logging.ERROR)
+    with watching_training() as watcher:
+        return train(dataset, config, name=name, watcher=watcher)
+
+
+def _train_with_prefect(words: dict[str, Any]) -> Any:
+    """Train as a flow run; its own errors come back as they are."""
+    from flows.train_dataset import train_dataset
+
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        state = train_dataset(**words, return_state=True)
+    except RuntimeError as error:
+        raise ServerError(f"{os.environ['PREFECT_API_URL']}: no Prefect server answers: {error}") from error
+    found = state.data if state.is_cancelled() else state.result(raise_on_failure=False)
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+def _conclude_training(trained: Any, dataset: str, name: str) -> None:
+    """Say how a training ended and what to do next."""
+    from flows.show_training import describe
+
+    if not trained.finished:
+        _say(f"Stopped at step {trained.step:,} of {trained.steps:,}, with a checkpoint. The same command goes on.")
+        raise typer.Exit(STOPPED)
+    if not _is_first():
+        return
+    if trained.was_finished:
+        print(f"The run {name} is finished already: {trained.folder}/checkpoint. Train anew under another --name.")
+    else:
+        print(f"Trained, {trained.steps:,} steps: {trained.folder}/checkpoint")
+    if trained.measured:
+        print(f"Held out: {describe(trained.measured)}")
+    if trained.page:
+        print(f"Look at it: {trained.page}")
+    if not trained.was_finished:
+        print(f"Start another run from it: pairwright train {dataset} --objective adpo --from {name} --name NAME")
+
+
+def _say(text: str) -> None:
+    if _is_first():
+        print(text, file=sys.stderr)
+
+
+def _is_first() -> bool:
+    """Say whether this is the first, or the only, of several processes that train together."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@app.command(epilog="Example: `pairwright runs demo`")
+def runs(dataset: Dataset, as_json: AsJson = False) -> None:
+    """List the training runs of a dataset: what they trained, how far they are, what was measured last."""
+    from rich.console import Console
+
+    from flows.list_runs import list_runs, runs_table
+
+    found = list_runs(dataset)
+    if as_json:
+        print(json.dumps([one.as_json() for one in found], indent=1))
+    elif found:
+        Console(width=None if sys.stdout.isatty() else 160).print(runs_table(found))
+    else:
+        print(f"No runs yet. Begin one with: pairwright train {dataset} --objective sft")
 
 
 def _run(request: Any, flow: str, words: dict[str, Any]) -> None:
@@ -419,3 +506,7 @@ def main() -> None:
         sys.exit(OWED)
     except KeyboardInterrupt:
         sys.exit(STOPPED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,24 +1,30 @@
 """Train on a dataset: settle its tables, freeze the rows, have what the objective needs, and train.
 
-The verb ``train``, a Prefect flow and each process of ``torchrun`` or ``accelerate launch`` come in here. A run that
-was stopped goes on with the same command.
+The verb ``train``, a Prefect flow and each process of ``torchrun`` or ``accelerate launch`` come in here: the first
+process prepares, the others wait for it. A run that was stopped goes on with the same command.
 """
 
 import logging
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import ValidationError
 
 from flows.find_start import TABLE, Start, find_start
 from flows.run_build import settled
-from schemas.errors import ConfigError
+from flows.score_reference import score_reference
+from schemas.errors import ConfigError, PairwrightError, StoreError
 from schemas.training import TrainConfig
 from tasks.store.files import Folder
 from tasks.store.snapshot import describe_version, latest_snapshot
+
+if TYPE_CHECKING:
+    from tasks.training.runs import Run
+    from tasks.training.watch_training import Watcher
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +34,24 @@ class Trained:
     """Say how a training ended."""
 
     folder: str
-    measured: dict[str, float]
-    """On the held-out rows."""
+    finished: bool
+    """Whether there is a finished model; otherwise it was stopped, and the same command goes on."""
+    was_finished: bool = False
+    """Whether it was before: nothing was done."""
+    step: int = 0
+    steps: int = 0
+    measured: dict[str, float] = field(default_factory=dict[str, float])
+    """The last measurement on the held-out rows."""
+    page: str = ""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Be what the first process tells the others."""
+
+    config: TrainConfig
+    start: Path
+    was_finished: bool
 
 
 def make_config(objective: str, settings: Sequence[str], **named: str) -> TrainConfig:
@@ -45,14 +67,14 @@ def make_config(objective: str, settings: Sequence[str], **named: str) -> TrainC
     """
     values: dict[str, Any] = {"objective": objective}
     for setting in [*(f"{name}={value}" for name, value in named.items() if value), *settings]:
-        field, equals, text = setting.partition("=")
-        *sections, last = field.strip().split(".")
+        path, equals, text = setting.partition("=")
+        *sections, last = path.strip().split(".")
         inner = values
         for section in sections:
-            inner = inner.setdefault(section, {})
+            inner = inner.setdefault(section, {}) if isinstance(inner, dict) else inner
         if not equals or not isinstance(inner, dict):
             raise ConfigError(f"--set {setting}: must look like section.field=value")
-        inner[last] = yaml.safe_load(text) if text.strip() else ""
+        inner[last] = _parse(setting, text)
     try:
         return TrainConfig.model_validate(values)
     except ValidationError as error:
@@ -60,60 +82,180 @@ def make_config(objective: str, settings: Sequence[str], **named: str) -> TrainC
         raise ConfigError("\n".join(lines)) from error
 
 
-def train(dataset: str, config: TrainConfig, *, name: str) -> Trained:
+def _parse(setting: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text) if text.strip() else ""
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {setting}: {text} is no value: {error}") from error
+
+
+def train(dataset: str, config: TrainConfig, *, name: str, watcher: "Watcher | None" = None) -> Trained:
     """Train on a dataset, or go on with the run of that name.
 
     Raises:
-        ConfigError: there is nothing to train on, or the run has other settings.
+        ConfigError: there is nothing to train on, the run has other settings, or another process trains it.
         ModelError: the model is not on this machine.
+        StoreError: a table cannot be read, or the disk refuses.
         TrainingError: the training cannot go on.
     """
     from tasks.training.find_model import require_packages
+    from tasks.training.runs import Run, check_name
 
     require_packages()
-    from tasks.training.runs import Run
-    from tasks.training.train_model import Job, train_model
-
     folder = Folder(dataset)
-    start = find_start(folder, config, Run(Path(folder.path(f"runs/{name}"))))
-    run = begin_run(folder, start, name=name)
-    job = Job(run=run, config=start.config, dataset=folder, start=start.found.folder)
-    return Trained(folder=str(run.folder), measured=train_model(job))
-
-
-def begin_run(folder: Folder, start: Start, *, name: str) -> Any:
-    """Return the run of that name, begun: its rows frozen, its settings written."""
-    from tasks.training.freeze_rows import count_reasons, freeze_rows
-    from tasks.training.losses.objectives import OBJECTIVES
-    from tasks.training.runs import Run, differences
-
     if not folder.is_local:
         raise ConfigError(f"{folder.url}: a run is written to a local disk; copy the dataset, or mount it")
-    run, config = Run(Path(folder.path(f"runs/{name}"))), start.config
-    if before := run.config():
-        if changed := list(differences(before, config)):
-            raise ConfigError(f"{run.folder} was begun with other settings: {'; '.join(changed)}. Give another --name")
-        return run
-    loading = config.loading
+    run = Run(Path(folder.path(f"runs/{check_name(name)}")))
+    from tasks.training.ranks import join_ranks, leave_ranks, own_rank
+
+    join_ranks()
+    try:
+        if own_rank():
+            return _train(run, folder, _wait(), watcher=None)
+        with run.locked():
+            return _train(run, folder, _tell(folder, config, run), watcher=watcher)
+    finally:
+        leave_ranks()
+
+
+def _tell(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
+    """Prepare the run, and tell the processes that wait what came of it."""
+    from tasks.training.ranks import spread
+
+    try:
+        prepared = prepare(folder, config, run)
+    except PairwrightError as error:
+        spread(error)
+        raise
+    spread(prepared)
+    return prepared
+
+
+def _wait() -> Prepared:
+    """Wait for the first process, which also says what is wrong."""
+    from tasks.training.ranks import spread
+
+    prepared: Any = spread(None)
+    if isinstance(prepared, Prepared):
+        return prepared
+    raise SystemExit(1)
+
+
+def _train(run: "Run", folder: Folder, prepared: Prepared, *, watcher: "Watcher | None") -> Trained:
+    from tasks.training.ranks import own_rank
+
+    if prepared.was_finished:
+        return Trained(folder=str(run.folder), finished=True, was_finished=True, page=_page_of(run))
+    from tasks.training.train_model import Job, train_model
+
+    job = Job(run=run, config=prepared.config, dataset=folder, start=prepared.start, watcher=watcher)
+    try:
+        ended = train_model(job)
+    finally:  # also of a run that fails: it shows why
+        page = _write_page(run) if not own_rank() else ""
+    return Trained(
+        folder=str(run.folder),
+        finished=ended.finished,
+        step=ended.step,
+        steps=ended.steps,
+        measured=ended.measured,
+        page=page,
+    )
+
+
+def _write_page(run: "Run") -> str:
+    from tasks.training.report.write_run_page import write_run_page
+
+    try:
+        return str(write_run_page(run.folder))
+    except (ConfigError, StoreError) as error:
+        log.warning("no page was written: %s", error)
+        return ""
+
+
+def _page_of(run: "Run") -> str:
+    page = run.folder / "report" / "index.html"
+    return str(page) if page.exists() else ""
+
+
+def prepare(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
+    """Have everything that a run needs, and begin it unless it has begun; its lock is held meanwhile.
+
+    A run without a checkpoint has done nothing that would be lost, and begins anew.
+
+    Raises:
+        ConfigError: there is nothing to train on, or the run has other settings.
+        ModelError: the model is not on this machine, or no longer the same.
+        TrainingError: a part of the table that the run has begun with is gone.
+    """
+    from tasks.training.freeze_rows import check_parts
+    from tasks.training.references import choose_reference
+    from tasks.training.trainer_arguments import check_trackers
+
+    check_trackers(config)
+    choose_reference(config)
+    run.clean()
+    if not run.is_finished and not run.steps():
+        run.forget()
+    start = find_start(folder, config, run)
+    if run.config():
+        _check_same(run, start.config)
+        if not run.is_finished:
+            check_parts(folder, run.rows)
+    else:
+        _begin(folder, start, run)
+    if not run.is_finished:
+        score_reference(folder, start.config, found=start.found, run=run.folder)
+    return Prepared(start.config, start.found.folder, run.is_finished)
+
+
+def _check_same(run: "Run", config: TrainConfig) -> None:
+    """Refuse to go on with other settings, or in other processes: a step would be of other rows."""
+    from tasks.training.runs import differences
+
+    before = run.config()
+    assert before is not None
+    changed = list(differences(before, config))
+    processes, known = _count_processes(), run.data().get("processes", 1)
+    if processes != known and not run.is_finished:
+        changed.append(f"processes were {known}, are {processes}")
+    if changed:
+        raise ConfigError(f"{run.folder} was begun with other settings: {'; '.join(changed)}. Give another --name")
+    if before != config:
+        run.write_config(config)
+
+
+def _count_processes() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _begin(folder: Folder, start: Start, run: "Run") -> None:
+    """Freeze the rows of a new run, and write its settings."""
+    from tasks.training.freeze_rows import count_reasons, count_rows, freeze_rows
+    from tasks.training.losses.objectives import OBJECTIVES
+
+    config, loading = start.config, start.config.loading
     with settled(folder) as (build, stages):
         planned, counts = next(((one, count) for one, count in stages if one.stage.name == TABLE), (None, None))
         if planned is None or counts is None or not counts.rows:
             raise ConfigError(
                 f"{folder.url}: has no preferences to train on. See why with: pairwright status {folder.url}"
             )
-        run.folder.mkdir(parents=True, exist_ok=True)
-        splits = (loading.split, loading.held_out)
-        refused = freeze_rows(
-            build, planned, run.rows, needs=OBJECTIVES[config.objective].needs_of(config), splits=splits
-        )
+        needs = OBJECTIVES[config.objective].needs_of(config)
+        refused = freeze_rows(build, planned, run.rows, needs=needs, splits=(loading.split, loading.held_out))
         snapshot = latest_snapshot(folder)
         data = {
             "dataset": folder.url,
             "snapshot": snapshot.number if snapshot else None,
             "version": describe_version(build, [one for one, _ in stages]),
             "table": planned.table,
+            "rows": {split: count_rows(run.rows, split) for split in (loading.split, loading.held_out) if split},
             "refused": count_reasons(refused),
             "start": start.describe(),
+            "processes": _count_processes(),
         }
+    if not count_rows(run.rows, loading.split):
+        reasons = ", ".join(f"{reason} ({number:,})" for reason, number in count_reasons(refused).items())
+        why = f"all of its rows are refused: {reasons}" if refused else "it has none"
+        raise ConfigError(f"{folder.url}: no row of split {loading.split!r} can be trained on: {why}")
     run.begin(config, data, refused)
-    return run

@@ -177,8 +177,9 @@ class LoadingConfig(Section):
     """Of it, so many rows at the most; 0: all."""
     limit: Count = 0
     """First so many rows of the shuffled training split; 0: all."""
-    workers: Count = 1
-    """Processes per device that read, decode and tokenise ahead; 0: none, it happens between steps."""
+    workers: Literal["auto"] | Count = "auto"
+    """Processes per device that read, decode and tokenise ahead; 0: none, it happens between steps. auto: four for a
+    GPU, fewer where there are few cores, and none for a CPU, which has no time to wait."""
 
 
 class SavingConfig(Section):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from schemas.arrow import from_table
-from schemas.errors import StoreError
+from schemas.errors import StoreError, TrainingError
 from schemas.rows import PreferenceRow
 from tasks.store.dataset import Build
 from tasks.store.files import Folder
@@ -94,7 +94,30 @@ def freeze_rows(build: Build, planned: Planned, file: Path, *, needs: Needs, spl
     table = pa.Table.from_pylist(entries, schema=SCHEMA).replace_schema_metadata(metadata)
     with pa.ipc.new_file(str(file), table.schema) as writer:
         writer.write_table(table)
+    for cached in (_file, _places, _table_of):  # of a file that was there before
+        cached.cache_clear()
     return refused
+
+
+def count_rows(file: Path, split: str) -> int:
+    """Return how many rows of a split were frozen."""
+    return len(_places(str(file), split))
+
+
+def check_parts(folder: Folder, file: Path) -> None:
+    """Look whether the parts that hold the frozen rows are still there.
+
+    Raises:
+        TrainingError: names the first that is not.
+    """
+    table, names = _table_of(str(file))
+    used = set(_file(str(file)).column("part").to_pylist())
+    for path in (f"{table}/{names[number]}" for number in sorted(used)):
+        if not folder.exists(path):
+            raise TrainingError(
+                f"{folder.path(path)}: this run's rows are in it, and it is gone. A build with the same settings "
+                "writes it again, byte for byte; or begin anew under another --name"
+            )
 
 
 def count_reasons(refused: list[Refused]) -> dict[str, int]:

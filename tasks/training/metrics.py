@@ -1,13 +1,18 @@
 """Keep a run's metrics: means over logged windows, in one small Parquet file that is written anew and renamed."""
 
+import logging
+import os
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+log = logging.getLogger(__name__)
+TRAIN, HELD_OUT = "train", "held-out"
+"""The splits that metrics are of."""
 SCHEMA = pa.schema(
     [
         ("step", pa.int64()),
@@ -18,6 +23,8 @@ SCHEMA = pa.schema(
     ]
 )
 Entry = tuple[int, float, str, str, float]
+Sums = dict[str, tuple[float, float]]
+"""Of each metric the weighted sum, and the sum of the weights."""
 
 
 @dataclass
@@ -33,12 +40,27 @@ class Window:
             self.sums[name] += value * weight
             self.weights[name] += weight
 
-    def take(self) -> dict[str, float]:
-        """Return the means, and begin anew."""
-        means = {name: total / self.weights[name] for name, total in self.sums.items() if self.weights[name]}
+    def look(self) -> Sums:
+        """Return the sums."""
+        return {name: (total, self.weights[name]) for name, total in self.sums.items()}
+
+    def empty(self) -> Sums:
+        """Return the sums, and begin anew."""
+        found = self.look()
         self.sums.clear()
         self.weights.clear()
-        return means
+        return found
+
+    def join(self, others: Iterable[Sums]) -> None:
+        """Add the sums of other windows."""
+        for other in others:
+            for name, (total, weight) in other.items():
+                self.sums[name] += total
+                self.weights[name] += weight
+
+    def take(self) -> dict[str, float]:
+        """Return the means, and begin anew."""
+        return {name: total / weight for name, (total, weight) in self.empty().items() if weight}
 
 
 @dataclass
@@ -50,9 +72,23 @@ class MetricsFile:
 
     def resume(self, step: int) -> None:
         """Read what was logged up to a step; what came later will be logged again."""
-        if self.path.is_file():
+        try:
             table = pq.read_table(self.path)
-            self.entries = [tuple(row.values()) for row in table.to_pylist() if row["step"] <= step]
+        except FileNotFoundError:
+            return
+        except (OSError, pa.ArrowInvalid) as error:
+            log.warning("%s: cannot be read: %s. Metrics begin anew", self.path, error)
+            return
+        self.entries = [tuple(row.values()) for row in table.to_pylist() if row["step"] <= step]
+
+    def has(self, step: int, split: str) -> bool:
+        """Say whether a step was logged."""
+        return any(entry[0] == step and entry[2] == split for entry in reversed(self.entries))
+
+    def last(self, split: str) -> dict[str, float]:
+        """Return what was logged last."""
+        steps = [entry[0] for entry in self.entries if entry[2] == split]
+        return {entry[3]: entry[4] for entry in self.entries if steps and entry[0] == max(steps) and entry[2] == split}
 
     def add(self, step: int, epoch: float, split: str, values: Mapping[str, float]) -> None:
         """Remember the values of a step."""
@@ -63,5 +99,8 @@ class MetricsFile:
         columns = list(zip(*self.entries, strict=True)) or [[]] * len(SCHEMA)
         table = pa.table([pa.array(column, kind.type) for column, kind in zip(columns, SCHEMA, strict=True)], SCHEMA)
         new = self.path.with_name(f".{self.path.name}.new")
-        pq.write_table(table, new)
+        with new.open("wb") as file:
+            pq.write_table(table, file)
+            file.flush()
+            os.fsync(file.fileno())
         new.replace(self.path)

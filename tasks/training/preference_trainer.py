@@ -1,34 +1,46 @@
 """Train on preferences with transformers' Trainer: the objective, the reference, the adversary, safe checkpoints.
 
 The only subclass here, since the Trainer is extended so: with it come FSDP, DeepSpeed, mixed precision, accumulation,
-schedules, resuming and trackers.
+schedules, resuming and trackers. What it does otherwise: the loader (``load_batches``), means that are over all rows of
+a step whatever the ranks and the accumulation, and checkpoints that are whole or not there.
 """
 
+import json
+import logging
 import math
-import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
-from transformers import Trainer
+from transformers import PrinterCallback, Trainer
 from typing_extensions import override
 
-from schemas.errors import TrainingError
+from schemas.errors import ModelError, TrainingError
 from schemas.training import TrainConfig
 from tasks.training.collate import Answer, Batch
 from tasks.training.freeze_rows import Refused
+from tasks.training.load_batches import Fault, Guarded, Order, count_workers, make_loader
 from tasks.training.losses.adpo import negative_rewards
 from tasks.training.losses.objectives import OBJECTIVES, Goal
 from tasks.training.losses.scored import CHOSEN, TEXTS, Loss
-from tasks.training.metrics import MetricsFile, Window
+from tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, Window
 from tasks.training.pack_answers import pack_answers
+from tasks.training.ranks import add_up, count_ranks, gather, own_rank
 from tasks.training.references import Asked, Reference
-from tasks.training.runs import STEP, Run, publish_folder
+from tasks.training.runs import SAVING, STEP, Run, append_refused
+from tasks.training.save_checkpoints import Saving, is_finite
 from tasks.training.score_answers import score_answers
+
+log = logging.getLogger(__name__)
+WINDOW = "window.json"
+TRIED = 1000
+"""Rows that are looked at for one that can be trained on before a run is given up."""
 
 
 class Adversary(Protocol):
@@ -40,6 +52,10 @@ class Adversary(Protocol):
 
     def learn(self, rewards: Tensor, *, step: bool) -> Mapping[str, float]:
         """Learn from the (B, m) rewards of what was proposed last; step the optimiser where asked. Returns metrics."""
+        ...
+
+    def skip(self, *, step: bool) -> None:
+        """Stand in for both where this rank has no rows."""
         ...
 
     def save(self, folder: Path) -> None:
@@ -61,8 +77,14 @@ class Setting:
     reference: Reference | None
     adversary: Adversary | None
     metrics: MetricsFile
-    refuse: Callable[[Sequence[Refused]], None]
-    """Is told the rows that turn out to be no good."""
+
+
+@dataclass
+class Done:
+    """Count what was trained on since the last time it was logged."""
+
+    rows: int = 0
+    tokens: int = 0
 
 
 class PreferenceTrainer(Trainer):
@@ -70,28 +92,105 @@ class PreferenceTrainer(Trainer):
 
     def __init__(self, setting: Setting, **words: Any) -> None:
         super().__init__(**words)
+        self.remove_callback(PrinterCallback)
+        self.model_accepts_loss_kwargs = False
         self.setting = setting
         self.window = Window()
-        self.model_accepts_loss_kwargs = False
-        self._began = (time.monotonic(), 0)
-        self._rows = 0
+        self.stopping = False
+        """Set by whoever wants the training to end after the step in work, with a checkpoint."""
+        self._agreed_to_stop = False
+        self._order = Order(0, 1, None)
+        self._total = 0.0
+        self._recent: list[Batch] = []
+        self._refused: list[Refused] = []
+        self._done, self._since = Done(), time.monotonic()
+        self._spare: Batch | None = None
+
+    # ---- rows
+
+    @override
+    def get_train_dataloader(self) -> Any:
+        self._order = self._order_of(self.train_dataset, self.setting.config.optimiser.seed)
+        return self._loader(self.train_dataset, self._order)
+
+    @override
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        return self._loader(self.eval_dataset, self._order_of(self.eval_dataset, None))
+
+    def _order_of(self, rows: Any, seed: int | None) -> Order:
+        batch = self.setting.config.optimiser.batch
+        return Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank())
+
+    def _loader(self, rows: Any, order: Order) -> Any:
+        return make_loader(
+            rows, cast("Any", self.data_collator), order, workers=count_workers(self.setting.config.loading.workers)
+        )
+
+    @override
+    def _run_epoch(self, *args: Any, **words: Any) -> None:
+        if self.state.global_step >= self.state.max_steps:  # killed between the last checkpoint and the finished model
+            self.control.should_training_stop = True
+            return
+        self._order.epoch = words["epoch"]
+        if not self.state.global_step:
+            self.measure()
+        super()._run_epoch(*args, **words)
+
+    @override
+    def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> tuple[list[Any], None]:
+        """Return a step's batches; learn how much they weigh over all ranks, and whether one of these is to stop."""
+        try:
+            samples, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
+        except RuntimeError as error:  # a loading process was killed: PyTorch names no type of its own
+            raise TrainingError(_not_loaded(error)) from error
+        batches = [_sound(sample["batch"]) for sample in samples]
+        self._recent = batches
+        self._total, stopping = add_up([sum(map(self._weight, batches)), float(self.stopping)])
+        self._agreed_to_stop = bool(stopping)
+        return samples, None
+
+    @property
+    def is_stopping(self) -> bool:
+        """Say whether the training ends after this step: of several ranks, all say the same."""
+        return self._agreed_to_stop or (self.stopping and count_ranks() == 1)
+
+    def _weight(self, batch: Batch) -> float:
+        """Return what a batch's loss is a mean over: its examples, or for SFT their tokens."""
+        config = self.setting.config
+        if config.objective != "sft" or config.sft.per == "example":
+            return len(batch.keys)
+        return sum(len(answer.ids) for own in batch.answers for answer in own if answer.column == CHOSEN)
+
+    def _spare_batch(self) -> Batch:
+        """Return a batch that counts nothing: all ranks have to run the model equally often."""
+        if self._spare is None:
+            self._spare = find_batch(self.train_dataset, self.data_collator)
+        return replace(self._spare)
+
+    # ---- the loss
 
     @override
     def compute_loss(
         self, model: Any, inputs: Mapping[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """Return the objective's loss of a batch."""
-        batch: Batch = inputs["batch"]
-        self.setting.refuse(batch.refused)
-        if not batch.prompts:
-            return _nothing(model)
-        loss, learned = self._loss(model, batch, self.setting.goal, adversary=self.setting.adversary)
-        if not math.isfinite(value := float(loss.value.detach())):
-            raise TrainingError(_not_finite(value, self.state.global_step, batch, self.setting.run))
-        metrics = {name: float(tensor) for name, tensor in loss.metrics.items()}
-        self.window.add({"loss": value, **metrics, **learned}, len(batch.keys))
-        self._rows += len(batch.keys)
-        return loss.value
+        """Return a batch's share of the step's loss."""
+        del return_outputs, num_items_in_batch
+        batch, setting = _sound(inputs["batch"]), self.setting
+        self._refused += batch.refused
+        weight, last = self._weight(batch), self.accelerator.sync_gradients
+        if not weight:
+            loss, _ = self._loss(model, self._spare_batch(), setting.goal)
+            if setting.adversary:
+                setting.adversary.skip(step=last)
+            return loss.value * 0
+        loss, learned = self._loss(model, batch, setting.goal, adversary=setting.adversary)
+        values = _read(loss)
+        if not math.isfinite(values["loss"]):
+            raise TrainingError(self._not_finite(f"the loss is {values['loss']}", [batch]))
+        self.window.add({**values, **learned}, len(batch.keys))
+        self._done.rows += len(batch.keys)
+        # The Trainer divides by the number of batches, and the ranks' gradients are averaged.
+        return loss.value * (weight * count_ranks() * self.current_gradient_accumulation_steps / self._total)
 
     def _loss(
         self, model: Any, batch: Batch, goal: Goal, *, adversary: Adversary | None = None
@@ -99,6 +198,7 @@ class PreferenceTrainer(Trainer):
         config = self.setting.config
         if adversary:
             batch = with_answers(batch, adversary.propose(batch.keys))
+        self._done.tokens += count_tokens(batch)
         width = 1 + max(answer.column for own in batch.answers for answer in own)
         packed = pack_answers(batch, self.accelerator.unwrap_model(model), width=max(width, TEXTS))
         reference = self.setting.reference if goal.needs_reference else None
@@ -110,77 +210,209 @@ class PreferenceTrainer(Trainer):
         rewards = negative_rewards(policy, compared, config.adpo)
         return loss, adversary.learn(rewards, step=self.accelerator.sync_gradients)
 
-    def measure(self) -> dict[str, float]:
-        """Measure on the held-out rows: against their own rejected texts, whatever the objective."""
+    @override
+    def _clip_grad_norm(self, model: Any) -> Any:
+        norm = super()._clip_grad_norm(model)
+        scaled = getattr(
+            self.accelerator, "scaler", None
+        )  # of fp16: it passes over such a step, and tries a lower scale
+        if norm is not None and not scaled and not math.isfinite(value := float(norm)):
+            raise TrainingError(self._not_finite(f"the norm of the gradients is {value}", self._recent))
+        return norm
+
+    def _not_finite(self, what: str, batches: Sequence[Batch]) -> str:
+        keys = ", ".join(key for batch in batches for key in batch.keys) or "another process' rows"
+        latest = self.setting.run.latest()
+        since = f"The last checkpoint, {latest}, is from before" if latest else "There is no checkpoint yet"
+        return (
+            f"step {self.state.global_step + 1}: {what}. The batch is: {keys}. {since}. Begin anew under another "
+            "--name with a lower learning rate (--set optimiser.learning_rate=...) or in fp32 "
+            "(--set optimiser.precision=fp32)"
+        )
+
+    # ---- measuring and logging
+
+    def measure(self) -> None:
+        """Measure on the held-out rows, unless it was done at this step.
+
+        ADPO, which draws its negatives, is measured as DPO on the rows' own rejected texts.
+        """
+        step, metrics, began = self.state.global_step, self.setting.metrics, time.monotonic()
+        rows, model = cast("Any", self.eval_dataset), cast("Any", self.model)
+        if not len(rows) or any(gather(metrics.has(step, HELD_OUT))):
+            return
         goal = OBJECTIVES["dpo"] if self.setting.adversary else self.setting.goal
-        window, model = Window(), self._model()
+        window, done = Window(), self._done.tokens
         model.eval()
         with torch.no_grad():
             for inputs in self.get_eval_dataloader():
-                batch: Batch = inputs["batch"]
-                if batch.prompts:
-                    loss, _ = self._loss(model, batch, goal)
-                    values = {name: float(value) for name, value in loss.metrics.items()}
-                    window.add({"loss": float(loss.value), **values}, len(batch.keys))
+                if self.stopping and count_ranks() == 1:
+                    return
+                self._measure_batch(_sound(inputs["batch"]), goal, window)
         model.train()
-        found = window.take()
-        self.setting.metrics.add(self.state.global_step, self.state.epoch or 0.0, "held-out", found)
-        return found
+        joined = Window()
+        joined.join(gather(window.empty()))
+        if (found := joined.take()) and self.is_world_process_zero():
+            metrics.add(step, self.state.epoch or 0.0, HELD_OUT, found)
+            self.callback_handler.on_log(
+                self.args, self.state, self.control, {f"{HELD_OUT}/{name}": value for name, value in found.items()}
+            )
+        self._done.tokens = done
+        self._since += time.monotonic() - began
 
-    def _model(self) -> Any:
-        return self.model
+    def _measure_batch(self, batch: Batch, goal: Goal, window: Window) -> None:
+        self._refused += batch.refused
+        if batch.prompts:
+            loss, _ = self._loss(self.model, batch, goal)
+            window.add(_read(loss), len(batch.keys))
+        elif self.is_fsdp_enabled or self.is_deepspeed_enabled:
+            self._loss(self.model, self._spare_batch(), goal)
+
+    @override
+    def _maybe_log_save_evaluate(self, *args: Any, **words: Any) -> None:
+        every = self.setting.config.saving.measure_every
+        if every and self.state.global_step % every == 0:
+            self.measure()
+        super()._maybe_log_save_evaluate(*args, **words)
 
     @override
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log the means since the last time."""
-        own = self.window.take()
-        if own:
-            now = time.monotonic()
-            seconds, rows = now - self._began[0], self._rows - self._began[1]
-            self._began = (now, self._rows)
-            logs |= own | {"rows per second": rows / max(seconds, 1e-9)}
-            if torch.cuda.is_available():
-                logs["memory"] = torch.cuda.max_memory_allocated() / 2**30
-            self.setting.metrics.add(self.state.global_step, self.state.epoch or 0.0, "train", logs)
-        super().log(logs, start_time)
+        """Log the means over all ranks' rows since the last time."""
+        self._join()
+        own, done, now = self.window.take(), self._done, time.monotonic()
+        seconds, self._since, self._done = max(now - self._since, 1e-9), now, Done()
+        if not own:  # not the first rank, or nothing since the last time
+            return
+        found = own | {name: logs[name] for name in ("grad_norm", "learning_rate") if name in logs}
+        found |= {"rows per second": done.rows / seconds, "tokens per second": done.tokens / seconds}
+        if torch.cuda.is_available():
+            found["memory"] = torch.cuda.max_memory_allocated() / 2**30
+        self.setting.metrics.add(self.state.global_step, self.state.epoch or 0.0, TRAIN, found)
+        super().log(found, start_time)
+
+    def _join(self) -> None:
+        """Bring all ranks' windows, counts and refused rows to the first rank."""
+        parts = gather((self.window.empty(), self._done, self._refused))
+        self._done, self._refused = Done(), []
+        if self.is_world_process_zero():
+            self.window.join(sums for sums, _, _ in parts)
+            self._done = Done(sum(done.rows for _, done, _ in parts), sum(done.tokens for _, done, _ in parts))
+            for one in append_refused(self.setting.run.refused, [one for _, _, own in parts for one in own]):
+                log.warning("row %s is not trained on: %s %s", one.key, one.reason, one.detail)
+
+    # ---- checkpoints
 
     @override
     def _get_output_dir(self, trial: Any) -> str:
         """Return where a checkpoint is written before it gets its name."""
-        return str(self.setting.run.folder / ".saving")
+        return str(self.setting.run.folder / SAVING)
 
     @override
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        staging = Path(self._get_output_dir(trial))
-        name = f"{STEP}{self.state.global_step}"
-        if self.is_world_process_zero():
-            shutil.rmtree(staging, ignore_errors=True)
-            staging.mkdir(parents=True)
-        self.accelerator.wait_for_everyone()
-        try:
-            super()._save_checkpoint(model, trial)
-            if self.setting.adversary and self.is_world_process_zero():
-                self.setting.adversary.save(staging / name)
-        except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
-            shutil.rmtree(staging, ignore_errors=True)
-            raise TrainingError(_not_saved(staging / name, error, self.setting.run)) from error
-        self.accelerator.wait_for_everyone()
-        if self.is_world_process_zero():
-            self.setting.metrics.write()
-            publish_folder(staging / name, self.setting.run.checkpoints / name)
-            self._forget_old()
+        """Write a checkpoint under another name and rename it.
 
-    def _forget_old(self) -> None:
-        folder = self.setting.run.checkpoints
-        found = sorted(folder.glob(f"{STEP}*"), key=lambda path: int(path.name.removeprefix(STEP)))
-        for path in found[: -self.setting.config.saving.keep]:
-            shutil.rmtree(path, ignore_errors=True)
+        Raises:
+            TrainingError: the disk refuses, or the weights are no numbers; the checkpoints before are as they were.
+        """
+        began, run = time.monotonic(), self.setting.run
+        if not all(gather(is_finite(model))):
+            raise TrainingError(self._not_finite("weights are no longer finite", self._recent))
+        self._join()
+        staged, save = run.folder / SAVING / f"{STEP}{self.state.global_step}", super()._save_checkpoint
+        first = self.is_world_process_zero()
+        saving = Saving(run, staged.name)
+        saving.agree(lambda: saving.begin() if first else None)
+        saving.agree(lambda: save(model, trial))
+        saving.agree(lambda: self._save_own(staged) if first else None)
+        saving.agree(lambda: saving.publish(self.setting.config.saving.keep) if first else None)
+        self._since += time.monotonic() - began
+
+    def _save_own(self, folder: Path) -> None:
+        """Write what is ours of a checkpoint, and all metrics so far: a resumed run has none that came later."""
+        (folder / WINDOW).write_text(json.dumps(self.window.look()))
+        if self.setting.adversary:
+            self.setting.adversary.save(folder)
+        self.setting.metrics.write()
+
+    def restore(self, folder: Path) -> None:
+        """Read what is ours of a checkpoint.
+
+        Raises:
+            ModelError: it cannot be read.
+        """
+        try:
+            if self.is_world_process_zero():
+                self.window.join([json.loads((folder / WINDOW).read_text())])
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise ModelError(f"{folder / WINDOW}: cannot be read: {error}. {_older(folder)}") from error
+        if self.setting.adversary:
+            self.setting.adversary.load(folder)
 
     @override
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        super()._load_from_checkpoint(resume_from_checkpoint, model)
-        if self.setting.adversary:
-            self.setting.adversary.load(Path(resume_from_checkpoint))
+        try:
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+        except (RuntimeError, ValueError, KeyError, OSError, SafetensorError) as error:
+            first = str(error).strip().partition("\n")[0]
+            folder = Path(resume_from_checkpoint)
+            raise ModelError(f"{folder}: is no checkpoint of this run's model: {first}. {_older(folder)}") from error
+
+    @override
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Refuse a checkpoint of another model, which the Trainer would but warn of."""
+        weights, missing = cast("Any", self.model).state_dict(), set(load_result.missing_keys)
+        loaded = {weights[key].data_ptr() for key in weights.keys() - missing}
+        lacking = [key for key in load_result.missing_keys if weights[key].data_ptr() not in loaded]  # others are tied
+        if odd := [*lacking, *load_result.unexpected_keys]:
+            raise ValueError(f"{odd[0]} is not in both")
+
+
+def _older(folder: Path) -> str:
+    return f"Delete {folder} to go on from the one before, or give another --name"
+
+
+def find_batch(rows: Any, collate: Any) -> Batch:
+    """Return a batch of the first row that can be trained on.
+
+    Raises:
+        TrainingError: none of the first thousand can.
+    """
+    refused: list[Refused] = []
+    guarded, count = Guarded(rows), min(len(rows), TRIED)
+    for place in range(count):
+        item = guarded[place]
+        batch = _sound(item if isinstance(item, Fault) else collate([item])["batch"])
+        if batch.prompts:
+            return batch
+        refused += batch.refused
+    reasons = ", ".join(f"{reason} ({n})" for reason, n in Counter(one.reason for one in refused).most_common(3))
+    example = next((f": {one.key}: {one.detail}" for one in refused if one.detail), "")
+    raise TrainingError(f"none of the {count:,} rows that were tried can be trained on: {reasons}{example}")
+
+
+def count_tokens(batch: Batch) -> int:
+    """Return how many tokens of prompts and answers a batch has."""
+    return sum(map(len, batch.prompts)) + sum(len(answer.ids) for own in batch.answers for answer in own)
+
+
+def _sound(batch: Batch | Fault) -> Batch:
+    """Return the batch.
+
+    Raises:
+        TrainingError: its rows could not be read.
+    """
+    if isinstance(batch, Fault):
+        raise TrainingError(
+            f"{batch.message}. The run goes on with the same command when this part is back, byte for byte as it was "
+            "(a build with the same settings writes it so); or begin anew under another --name"
+        )
+    return batch
+
+
+def _read(loss: Loss) -> dict[str, float]:
+    """Return a loss and its metrics as numbers; the host waits for the device once."""
+    named = {"loss": loss.value.detach(), **loss.metrics}
+    return dict(zip(named, torch.stack([value.float() for value in named.values()]).tolist(), strict=True))
 
 
 def with_answers(batch: Batch, added: Sequence[Sequence[Answer]]) -> Batch:
@@ -198,21 +430,8 @@ def with_answers(batch: Batch, added: Sequence[Sequence[Answer]]) -> Batch:
     return replace(batch, answers=answers)
 
 
-def _nothing(model: Any) -> Tensor:
-    """Return a loss of 0 that every trained parameter is part of."""
-    return sum((p.sum() * 0 for p in model.parameters() if p.requires_grad), start=torch.zeros(()))
-
-
-def _not_finite(value: float, step: int, batch: Batch, run: Run) -> str:
-    latest = run.latest()
-    since = f"The last checkpoint, {latest}, is from before." if latest else "There is no checkpoint yet."
+def _not_loaded(error: Exception) -> str:
     return (
-        f"step {step + 1}: the loss is {value}. The batch is: {', '.join(batch.keys)}. {since} "
-        "Try a lower learning rate (--set optimiser.learning_rate=...) or fp32 (--set optimiser.precision=fp32)"
+        f"a process that reads rows ended: {error}. Out of memory? Try --set loading.workers=0, a smaller "
+        "model.most_pixels, or in a container more shared memory (docker run --shm-size 4g)"
     )
-
-
-def _not_saved(place: Path, error: Exception, run: Run) -> str:
-    latest = run.latest()
-    kept = f"the one before, {latest}, is whole" if latest else "there is none before"
-    return f"{place.name} could not be saved: {error}; {kept}. Make room, and go on with the same command"

@@ -2,34 +2,44 @@
 
     DIR/runs/NAME/
       config.yaml        what was asked for
-      data.json          which version of the dataset, which table, how many rows
+      data.json          which version of the dataset, which table, how many rows, how many processes
       rows.arrow         which rows, frozen
       refused.jsonl      rows that are not trained on, with reasons
       metrics.parquet    step, epoch, split, name, value
       checkpoints/       what a killed run goes on from
       checkpoint/        the finished model: ``from_pretrained`` loads it
+      samples.jsonl      held-out rows with the finished model's own answers
       report/index.html  the page to look at
 
-Needs no PyTorch.
+What is written appears under its name when it is whole and on the disk, so that a process that is killed at any moment
+leaves what was there before. Needs no PyTorch.
 """
 
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from schemas.errors import ConfigError
 from schemas.section import Section
 from schemas.training import TrainConfig
+from tasks.store.files import naming
 from tasks.training.freeze_rows import FILE, Refused
 
 STEP = "checkpoint-"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+SAVING, FINISHING, LOCK = ".saving", ".finishing", ".lock"
+FREE = ("loading.workers", "optimiser.checkpointing", "saving.")
+"""Settings that change no result: a run may go on with others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +69,28 @@ class Run:
         return self.folder / "metrics.parquet"
 
     @property
+    def refused(self) -> Path:
+        """Return the file of the rows that are not trained on."""
+        return self.folder / "refused.jsonl"
+
+    @property
     def is_finished(self) -> bool:
         """Say whether it has a finished model."""
         return self.model.is_dir()
 
+    def steps(self) -> list[int]:
+        """Return the steps at which it has checkpoints, in order."""
+        names = [path.name.removeprefix(STEP) for path in self.checkpoints.glob(f"{STEP}*")]
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def checkpoint(self, step: int) -> Path:
+        """Return the folder of the checkpoint at a step."""
+        return self.checkpoints / f"{STEP}{step}"
+
     def latest(self) -> Path | None:
         """Return its latest checkpoint; ``None``: there is none."""
-        found = sorted(self.checkpoints.glob(f"{STEP}*"), key=lambda path: int(path.name.removeprefix(STEP)))
-        return found[-1] if found else None
+        found = self.steps()
+        return self.checkpoint(found[-1]) if found else None
 
     def config(self) -> TrainConfig | None:
         """Return its settings; ``None``: it has not begun.
@@ -80,15 +104,86 @@ class Run:
         except FileNotFoundError:
             return None
         except (ValidationError, yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-            raise ConfigError(f"{path}: cannot be read as a run's settings: {error}") from error
+            raise ConfigError(f"{path}: cannot be read as a run's settings: {error}. Give another --name") from error
+
+    def data(self) -> dict[str, Any]:
+        """Return what it is trained on, as it was written when it began.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        path = self.folder / "data.json"
+        try:
+            return json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path}: cannot be read: {error}. Give another --name") from error
 
     def begin(self, config: TrainConfig, data: dict[str, Any], refused: Iterable[Refused]) -> None:
-        """Write what it trains on, the settings last."""
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
-        write_whole(self.folder / "data.json", json.dumps(data, indent=1))
+        """Write what it trains on, the settings last.
+
+        Raises:
+            StoreError: the disk refuses.
+        """
         lines = "".join(json.dumps(asdict(one)) + "\n" for one in refused)
-        write_whole(self.folder / "refused.jsonl", lines)
-        write_whole(self.folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+        with naming(str(self.folder), "begun"):
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            write_whole(self.folder / "data.json", json.dumps(data, indent=1))
+            write_whole(self.refused, lines)
+        self.write_config(config)
+
+    def write_config(self, config: TrainConfig) -> None:
+        """Write its settings.
+
+        Raises:
+            StoreError: the disk refuses.
+        """
+        with naming(str(self.folder), "written"):
+            text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+            write_whole(self.folder / "config.yaml", text)
+
+    def forget(self) -> None:
+        """Have the run begin anew."""
+        for path in (self.folder / "config.yaml", self.metrics):
+            path.unlink(missing_ok=True)
+
+    def clean(self) -> None:
+        """Delete what a killed process left half-done."""
+        for path in (self.folder / SAVING, self.folder / FINISHING, *self.checkpoints.glob(".*")):
+            shutil.rmtree(path, ignore_errors=True)
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        """Hold the run, so that no other process writes it; the lock dies with this one.
+
+        Raises:
+            ConfigError: another process has it.
+        """
+        with naming(str(self.folder), "begun"):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.folder / LOCK)
+            try:
+                lock.acquire(timeout=0.05)
+            except Timeout as error:
+                raise ConfigError(
+                    f"{self.folder}: another process trains this run now. Wait for it, or give another --name"
+                ) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def check_name(name: str) -> str:
+    """Return a run's name.
+
+    Raises:
+        ConfigError: it would not do as a folder's name.
+    """
+    if not NAME.fullmatch(name):
+        raise ConfigError(
+            f"--name {name!r}: a run's name has letters, digits, '.', '_' and '-', and begins with a letter or digit"
+        )
+    return name
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -106,24 +201,64 @@ def publish_folder(staged: Path, final: Path) -> None:
 
     A process killed at any moment leaves the old folder, or the new one, or the old one aside (``.old``).
     """
-    for path in [path for path in staged.rglob("*") if path.is_file()]:
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+    for path in [staged, *staged.rglob("*")]:
+        _flush(path)
     if final.exists():
-        aside = final.with_name(f".{final.name}.old")
-        shutil.rmtree(aside, ignore_errors=True)
-        final.rename(aside)
-        staged.rename(final)
-        shutil.rmtree(aside, ignore_errors=True)
-    else:
-        staged.rename(final)
+        drop_folder(final)
+    staged.rename(final)
+    _flush(final.parent)
+
+
+def drop_folder(path: Path) -> None:
+    """Delete a folder so that it is never there in part under its name."""
+    aside = path.with_name(f".{path.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)
+    path.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _flush(path: Path) -> None:
+    """Have a file's or a folder's content on the disk."""
+    if path.is_dir() and os.name == "nt":
+        return
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def append_refused(path: Path, refused: Sequence[Refused]) -> list[Refused]:
+    """Add rows to a file of refused ones, each key once; return those that it had not.
+
+    A line that a killed process left half-written is passed over.
+    """
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    known = {key for line in text.splitlines() if (key := _key_of(line))}
+    new = list({one.key: one for one in refused if one.key not in known}.values())
+    if new:
+        torn = "\n" if text and not text.endswith("\n") else ""
+        with path.open("a", encoding="utf-8") as file:
+            file.write(torn + "".join(json.dumps(asdict(one)) + "\n" for one in new))
+    return new
+
+
+def _key_of(line: str) -> str:
+    try:
+        return str(json.loads(line)["key"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def differences(old: Section, new: Section, prefix: str = "") -> Iterator[str]:
-    """Yield in words where two settings differ."""
+    """Yield in words where two settings differ, but for those that change no result."""
     for name, value in new:
-        before = getattr(old, name)
+        before, field = getattr(old, name), f"{prefix}{name}"
         if isinstance(value, Section) and isinstance(before, Section):
-            yield from differences(before, value, f"{prefix}{name}.")
-        elif before != value:
-            yield f"{prefix}{name} was {before}, is {value}"
+            yield from differences(before, value, f"{field}.")
+        elif before != value and not field.startswith(FREE):
+            yield f"{field} was {_shown(before)}, is {_shown(value)}"
+
+
+def _shown(value: Any) -> str:
+    return (", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) or "empty"

@@ -1,39 +1,40 @@
 """Train a model on a run's frozen rows, from where its last checkpoint left off.
 
-Reads the run's folder, the dataset's parts, the model; writes checkpoints, metrics, the finished model. Every rank of a
-distributed training runs this; needs PyTorch, transformers, peft.
+Reads the run's folder, the dataset's parts, the model; writes checkpoints, metrics, the finished model, samples of its
+answers. Every rank of a distributed training runs this; needs PyTorch, transformers, peft.
 """
 
-import json
 import logging
 import shutil
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.data import Subset
-from transformers import TrainerCallback, TrainingArguments
 
-from schemas.errors import TrainingError
-from schemas.training import OptimiserConfig, TrainConfig
+from schemas.errors import ConfigError, TrainingError
+from schemas.training import TrainConfig
 from tasks.store.files import Folder
 from tasks.training.collate import Collator, ExampleRows
-from tasks.training.freeze_rows import FrozenRows, Refused
+from tasks.training.freeze_rows import FrozenRows
+from tasks.training.load_batches import count_workers, start_server
 from tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
 from tasks.training.losses.objectives import OBJECTIVES, Goal
-from tasks.training.metrics import MetricsFile
-from tasks.training.preference_trainer import PreferenceTrainer, Setting
-from tasks.training.references import Adapters, Copy, Reference
-from tasks.training.runs import STEP, Run, publish_folder
+from tasks.training.metrics import HELD_OUT, MetricsFile
+from tasks.training.preference_trainer import Adversary, PreferenceTrainer, Setting
+from tasks.training.ranks import gather, own_rank
+from tasks.training.references import open_reference
+from tasks.training.runs import FINISHING, Run, publish_folder
+from tasks.training.sample_answers import sample_answers
+from tasks.training.save_checkpoints import NOT_SAVED
 from tasks.training.save_model import finish_model
+from tasks.training.stop_training import Stopping, stoppable
+from tasks.training.trainer_arguments import make_arguments, make_trackers
 from tasks.training.tune_model import prepare_model
+from tasks.training.watch_training import Telling, Watcher
 
 log = logging.getLogger(__name__)
-RATES = {"sft": 5e-7, "dpo": 5e-7, "mdpo": 5e-7, "adavip": 5e-7, "adpo": 3e-6}
-"""Of full tuning: paper 000's for SFT and ADPO; RLAIF-V's for what paper 004 does not publish."""
-LORA_RATE = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,62 +46,96 @@ class Job:
     dataset: Folder
     start: Path
     """The model that the run starts from."""
-    callbacks: Sequence[TrainerCallback] = ()
+    watcher: Watcher | None = None
 
 
-def train_model(job: Job) -> dict[str, float]:
-    """Train to the end; return the last measurement on the held-out rows.
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """Say how a training ended."""
+
+    step: int
+    steps: int
+    measured: dict[str, float]
+    """The last measurement on the held-out rows."""
+    finished: bool
+    """Whether there is a finished model; otherwise it was stopped, and has a checkpoint."""
+
+
+def train_model(job: Job) -> Ended:
+    """Train to the end, or until a signal.
 
     Raises:
-        ModelError: the model cannot be loaded.
-        TrainingError: the loss is not finite, or a checkpoint cannot be saved.
+        ConfigError: a setting does not go with how the processes were started.
+        ModelError: the model or the checkpoint cannot be loaded.
+        TrainingError: the loss is not finite, rows cannot be read, or a checkpoint cannot be saved.
     """
+    trainer = make_trainer(job)
+    _check_sharding(trainer)
+    if latest := job.run.latest():
+        trainer.restore(latest)
+    with stoppable(trainer):
+        trainer.train(resume_from_checkpoint=str(latest) if latest else None)
+    if finished := not any(gather(trainer.stopping or trainer.is_stopping)):
+        _finish(trainer, job)
+    elif own_rank() == 0:
+        trainer.setting.metrics.write()
+    state, measured = trainer.state, trainer.setting.metrics.last(HELD_OUT)
+    return Ended(step=state.global_step, steps=state.max_steps, measured=measured, finished=finished)
+
+
+def make_trainer(job: Job) -> PreferenceTrainer:
+    """Return a run's trainer, its model loaded."""
     config, run = job.config, job.run
     processor = load_processor(job.start)
+    if count_workers(config.loading.workers):
+        start_server(processor)
     dtype = choose_precision(config)
     model = prepare_model(load_model(job.start, config.model, dtype=choose_storage(config)), config)
+    steps = run.steps()
     metrics = MetricsFile(run.metrics)
-    latest = run.latest()
-    metrics.resume(int(latest.name.removeprefix(STEP)) if latest else 0)
+    if steps:
+        metrics.resume(steps[-1])
+    collator = Collator(processor, config.model.longest)
     setting = Setting(
         run=run,
         config=config,
         goal=OBJECTIVES[config.objective],
-        reference=_reference(job, dtype),
-        adversary=None,
+        reference=open_reference(config, job.start, run.folder),
+        adversary=_adversary(job, collator),
         metrics=metrics,
-        refuse=_Refusing(run),
     )
     trainer = PreferenceTrainer(
         setting,
         model=model,
-        args=arguments(run, config, dtype),
+        args=make_arguments(run, config, dtype),
         train_dataset=train_rows(job),
         eval_dataset=held_out_rows(job),
-        data_collator=Collator(processor, config.model.longest),
+        data_collator=collator,
         processing_class=processor,
-        callbacks=list(job.callbacks),
+        callbacks=make_trackers(run, config, step=steps[-1] if steps else 0) if own_rank() == 0 else [],
     )
-    trainer.train(resume_from_checkpoint=str(latest) if latest else None)
-    return _finish(trainer, run, job.start)
+    trainer.add_callback(Stopping(trainer))
+    if job.watcher and trainer.is_world_process_zero():
+        trainer.add_callback(Telling(job.watcher))
+    return trainer
 
 
 def train_rows(job: Job) -> Any:
     """Return the rows that are trained on."""
-    loading = job.config.loading
-    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=loading.split)
+    config = job.config
+    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=config.loading.split)
     return _first(
-        ExampleRows(rows, _goal(job).needs_of(job.config), job.config.model.most_pixels), loading.limit, job.config
+        ExampleRows(rows, _goal(job).needs_of(config), config.model.most_pixels), config.loading.limit, config
     )
 
 
 def held_out_rows(job: Job) -> Any:
     """Return the rows that are measured on, with their rejected texts whatever the objective."""
-    loading = job.config.loading
-    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=loading.held_out)
-    needs = _goal(job).needs_of(job.config)
+    config = job.config
+    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=config.loading.held_out)
+    needs = _goal(job).needs_of(config)
     own = replace(needs, texts=max(needs.texts, 1), least="nothing")
-    return _first(ExampleRows(rows, own, job.config.model.most_pixels), loading.held_out_rows, job.config)
+    return _first(ExampleRows(rows, own, config.model.most_pixels), config.loading.held_out_rows, config)
 
 
 def _goal(job: Job) -> Goal:
@@ -114,92 +149,51 @@ def _first(rows: Any, count: int, config: TrainConfig) -> Any:
     return Subset(rows, torch.randperm(len(rows), generator=generator)[:count].tolist())
 
 
-def arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> TrainingArguments:
-    """Return the Trainer's own settings."""
-    optimiser, saving, gpu = config.optimiser, config.saving, torch.cuda.is_available()
-    return TrainingArguments(
-        output_dir=str(run.checkpoints),
-        per_device_train_batch_size=optimiser.batch,
-        per_device_eval_batch_size=optimiser.batch,
-        gradient_accumulation_steps=optimiser.accumulate,
-        num_train_epochs=optimiser.epochs,
-        max_steps=optimiser.steps or -1,
-        learning_rate=rate_of(config),
-        warmup_steps=optimiser.warmup,
-        lr_scheduler_type=_schedule(optimiser),
-        weight_decay=optimiser.weight_decay,
-        max_grad_norm=optimiser.clip,
-        seed=optimiser.seed,
-        data_seed=optimiser.seed,
-        bf16=dtype is torch.bfloat16,
-        fp16=dtype is torch.float16,
-        use_cpu=not gpu,
-        activation_checkpointing=optimiser.checkpointing,
-        dataloader_num_workers=config.loading.workers,
-        dataloader_pin_memory=gpu,
-        logging_steps=saving.log_every,
-        logging_first_step=True,
-        logging_nan_inf_filter=False,
-        save_steps=saving.every,
-        eval_strategy="no",
-        report_to=list(saving.report_to) or "none",
-        disable_tqdm=True,
-        remove_unused_columns=False,
-        label_names=[],
-        ddp_find_unused_parameters=False,
-    )
+def _adversary(job: Job, collator: Collator) -> Adversary | None:
+    """Return who chooses negatives, for the objective that has them chosen."""
+    del job, collator
+    return None
 
 
-def rate_of(config: TrainConfig) -> float:
-    """Return the learning rate: the one that is set, else the objective's own."""
-    own = LORA_RATE if config.model.tuning == "lora" else RATES[config.objective]
-    return config.optimiser.learning_rate or own
+def _finish(trainer: PreferenceTrainer, job: Job) -> None:
+    """Measure once more, and write the finished model; its name says that the run is finished.
 
-
-def _schedule(optimiser: OptimiserConfig) -> str:
-    return {"constant": "constant_with_warmup"}.get(optimiser.schedule, optimiser.schedule)
-
-
-def _reference(job: Job, dtype: torch.dtype) -> Reference | None:
-    if not OBJECTIVES[job.config.objective].needs_reference:
-        return None
-    if job.config.model.tuning == "lora":
-        return Adapters()
-    copy = load_model(job.start, job.config.model, dtype=dtype).eval().requires_grad_(requires_grad=False)
-    return Copy(copy.to("cuda" if torch.cuda.is_available() else "cpu"))
-
-
-def _finish(trainer: PreferenceTrainer, run: Run, start: Path) -> dict[str, float]:
-    measured = trainer.measure()
-    staged = run.folder / ".finishing"
-    if trainer.is_world_process_zero():
-        shutil.rmtree(staged, ignore_errors=True)
+    Raises:
+        TrainingError: the disk refuses; the last checkpoint is whole.
+    """
+    run, first = job.run, trainer.is_world_process_zero()
+    trainer.measure()
+    if plugin := trainer.accelerator.state.fsdp_plugin if trainer.is_fsdp_enabled else None:
+        plugin.set_state_dict_type("FULL_STATE_DICT")
+    staged, problem = run.folder / FINISHING, ""
     try:
+        if first:
+            shutil.rmtree(staged, ignore_errors=True)
         trainer.save_model(str(staged))
-    except (OSError, RuntimeError) as error:
+        if first:
+            finish_model(staged, job.start, job.config)
+            sample_answers(trainer, run.folder)
+            trainer.setting.metrics.write()
+            publish_folder(staged, run.model)
+    except NOT_SAVED as error:
+        shutil.rmtree(staged, ignore_errors=True)
+        problem = str(error) or type(error).__name__
+    if problems := [one for one in gather(problem) if one]:
         raise TrainingError(
-            f"{run.model}: cannot be saved: {error}. Make room, and go on with the same command"
-        ) from error
-    if trainer.is_world_process_zero():
-        finish_model(staged, start, trainer.setting.config)
-        trainer.setting.metrics.write()
-        publish_folder(staged, run.model)
-    return measured
+            f"{run.model}: cannot be saved: {problems[0]}; the last checkpoint, {run.latest()}, is whole. Make room, "
+            "and go on with the same command"
+        )
 
 
-@dataclass
-class _Refusing:
-    """Remember the rows that turn out to be no good, each once."""
+def _check_sharding(trainer: PreferenceTrainer) -> None:
+    """Refuse now what would fail at the end.
 
-    run: Run
-
-    def __call__(self, refused: Sequence[Refused]) -> None:
-        if not refused:
-            return
-        path = self.run.folder / "refused.jsonl"
-        known = {json.loads(line)["key"] for line in path.read_text().splitlines()} if path.exists() else set[str]()
-        with path.open("a") as file:
-            for one in refused:
-                if one.key not in known:
-                    log.warning("row %s is not trained on: %s %s", one.key, one.reason, one.detail)
-                    file.write(json.dumps(asdict(one)) + "\n")
+    Raises:
+        ConfigError: DeepSpeed is set up so that the whole model cannot be written.
+    """
+    plugin = getattr(trainer.accelerator.state, "deepspeed_plugin", None)
+    if plugin is not None and plugin.zero_stage == 3 and not plugin.zero3_save_16bit_model:
+        raise ConfigError(
+            "DeepSpeed: zero_optimization.stage3_gather_16bit_weights_on_model_save must be true, so that the finished "
+            "model can be written (accelerate: zero3_save_16bit_model)"
+        )

@@ -1,0 +1,154 @@
+"""Read, decode and tokenise ahead of a training, in processes beside it, in an order that only the seed decides.
+
+Reads the dataset's parts through ``FrozenRows``. The order is drawn anew for each epoch and is the same for any number
+of loading processes; each step's rows are dealt out to the ranks, so that each row of an epoch comes exactly once, also
+those of an incomplete last step. The same seed, epoch and step give the same rows, which is how a run goes on.
+
+Memory: 8 bytes per row for the order; per loading process two batches that wait, and the one in work. A batch is mostly
+the processor's pixels: some 5 MB (float32) per image of 448 x 448 pixels, so 40 MB for four rows of two images.
+
+Processes are not forked off the training, whose threads may hold locks, but off a server process that has read the
+libraries already (``forkserver``), where there is one, so that those of a later epoch start at once.
+"""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from schemas.errors import StoreError
+from tasks.training.collate import Batch, Collate, Loaded
+from tasks.training.freeze_rows import Refused
+
+LIBRARIES = ("torch", "transformers", "pyarrow", "tasks.training.load_batches")
+"""What the server process reads before it forks, beside what the model's processor is made of."""
+MOST = 4
+"""Processes per GPU, where their number is not set."""
+METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+AHEAD = 2
+"""Batches that wait per loading process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Say why rows cannot be read: of a boundary that is down, not of a row."""
+
+    message: str
+
+
+@dataclass
+class Order:
+    """Be the places of the rows, batch by batch, of one rank."""
+
+    rows: int
+    batch: int
+    """Rows per rank and step."""
+    seed: int | None
+    """``None``: in the table's order."""
+    ranks: int = 1
+    rank: int = 0
+    epoch: int = 0
+
+    def __len__(self) -> int:
+        return -(-self.rows // (self.batch * self.ranks))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield each step's places; empty where an incomplete last step has fewer rows than there are ranks."""
+        order = np.arange(self.rows)
+        if self.seed is not None:
+            np.random.default_rng([self.seed, self.epoch]).shuffle(order)
+        step = self.batch * self.ranks
+        for start in range(0, self.rows, step):
+            yield np.array_split(order[start : start + step], self.ranks)[self.rank].tolist()
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """Be the rows, and where the store fails, why."""
+
+    rows: "Dataset[Loaded | Refused]"
+
+    def __getitem__(self, place: int) -> Loaded | Refused | Fault:
+        try:
+            return self.rows[place]
+        except StoreError as error:  # raised again by the training: across processes it would lose its form
+            return Fault(str(error))
+
+
+@dataclass(frozen=True)
+class GuardedCollate:
+    """Make batches, unless the store has failed."""
+
+    collate: Collate
+
+    def __call__(self, items: Iterable[Loaded | Refused | Fault]) -> dict[str, Batch | Fault]:
+        """Return the batch, or the first fault."""
+        items = list(items)
+        fault = next((item for item in items if isinstance(item, Fault)), None)
+        return {"batch": fault} if fault else dict(self.collate([one for one in items if not isinstance(one, Fault)]))
+
+
+def make_loader(rows: Any, collate: Collate, order: Order, *, workers: int) -> "DataLoader[Any]":
+    """Return the loader of a rank's batches, ``{"batch": Batch | Fault}`` each.
+
+    Args:
+        rows: a map-style dataset of ``Loaded | Refused``, picklable.
+        collate: makes a batch of some.
+        order: which come when.
+        workers: processes; 0: it happens in this one, between steps.
+    """
+    words: dict[str, Any] = {}
+    if workers:
+        words = {
+            "multiprocessing_context": METHOD,
+            "prefetch_factor": AHEAD,
+            "persistent_workers": True,
+            "worker_init_fn": _begin,
+        }
+    return DataLoader(
+        Guarded(rows),  # pyright: ignore[reportArgumentType]  (a map-style dataset needs no base class)
+        batch_sampler=order,
+        collate_fn=GuardedCollate(collate),
+        num_workers=workers,
+        pin_memory=torch.cuda.is_available(),
+        generator=torch.Generator().manual_seed(order.seed or 0),  # else each epoch would draw from the model's own
+        **words,
+    )
+
+
+def count_workers(wanted: int | str) -> int:
+    """Return how many processes load beside each training process."""
+    if isinstance(wanted, int):
+        return wanted
+    if not torch.cuda.is_available():
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(MOST, cores // (2 * int(os.environ.get("LOCAL_WORLD_SIZE", "1")))))
+
+
+def start_server(processor: Any) -> None:
+    """Let the server process read the libraries while the model is loaded.
+
+    Args:
+        processor: what batches are made with; unpickling it would load its modules in each process anew.
+    """
+    if METHOD != "forkserver":
+        return
+    from multiprocessing import forkserver
+
+    parts = [processor, *(getattr(processor, name, None) for name in ("image_processor", "tokenizer"))]
+    forkserver.set_forkserver_preload([*LIBRARIES, *sorted({type(part).__module__ for part in parts if part})])
+    forkserver.ensure_running()
+
+
+def _begin(number: int) -> None:
+    """Leave Ctrl-C to the training, and the cores too."""
+    del number
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)

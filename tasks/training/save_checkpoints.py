@@ -1,0 +1,68 @@
+"""Write a checkpoint so that it is whole or not there: under another name, flushed, renamed; all ranks together.
+
+The run's folder must be one for all ranks. Needs PyTorch.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+
+from schemas.errors import TrainingError
+from tasks.training.ranks import gather
+from tasks.training.runs import SAVING, Run, drop_folder, publish_folder
+
+NOT_SAVED = (OSError, RuntimeError, SafetensorError)
+"""What a full disk looks like: PyTorch and safetensors do not say OSError."""
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Be the writing of one checkpoint."""
+
+    run: Run
+    name: str
+
+    def agree(self, work: Callable[[], Any]) -> None:
+        """Do a part of it; all ranks call this, and go on when all are done.
+
+        Raises:
+            TrainingError: on every rank, where one of them failed.
+        """
+        problem = ""
+        try:
+            work()
+        except NOT_SAVED as error:
+            problem = str(error) or type(error).__name__
+        if problems := [one for one in gather(problem) if one]:
+            shutil.rmtree(self.run.folder / SAVING, ignore_errors=True)
+            raise TrainingError(self._not_saved(problems[0]))
+
+    def begin(self) -> None:
+        """Make the folder in which it grows."""
+        shutil.rmtree(self.run.folder / SAVING, ignore_errors=True)
+        (self.run.folder / SAVING / self.name).mkdir(parents=True)
+
+    def publish(self, keep: int) -> None:
+        """Give it its name, and delete the oldest."""
+        publish_folder(self.run.folder / SAVING / self.name, self.run.checkpoints / self.name)
+        shutil.rmtree(self.run.folder / SAVING, ignore_errors=True)
+        for step in self.run.steps()[:-keep]:
+            with contextlib.suppress(OSError):  # one too many does no harm
+                drop_folder(self.run.checkpoint(step))
+
+    def _not_saved(self, problem: str) -> str:
+        latest = self.run.latest()
+        kept = f"the one before, {latest}, is whole" if latest else "there is none before"
+        return f"{self.name} could not be saved: {problem}; {kept}. Make room, and go on with the same command"
+
+
+def is_finite(model: Any) -> bool:
+    """Say whether all trained weights are numbers."""
+    trained = [parameter.detach() for parameter in model.parameters() if parameter.requires_grad]
+    found = [torch.isfinite(getattr(one, "_local_tensor", one)).all() for one in trained]  # of FSDP: this rank's part
+    return bool(torch.stack(found).all()) if found else True

@@ -1,0 +1,51 @@
+"""End a training in order at Ctrl-C or SIGTERM: the step in work is finished, a checkpoint is written.
+
+A second one ends it at once, with the checkpoint before. Needs transformers.
+"""
+
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from transformers import TrainerCallback
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from tasks.training.preference_trainer import PreferenceTrainer
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopping(TrainerCallback):
+    """Have the Trainer save and end after a step, where it is to stop."""
+
+    def __init__(self, trainer: "PreferenceTrainer") -> None:
+        self.trainer = trainer
+
+    @override
+    def on_step_end(self, args: Any, state: Any, control: Any, **words: Any) -> None:
+        if self.trainer.is_stopping:
+            control.should_save = control.should_training_stop = True
+
+
+@contextmanager
+def stoppable(trainer: "PreferenceTrainer") -> Generator[None]:
+    """Let the first signal stop the training in order; in a thread that gets no signals, nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        del number, frame
+        if trainer.stopping:
+            raise KeyboardInterrupt
+        trainer.stopping = True
+
+    before = {number: signal.signal(number, stop) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
