@@ -24,6 +24,7 @@ from schemas.errors import ConfigError, ModelError
 from schemas.training import ModelConfig, TrainConfig
 from tasks.models.tensor_shapes import name_some
 from tasks.models.weights import loading
+from tasks.training.attention import choose_attention
 from tasks.training.find_model import NAME, base_of, find_model, read_settings
 from tasks.training.tune_model import merge_adapters
 
@@ -80,7 +81,7 @@ def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     """
     if base := base_of(folder):
         return merge_adapters(load_model(find_model(base).folder, config, dtype=dtype), folder)
-    attention = "sdpa" if config.attention == "auto" else config.attention
+    attention = choose_attention(config.attention)
     settings = read_settings(folder)
     _check_kind(folder, settings)
     with loading(FIELD, folder), _reporting_here():
