@@ -5,7 +5,10 @@ trained on, and lie beside them in ``adapters/``; without ``saving.merged`` they
 them needs peft and the model named in ``adapter_config.json``. Needs PyTorch and peft.
 """
 
+import json
 from pathlib import Path
+
+from safetensors import SafetensorError
 
 from schemas.errors import TrainingError
 from schemas.training import TrainConfig
@@ -14,6 +17,8 @@ from tasks.training.load_model import choose_storage, load_model
 from tasks.training.tune_model import merge_adapters
 
 FOLDER = "adapters"
+CACHE = "models--"
+"""How the folder of a model begins in the Hub's local cache; its commit is a folder in ``snapshots``."""
 OWN = (ADAPTERS, ADAPTER_WEIGHTS, "README.md")
 """What peft writes."""
 NOT_NEEDED = "training_args.bin"
@@ -34,10 +39,24 @@ def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
     """
     try:
         (saved / NOT_NEEDED).unlink(missing_ok=True)
-        if config.model.tuning == "lora" and config.saving.merged:
-            _merge(saved, start, config)
-    except (OSError, RuntimeError) as error:  # safetensors and torch report a full disk so
+        if config.model.tuning == "lora":
+            _name_base(saved / ADAPTERS, start)
+            if config.saving.merged:
+                _merge(saved, start, config)
+    except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors report a full disk so
         raise TrainingError(f"{saved}: the merged weights cannot be written: {error}. Make room, and go on") from error
+
+
+def _name_base(path: Path, start: Path) -> None:
+    """Let adapters name a model of the Hub as it is called there, not where this machine keeps it.
+
+    Only at the end: peft would ask the Hub about it at each checkpoint.
+    """
+    cached = start.parent.parent.name
+    if start.parent.name == "snapshots" and cached.startswith(CACHE):
+        own = json.loads(path.read_text())
+        own |= {"base_model_name_or_path": cached.removeprefix(CACHE).replace("--", "/"), "revision": start.name}
+        path.write_text(json.dumps(own, indent=2))
 
 
 def _merge(saved: Path, start: Path, config: TrainConfig) -> None:

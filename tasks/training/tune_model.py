@@ -20,8 +20,6 @@ from tasks.models.weights import loading
 from tasks.training.find_model import ADAPTER_WEIGHTS, NAME
 
 log = logging.getLogger(__name__)
-CACHE = "models--"
-"""How the folder of a model begins in the Hub's local cache."""
 
 
 def prepare_model(model: Any, config: TrainConfig) -> Any:
@@ -88,12 +86,7 @@ def _with_adapters(model: Any, config: TrainConfig) -> Any:
     )
     with torch.random.fork_rng(devices=[]), _peft_as_it_is():  # the same adapters whatever was drawn before
         torch.manual_seed(config.optimiser.seed)
-        tuned = peft.get_peft_model(model, own)
-    place = Path(model.name_or_path)
-    if place.parent.name == "snapshots" and place.parent.parent.name.startswith(CACHE):
-        own.base_model_name_or_path = place.parent.parent.name.removeprefix(CACHE).replace("--", "/")
-        own.revision = place.name
-    return tuned
+        return peft.get_peft_model(model, own)
 
 
 @contextmanager
