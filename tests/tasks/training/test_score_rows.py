@@ -1,0 +1,177 @@
+"""The stage that scores a training's start: its numbers, its reasons, and what its fingerprint tells apart."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from schemas.rows import Dropped, PreferenceRow, ReferenceRow
+from schemas.scoring import ScoringConfig
+from schemas.training import TrainConfig
+from tasks.store.stage import fingerprint
+from tasks.training.collate import Collator, load_example
+from tasks.training.examples import make_example
+from tasks.training.find_model import find_model
+from tasks.training.load_model import load_model, load_processor
+from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
+from tasks.training.pack_answers import pack_answers
+from tasks.training.score_answers import score_answers
+from tasks.training.score_rows import STAGE, needs_of, release_scorer, score_rows, scoring_config
+from tests.fixtures.families_of_models import write_gemma3, write_qwen2_vl
+from tests.fixtures.preferences_to_train import preference
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Any:
+    yield
+    release_scorer()
+
+
+def settings(**values: Any) -> TrainConfig:
+    return TrainConfig.model_validate({"objective": "adavip", **values})
+
+
+def scoring(folder: Path, **values: Any) -> ScoringConfig:
+    return scoring_config(find_model(str(folder)), settings(**values))
+
+
+def rows() -> list[PreferenceRow]:
+    """Return rows of one and of two images, with and without rejected images and further negatives."""
+    return [
+        preference(0),
+        preference(1, images=1),
+        preference(2, rejected_images=2),
+        preference(3, images=1, rejected_images=1, negatives=("The cup has gone.",)),
+        replace(preference(4, rejected_images=2), rejected=""),
+    ]
+
+
+def ok(found: list[ReferenceRow | Dropped]) -> dict[str, ReferenceRow]:
+    return {row.subject: row for row in found if isinstance(row, ReferenceRow)}
+
+
+def one_by_one(folder: Path, row: PreferenceRow, config: TrainConfig) -> torch.Tensor:
+    """Return a row's log-probabilities, each answer in a sequence of its own."""
+    collator = Collator(load_processor(folder), 8192, apart=True)
+    batch = collator([load_example(make_example(row, needs_of(config)), config.model.most_pixels)])["batch"]
+    model = load_model(folder, config.model, dtype=torch.float32).eval()
+    with torch.no_grad():
+        return score_answers(model, pack_answers(batch, model, width=4)).logps[0]
+
+
+def test_every_answer_gets_what_it_gets_by_itself(written: Path) -> None:
+    config = settings(optimiser={"batch": 3})
+    found = ok(list(score_rows(rows(), scoring(written, optimiser={"batch": 3}))))
+    assert len(found) == 5
+    for row in rows():
+        made = found[row.key]
+        assert (made.source_key, len(made.logps), len(made.tokens)) == (row.key, 3, 3)
+        torch.testing.assert_close(torch.tensor(made.logps), one_by_one(written, row, config)[:3], rtol=1e-5, atol=1e-5)
+        shown = {CHOSEN, *([IMAGE] if row.rejected_images else []), *([TEXTS] if row.rejected else [])}
+        assert {place for place, count in enumerate(made.tokens) if count} == shown
+        assert {place for place, logp in enumerate(made.logps) if logp} == shown
+
+
+def test_as_many_negatives_as_are_asked_for(written: Path) -> None:
+    config = scoring(written, objective="dpo", dpo={"negatives": 3})
+    assert (config.texts, config.images, config.beside) == (3, True, False)
+    found = ok(list(score_rows(rows(), config)))
+    assert [bool(count) for count in found[rows()[3].key].tokens] == [True, False, True, True, False]
+    assert [bool(count) for count in found[rows()[4].key].tokens] == [True, True, False, False, False]
+
+
+def test_packed_or_apart_is_the_same(written: Path) -> None:
+    made = [
+        ok(list(score_rows(rows(), scoring(written, model={"packing": packing})))) for packing in ("auto", "off", "on")
+    ]
+    for key, row in made[0].items():
+        for other in made[1:]:
+            assert other[key].tokens == row.tokens
+            assert other[key].logps == pytest.approx(row.logps, rel=1e-5)
+
+
+def test_a_model_that_cannot_be_packed_is_found_out(tmp_path: Path) -> None:
+    folder = write_gemma3(tmp_path / "gemma3")
+    found = ok(list(score_rows(rows()[:2], scoring(folder))))
+    for row in rows()[:2]:
+        torch.testing.assert_close(
+            torch.tensor(found[row.key].logps), one_by_one(folder, row, settings())[:3], rtol=1e-5, atol=1e-5
+        )
+
+
+def test_rows_that_cannot_be_scored_are_dropped_with_the_reason(written: Path) -> None:
+    broken = replace(preference(5), images=(b"no image", b"no image"))
+    foreign = replace(preference(6), chosen="<|im_end|> and on")
+    silent = replace(preference(7), chosen=" ")
+    found = list(score_rows([preference(0), broken, foreign, silent], scoring(written)))
+    assert {one.source_key: one.reason for one in found if isinstance(one, Dropped)} == {
+        broken.key: "an image cannot be decoded",
+        foreign.key: "a control token in a text",
+        silent.key: "no chosen text",
+    }
+    assert list(ok(found)) == [preference(0).key]
+    (dropped,) = score_rows([preference(0)], scoring(written, model={"longest": 16}))
+    assert isinstance(dropped, Dropped)
+    assert dropped.reason == "too long"
+    assert list(score_rows([], scoring(written))) == []
+
+
+def mark(config: ScoringConfig) -> str:
+    return fingerprint(STAGE, config, prompts={}, tables={"preferences": "p"})
+
+
+def changed(folder: Path, name: str, place: Path) -> Path:
+    """Return a copy of a model in which one byte, or one value, of a file is another."""
+    copy = Path(shutil.copytree(folder, place / name))
+    path = copy / name
+    if path.suffix == ".json":
+        content = json.loads(path.read_text())
+        path.write_text(json.dumps(content | {"changed": 1}))
+    else:
+        data = path.read_bytes()
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    return copy
+
+
+def test_what_decides_the_numbers_decides_the_table(written: Path, tmp_path: Path) -> None:
+    """Model, processor, template, pixels and precision; and what is scored of a row."""
+    same = mark(scoring(written))
+    assert mark(scoring(Path(shutil.copytree(written, tmp_path / "copy")))) == same, "wherever it lies"
+    assert mark(scoring(written, optimiser={"batch": 9, "learning_rate": 1e-3})) == same
+    assert mark(scoring(written, adavip={"beta": 0.3})) == same
+    assert mark(scoring(written, objective="mdpo")) == same, "objectives that score the same answers share a table"
+    files = ("model.safetensors", "config.json", "processor_config.json", "tokenizer.json", "chat_template.jinja")
+    others = {name: mark(scoring(changed(written, name, tmp_path))) for name in files}
+    values: dict[str, dict[str, Any]] = {
+        "pixels": {"model": {"most_pixels": 10_000}},
+        "longest": {"model": {"longest": 512}},
+        "attention": {"model": {"attention": "eager"}},
+        "packing": {"model": {"packing": "off"}},
+        "dtype": {"optimiser": {"precision": "bf16"}},
+        "weights": {"optimiser": {"precision": "bf16"}, "model": {"tuning": "full"}},
+        "answers": {"objective": "dpo"},
+        "texts": {"objective": "dpo", "dpo": {"negatives": 2}},
+    }
+    others |= {name: mark(scoring(written, **own)) for name, own in values.items()}
+    others["rows"] = fingerprint(STAGE, scoring(written), prompts={}, tables={"preferences": "q"})
+    assert len({same, *others.values()}) == 1 + len(others), others
+
+
+def test_other_pixels_give_other_numbers(written: Path) -> None:
+    """Which is why they are part of the fingerprint."""
+    row = [preference(0)]
+    one, other = (
+        next(iter(ok(list(score_rows(row, scoring(written, model={"most_pixels": most})))).values()))
+        for most in (10_000, 784)
+    )
+    assert one.tokens == other.tokens
+    assert one.logps != pytest.approx(other.logps, rel=1e-4)
