@@ -15,7 +15,7 @@ class TextVectorsConfig(Section):
 
     encoder: Literal["words", "clip"] = WORDS
     """The words and word pairs of a text, hashed; or CLIP's text tower, where the images have CLIP's vectors."""
-    dimension: Annotated[int, Field(ge=64, le=65_536)] = 1024
+    dimension: Annotated[int, Field(ge=64, le=65_536)] = 512
     """Length of the vectors of hashed words."""
     clip: ClipConfig = ClipConfig()
     """The model that embeds the images, too."""

@@ -82,7 +82,7 @@ class AdpoConfig(Section):
     """Trainable heads on vectors that are computed once, or a CLIP of its own that sees both images."""
     width: Annotated[int, Field(ge=8, le=4096)] = 256
     """Dimension of the space in which the heads compare pairs and texts."""
-    warm_up: Count = 200
+    warm_up: Count = 100
     """Steps in which the retriever learns which text belongs to which pair before ADPO starts, as CLIP4IDC is trained;
     0: none, it starts with random weights; ours."""
     least_entropy: Share = 0.1

@@ -6,11 +6,11 @@ well they fit.
 
 A scale of 100 and a temperature of 2 are made for CLIP, whose cosines of one image with any texts lie in a narrow cone:
 they differ by some hundredths. Heads that start anew fill the whole sphere, and one text would get nearly all of q. So
-their vectors have a constant part, and only ``SPREAD`` of a cosine varies (ours): on rendered scenes, q starts at some
-70 % of the entropy of equal chances then, at 2 % without.
+their vectors have a constant part, and only ``SPREAD`` of a cosine varies (ours): with descriptions of random scenes, q
+starts with 80 % of the entropy of equal chances then, and with 2 % on the rendered ones without.
 
-Needs PyTorch. With 128
-candidates and vectors of 768 numbers a pair costs 0.05 GFLOP forward, some thousandth of what the policy does.
+Needs PyTorch. With 128 candidates and vectors of 768 numbers a pair costs 0.05 GFLOP forward, a thousandth of what the
+policy does.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 BLOCKS = 4
-SPREAD = 0.1
+SPREAD = 0.2
 """Cosines lie between 1 - 2 SPREAD and 1."""
 
 

@@ -104,7 +104,7 @@ class Retriever:
         """Make the optimiser."""
         groups = self.encoder.groups(self.config.learning_rate)
         self._weights: list[Tensor] = [weight for group in groups for weight in group["params"]]
-        self._optimiser = torch.optim.Adam(groups)
+        self._optimiser = torch.optim.Adam(groups, fused=True)
 
     def propose(
         self, places: Sequence[int] | Places, *, pixels: "Tensor | None" = None, learning: bool = True
