@@ -1,0 +1,177 @@
+"""A table, adapters switched off and a copy are the same reference: the same numbers, the same loss."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from schemas.errors import ConfigError, StoreError, TrainingError
+from schemas.rows import PreferenceRow, ReferenceRow
+from schemas.training import Objective, TrainConfig
+from tasks.training.collate import Batch, Collator, load_example
+from tasks.training.examples import make_example
+from tasks.training.find_model import find_model
+from tasks.training.load_model import load_model, load_processor
+from tasks.training.losses.objectives import OBJECTIVES
+from tasks.training.losses.scored import TEXTS, Scored
+from tasks.training.pack_answers import Packed, pack_answers
+from tasks.training.references import Adapters, Asked, Copy, Table, choose_reference, open_reference, open_table
+from tasks.training.score_answers import score_answers
+from tasks.training.score_rows import release_scorer, score_rows, scoring_config
+from tasks.training.tune_model import prepare_model
+from tests.fixtures.families_of_models import write_qwen2_vl
+from tests.fixtures.preferences_to_train import preference
+
+ROWS = [
+    preference(0),
+    preference(1, images=1),
+    preference(2, rejected_images=2),
+    replace(preference(3, rejected_images=2), rejected=""),
+]
+"""Of two images and of one, with rejected images and without a rejected text."""
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
+
+
+def settings(objective: str = "adavip", **values: Any) -> TrainConfig:
+    return TrainConfig.model_validate({"objective": objective, **values})
+
+
+def batch_of(start: Path, config: TrainConfig, rows: Sequence[PreferenceRow] = ROWS) -> Batch:
+    needs = OBJECTIVES[config.objective].needs_of(config)
+    collator = Collator(load_processor(start), config.model.longest)
+    return collator([load_example(make_example(row, needs), config.model.most_pixels) for row in rows])["batch"]
+
+
+def packed_of(batch: Batch, model: Any, width: int = TEXTS + 1) -> Packed:
+    return pack_answers(batch, model, width=width)
+
+
+def table_of(start: Path, config: TrainConfig, rows: Sequence[PreferenceRow] = ROWS) -> Table:
+    found = [
+        row for row in score_rows(rows, scoring_config(find_model(str(start)), config)) if isinstance(row, ReferenceRow)
+    ]
+    release_scorer()
+    found.sort(key=lambda row: row.subject)
+    return Table(
+        keys=np.array([bytes.fromhex(row.subject) for row in found], dtype="S16"),
+        logps=np.array([row.logps for row in found], dtype=np.float32),
+        tokens=np.array([row.tokens for row in found], dtype=np.int32),
+    )
+
+
+def policy_of(start: Path, config: TrainConfig) -> Any:
+    """Return a policy whose adapters have learnt something."""
+    policy = prepare_model(load_model(start, config.model, dtype=torch.float32), config)
+    torch.manual_seed(5)
+    for name, parameter in policy.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.02)
+    return policy.eval()
+
+
+@pytest.mark.parametrize("objective", ["adavip", "mdpo", "dpo"])
+def test_three_ways_to_the_same_numbers_and_the_same_loss(start: Path, objective: Objective) -> None:
+    config = settings(objective)
+    policy, batch = policy_of(start, config), batch_of(start, config)
+    packed = packed_of(batch, policy)
+    asked = Asked(policy, packed, batch.keys)
+    copy = Copy(load_model(start, config.model, dtype=torch.float32).eval())
+    scored: list[Scored] = [one.score(asked) for one in (Adapters(), copy, table_of(start, config))]
+    now = score_answers(policy, packed)
+    assert (now.logps - scored[0].logps).abs().max() > 0.1, "the policy is another by now"
+    losses = [OBJECTIVES[objective].compute(now, one, config).value for one in scored]
+    for one, loss in zip(scored, losses, strict=True):
+        torch.testing.assert_close(one.logps, scored[0].logps, rtol=1e-5, atol=1e-5)
+        assert torch.equal(one.tokens, scored[0].tokens)
+        assert not one.logps.requires_grad
+        torch.testing.assert_close(loss, losses[0], rtol=1e-5, atol=1e-5)
+
+
+def test_a_table_is_read_in_any_order_and_at_any_width(start: Path) -> None:
+    config = settings()
+    table, policy = table_of(start, config), policy_of(start, config)
+    for rows in (ROWS[::-1], ROWS[1:2], [ROWS[2], ROWS[0], ROWS[2]]):
+        batch = batch_of(start, config, rows)
+        narrow, wide = (table.score(Asked(policy, packed_of(batch, policy, width), batch.keys)) for width in (3, 5))
+        for place, row in enumerate(rows):
+            own = table.logps[table.keys.tolist().index(bytes.fromhex(row.key))]
+            assert narrow.logps[place].tolist() == own.tolist()
+        assert torch.equal(wide.logps[:, :3], narrow.logps)
+        assert not wide.logps[:, 3:].any()
+
+
+def test_answers_that_are_not_asked_for_are_not_given(start: Path) -> None:
+    """The table holds the rejected images of all rows; DPO shows them where there is no rejected text."""
+    table, config = table_of(start, settings()), settings("dpo")
+    batch, policy = batch_of(start, config), policy_of(start, config)
+    found = table.score(Asked(policy, packed_of(batch, policy), batch.keys))
+    assert found.present.tolist() == [
+        [True, False, True],
+        [True, False, True],
+        [True, False, True],
+        [True, True, False],
+    ]
+    assert torch.equal(found.logps != 0, found.present)
+
+
+def test_rows_that_are_not_as_they_were_scored_are_refused(start: Path) -> None:
+    config = settings()
+    table, policy = table_of(start, config), policy_of(start, config)
+    changed = replace(ROWS[0], chosen="A red ball is new, and a blue one.")
+    batch = batch_of(start, config, [ROWS[1], changed])
+    with pytest.raises(TrainingError, match=f"row {changed.key}: answer 0 has .* when the reference was scored"):
+        table.score(Asked(policy, packed_of(batch, policy), batch.keys))
+    stranger = preference(9)
+    batch = batch_of(start, config, [ROWS[1], stranger])
+    for one in (table, Table(table.keys[:0], table.logps[:0], table.tokens[:0])):
+        with pytest.raises(TrainingError, match="has no row"):
+            one.score(Asked(policy, packed_of(batch, policy), batch.keys))
+    with pytest.raises(TrainingError, match=stranger.key):
+        table.score(Asked(policy, packed_of(batch, policy), batch.keys))
+
+
+@pytest.mark.parametrize(
+    ("objective", "tuning", "by", "chosen"),
+    [
+        ("sft", "full", "auto", "nothing"),
+        ("dpo", "lora", "auto", "adapters"),
+        ("adpo", "lora", "auto", "adapters"),
+        ("dpo", "full", "auto", "table"),
+        ("adavip", "full", "auto", "table"),
+        ("adpo", "full", "auto", "copy"),
+        ("dpo", "lora", "table", "table"),
+        ("dpo", "lora", "copy", "copy"),
+        ("dpo", "full", "copy", "copy"),
+    ],
+)
+def test_what_a_run_is_compared_with(objective: str, tuning: str, by: str, chosen: str) -> None:
+    assert choose_reference(settings(objective, model={"tuning": tuning}, reference={"by": by})) == chosen
+
+
+def test_what_a_run_cannot_be_compared_with() -> None:
+    with pytest.raises(ConfigError, match="negatives are not known before"):
+        choose_reference(settings("adpo", reference={"by": "table"}))
+    with pytest.raises(ConfigError, match=r"there are none with model\.tuning=full"):
+        choose_reference(settings("dpo", model={"tuning": "full"}, reference={"by": "adapters"}))
+
+
+def test_what_is_opened(start: Path, tmp_path: Path) -> None:
+    assert open_reference(settings("sft"), start, tmp_path) is None
+    assert isinstance(open_reference(settings("dpo"), start, tmp_path), Adapters)
+    copy = open_reference(settings("dpo", reference={"by": "copy"}), start, tmp_path)
+    assert isinstance(copy, Copy)
+    assert not any(parameter.requires_grad for parameter in copy.model.parameters())
+    assert not copy.model.training
+    for content in (None, b"no table"):
+        if content:
+            (tmp_path / "reference.arrow").write_bytes(content)
+        with pytest.raises(StoreError, match=r"reference\.arrow: cannot be read"):
+            open_table(tmp_path / "reference.arrow")
