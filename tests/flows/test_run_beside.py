@@ -1,0 +1,93 @@
+"""Tables beside a dataset's own: made once, gone on with after a fault, others where anything differs."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flows.run_beside import run_beside, settled_beside
+from flows.run_build import look_at
+from schemas.errors import ConfigError, TrainingError
+from schemas.retrieving import TextVectorsConfig
+from schemas.rows import EmbeddingRow, PreferenceRow
+from tasks.store.files import Folder
+from tasks.store.snapshot import live_index, read_live
+from tasks.training.embed_chosen_texts import STAGE, embed_chosen_texts
+
+CONFIG = TextVectorsConfig(dimension=64)
+
+
+@pytest.fixture
+def folder(rendered: Path, tmp_path: Path) -> Folder:
+    return Folder(str(shutil.copytree(rendered, tmp_path / "demo")))
+
+
+def parts(folder: Folder, table: str) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in Path(folder.path(table)).glob("part-*.parquet")}
+
+
+def test_a_table_is_made_once(folder: Folder) -> None:
+    before = look_at(folder)
+    preferences = next(count.rows for count in before if count.stage == "preferences")
+    planned = run_beside(folder, STAGE, CONFIG)
+    made = parts(folder, planned.table)
+    assert made
+    assert run_beside(folder, STAGE, CONFIG) == planned
+    assert parts(folder, planned.table) == made
+    assert look_at(folder) == before, "the dataset is as it was"
+    with settled_beside(folder, [planned]) as build:
+        rows = list(read_live(build, planned, EmbeddingRow))
+        assert len(live_index(build, planned)) == len(rows)
+    assert 0 < len(rows) <= preferences
+    assert {len(row.vector) for row in rows} == {64}
+
+
+def test_other_settings_are_another_table(folder: Folder) -> None:
+    one, other = (run_beside(folder, STAGE, TextVectorsConfig(dimension=size)) for size in (64, 128))
+    assert one.table != other.table
+    assert parts(folder, one.table).keys() == parts(folder, other.table).keys()
+
+
+def test_after_a_fault_what_is_made_is_kept(folder: Folder) -> None:
+    """Shards of two rows; from the third on, the disk, say, refuses."""
+    calls: list[int] = []
+
+    def breaks(rows: Sequence[PreferenceRow], config: TextVectorsConfig) -> Iterator[EmbeddingRow]:
+        calls.append(len(rows))
+        if len(calls) > 2:
+            raise OSError("No space left on device")
+        return embed_chosen_texts(rows, config)
+
+    small = replace(STAGE, rows_per_shard=2)
+    with pytest.raises(TrainingError, match=r"text_vectors: .* rows could not be made: OSError: No space left"):
+        run_beside(folder, replace(small, function=breaks), CONFIG)
+    (table,) = Path(folder.path("tables/text_vectors")).iterdir()
+    first = parts(folder, f"tables/text_vectors/{table.name}")
+    assert len(first) == 2
+    planned = run_beside(folder, small, CONFIG)
+    assert Path(planned.table).name == table.name
+    done = parts(folder, planned.table)
+    assert first.items() <= done.items(), "what was made is not made again"
+    assert len(done) == len(calls)
+
+
+def test_a_table_can_be_made_of_another_beside_it(folder: Folder) -> None:
+    again = replace(
+        STAGE, name="again", reads="text_vectors", row=EmbeddingRow, function=_same, without=(), models=None
+    )
+    with pytest.raises(ConfigError, match="again: is made of text_vectors, which this dataset has not"):
+        run_beside(folder, again, CONFIG)
+    first = run_beside(folder, STAGE, CONFIG)
+    second = run_beside(folder, again, CONFIG, after=[first])
+    other = run_beside(folder, again, CONFIG, after=[run_beside(folder, STAGE, TextVectorsConfig(dimension=128))])
+    assert second.fingerprint != other.fingerprint
+    with settled_beside(folder, [first, second]) as build:
+        assert len(live_index(build, second)) == len(live_index(build, first))
+
+
+def _same(rows: Sequence[EmbeddingRow], config: TextVectorsConfig) -> Iterator[EmbeddingRow]:
+    del config
+    for row in rows:
+        yield replace(row, source_key=row.key)
