@@ -1,22 +1,26 @@
 """Run some steps of a training, ours or TRL's, and say how long they take, what they hold, and what they log.
 
-Each side runs in a process of its own (``bench_train``), on the same checkpoint, rows and settings. Nothing is saved.
+Each runs in a process of its own (``bench_train``), on the same checkpoint, rows and settings. Nothing is saved.
 """
 
 import gc
 import os
 import shutil
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from transformers import TrainerCallback
+from transformers import PrinterCallback, TrainerCallback
 
 from schemas.training import TrainConfig
+from tests.bench.train_looks import Clock, Kernels
 from tests.bench.train_rows import read_all
 
+OURS, ADPO, TRL, LIGER = "ours, DPO", "ours, ADPO", "TRL, DPO", "TRL, DPO, Liger's kernels"
+SETTINGS: dict[str, dict[str, Any]] = {TRL: {}, LIGER: {"use_liger_kernel": True}}
+"""What TRL's trainer is told beside our own settings."""
 MARGINS = ("margin", "rewards/margins")
 """What ours and TRL call it."""
 
@@ -25,6 +29,9 @@ MARGINS = ("margin", "rewards/margins")
 class Task:
     """Say what is run."""
 
+    side: str
+    look: Literal["", "parts", "kernels"] = ""
+    """Whether it is looked into."""
     folder: Path
     """With ``model`` and what ``write_rows`` writes."""
     config: TrainConfig
@@ -53,6 +60,10 @@ class Measured:
     """MB held when model, optimiser and data are ready, and the first step begins."""
     peak: float = 0.0
     """MB at the most, from then on."""
+    parts: dict[str, float] = field(default_factory=dict[str, float])
+    """Seconds of the parts of the timed steps."""
+    kernels: str = ""
+    """A table."""
 
 
 class FinishedError(Exception):
@@ -110,46 +121,65 @@ def _status(name: str) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
 
 
-def run_ours(task: Task) -> Measured:
-    """Run one of our trainings, as ``pairwright train`` does once the rows are frozen."""
-    from tasks.store.files import Folder
-    from tasks.training.runs import Run
-    from tasks.training.train_model import Job, make_trainer
-
-    watch = _begin(task)
-    run = Run(task.folder / "runs" / f"bench-{os.getpid()}")
-    run.checkpoints.mkdir(parents=True)
-    shutil.copy(task.folder / run.rows.name, run.rows)
-    job = Job(run=run, config=task.config, dataset=Folder(str(task.folder)), start=task.folder / "model")
-    return _watch(make_trainer(job), watch)
-
-
-def run_trl(task: Task, **settings: Any) -> Measured:
-    """Run TRL's DPO trainer with our settings; ``settings`` are more of its own."""
-    from tasks.training.load_batches import Order
-    from tests.bench.train_trl import dpo_trainer, settings_of
-
-    watch = _begin(task)
-    rows = read_all(task.folder)
-    order = Order(len(rows), task.config.optimiser.batch, task.config.optimiser.seed)
-    same = [rows[place] for batch in order for place in batch]
-    trainer = dpo_trainer(task.folder / "model", same, task.config, **settings_of(task.config), **settings)
-    return _watch(trainer, watch)
-
-
-def _begin(task: Task) -> Watch:
+def run_side(task: Task) -> Measured:
+    """Run one side, in this process."""
     from transformers import logging
 
     logging.disable_progress_bar()
     torch.set_num_threads(task.threads)
     torch.manual_seed(task.config.optimiser.seed)
-    return Watch(task)
-
-
-def _watch(trainer: Any, watch: Watch) -> Measured:
+    trainer = _trl(task) if task.side in SETTINGS else _ours(task)
+    watch = Watch(task)
+    trainer.remove_callback(PrinterCallback)
     trainer.add_callback(watch)
+    look = _look(task, trainer)
     try:
         trainer.train()
     except FinishedError:
+        watch.measured.parts = dict(look.parts) if isinstance(look, Clock) else {}
+        watch.measured.kernels = look.table() if isinstance(look, Kernels) else ""
         return watch.measured
     raise RuntimeError("the training ended before its last measured step")
+
+
+def _look(task: Task, trainer: Any) -> Clock | Kernels | None:
+    if not task.look:
+        return None
+    copies = [getattr(trainer, "ref_model", None)]
+    if hasattr(trainer, "setting"):
+        copies = [getattr(trainer.setting.reference, "model", None)]
+    models = [trainer.model, *(copy for copy in copies if copy is not None)]
+    look = Clock(models, task.warm) if task.look == "parts" else Kernels(task.warm)
+    trainer.add_callback(look)
+    return look
+
+
+def _ours(task: Task) -> Any:
+    """Return the trainer of one of our runs, as ``pairwright train`` makes it once the rows are frozen."""
+    from tasks.store.files import Folder
+    from tasks.training.runs import Run
+    from tasks.training.train_model import Job, make_trainer, train_rows
+
+    run = Run(task.folder / "runs" / f"bench-{os.getpid()}")
+    run.checkpoints.mkdir(parents=True)
+    shutil.copy(task.folder / run.rows.name, run.rows)
+    job = Job(run=run, config=task.config, dataset=Folder(str(task.folder)), start=task.folder / "model")
+    trainer = make_trainer(job)
+    if task.side == ADPO:
+        from tests.bench.train_adversary import give_adversary
+
+        config = task.config.model_copy(update={"objective": "adpo"})
+        trainer.train_dataset = train_rows(replace(job, config=config))
+        give_adversary(trainer, read_all(task.folder), config)
+    return trainer
+
+
+def _trl(task: Task) -> Any:
+    """Return TRL's trainer, its rows in the order in which ours come."""
+    from tasks.training.load_batches import Order
+    from tests.bench.train_trl import dpo_trainer, settings_of
+
+    rows, config = read_all(task.folder), task.config
+    order = Order(len(rows), config.optimiser.batch, config.optimiser.seed)
+    same = [rows[place] for batch in order for place in batch]
+    return dpo_trainer(task.folder / "model", same, config, **settings_of(config), **SETTINGS[task.side])
