@@ -9,8 +9,8 @@ from schemas.errors import TrainingError
 from tasks.training.losses.scored import Scored
 from tasks.training.pack_answers import Packed
 
-CHUNK = 2**25
-"""Logits held in float32 at once: 128 MiB."""
+CHUNK = 2**23
+"""Logits held in float32 at once: 32 MiB; on a CPU, more take longer."""
 
 
 def score_answers(model: Any, packed: Packed) -> Scored:
@@ -49,7 +49,7 @@ def target_log_probabilities(logits: Tensor, places: Tensor, targets: Tensor) ->
     """Return the log-probabilities of some tokens, (N,) float32, differentiable once.
 
     As ``logits.log_softmax(-1)[places, targets]``, but what is kept for the backward pass is the logits themselves, and
-    float32 copies are made of a chunk at a time: a third of the memory for bfloat16.
+    float32 copies are made of a chunk at a time: half the memory where they are bfloat16.
 
     Args:
         logits: (K, V).

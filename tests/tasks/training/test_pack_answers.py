@@ -148,6 +148,15 @@ def test_logits_are_computed_of_answers_alone(family: Path) -> None:
     assert packed.places.tolist() == list(range(size))
 
 
+@pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable. is deprecated:FutureWarning")  # from 5.23 on
+def test_activations_that_are_computed_again_give_the_same_gradients(tmp_path: Path) -> None:
+    folder = PACKED["qwen2_vl"](tmp_path)
+    model, batch = load(folder, SPLIT), batch_of(folder, ragged())
+    expected = by_ours(model, batch)
+    model.train().gradient_checkpointing_enable({"use_reentrant": False})
+    assert_equal(by_ours(model, batch), expected)
+
+
 def test_prompts_that_wait_for_an_answer_change_nothing(tmp_path: Path) -> None:
     folder = PACKED["qwen2_vl"](tmp_path)
     processor, items, model = AutoProcessor.from_pretrained(folder), ragged()[:2], load(folder)
