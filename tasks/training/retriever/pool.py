@@ -157,7 +157,9 @@ _SPACES = _Spaces()
 def _fill(lists: Sequence[Sequence[int]]) -> Places:
     """Return lists of numbers as one array, filled up with ``NONE``."""
     longest = max(map(len, lists), default=0)
-    return np.array([[*row, *[NONE] * (longest - len(row))] for row in lists], dtype=np.int64).reshape(-1, longest)
+    return np.array([[*row, *[NONE] * (longest - len(row))] for row in lists], dtype=np.int64).reshape(
+        len(lists), longest
+    )
 
 
 def _repeated(ids: Places) -> NDArray[np.bool_]:

@@ -48,27 +48,28 @@ def warm_up(retriever: "Retriever", steps: int) -> float:
 
 def _contrast(retriever: "Retriever", places: Places) -> "tuple[torch.Tensor, float]":
     """Return the symmetric cross-entropy of a batch, and the share of pairs whose own text has the highest logit."""
-    ids, columns, may = _texts_of(retriever.pool, places)
+    ids, columns, free = _texts_of(retriever.pool, places)
     candidates = np.broadcast_to(ids, (len(places), len(ids)))
     logits = retriever.logits(places, candidates)
     target = torch.from_numpy(columns).to(logits.device)
-    kept = torch.from_numpy(may).to(logits.device)
-    to_texts = logits.masked_fill(~kept, torch.finfo(logits.dtype).min)
-    # Of several pairs with one text, each is right for it: they do not compete.
+    wrong = torch.from_numpy(free).to(logits.device)
     owners = torch.arange(len(places), device=logits.device)
-    rival = kept[:, target] | (owners[:, None] == owners)
-    to_pairs = logits[:, target].masked_fill(~rival, torch.finfo(logits.dtype).min)
+    least = torch.finfo(logits.dtype).min
+    kept = wrong.clone()
+    kept[owners, target] = True
+    to_texts = logits.masked_fill(~kept, least)
+    # Of several pairs for which one text is right, none is a rival of another.
+    rival = wrong[:, target] | (owners[:, None] == owners)
+    to_pairs = logits[:, target].masked_fill(~rival, least)
     loss = functional.cross_entropy(to_texts, target) + functional.cross_entropy(to_pairs.T, owners)
     return loss / 2, float((to_texts.argmax(1) == target).float().mean())
 
 
 def _texts_of(pool: Pool, places: Places) -> tuple[Places, Places, np.ndarray]:
-    """Return the batch's texts, which of them is each row's, and (B, U) which ones each row is compared with."""
+    """Return the batch's texts, which of them is each row's, and (B, U) which ones are wrong for it."""
     own = pool.own[places, 0]
     ids, columns = np.unique(own, return_inverse=True)
-    may = ~pool.excluded(places, np.broadcast_to(ids, (len(places), len(ids))))
-    may[np.arange(len(places)), columns] = True
-    return ids, columns, may
+    return ids, columns, ~pool.excluded(places, np.broadcast_to(ids, (len(places), len(ids))))
 
 
 def _draw_rows(rows: Places, size: int, *, seed: int, step: int) -> Places:

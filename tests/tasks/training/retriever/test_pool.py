@@ -1,0 +1,139 @@
+"""The pool: equal texts are one, a row never gets what is excluded, and every other set of texts is equally likely."""
+
+from collections import Counter
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.training.retriever.pool import NONE, make_pool, plain_text
+from tests.fixtures.graphs import PROPERTY
+from tests.fixtures.retrieving import entry, random_entries, renamed
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("A red ball.", "a red  ball"),
+        ("there's a car", "There s a car!"),
+        ("well-known", "well known"),
+        ("ＲＥＤ ball", "red ball"),
+        ("straße", "STRASSE"),
+        ("a\tred\u200bball", "a red ball"),
+    ],
+)
+def test_texts_that_are_one(first, second):
+    assert plain_text(first) == plain_text(second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("a red ball", "a red bell"),
+        ("5 balls", "6 balls"),
+        ("a + b", "a b"),
+        ("कि", "की"),  # marks are not punctuation
+        ("...", "!!!"),
+        ("", "."),
+        ("red ball", "ball red"),
+    ],
+)
+def test_texts_that_are_not(first, second):
+    assert plain_text(first) != plain_text(second)
+
+
+def test_the_pool_holds_the_training_split_s_texts_once():
+    rows = [entry(0, "B."), entry(1, "b"), entry(2, "a", in_pool=False), entry(3, "c"), entry(4, "B", in_pool=False)]
+    pool = make_pool(rows)
+    assert pool.texts == ("B.", "c")
+    assert pool.own.tolist() == [[0], [0], [NONE], [1], [0]]
+
+
+def test_all_texts_of_a_pair_are_its_rows_own():
+    pool = make_pool([entry(0, "a", pair="p"), entry(1, "b", pair="p"), entry(2, "c")])
+    assert pool.own.tolist() == [[0, 1], [0, 1], [2, NONE]]
+    assert pool.left(np.arange(3)).tolist() == [1, 1, 2]
+
+
+def test_a_pair_without_a_change_gets_no_text_that_says_so():
+    rows = [entry(n, no_change=n < 4) for n in range(10)]
+    pool = make_pool(rows)
+    drawn = pool.draw(np.arange(10), 9, seed=0, step=0)
+    assert sorted(drawn[0].tolist()) == [NONE] * 3 + [4, 5, 6, 7, 8, 9]
+    assert sorted(drawn[9].tolist()) == list(range(9))
+
+
+@PROPERTY
+@given(st.integers(0, 10**9), st.sampled_from((1, 3, 8, 100)), st.integers(0, 5))
+def test_nothing_that_is_excluded_is_ever_drawn(seed, size, step):
+    """Against a check by the words themselves, row by row."""
+    rows = random_entries(seed)
+    drawn = make_pool(rows).draw(np.arange(len(rows)), size, seed=seed % 97, step=step)
+    pool = make_pool(rows)
+    texts = {plain_text(row.chosen) for row in rows if row.in_pool}
+    same = {plain_text(row.chosen) for row in rows if row.in_pool and row.no_change}
+    same |= {plain_text(row.chosen) for row in rows if row.no_change} & texts
+    assert drawn.shape == (len(rows), size)
+    for row, ids in zip(rows, drawn.tolist(), strict=True):
+        got = [plain_text(pool.texts[number]) for number in ids if number != NONE]
+        mine = [other for other in rows if other.pair == row.pair]
+        barred = {plain_text(other.chosen) for other in mine}
+        if any(other.no_change for other in mine):
+            barred |= same
+        assert len(set(got)) == len(got)
+        assert not barred & set(got)
+        assert len(got) == min(size, len(texts - barred))
+        assert NONE not in ids[: len(got)]
+
+
+@pytest.mark.parametrize("count", [40, 400])  # the whole pool is shuffled; texts are picked one by one
+def test_draws_depend_on_row_seed_and_step_alone(count):
+    rows = [entry(n) for n in range(count)]
+    pool, other = make_pool(rows), make_pool(renamed(rows))
+    everything = np.arange(count)
+    drawn = pool.draw(everything, 12, seed=3, step=5)
+    some = np.array([7, 31, 2])
+    np.testing.assert_array_equal(pool.draw(some, 12, seed=3, step=5), drawn[some])
+    for changed in (pool.draw(everything, 12, seed=4, step=5), pool.draw(everything, 12, seed=3, step=6)):
+        assert (changed != drawn).any(1).all()
+    assert (other.draw(everything, 12, seed=3, step=5) != drawn).any(1).all()
+
+
+@pytest.mark.parametrize(("count", "size"), [(6, 2), (30, 2)])
+def test_every_set_of_texts_is_equally_likely(count, size):
+    pool = make_pool([entry(n) for n in range(count)])
+    place = np.array([0])
+    times = 6000
+    found = Counter(tuple(sorted(pool.draw(place, size, seed=1, step=step)[0].tolist())) for step in range(times))
+    sets = list(combinations(range(1, count), size))
+    expected = times / len(sets)
+    assert set(found) <= set(sets)
+    spread = sum((found[one] - expected) ** 2 / expected for one in sets)
+    freedom = len(sets) - 1
+    assert spread < freedom + 4 * (2 * freedom) ** 0.5
+
+
+def test_a_large_pool_is_not_walked_through():
+    """Picking asks for some numbers per candidate, not for one per text."""
+    pool = make_pool([entry(n) for n in range(20_000)])
+    drawn = pool.draw(np.arange(0, 20_000, 700), 128, seed=0, step=0)
+    assert (drawn != NONE).all()
+    assert all(len(set(row)) == 128 for row in drawn.tolist())
+
+
+@pytest.mark.parametrize("rows", [[], [entry(0)], [entry(0, in_pool=False), entry(1, in_pool=False)]])
+def test_where_there_is_nothing_nothing_is_drawn(rows):
+    pool = make_pool(rows)
+    drawn = pool.draw(np.arange(len(rows)), 4, seed=0, step=0)
+    assert drawn.shape == (len(rows), 4)
+    assert (drawn == NONE).all()
+
+
+def test_hostile_texts_are_texts():
+    texts = ["", " ", "\x00", "\u202egnp.exe", "🙂" * 5000, "e\u0301" * 3, "a" * 200_000, "\ud7ff"]
+    pool = make_pool([entry(n, text) for n, text in enumerate(texts)])
+    assert len(pool.texts) == len(texts)
+    drawn = pool.draw(np.arange(len(texts)), 16, seed=0, step=0)
+    assert [(row != NONE).sum() for row in drawn] == [len(texts) - 1] * len(texts)

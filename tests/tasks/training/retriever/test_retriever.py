@@ -1,0 +1,260 @@
+"""The retriever: q is what it says, its gradient is the expectation's, it moves to what is hard, it goes on bitwise."""
+
+import copy
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from schemas.errors import TrainingError
+from tasks.training.losses.adpo import retriever_loss
+from tasks.training.retriever.pool import NONE
+from tasks.training.retriever.retriever import START
+from tests.fixtures.retrieving import entry, make_retriever
+
+ROWS = [entry(n) for n in range(9)]
+BATCH = [0, 3, 5, 8]
+
+
+def weights_of(retriever):
+    return torch.cat([weight.detach().flatten() for weight in retriever.encoder.network.parameters()])
+
+
+def gradient(retriever, loss):
+    found = torch.autograd.grad(loss, list(retriever.encoder.network.parameters()), retain_graph=True)
+    return torch.cat([one.flatten() for one in found])
+
+
+def test_log_q_is_the_softmax_of_scaled_cosines_over_the_candidates():
+    retriever = make_retriever(ROWS, samples=3, scale=50.0, tau=4.0, candidates=5)
+    proposal = retriever.propose(BATCH)
+    candidates = retriever.pool.draw(np.array(BATCH), 5, seed=0, step=0)
+    pairs, texts = retriever.encoder.pairs(np.array(BATCH)), retriever.encoder.texts(np.arange(9))
+    cosines = (pairs @ texts.T).detach().double().numpy()
+    for row, place in enumerate(BATCH):
+        logits = cosines[row, candidates[row]] * 50 / 4
+        log_q = dict(zip(candidates[row], logits - np.log(np.exp(logits).sum()), strict=True))
+        assert place not in candidates[row]
+        for number, found in zip(proposal.ids[row], proposal.log_q[row].tolist(), strict=True):
+            assert found == pytest.approx(log_q[number], abs=1e-5)
+        assert proposal.texts[row] == tuple(f"text {number}" for number in proposal.ids[row])
+    assert proposal.metrics["retriever/tau"] == 4
+    assert proposal.metrics["retriever/scale"] == 50
+    assert proposal.metrics["retriever/candidates"] == 5
+
+
+def test_the_gradient_is_on_average_that_of_the_expected_reward():
+    """All draws of two are enumerated, each counted as often as q has it; for one sample, too, with any baseline."""
+    retriever = make_retriever(ROWS, candidates=8)
+    rows = np.array([4])
+    candidates = retriever.pool.draw(rows, 8, seed=0, step=0)
+    log_q = retriever.logits(rows, candidates).log_softmax(1)[0]
+    rewards = torch.linspace(0.2, 3.0, 8)
+    exact = gradient(retriever, -(log_q.exp() * rewards).sum())
+    single, double = torch.zeros_like(exact), torch.zeros_like(exact)
+    for first in range(8):
+        chance = log_q[first].exp().detach()
+        one = retriever_loss(log_q[first].view(1, 1), rewards[first].view(1, 1), torch.tensor(0.7))
+        single += chance * gradient(retriever, one)
+        for second in range(8):
+            both = [first, second]
+            two = retriever_loss(log_q[both].view(1, 2), rewards[both].view(1, 2), None)
+            double += chance * log_q[second].exp().detach() * gradient(retriever, two)
+    torch.testing.assert_close(single, exact, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(double, exact, atol=1e-5, rtol=1e-4)
+    assert exact.norm() > 1e-3
+
+
+@pytest.mark.parametrize(("reward", "rises"), [(2.0, True), (0.1, False)])
+def test_a_text_that_was_harder_than_usual_gets_more_of_q(reward, rises):
+    retriever = make_retriever(ROWS, baseline="running")
+    proposal = retriever.propose([2])
+    retriever.learn(proposal, torch.full((1, 1), reward))
+    candidates = retriever.pool.draw(np.array([2]), 8, seed=0, step=0)
+    column = candidates[0].tolist().index(proposal.ids[0, 0])
+    after = retriever.logits(np.array([2]), candidates).log_softmax(1)[0, column].item()
+    assert (after > proposal.log_q.item()) is rises
+    assert retriever.baseline == pytest.approx(0.9 * START + 0.1 * reward)
+
+
+def test_mass_moves_to_the_hardest_text():
+    """A policy that stays as it is finds one text as likely as the chosen one, the others wrong."""
+    retriever = make_retriever(ROWS, samples=2, learning_rate=3e-3, scale=100.0, tau=2.0)
+    hardest = 6
+    others = [place for place in range(9) if place != hardest]
+
+    def share():
+        candidates = np.array([[number for number in range(9) if number != place] for place in others])
+        q = retriever.logits(np.array(others), candidates).softmax(1).detach().numpy()
+        return (q * (candidates == hardest)).sum(1).mean()
+
+    before = share()
+    assert before < 0.3
+    for _ in range(150):
+        proposal = retriever.propose(others)
+        rewards = torch.where(torch.tensor(proposal.ids) == hardest, 0.69, 0.05)
+        retriever.learn(proposal, rewards)
+    assert share() > 0.8
+
+
+def test_against_a_policy_that_learns_the_margin_rises():
+    """The policy is a table of scores: it must end with every text below the chosen one, the hard one, too."""
+    retriever = make_retriever(ROWS, samples=1, learning_rate=3e-3, baseline="running")
+    scores = torch.zeros(9, 9)
+    scores[:, 6] = 1.5  # taken for better than the chosen text, of which no score is kept
+    scores.requires_grad_()
+    optimiser = torch.optim.SGD([scores], lr=2.0)
+    rows = [place for place in range(9) if place != 6]
+    asked = []
+    for _ in range(200):
+        proposal = retriever.propose(rows)
+        margins = -scores[torch.tensor(rows)[:, None], torch.tensor(proposal.ids)]
+        rewards = torch.nn.functional.softplus(-margins)
+        optimiser.zero_grad()
+        rewards.mean().backward()
+        optimiser.step()
+        retriever.learn(proposal, rewards)
+        asked.append((proposal.ids == 6).mean())
+    assert np.mean(asked) > 1 / 8
+    assert scores[rows, 6].max().item() < 0
+
+
+def test_draws_weights_and_baseline_go_on_bitwise_after_a_reload(tmp_path):
+    def run(retriever, steps, seen):
+        for step in range(steps):
+            proposal = retriever.propose([(3 * step + n) % 9 for n in range(4)])
+            seen.append((proposal.texts, proposal.log_q.detach().clone()))
+            retriever.learn(proposal, proposal.log_q.detach().exp() + 0.1 * step)
+
+    whole, first, second = (make_retriever(ROWS, seed=7, samples=2, baseline="running") for _ in range(3))
+    expected, found = [], []
+    run(whole, 4, expected)
+    run(first, 4, found)
+    torch.save(first.state_dict(), tmp_path / "state")
+    with torch.no_grad():
+        for weight in second.encoder.network.parameters():
+            weight.zero_()
+    second.load_state_dict(torch.load(tmp_path / "state", weights_only=True))
+    run(whole, 4, expected)
+    run(second, 4, found)
+    for (texts, log_q), (others, other) in zip(expected, found, strict=True):
+        assert texts == others
+        assert torch.equal(log_q, other)
+    assert torch.equal(weights_of(whole), weights_of(second))
+    assert whole.baseline == second.baseline
+
+
+def test_a_state_of_another_retriever_is_refused():
+    retriever = make_retriever(ROWS)
+    for other in (make_retriever(ROWS, width=16), make_retriever(ROWS[:-1])):
+        with pytest.raises(TrainingError, match="another one"):
+            retriever.load_state_dict(other.state_dict())
+
+
+def test_what_is_not_learnt_from_changes_nothing_and_repeats():
+    retriever = make_retriever(ROWS)
+    before = copy.deepcopy(retriever.state_dict())
+    first, second = (retriever.propose(BATCH, learning=False) for _ in range(2))
+    assert first.texts == second.texts
+    assert not first.log_q.requires_grad
+    after = retriever.state_dict()
+    assert after["numbers"] == before["numbers"]
+    assert retriever.propose(BATCH).texts != retriever.propose(BATCH).texts
+
+
+def test_batches_between_steps_are_averaged():
+    retriever, other = (make_retriever(ROWS) for _ in range(2))
+    rewards = [torch.rand(4, 1, generator=torch.Generator().manual_seed(n)) for n in range(2)]
+    before = weights_of(retriever)
+    proposals = [retriever.propose(BATCH) for _ in range(2)]
+    losses = [retriever_loss(one.log_q, r, None) for one, r in zip(proposals, rewards, strict=True)]
+    expected = gradient(retriever, sum(losses) / 2)
+    retriever.learn(proposals[0], rewards[0], last=False)
+    assert torch.equal(weights_of(retriever), before)
+    retriever.learn(proposals[1], rewards[1], last=True)
+    optimiser = torch.optim.Adam(other.encoder.network.parameters(), lr=1e-4)
+    torch.nn.utils.vector_to_parameters(before, other.encoder.network.parameters())
+    start = 0
+    for weight in other.encoder.network.parameters():
+        weight.grad = expected[start : start + weight.numel()].view_as(weight).clone()
+        start += weight.numel()
+    optimiser.step()
+    torch.testing.assert_close(weights_of(retriever), weights_of(other), atol=1e-6, rtol=0)
+    assert retriever.steps == 1
+
+
+class Ranks:
+    """Average over two threads, as an all-reduce does over two processes."""
+
+    def __init__(self):
+        self.barrier, self.given = threading.Barrier(2), {}
+
+    def average(self, rank):
+        def average(tensors):
+            self.given[rank] = [tensor.clone() for tensor in tensors]
+            self.barrier.wait(20)
+            for place, tensor in enumerate(tensors):
+                tensor.copy_((self.given[0][place] + self.given[1][place]) / 2)
+            self.barrier.wait(20)
+
+        return average
+
+
+def test_ranks_step_alike_also_one_that_has_no_rows():
+    """Two ranks end where one does that sees both batches before it steps."""
+    ranks, batches = Ranks(), ([0, 3, 5], [1, 2, 4])
+    both = [make_retriever(ROWS, average=ranks.average(rank), baseline="running") for rank in range(2)]
+    alone = make_retriever(ROWS, baseline="running")
+
+    def work(rank):
+        proposal = both[rank].propose(batches[rank])
+        both[rank].learn(proposal, torch.full((3, 1), 0.5 + rank))
+        if rank:
+            both[rank].step()
+        else:
+            both[rank].learn(both[rank].propose([7]), torch.full((1, 1), 2.0))
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert torch.equal(weights_of(both[0]), weights_of(both[1]))
+    assert both[0].baseline == both[1].baseline
+    for rank in range(2):
+        alone.drawn = 0
+        alone.learn(alone.propose(batches[rank]), torch.full((3, 1), 0.5 + rank), last=bool(rank))
+    assert alone.baseline == pytest.approx(0.9 * START + 0.1)
+    assert both[0].baseline == pytest.approx(0.9 * alone.baseline + 0.2)
+
+
+def test_rows_that_may_have_no_negative_teach_nothing():
+    rows = [entry(0), *[entry(n, "text 0.") for n in range(1, 4)], entry(9, "other", in_pool=False)]
+    retriever = make_retriever(rows, samples=2)
+    proposal = retriever.propose([0, 1, 4])
+    assert proposal.texts == ((), (), ("text 0", "text 0"))
+    assert proposal.ids.tolist() == [[NONE] * 2, [NONE] * 2, [0, 0]]
+    before = weights_of(retriever)
+    learned = retriever.learn(proposal, torch.tensor([[torch.nan] * 2, [torch.nan] * 2, [0.3, 0.3]]))
+    assert torch.isfinite(weights_of(retriever)).all()
+    assert learned["retriever/reward"] == pytest.approx(0.3)
+    nothing = retriever.propose([0, 1])
+    assert nothing.metrics["retriever/candidates"] == 0
+    assert "retriever/reward" not in retriever.learn(nothing, torch.full((2, 2), torch.nan))
+    torch.testing.assert_close(weights_of(retriever), before, atol=1e-3, rtol=0)
+
+
+def test_a_reward_that_is_infinite_stops_the_run():
+    retriever = make_retriever(ROWS)
+    with pytest.raises(TrainingError, match="not finite"):
+        retriever.learn(retriever.propose([0]), torch.tensor([[torch.inf]]))
+
+
+def test_heads_compute_in_float32_whatever_the_policy_does():
+    retriever = make_retriever(ROWS)
+    expected = retriever.propose(BATCH, learning=False)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = retriever.propose(BATCH, learning=False)
+    assert found.log_q.dtype == torch.float32
+    assert torch.equal(found.log_q, expected.log_q)
