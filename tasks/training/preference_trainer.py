@@ -200,7 +200,8 @@ class PreferenceTrainer(Trainer):
             batch = with_answers(batch, adversary.propose(batch.keys))
         self._done.tokens += count_tokens(batch)
         width = 1 + max(answer.column for own in batch.answers for answer in own)
-        packed = pack_answers(batch, self.accelerator.unwrap_model(model), width=max(width, TEXTS))
+        dtype = torch.bfloat16 if self.args.bf16 else torch.float16 if self.args.fp16 else None
+        packed = pack_answers(batch, self.accelerator.unwrap_model(model), width=max(width, TEXTS), dtype=dtype)
         reference = self.setting.reference if goal.needs_reference else None
         compared = reference.score(Asked(model, packed, batch.keys)) if reference else None
         policy = score_answers(model, packed)

@@ -4,7 +4,6 @@ Reads the run's folder, the dataset's parts, the model; writes checkpoints, metr
 answers. Every rank of a distributed training runs this; needs PyTorch, transformers, peft.
 """
 
-import logging
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import torch
 from torch.utils.data import Subset
+from transformers.utils import logging
 
 from schemas.errors import ConfigError, TrainingError
 from schemas.training import TrainConfig
@@ -33,8 +33,6 @@ from tasks.training.stop_training import Stopping, stoppable
 from tasks.training.trainer_arguments import make_arguments, make_trackers
 from tasks.training.tune_model import prepare_model
 from tasks.training.watch_training import Telling, Watcher
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +84,7 @@ def train_model(job: Job) -> Ended:
 def make_trainer(job: Job) -> PreferenceTrainer:
     """Return a run's trainer, its model loaded."""
     config, run = job.config, job.run
+    logging.disable_progress_bar()  # of files that are read and written
     processor = load_processor(job.start)
     if count_workers(config.loading.workers):
         start_server(processor)

@@ -1,0 +1,74 @@
+"""The order of rows, and the processes that load them."""
+
+from dataclasses import dataclass
+from itertools import chain
+
+import pytest
+
+from schemas.errors import StoreError
+from tasks.training.collate import Batch
+from tasks.training.freeze_rows import Refused
+from tasks.training.load_batches import Fault, Order, count_workers, make_loader
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Be rows that are all refused, so that no model is needed; some cannot be read."""
+
+    count: int
+    lost: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, place: int) -> Refused:
+        if place in self.lost:
+            raise StoreError(f"row {place} is gone")
+        return Refused(key=str(place), reason="a test")
+
+
+def collate(items) -> dict[str, Batch]:
+    return {"batch": Batch(keys=[], refused=list(items))}
+
+
+def load(rows: Rows, order: Order, workers: int = 0) -> list[list[str] | str]:
+    batches = [found["batch"] for found in make_loader(rows, collate, order, workers=workers)]
+    return [one.message if isinstance(one, Fault) else [row.key for row in one.refused] for one in batches]
+
+
+@pytest.mark.parametrize(("rows", "batch", "ranks"), [(12, 2, 1), (13, 2, 1), (13, 2, 3), (4, 2, 3), (5, 4, 2)])
+def test_each_row_comes_once(rows: int, batch: int, ranks: int) -> None:
+    orders = [Order(rows, batch, 0, ranks=ranks, rank=rank) for rank in range(ranks)]
+    steps = [list(order) for order in orders]
+    assert {len(order) for order in orders} == {len(own) for own in steps} == {-(-rows // (batch * ranks))}
+    assert sorted(chain(*chain(*steps))) == list(range(rows))
+    assert all(len(places) == batch for own in steps for places in own[:-1])
+    last = [len(own[-1]) for own in steps]
+    assert max(last) - min(last) <= 1, "an incomplete last step is dealt out evenly"
+
+
+def test_several_ranks_have_the_rows_of_one_in_larger_steps() -> None:
+    alone = list(Order(14, 4, 7))
+    first, second = (list(Order(14, 2, 7, ranks=2, rank=rank)) for rank in range(2))
+    assert [one + other for one, other in zip(first, second, strict=True)] == alone
+
+
+def test_the_order_is_that_of_the_seed_and_the_epoch() -> None:
+    assert list(Order(50, 5, 1)) == list(Order(50, 5, 1))
+    assert len({str(list(Order(50, 5, seed, epoch=epoch))) for seed in (0, 1) for epoch in (0, 1)}) == 4
+    assert list(Order(5, 2, None)) == [[0, 1], [2, 3], [4]]
+
+
+def test_processes_do_not_change_the_order() -> None:
+    order = Order(23, 3, 0)
+    alone = load(Rows(23), order)
+    assert [int(key) for batch in alone for key in batch] == list(chain(*order))
+    assert load(Rows(23), order, workers=2) == alone
+
+
+def test_a_row_that_the_store_cannot_read_is_told_not_raised() -> None:
+    assert load(Rows(4, lost=(2,)), Order(4, 2, None)) == [["0", "1"], "row 2 is gone"]
+
+
+def test_on_a_cpu_no_process_waits_unless_one_is_asked_for() -> None:
+    assert [count_workers(wanted) for wanted in ("auto", 0, 3)] == [0, 0, 3]

@@ -1,0 +1,108 @@
+"""A run's folder: names, locks, what is written whole or not at all."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import ConfigError
+from schemas.training import TrainConfig
+from tasks.training.freeze_rows import Refused
+from tasks.training.runs import Run, append_refused, check_name, differences, drop_folder, publish_folder
+
+CONFIG = TrainConfig(objective="dpo")
+
+
+def filled(folder: Path, text: str) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "file").write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["dpo", "dpo-2", "Run_1.b"])
+def test_names(name: str) -> None:
+    assert check_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "a\\b", "-a", "a b", "a\n", "x" * 101])
+def test_names_that_are_no_folders(name: str) -> None:
+    with pytest.raises(ConfigError, match="--name"):
+        check_name(name)
+
+
+def test_a_run_remembers_what_it_began_with(tmp_path: Path) -> None:
+    run = Run(tmp_path / "runs" / "one")
+    assert run.config() is None
+    run.begin(CONFIG, {"table": "t"}, [Refused(key="a", reason="too long")])
+    assert (run.config(), run.data(), run.latest(), run.is_finished) == (CONFIG, {"table": "t"}, None, False)
+    run.forget()
+    assert run.config() is None
+
+
+def test_settings_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("objective: cheese")
+    with pytest.raises(ConfigError, match="config.yaml"):
+        Run(tmp_path).config()
+
+
+def test_the_latest_checkpoint_is_that_of_the_most_steps(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for name in ("checkpoint-9", "checkpoint-10", ".checkpoint-11.old", "checkpoint-x", "checkpoint-"):
+        filled(run.checkpoints / name, "")
+    assert run.steps() == [9, 10]
+    assert run.latest() == run.checkpoints / "checkpoint-10"
+
+
+def test_what_a_killed_process_left_goes(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for path in (run.folder / ".saving/checkpoint-3", run.folder / ".finishing", run.checkpoints / ".checkpoint-1.old"):
+        filled(path, "")
+    kept = filled(run.checkpoints / "checkpoint-2", "")
+    run.clean()
+    assert [path.name for path in run.folder.iterdir()] == ["checkpoints"]
+    assert list(run.checkpoints.iterdir()) == [kept]
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    with run.locked(), pytest.raises(ConfigError, match="another process"), Run(tmp_path / "run").locked():
+        pass
+    with run.locked():
+        pass
+
+
+def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
+    final = filled(tmp_path / "final", "old")
+    publish_folder(filled(tmp_path / "staged", "new"), final)
+    assert (final / "file").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["final"]
+    drop_folder(final)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_refused_rows_are_listed_once_also_behind_a_torn_line(tmp_path: Path) -> None:
+    path = tmp_path / "refused.jsonl"
+    rows = [Refused(key=key, reason="too long") for key in "aba"]
+    assert [one.key for one in append_refused(path, rows)] == ["a", "b"]
+    with path.open("a") as file:
+        file.write('{"key": "c", "rea')
+    assert [one.key for one in append_refused(path, [*rows, Refused(key="c", reason="x")])] == ["c"]
+    lines = path.read_text().splitlines()
+    assert json.loads(lines[-1]) == {"key": "c", "reason": "x", "detail": ""}
+    assert len(lines) == 4
+    assert append_refused(path, []) == []
+
+
+def test_differences_name_the_fields_that_change_a_result() -> None:
+    values = {
+        "objective": "dpo",
+        "dpo": {"beta": 0.2},
+        "loading": {"workers": 3, "limit": 5},
+        "saving": {"every": 7},
+        "optimiser": {"checkpointing": True},
+    }
+    assert list(differences(CONFIG, TrainConfig.model_validate(values))) == [
+        "dpo.beta was 0.1, is 0.2",
+        "loading.limit was 0, is 5",
+    ]
+    assert list(differences(CONFIG, TrainConfig(objective="dpo", start="sft"))) == ["start was empty, is sft"]
