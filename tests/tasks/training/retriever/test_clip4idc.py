@@ -1,0 +1,145 @@
+"""CLIP4IDC from a tiny open_clip checkpoint: its pass against one step by step, what it refuses, that it learns."""
+
+import numpy as np
+import pytest
+import torch
+
+from schemas.encoders import ClipConfig
+from schemas.errors import ModelError
+from schemas.training import AdpoConfig
+from tasks.training.retriever.clip4idc import Clip4Idc, load_clip4idc
+from tasks.training.retriever.pool import NONE, make_pool
+from tasks.training.retriever.retriever import Retriever
+from tasks.training.retriever.warm_up import warm_up
+from tests.fixtures.checkpoints import CLIP_ARCHITECTURE, IMAGE_SIDE, READING_CLIP, make_clip, write_clip_folder
+from tests.fixtures.retrieving import entry
+
+ROWS = [entry(n, f"a {colour} ball") for n, colour in enumerate(("red", "blue", "green", "orange", "grey"))]
+
+
+def shown(place):
+    rng = np.random.default_rng(place)
+    return [rng.integers(0, 256, (50 + place, 90, 3), dtype=np.uint8) for _ in range(2)]
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return ClipConfig(checkpoint=str(write_clip_folder(tmp_path_factory.mktemp("clip"), architecture=READING_CLIP)))
+
+
+@pytest.fixture
+def encoder(config):
+    return load_clip4idc(config, make_pool(ROWS).texts, shown, seed=0, device=torch.device("cpu"))
+
+
+def attended(block, tokens):
+    """Run one layer with its attention written out."""
+    attention = block.attn
+    heads, width = attention.num_heads, attention.embed_dim
+    x = block.ln_1(tokens)
+    query, key, value = torch.nn.functional.linear(x, attention.in_proj_weight, attention.in_proj_bias).chunk(3, -1)
+
+    def split(one):
+        return one.view(*one.shape[:2], heads, width // heads).transpose(1, 2)
+
+    weights = (split(query) @ split(key).transpose(-1, -2) / (width // heads) ** 0.5).softmax(-1)
+    mixed = (weights @ split(value)).transpose(1, 2).reshape(tokens.shape)
+    tokens = tokens + attention.out_proj(mixed)
+    return tokens + block.mlp(block.ln_2(tokens))
+
+
+def test_three_quarters_of_the_layers_see_one_image_and_the_rest_both():
+    torch.manual_seed(0)
+    clip = make_clip({**CLIP_ARCHITECTURE, "vision_cfg": {**CLIP_ARCHITECTURE["vision_cfg"], "layers": 4}})
+    network = Clip4Idc(clip, seed=0)
+    assert network.alone == 3
+    visual, pixels = clip.visual, torch.rand(2, 2, 3, IMAGE_SIDE, IMAGE_SIDE)
+    with torch.no_grad():
+        sides = []
+        for side, place in ((0, network.first), (1, network.second)):
+            patches = visual.conv1(pixels[:, side]).flatten(2).transpose(1, 2)
+            tokens = torch.cat([visual.class_embedding.expand(2, 1, -1), patches], dim=1) + visual.positional_embedding
+            tokens = visual.ln_pre(tokens)
+            for block in visual.transformer.resblocks[:3]:
+                tokens = attended(block, tokens)
+            sides.append(tokens + place)
+        both = network.middle(torch.cat(sides, dim=1) + network.joint_positions)
+        both = visual.ln_post(attended(visual.transformer.resblocks[3], both))
+        mean = (both[:, 0] @ visual.proj + both[:, 17] @ visual.proj) / 2  # 16 patches and a class token per image
+        expected = mean / mean.norm(dim=1, keepdim=True)
+        torch.testing.assert_close(network.pairs(pixels), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_of_twelve_layers_nine_see_one_image():
+    clip = make_clip({**CLIP_ARCHITECTURE, "vision_cfg": {**CLIP_ARCHITECTURE["vision_cfg"], "layers": 12}})
+    assert Clip4Idc(clip, seed=0).alone == 9
+
+
+def test_the_order_of_the_images_counts(encoder):
+    dark, bright = (np.full((64, 64, 3), level, dtype=np.uint8) for level in (0, 255))
+    pixels = encoder.numbers(np.stack([encoder.prepare([dark, bright])]))
+    with torch.no_grad():
+        one, other = encoder.network.pairs(pixels), encoder.network.pairs(pixels.flip(1))
+    assert (one - other).abs().max() > 0.01
+
+
+def test_images_and_texts_are_read_as_clip_reads_them(encoder):
+    import open_clip
+
+    places = np.array([3, 1])
+    prepared = encoder.numbers(np.stack([encoder.prepare(shown(place)) for place in places]))
+    with torch.no_grad():
+        assert torch.equal(encoder.pairs(places), encoder.pairs(places, prepared))
+        tokens = open_clip.tokenize(["a red ball", "a blue ball"])
+        expected = encoder.network.clip.encode_text(tokens, normalize=True)
+        ids = np.array([encoder._texts.index("a red ball"), encoder._texts.index("a blue ball")])
+        torch.testing.assert_close(encoder.texts(ids), expected)
+
+
+def test_the_retriever_shares_candidates_learns_and_reloads(encoder, config):
+    settings = AdpoConfig(encoder="clip4idc", candidates=4, samples=2, learning_rate=1e-3)
+    pool = make_pool(ROWS)
+    retriever = Retriever(pool=pool, encoder=encoder, config=settings, seed=0)
+    candidates = retriever._candidates(np.arange(3), 0)
+    shared = set(candidates[0].tolist())
+    assert NONE not in shared
+    for place in range(3):
+        own = pool.own[place, 0]
+        assert set(candidates[place].tolist()) - {NONE} == shared - {own}
+    before = {name: weight.detach().clone() for name, weight in encoder.network.named_parameters()}
+    proposal = retriever.propose([0, 1, 2])
+    retriever.learn(proposal, torch.rand(3, 2, generator=torch.Generator().manual_seed(0)))
+    moved = {name for name, weight in encoder.network.named_parameters() if not torch.equal(weight, before[name])}
+    assert {"first", "second", "joint_positions", "clip.visual.proj", "clip.text_projection"} <= moved
+    fresh = load_clip4idc(config, pool.texts, shown, seed=1, device=torch.device("cpu"))
+    other = Retriever(pool=pool, encoder=fresh, config=settings, seed=0)
+    other.load_state_dict(retriever.state_dict())
+    first, second = retriever.propose([4, 2]), other.propose([4, 2])
+    assert first.texts == second.texts
+    assert torch.equal(first.log_q, second.log_q)
+
+
+def test_it_can_be_warmed_up(encoder):
+    retriever = Retriever(
+        pool=make_pool(ROWS), encoder=encoder, config=AdpoConfig(encoder="clip4idc", candidates=4), seed=0
+    )
+    assert 0 <= warm_up(retriever, 2) <= 1
+
+
+@pytest.mark.parametrize(
+    ("vision", "what"),
+    [
+        ({"layers": [1, 1, 1, 1], "width": 8}, "ModifiedResNet"),
+        ({"layers": 1}, "two layers"),
+        ({"pool_type": "avg"}, "ViT"),
+    ],
+)
+def test_other_image_towers_are_refused(vision, what):
+    architecture = {**CLIP_ARCHITECTURE, "vision_cfg": {**CLIP_ARCHITECTURE["vision_cfg"], **vision}}
+    with pytest.raises(ModelError, match=what):
+        Clip4Idc(make_clip(architecture), seed=0)
+
+
+def test_missing_weights_are_named(tmp_path):
+    with pytest.raises(ModelError, match=r"embedding\.clip\.checkpoint"):
+        load_clip4idc(ClipConfig(checkpoint=str(tmp_path / "none")), ("a",), shown, seed=0, device=torch.device("cpu"))
