@@ -1,0 +1,176 @@
+"""A run that is compared with a table: losses as with a copy, one model in memory, rows scored once for all runs."""
+
+import gc
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from flows.score_reference import score_reference
+from flows.train_model import train
+from schemas.errors import ModelError
+from schemas.training import TrainConfig
+from tasks.store.files import Folder
+from tasks.training import score_rows
+from tasks.training.find_model import Found, find_model
+from tasks.training.references import FILE, Table, has_table, open_reference, open_table
+from tasks.training.score_rows import scoring_config
+from tests.fixtures.families_of_models import write_qwen2_vl
+
+FULL = {"model": {"tuning": "full"}}
+NEAR = 5e-5
+"""Rewards are differences of sums of some -250, of which float32 tells 3e-5 apart."""
+KEPT = ("loss", "margin", "margin/image", "reward/chosen", "reward/rejected", "reward/image")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
+
+
+@pytest.fixture(scope="module")
+def dataset(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    return Folder(str(shutil.copytree(rendered, tmp_path_factory.mktemp("datasets") / "demo")))
+
+
+@pytest.fixture
+def fresh(rendered: Path, tmp_path: Path) -> Folder:
+    """Return a dataset in which nothing was scored."""
+    return Folder(str(shutil.copytree(rendered, tmp_path / "demo")))
+
+
+def settings(objective: str = "adavip", **values: Any) -> TrainConfig:
+    return TrainConfig.model_validate({"objective": objective, **FULL, **values})
+
+
+def tables(folder: Folder) -> dict[str, dict[str, int]]:
+    """Return the parts of each table of references, with when they were written."""
+    places = Path(folder.path("tables/reference")).glob("*")
+    return {one.name: {part.name: part.stat().st_mtime_ns for part in one.glob("part-*.parquet")} for one in places}
+
+
+def score(folder: Folder, found: Found, run: Path, config: TrainConfig | None = None) -> Table:
+    run.mkdir(exist_ok=True)
+    score_reference(folder, config or settings(), found=found, run=run)
+    return open_table(run / FILE)
+
+
+def living() -> int:
+    """Return how many models are in memory."""
+    gc.collect()
+    return sum(type(one).__name__ == "Qwen2VLForConditionalGeneration" for one in gc.get_objects())
+
+
+def test_every_row_is_scored_once_for_all_runs(dataset: Folder, written: Path, tmp_path: Path) -> None:
+    found, before = find_model(str(written)), living()
+    table = score(dataset, found, tmp_path / "one")
+    assert len(table.keys) == sum(_rows(dataset))
+    assert (table.keys[:-1] < table.keys[1:]).all()
+    assert (table.tokens[:, 0] > 0).all()
+    assert (table.logps[table.tokens > 0] < 0).all()
+    made = tables(dataset)
+    again = score(dataset, found, tmp_path / "two", settings("mdpo"))
+    assert tables(dataset) == made
+    assert (again.logps == table.logps).all()
+    assert living() == before, "the model is gone again"
+    assert isinstance(open_reference(settings(), written, tmp_path / "one"), Table)
+    assert living() == before
+
+
+def _rows(folder: Folder) -> Iterator[int]:
+    for part in Path(folder.path("tables/preferences")).glob("*/part-*.parquet"):
+        yield pq.read_table(part, columns=["status"]).column("status").to_pylist().count("ok")
+
+
+def test_what_was_scored_otherwise_is_never_used(dataset: Folder, written: Path, tmp_path: Path) -> None:
+    found = find_model(str(written))
+    table = score(dataset, found, tmp_path / "run")
+    assert has_table(tmp_path / "run" / FILE, scoring_config(found, settings()))
+    other = Path(shutil.copytree(written, tmp_path / "other"))
+    (other / "chat_template.jinja").write_text("{# another #}" + (other / "chat_template.jinja").read_text())
+    narrow = settings(model={"tuning": "full", "most_pixels": 784})
+    for changed, config in ((find_model(str(other)), settings()), (found, narrow)):
+        assert not has_table(tmp_path / "run" / FILE, scoring_config(changed, config))
+        before = set(tables(dataset))
+        now = score(dataset, changed, tmp_path / "run", config)
+        assert len(set(tables(dataset)) - before) == 1
+    assert (now.logps != table.logps).any()
+
+
+def test_a_table_and_a_copy_train_alike(dataset: Folder, written: Path) -> None:
+    found: dict[str, dict[tuple[int, str], float]] = {}
+    for by in ("table", "copy"):
+        config = settings(
+            model={"tuning": "full", "name": str(written)},
+            reference={"by": by},
+            optimiser={"batch": 2, "steps": 6, "learning_rate": 2e-4},
+            loading={"workers": 0, "held_out": ""},
+            saving={"log_every": 1},
+        )
+        trained = train(dataset.url, config, name=by)
+        rows = pq.read_table(Path(trained.folder) / "metrics.parquet").to_pylist()
+        found[by] = {(row["step"], row["name"]): row["value"] for row in rows if row["name"] in KEPT}
+    assert {step for step, _ in found["table"]} >= set(range(1, 7))
+    assert found["table"] == pytest.approx(found["copy"], rel=1e-5, abs=NEAR)
+    losses = [[value for (_, name), value in sorted(found[by].items()) if name == "loss"] for by in found]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert len(set(losses[0])) > 3, "it learns"
+
+
+def test_a_model_that_cannot_be_loaded_is_the_models_fault(fresh: Folder, written: Path, tmp_path: Path) -> None:
+    broken = Path(shutil.copytree(written, tmp_path / "broken"))
+    data = (broken / "model.safetensors").read_bytes()
+    (broken / "model.safetensors").write_bytes(data[: len(data) // 2])
+    with pytest.raises(ModelError, match=r"broken cannot be loaded"):
+        score(fresh, find_model(str(broken)), tmp_path / "run")
+    assert not (tmp_path / "run" / FILE).exists()
+
+
+SCORE = """
+import sys
+from pathlib import Path
+from dataclasses import replace
+from flows.score_reference import score_reference
+from schemas.training import TrainConfig
+from tasks.store.files import Folder
+from tasks.training import score_rows
+from tasks.training.find_model import find_model
+score_rows.STAGE = replace(score_rows.STAGE, rows_per_shard=1)
+config = TrainConfig.model_validate({"objective": "adavip", "model": {"tuning": "full"}})
+if __name__ == "__main__":
+    score_reference(Folder(sys.argv[1]), config, found=find_model(sys.argv[2]), run=Path(sys.argv[3]))
+"""
+
+
+def test_after_a_kill_what_was_scored_is_kept(
+    fresh: Folder, dataset: Folder, written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (tmp_path / "score.py").write_text(SCORE)
+    words = [sys.executable, str(tmp_path / "score.py"), fresh.url, str(written), str(run)]
+    process = subprocess.Popen(words, env={**os.environ, "PYTHONPATH": str(Path.cwd())}, stderr=subprocess.DEVNULL)
+    while not any(tables(fresh).values()) and process.poll() is None:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    assert not (run / FILE).exists()
+    ((name, first),) = tables(fresh).items()
+    assert first
+    monkeypatch.setattr(score_rows, "STAGE", replace(score_rows.STAGE, rows_per_shard=1))
+    found = find_model(str(written))
+    table = score(fresh, found, run)
+    done = tables(fresh)[name]
+    assert first.items() <= done.items(), "what was scored is not scored again"
+    assert len(done) == len(table.keys)
+    whole = score(dataset, found, tmp_path / "whole")
+    assert (table.keys == whole.keys).all()
+    assert table.logps == pytest.approx(whole.logps, rel=1e-4)
