@@ -78,17 +78,19 @@ SIZES = {
     ),
     "small": Size(
         vocabulary=1500,
-        hidden=192,
+        hidden=128,
         layers=4,
-        heads=6,
+        heads=4,
         vision_width=128,
         vision_layers=3,
         vision_heads=4,
         patch=8,
-        most_pixels=256 * 192,
+        most_pixels=128 * 96,
         spread=0.04,
     ),
 }
+"""To try the line within minutes, and to learn from scratch to see. What "small" is was chosen on drawn pairs of one to
+three shapes: after 10,000 it named shapes right in 6 of 10 (by chance 2), and began to name colours."""
 
 
 def write_tiny_model(folder: Path, texts: Iterable[str], *, seed: int = 0, size: str = "tiny") -> Path:
