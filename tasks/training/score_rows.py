@@ -23,7 +23,7 @@ from schemas.rows import Dropped, PreferenceRow, ReferenceRow, make_key
 from schemas.scoring import Number, ScoringConfig
 from schemas.training import ModelConfig, TrainConfig
 from tasks.models.devices import choose_device, count_gpus
-from tasks.store.pool import helpers
+from tasks.store.pool import PLACE, helpers
 from tasks.store.stage import Stage
 from tasks.training.check_packing import packs_well
 from tasks.training.collate import Batch, Collator, Loaded, load_example
@@ -140,8 +140,8 @@ def _open_scorer(settings: str) -> Scorer:
     own = ModelConfig.model_validate({"attention": config.attention})
     model = load_model(Path(config.folder), own, dtype=PRECISIONS[config.weights])
     device = choose_device()
-    if device.type == "cpu":
-        torch.set_num_threads(len(os.sched_getaffinity(0)))  # it is the only process of its stage
+    if device.type == "cpu" and PLACE in os.environ:  # a process of the stage's own, which is given one thread
+        torch.set_num_threads(os.cpu_count() or 1)
     return Scorer(config, freeze_model(model, PRECISIONS[config.compute]).to(device))
 
 
