@@ -8,9 +8,6 @@ them needs peft and the model named in ``adapter_config.json``. Needs PyTorch an
 import json
 from pathlib import Path
 
-from safetensors import SafetensorError
-
-from schemas.errors import TrainingError
 from schemas.training import TrainConfig
 from tasks.training.find_model import ADAPTER_WEIGHTS, ADAPTERS
 from tasks.training.load_model import choose_storage, load_model
@@ -34,17 +31,14 @@ def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
         config: of the run.
 
     Raises:
-        TrainingError: the disk refuses.
+        OSError, RuntimeError, SafetensorError: the disk refuses.
         ModelError: the start is no longer there.
     """
-    try:
-        (saved / NOT_NEEDED).unlink(missing_ok=True)
-        if config.model.tuning == "lora":
-            _name_base(saved / ADAPTERS, start)
-            if config.saving.merged:
-                _merge(saved, start, config)
-    except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors report a full disk so
-        raise TrainingError(f"{saved}: the merged weights cannot be written: {error}. Make room, and go on") from error
+    (saved / NOT_NEEDED).unlink(missing_ok=True)
+    if config.model.tuning == "lora":
+        _name_base(saved / ADAPTERS, start)
+        if config.saving.merged:
+            _merge(saved, start, config)
 
 
 def _name_base(path: Path, start: Path) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import Subset
 from transformers.utils import logging
 
-from schemas.errors import ConfigError, TrainingError
+from schemas.errors import ConfigError, ModelError, TrainingError
 from schemas.training import TrainConfig
 from tasks.store.files import Folder
 from tasks.training.collate import Collator, ExampleRows
@@ -174,7 +174,7 @@ def _finish(trainer: PreferenceTrainer, job: Job) -> None:
             sample_answers(trainer, run.folder)
             trainer.setting.metrics.write()
             publish_folder(staged, run.model)
-    except NOT_SAVED as error:
+    except (*NOT_SAVED, ModelError) as error:  # the model that the run started from may be gone
         shutil.rmtree(staged, ignore_errors=True)
         problem = str(error) or type(error).__name__
     if problems := [one for one in gather(problem) if one]:
