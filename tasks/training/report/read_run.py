@@ -99,6 +99,8 @@ def read_data(run: Run) -> list[tuple[str, str]]:
     """
     data = _read_json(run.folder / "data.json")
     plain = {name: value for name, value in data.items() if isinstance(value, str | int | float) and value != ""}
+    if isinstance(path := plain.get("dataset"), str):  # pages are passed on, paths are nobody's business
+        plain["dataset"] = path.rstrip("/").rsplit("/", 1)[-1]
     return [(name.replace("_", " "), str(value)) for name, value in plain.items()]
 
 

@@ -83,7 +83,7 @@ def begin(folder: Path, refused: Sequence[Refused] = (), **settings: object) -> 
     """Write a run that has just begun."""
     run = Run(folder)
     run.folder.mkdir(parents=True, exist_ok=True)
-    data = {"dataset": f"/data/{HOSTILE}", "snapshot": 3, "version": "version 3", "refused": {"too long": 2}}
+    data = {"dataset": "/data/of/mine/scenes <b>", "snapshot": 3, "version": "version 3", "refused": {"too long": 2}}
     run.begin(TrainConfig.model_validate({**SETTINGS, **settings}), data, refused)
     return run
 

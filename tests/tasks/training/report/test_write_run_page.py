@@ -58,9 +58,11 @@ def test_texts_are_shown_not_interpreted(folder: Path) -> None:
     assert not [tag for tag, _ in page.tags if tag == "script"]
     assert not any(name.startswith("on") or name == "style" for _, given in page.tags for name in given)
     assert not any("onerror" in name for _, given in page.tags for name in given)
-    # Prompts and references of two samples, one rejected text, a metric, an alarm, a common negative, the dataset.
-    assert page.text.count(HOSTILE) >= 2 + 2 + 1 + 1 + 1 + 1 + 1
+    # Prompts and references of two samples, one rejected text, a metric, an alarm, a common negative.
+    assert page.text.count(HOSTILE) >= 2 + 2 + 1 + 1 + 1 + 1
     assert "adpo <b>" in page.text
+    assert "scenes <b>" in page.text
+    assert "/data/of" not in page.text
 
 
 def test_what_is_known_of_a_run_is_on_its_page(folder: Path) -> None:
