@@ -255,11 +255,15 @@ class PreferenceTrainer(Trainer):
         joined.join(gather(window.empty()))
         if (found := joined.take()) and self.is_world_process_zero():
             metrics.add(step, self.state.epoch or 0.0, HELD_OUT, found)
-            self.callback_handler.on_log(
-                self.args, self.state, self.control, {f"{HELD_OUT}/{name}": value for name, value in found.items()}
-            )
+            self._tell({f"{HELD_OUT}/{name}": value for name, value in found.items()})
         self._done.tokens = done
         self._since += time.monotonic() - began
+
+    def _tell(self, logs: dict[str, float]) -> None:
+        """Tell trackers and watchers, without what the Trainer does then: take the step for logged."""
+        due = self.control.should_log
+        self.callback_handler.on_log(self.args, self.state, self.control, logs)
+        self.control.should_log = due
 
     def _measure_batch(self, batch: Batch, goal: Goal, window: Window) -> None:
         self._refused += batch.refused

@@ -41,7 +41,7 @@ def test_a_run_remembers_what_it_began_with(tmp_path: Path) -> None:
 
 def test_settings_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("objective: cheese")
-    with pytest.raises(ConfigError, match="config.yaml"):
+    with pytest.raises(ConfigError, match=r"config\.yaml"):
         Run(tmp_path).config()
 
 

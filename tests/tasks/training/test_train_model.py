@@ -1,0 +1,340 @@
+"""Whole trainings on a tiny model: how the loss goes, how they go on, what stops them."""
+
+import json
+import multiprocessing
+import os
+import random
+import resource
+import shutil
+import signal
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from schemas.errors import ModelError, TrainingError
+from tasks.training import preference_trainer, train_model
+from tasks.training.metrics import HELD_OUT, TRAIN
+from tasks.training.train_model import Job
+from tests.fixtures.families_of_models import write_qwen2_5_vl, write_qwen2_vl
+from tests.fixtures.preferences_to_train import CHOSEN
+from tests.fixtures.runs_to_train import PART, TABLE, curve, logged, preferences, settings, write_run
+
+TRAJECTORIES = Path(__file__).parent / "trajectories"
+LONG = {"steps": 20, "batch": 4}
+SPARSE: dict[str, Any] = {"loading": {"held_out": ""}, "saving": {"every": 100}}
+"""For trainings of which only the curve matters."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
+
+
+@pytest.fixture(autouse=True)
+def _no_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare what takes half of the time, but where it is asked for."""
+    monkeypatch.setattr(train_model, "sample_answers", lambda trainer, folder: None)
+
+
+def train(job: Job) -> train_model.Ended:
+    return train_model.train_model(job)
+
+
+@pytest.mark.parametrize("objective", ["sft", "dpo", "mdpo", "adavip"])
+def test_trajectories(objective: str, model: Path, tmp_path: Path) -> None:
+    """The losses of 20 steps are those that were stored; PAIRWRIGHT_STORE=1 stores them anew."""
+    job = write_run(tmp_path, settings(objective, model, optimiser=LONG, **SPARSE))
+    train(job)
+    found, path = curve(job.run), TRAJECTORIES / f"{objective}.json"
+    if os.environ.get("PAIRWRIGHT_STORE"):
+        path.write_text(json.dumps([round(loss, 5) for loss in found], indent=0) + "\n")
+    assert found == pytest.approx(json.loads(path.read_text()), rel=5e-3)
+    assert sum(found[-5:]) < sum(found[:5]), "it learns"
+
+
+def test_two_small_batches_are_one_large(model: Path, tmp_path: Path) -> None:
+    """Also in the last step of an epoch, which has three rows: of 11, four by four."""
+    curves: list[list[float]] = []
+    for batch, accumulate in ((4, 1), (2, 2), (1, 4)):
+        optimiser = {"batch": batch, "accumulate": accumulate, "steps": 7}
+        job = write_run(tmp_path, settings("dpo", model, optimiser=optimiser, **SPARSE), name=f"run{batch}")
+        train(job)
+        curves.append([value for name in ("loss", "logp/chosen", "grad_norm") for value in curve(job.run, name)])
+    for other in curves[1:]:
+        assert other == pytest.approx(curves[0], rel=5e-4)
+
+
+def test_token_means_are_over_all_tokens_of_a_step(model: Path, tmp_path: Path) -> None:
+    norms: list[list[float]] = []
+    for batch, accumulate in ((4, 1), (1, 4)):
+        optimiser = {"batch": batch, "accumulate": accumulate, "steps": 3}
+        job = write_run(tmp_path, settings("sft", model, optimiser=optimiser, **SPARSE), name=f"run{batch}")
+        train(job)
+        norms.append(curve(job.run, "grad_norm"))
+    assert norms[1] == pytest.approx(norms[0], rel=2e-4)
+
+
+def test_a_finished_run(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a model that from_pretrained loads, samples, metrics of each step, and its latest checkpoints."""
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    monkeypatch.undo()
+    job = write_run(tmp_path, settings("dpo", model, saving={"measure_every": 3, "merged": True}))
+    ended = train(job)
+    assert (ended.step, ended.steps, ended.finished, job.run.is_finished) == (6, 6, True, True)
+    assert job.run.steps() == [4, 6]
+    assert {path.name for path in job.run.folder.glob(".*")} <= {".lock"}
+    steps = Counter((entry[0], entry[2]) for entry in logged(job.run) if entry[3] == "loss")
+    assert steps == {**{(n, TRAIN): 1 for n in range(1, 7)}, **{(n, HELD_OUT): 1 for n in (0, 3, 6)}}
+    assert {"accuracy", "grad_norm", "learning_rate", "margin"} <= {entry[3] for entry in logged(job.run)}
+    (first, *_) = (json.loads(line) for line in (job.run.folder / "samples/samples.jsonl").read_text().splitlines())
+    assert (first["reference"], first["prompt"]) == (CHOSEN[11 % len(CHOSEN)], "What differs?")
+    assert len(first["images"]) == 2
+    assert not (job.run.model / "training_args.bin").exists()
+    before, after = (
+        AutoModelForImageTextToText.from_pretrained(folder).state_dict() for folder in (model, job.run.model)
+    )
+    assert before.keys() == after.keys()
+    assert any((before[name] != after[name]).any() for name in before)
+    assert AutoProcessor.from_pretrained(job.run.model).chat_template
+
+
+def test_loading_processes_change_nothing(model: Path, tmp_path: Path) -> None:
+    jobs = [
+        write_run(tmp_path, settings("dpo", model, loading={"workers": workers, "held_out": ""}), name=f"run{workers}")
+        for workers in (0, 1)
+    ]
+    for job in jobs:
+        train(job)
+    assert logged(jobs[0].run) == logged(jobs[1].run)
+
+
+class Killed:
+    """Run trainings in processes of their own, and kill them."""
+
+    def __init__(self) -> None:
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(["tests.tasks.training.kill_training"])
+
+    def run(self, job: Job, kill: float | None, *, while_saving: bool) -> bool:
+        """Train; kill after so many seconds from the first step, or from when a checkpoint begins. Say if it ended."""
+        from tests.tasks.training.kill_training import train_deaf
+
+        process = self.context.Process(target=train_deaf, args=(job,))
+        process.start()
+        if kill is not None:
+            self._wait(process, job.run.folder / (".saving" if while_saving else ".training"))
+            process.join(kill)
+            if process.is_alive():
+                os.kill(process.pid or 0, signal.SIGKILL)
+        process.join()
+        return process.exitcode == 0
+
+    def _wait(self, process: Any, place: Path) -> None:
+        while process.is_alive() and not place.exists():
+            time.sleep(0.0005)
+
+
+def kill_until(kills: int, job: Job, seed: int = 0) -> int:
+    """Train, killed so often and then to the end; return how many kills came while a checkpoint was written."""
+    killed, rng, saving = Killed(), random.Random(seed), 0
+    for number in range(kills):
+        while_saving = number % 2 == 0
+        ended = killed.run(job, rng.random() * (0.05 if while_saving else 1.0), while_saving=while_saving)
+        saving += (job.run.folder / ".saving").exists()
+        (job.run.folder / ".training").unlink(missing_ok=True)
+        if ended:
+            break
+        job.run.clean()
+    assert killed.run(job, None, while_saving=False)
+    return saving
+
+
+def test_ten_kills(model: Path, tmp_path: Path) -> None:
+    config = settings("dpo", model, optimiser={"steps": 30}, saving={"every": 1, "measure_every": 7})
+    unkilled, job = write_run(tmp_path, config, name="unkilled"), write_run(tmp_path, config, name="killed")
+    assert Killed().run(unkilled, None, while_saving=False)
+    assert kill_until(10, job) > 0
+    assert logged(job.run) == logged(unkilled.run)
+    assert (job.run.model / "adapter_model.safetensors").read_bytes() == (
+        unkilled.run.model / "adapter_model.safetensors"
+    ).read_bytes()
+
+
+def test_a_run_killed_before_its_model_was_written_trains_no_step_more(model: Path, tmp_path: Path) -> None:
+    """Six steps are one more than an epoch of 11 rows has: the run ends within an epoch."""
+    job = write_run(tmp_path, settings("dpo", model, optimiser={"steps": 4}))
+    train(job)
+    before = logged(job.run)
+    shutil.rmtree(job.run.model)
+    assert train(job).step == 4
+    assert job.run.is_finished
+    assert logged(job.run) == before
+
+
+def test_bad_rows_are_named_once_and_the_others_keep_their_order(model: Path, tmp_path: Path) -> None:
+    rows = preferences()
+    bad = {
+        1: replace(rows[1], images=(b"no image",) * len(rows[1].images)),
+        4: replace(rows[4], chosen="long " * 3000),
+        7: replace(rows[7], prompt=(replace(rows[7].prompt[0], text="<image>" * 3 + "What?"),)),
+    }
+    mixed = [bad.get(place, row) for place, row in enumerate(rows)]
+    job = write_run(tmp_path, settings("dpo", model, optimiser={"batch": 1, "steps": 22}, **SPARSE), rows=mixed)
+    train(job)
+    lines = [json.loads(line) for line in job.run.refused.read_text().splitlines()]
+    assert {line["key"]: line["reason"] for line in lines} == {
+        rows[1].key: "an image cannot be decoded",
+        rows[4].key: "too long",
+        rows[7].key: "images do not match the prompt",
+    }
+    assert len(lines) == 3
+    assert len(curve(job.run)) == 22 - 2 * 3, "a step without rows is not logged"
+
+
+def test_a_training_of_which_all_rows_are_refused_ends(model: Path, tmp_path: Path) -> None:
+    config = settings("dpo", model, loading={"held_out": ""})
+    short = config.model_copy(update={"model": config.model.model_copy(update={"longest": 16})})
+    job = write_run(tmp_path, short)
+    with pytest.raises(TrainingError, match=r"none of the 11 rows .* too long \(11\): .* model\.longest is 16"):
+        train(job)
+
+
+def test_a_loss_that_is_no_number_names_step_and_rows(model: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    """A model whose weights overflow is not to be had at a certain step: the loss is made NaN at the fourth."""
+    steps: list[list[str]] = []
+    whole = preference_trainer.PreferenceTrainer._loss
+
+    def poisoned(self, model, batch, goal, *, adversary=None):
+        loss, learned = whole(self, model, batch, goal, adversary=adversary)
+        steps.append(batch.keys)
+        return (replace(loss, value=loss.value * float("nan")) if len(steps) == 4 else loss), learned
+
+    monkeypatch.setattr(preference_trainer.PreferenceTrainer, "_loss", poisoned)
+    job = write_run(tmp_path, settings("dpo", model, loading={"held_out": ""}, saving={"every": 1}))
+    with pytest.raises(TrainingError, match="step 4: the loss is nan") as error:
+        train(job)
+    assert ", ".join(steps[3]) in str(error.value)
+    assert "checkpoint-3, is from before" in str(error.value)
+    assert job.run.steps() == [2, 3]
+
+
+def test_gradients_that_are_no_numbers_do_not_reach_the_weights(model: Path, tmp_path: Path) -> None:
+    """A rate of 1 without a bound on the gradients: the weights overflow by themselves."""
+    optimiser = {"learning_rate": 1.0, "steps": 30, "warmup": 0.0, "schedule": "constant", "clip": 1e30}
+    job = write_run(
+        tmp_path, settings("sft", model, optimiser=optimiser, saving={"every": 1}, loading={"held_out": ""})
+    )
+    trainer = train_model.make_trainer(job)
+    spoil = trainer.model.get_input_embeddings().weight
+
+    def overflow(grad: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(grad, float("inf")) if trainer.state.global_step == 2 else grad
+
+    next(one for one in trainer.model.parameters() if one.requires_grad).register_hook(overflow)
+    with pytest.raises(TrainingError, match="step 3: the norm of the gradients is (inf|nan)"):
+        trainer.train()
+    assert job.run.steps() == [1, 2]
+    assert spoil.isfinite().all()
+
+
+def test_weights_that_are_no_numbers_are_not_saved(model: Path, tmp_path: Path) -> None:
+    job = write_run(tmp_path, settings("dpo", model, loading={"held_out": ""}))
+    trainer = train_model.make_trainer(job)
+    with torch.no_grad():
+        next(one for one in trainer.model.parameters() if one.requires_grad).fill_(float("nan"))
+    with pytest.raises(TrainingError, match="weights are no longer finite"):
+        trainer._save_checkpoint(trainer.model, None)
+    assert job.run.steps() == []
+
+
+def test_a_part_that_is_damaged_below_a_run(model: Path, tmp_path: Path) -> None:
+    job = write_run(tmp_path, settings("dpo", model))
+    part = tmp_path / TABLE / PART
+    data = bytearray(part.read_bytes())
+    for place in range(len(data) // 4, len(data) // 2):
+        data[place] ^= 1
+    part.write_bytes(data)
+    with pytest.raises(TrainingError, match=rf"{PART}.*goes on with the same command when this part is back"):
+        train(job)
+
+
+def test_a_checkpoint_of_another_model(model: Path, tmp_path: Path) -> None:
+    config = settings("sft", model, model={"tuning": "full"}, optimiser={"steps": 2})
+    job = write_run(tmp_path, config)
+    train(job)
+    shutil.rmtree(job.run.model)
+    other = write_qwen2_5_vl(tmp_path / "other")
+    shutil.copy(other / "model.safetensors", job.run.checkpoint(2) / "model.safetensors")
+    with pytest.raises(ModelError, match=r"checkpoint-2: is no checkpoint of this run's model: .*Delete"):
+        train(job)
+
+
+def test_a_checkpoint_of_other_adapters(model: Path, tmp_path: Path) -> None:
+    job = write_run(tmp_path, settings("dpo", model, optimiser={"steps": 2}))
+    train(job)
+    wide = settings("dpo", model, optimiser={"steps": 2}, model={"lora": {"rank": 8}})
+    other = write_run(tmp_path, wide, name="other")
+    train(other)
+    shutil.rmtree(job.run.model)
+    shutil.copy(other.run.checkpoint(2) / "adapter_model.safetensors", job.run.checkpoint(2))
+    with pytest.raises(ModelError, match="checkpoint-2: is no checkpoint of this run's model"):
+        train(job)
+
+
+class Filling:
+    """Let no file of this process grow beyond a size, from a step on: what a full disk does to large files."""
+
+    def __init__(self, step: int, most: int) -> None:
+        self.step, self.most = step, most
+
+    def begin(self, step: int, steps: int) -> None:
+        pass
+
+    def advance(self, step: int) -> None:
+        if step == self.step:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self.most, resource.RLIM_INFINITY))
+
+    def logged(self, step: int, split: str, values: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def _room() -> Any:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("_room")
+@pytest.mark.parametrize("file", ["adapter_model.safetensors", "optimizer.pt"])
+def test_a_disk_that_is_full_while_a_checkpoint_is_written(file: str, model: Path, tmp_path: Path) -> None:
+    """PyTorch and safetensors each have their own words for it."""
+    job = write_run(tmp_path, settings("dpo", model, loading={"held_out": ""}, saving={"every": 1}))
+    train(replace(job, config=settings("dpo", model, optimiser={"steps": 1}, saving={"every": 1})))
+    most = (job.run.checkpoint(1) / file).stat().st_size - 100
+    job = write_run(tmp_path, job.config, name="full")
+    with pytest.raises(TrainingError, match=r"checkpoint-4 could not be saved: .*checkpoint-3, is whole\. Make room"):
+        train(replace(job, watcher=Filling(4, most)))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert job.run.steps() == [2, 3]
+    assert not (job.run.folder / ".saving").exists()
+    assert train(job).finished
+
+
+@pytest.mark.usefixtures("_room")
+def test_a_disk_that_is_full_while_the_finished_model_is_written(model: Path, tmp_path: Path) -> None:
+    config = settings("dpo", model, saving={"merged": True}, optimiser={"steps": 2})
+    job = write_run(tmp_path, config)
+    most = (job.start / "model.safetensors").stat().st_size // 2
+    with pytest.raises(TrainingError, match="Make room"):
+        train(replace(job, watcher=Filling(2, most)))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert (job.run.steps(), job.run.is_finished) == ([2], False)
+    assert train(job).finished
+    assert (job.run.model / "model.safetensors").exists()
