@@ -157,11 +157,6 @@ class Ranking:
         if hash_file(path) != config.sha256:
             raise ModelError(f"mined.retriever: {path}: is not the file that was named first: its SHA-256 has changed")
         weights, about = load_network(path)
-        if about.get("encoder") != "heads":
-            raise ModelError(
-                f"mined.retriever: {path}: its encoder is {about.get('encoder')}; only that of heads can rank a whole "
-                "pool by vectors. Train with adpo.encoder=heads"
-            )
         features = map_features(entries, pool, images=embeddings, texts=text_vectors)
         if about.get("vectors") != features.made_by:
             raise ModelError(
@@ -246,10 +241,16 @@ def pin_retriever(config: MinedConfig) -> MinedConfig:
     """Return the configuration with the file's hash.
 
     Raises:
-        ModelError: there is no such file, or another one than was named.
+        ModelError: there is no such file, or another one than was named, or its encoder needs images.
     """
-    from tasks.training.retriever.saved import hash_file
+    from tasks.training.retriever.saved import hash_file, read_about
 
+    encoder = read_about(Path(config.retriever).expanduser()).get("encoder")
+    if encoder != "heads":
+        raise ModelError(
+            f"mined.retriever: {config.retriever}: its encoder is {encoder}; only heads rank a whole pool by vectors. "
+            "Train with adpo.encoder=heads"
+        )
     found = hash_file(Path(config.retriever).expanduser())
     if config.sha256 and config.sha256 != found:
         raise ModelError(f"mined.retriever: {config.retriever}: its SHA-256 is {found}, not {config.sha256}")

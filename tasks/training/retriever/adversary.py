@@ -7,7 +7,7 @@ Needs PyTorch.
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from schemas.encoders import ClipConfig
 from schemas.errors import ConfigError
 from schemas.training import TrainConfig
 from tasks.training.collate import Answer
+from tasks.training.examples import RefusedRowError
 from tasks.training.losses.scored import TEXTS
 from tasks.training.retriever.alarms import Watch
 from tasks.training.retriever.clip4idc import Shown, load_clip4idc
@@ -33,17 +34,27 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 PAGE = "retriever.json"
 Tokenize = Callable[[str], tuple[int, ...]]
-"""Returns an answer's tokens, its end mark included."""
+"""Returns an answer's tokens, its end mark included; ``RefusedRowError`` where a text cannot be one."""
 
 
 class RetrieverAdversary:
     """Propose negatives for batches of rows, and learn which are hard."""
 
-    def __init__(self, retriever: Retriever, watch: Watch, places: Mapping[str, int], tokenize: Tokenize) -> None:
+    def __init__(
+        self,
+        retriever: Retriever,
+        watch: Watch,
+        places: Mapping[str, int],
+        *,
+        tokenize: Tokenize,
+        most_tokens: int,
+    ) -> None:
+        """Take them as they are; texts with more than ``most_tokens`` are no negatives."""
         self.retriever = retriever
         self.watch = watch
         self._places = places
         self._tokenize = tokenize
+        self._most_tokens = most_tokens
         self._proposed: Proposal | None = None
         self._told: set[str] = set()
 
@@ -55,10 +66,17 @@ class RetrieverAdversary:
         if not self.retriever.drawn and self.retriever.config.warm_up:
             warm_up(self.retriever, self.retriever.config.warm_up)
         self._proposed = self.retriever.propose([self._places[key] for key in keys])
-        return [
-            tuple(Answer(TEXTS + column, self._tokenize(text)) for column, text in enumerate(own))
-            for own in self._proposed.texts
-        ]
+        return [tuple(self._answers(own)) for own in self._proposed.texts]
+
+    def _answers(self, texts: Sequence[str]) -> Iterator[Answer]:
+        """Yield each text as an answer; one that the model cannot be given is left out, and gets no reward."""
+        for column, text in enumerate(texts):
+            try:
+                ids = self._tokenize(text)
+            except RefusedRowError:
+                continue
+            if len(ids) <= self._most_tokens:
+                yield Answer(TEXTS + column, ids)
 
     def learn(self, rewards: "Tensor", *, step: bool) -> dict[str, float]:
         """Learn from the rewards of what was proposed last, and step where the policy does.
@@ -156,7 +174,10 @@ def make_adversary(
         average=average,
     )
     watch = Watch(texts=material.pool.texts, least_entropy=config.adpo.least_entropy, truth=material.truth)
-    return RetrieverAdversary(retriever, watch, material.places, tokenize)
+    # A prompt and its answers share ``longest``; rows with a longer text of their own are refused, too.
+    return RetrieverAdversary(
+        retriever, watch, material.places, tokenize=tokenize, most_tokens=config.model.longest // 2
+    )
 
 
 def _make_encoder(

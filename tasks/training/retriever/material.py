@@ -7,6 +7,7 @@ without, but for vectors, which the heads need. Writes into ``runs/NAME/retrieve
     entries.arrow          one row per preference: 150 bytes and its text
     images/, texts/        vectors, 2 bytes per number
     claims.arrow, graphs.arrow   where the truth is known, of 20,000 rows at the most
+    clip.json              which CLIP the encoder CLIP4IDC starts from; written by whoever chooses it
 
 No images are read but by CLIP4IDC. A resumed run reads these files, whatever has become of the dataset.
 """
@@ -29,7 +30,8 @@ from tasks.training.retriever.known_truth import KnownTruth, know_truth, without
 from tasks.training.retriever.pool import Entry, Pool, make_pool
 from tasks.training.retriever.unchanged import may_say_no_change
 
-FOLDER = "retriever"
+FOLDER, CLIP = "retriever", "clip.json"
+PREFERENCES = "preferences"
 MOST_KNOWN = 20_000
 """Rows whose truth is known at the most; the share of true negatives is measured on them."""
 ENTRIES = pa.schema(
@@ -59,18 +61,21 @@ class Material:
     """``None`` where no truth is known."""
 
 
-def freeze_material(build: Build, tables: Tables, folder: Path, *, splits: Mapping[str, str], train: str) -> None:
+def freeze_material(
+    build: Build, tables: Tables, folder: Path, *, splits: Mapping[str, str], train: str, table: str = PREFERENCES
+) -> None:
     """Write what a run's retriever needs.
 
     Args:
         build: the opened dataset.
-        tables: its settled tables; "preferences" must be there.
+        tables: its settled tables.
         folder: where it is written.
         splits: the split of each row of the run, by its key.
         train: the split whose texts are the pool.
+        table: the one that the rows are of.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    entries = list(read_entries(build, tables, splits=splits, train=train))
+    entries = list(read_entries(build, tables, splits=splits, train=train, table=table))
     _write(folder / "entries.arrow", ENTRIES, [_flat(entry) for entry in entries])
     for name, place in (("embeddings", "images"), ("text_vectors", "texts")):
         if name in tables and not (folder / place).exists():
@@ -106,11 +111,13 @@ def open_material(folder: Path) -> Material:
     )
 
 
-def read_entries(build: Build, tables: Tables, *, splits: Mapping[str, str], train: str) -> Iterator[Entry]:
+def read_entries(
+    build: Build, tables: Tables, *, splits: Mapping[str, str], train: str, table: str = PREFERENCES
+) -> Iterator[Entry]:
     """Yield the rows of a run as the retriever knows them, in the order of the table."""
     said = dict(_no_change(build, tables["differences"])) if "differences" in tables else {}
-    for table in stream_live(build, tables["preferences"], ["key", "subject", "chosen", "image_keys"]):
-        for row in table.to_pylist():
+    for some in stream_live(build, tables[table], ["key", "subject", "chosen", "image_keys"]):
+        for row in some.to_pylist():
             if row["key"] in splits:
                 exact = said.get((row["subject"], row["chosen"]))
                 yield make_entry(row, in_pool=splits[row["key"]] == train, no_change=exact)

@@ -6,6 +6,8 @@ Reads and writes ``retriever.pt`` (weights, moments, numbers, what was seen; rea
 
 import hashlib
 import pickle
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,15 +57,30 @@ def load_network(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
     Raises:
         ModelError: there is no such file, or it is not a retriever's.
     """
-    try:
-        with safe_open(path, framework="pt") as file:
-            about: dict[str, str] = file.metadata() or {}
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
-    except (OSError, SafetensorError, ValueError) as error:
-        raise ModelError(f"mined.retriever: {path}: cannot be read: {error}") from error
+    about = read_about(path)
+    with _reading(path), safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, about  # noqa: SIM118 - it is no mapping
+
+
+def read_about(path: Path) -> dict[str, str]:
+    """Return what the file says of its network, without its weights.
+
+    Raises:
+        ModelError: there is no such file, or it is not a retriever's.
+    """
+    with _reading(path), safe_open(path, framework="pt") as file:
+        about: dict[str, str] = file.metadata() or {}
     if about.get("format") != FORMAT:
         raise ModelError(f"mined.retriever: {path}: is no file that an ADPO run wrote ({NETWORK})")
-    return weights, about
+    return about
+
+
+@contextmanager
+def _reading(path: Path) -> Generator[None]:
+    try:
+        yield
+    except (OSError, SafetensorError, ValueError) as error:
+        raise ModelError(f"mined.retriever: {path}: cannot be read: {error}") from error
 
 
 def hash_file(path: Path) -> str:

@@ -1,0 +1,245 @@
+"""From a real dataset to a retriever that proposes, goes on after a reload, and mines a table."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from flows.prepare_retriever import choose_text_vectors, mine_table, prepare_retriever
+from flows.run_beside import settled_beside
+from flows.run_build import settled
+from schemas.claims import CLAIMS, all_hold
+from schemas.config import EmbeddingConfig
+from schemas.encoders import ClipConfig
+from schemas.errors import ModelError
+from schemas.rows import DifferenceRow, EmbeddingRow, ImageRow, PreferenceRow
+from schemas.training import TrainConfig
+from tasks.store.files import Folder
+from tasks.store.snapshot import read_live
+from tasks.training.embed_chosen_texts import text_key
+from tasks.training.freeze_rows import FILE, freeze_rows
+from tasks.training.losses.objectives import OBJECTIVES
+from tasks.training.losses.scored import TEXTS
+from tasks.training.retriever.adversary import PAGE
+from tasks.training.retriever.known_truth import TRUE, UNKNOWN
+from tasks.training.retriever.material import open_material
+from tasks.training.retriever.open_adversary import open_adversary
+from tasks.training.retriever.pool import NONE, plain_text
+from tasks.training.retriever.saved import NETWORK
+
+CONFIG = TrainConfig.model_validate(
+    {"objective": "adpo", "adpo": {"width": 16, "candidates": 8, "samples": 2, "warm_up": 20}}
+)
+
+
+@pytest.fixture(scope="module")
+def folder(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    return Folder(str(shutil.copytree(rendered, tmp_path_factory.mktemp("retriever") / "demo")))
+
+
+def rows_of(folder: Folder, table: str, kind: type) -> list:
+    with settled(folder) as (build, stages):
+        planned = next(one for one, _ in stages if one.stage.name == table)
+        return list(read_live(build, planned, kind, without=("image", "images", "rejected_images")))
+
+
+@pytest.fixture(scope="module")
+def run(folder: Folder) -> Path:
+    """Return a run's folder whose rows and retriever are frozen."""
+    place = Path(folder.path("runs/first"))
+    place.mkdir(parents=True)
+    with settled(folder) as (build, stages):
+        planned = next(one for one, _ in stages if one.stage.name == "preferences")
+        needs = OBJECTIVES["adpo"].needs_of(CONFIG)
+        freeze_rows(build, planned, place / FILE, needs=needs, splits=("train", "validation"))
+    prepare_retriever(folder, CONFIG, place)
+    return place
+
+
+def tokenize(text: str) -> tuple[int, ...]:
+    return tuple(text.encode())
+
+
+def opened(run: Path, folder: Folder, config: TrainConfig = CONFIG):
+    return open_adversary(run / "retriever", config, rows=run / FILE, dataset=folder, tokenize=tokenize)
+
+
+def test_what_is_frozen_is_what_the_tables_hold(run: Path, folder: Folder) -> None:
+    material = open_material(run / "retriever")
+    preferences = {row.key: row for row in rows_of(folder, "preferences", PreferenceRow)}
+    differences = {row.subject: row for row in rows_of(folder, "differences", DifferenceRow)}
+    wanted = {key for key, row in preferences.items() if row.split in ("train", "validation")}
+    assert {entry.key for entry in material.entries} == wanted
+    for entry in material.entries:
+        row = preferences[entry.key]
+        assert (entry.pair, entry.chosen, entry.images) == (row.subject, row.chosen, row.image_keys)
+        assert entry.in_pool == (row.split == "train")
+        assert entry.no_change == differences[row.subject].no_change
+    train = {plain_text(row.chosen) for row in preferences.values() if row.split == "train"}
+    assert {plain_text(text) for text in material.pool.texts} == train
+
+
+def test_vectors_are_those_of_the_row_s_images_and_texts(run: Path, folder: Folder) -> None:
+    material = open_material(run / "retriever")
+    assert material.features is not None
+    vectors = {(row.subject, row.embedder): row.vector for row in rows_of(folder, "embeddings", EmbeddingRow)}
+    place = len(material.entries) - 1
+    for side, key in enumerate(material.entries[place].images):
+        expected = np.concatenate([vectors[key, name] for name in ("colour-layout", "gradients")]) / 2**0.5
+        np.testing.assert_allclose(material.features.pairs(np.array([place]))[0, side], expected, atol=1e-3)
+    assert material.features.sizes == (192 + 576, 512)
+    words = material.features.words(np.arange(len(material.pool.texts)))
+    np.testing.assert_allclose(np.linalg.norm(words, axis=1), 1, atol=1e-3)
+    assert text_key("a") != text_key("A")
+
+
+def test_truth_is_that_of_claims_and_graphs(run: Path, folder: Folder) -> None:
+    material = open_material(run / "retriever")
+    assert material.truth is not None
+    images = {row.key: row for row in rows_of(folder, "images", ImageRow)}
+    claims = {row.text: CLAIMS.validate_json(row.claims) for row in rows_of(folder, "differences", DifferenceRow)}
+    ids = np.arange(len(material.pool.texts))
+    everything = np.broadcast_to(ids, (len(material.entries), len(ids)))
+    found = material.truth.of(np.arange(len(material.entries)), everything)
+    assert (found != UNKNOWN).all()
+    for place, entry in enumerate(material.entries):
+        graphs = tuple(images[key].graph for key in entry.images)
+        assert [bool(one) for one in found[place] == TRUE] == [
+            all_hold(claims[text], graphs) for text in material.pool.texts
+        ]
+
+
+def batches(keys: list[str]) -> Iterator[list[str]]:
+    for step in range(6):
+        yield [keys[(3 * step + n) % len(keys)] for n in range(4)]
+
+
+def work(adversary, some: list[list[str]]) -> list:
+    """Propose and learn; return what was proposed and said."""
+    seen = []
+    for step, keys in enumerate(some):
+        answers = adversary.propose(keys)
+        rewards = torch.tensor([[len(one.ids) % 7 / 10 for one in own] or [torch.nan] * 2 for own in answers])
+        seen.append((answers, adversary.learn(rewards, step=step % 2 == 1)))
+    return seen
+
+
+def test_it_goes_on_as_if_it_had_not_been_stopped(run: Path, folder: Folder, tmp_path: Path) -> None:
+    keys = [entry.key for entry in open_material(run / "retriever").entries]
+    some = list(batches(keys))
+    whole, first = opened(run, folder), opened(run, folder)
+    expected = work(whole, some)
+    found = work(first, some[:4])
+    first.save(tmp_path)
+    second = opened(run, folder)
+    second.load(tmp_path)
+    found += work(second, some[4:])
+    assert found == expected
+    for name, weight in whole.retriever.encoder.network.state_dict().items():
+        assert torch.equal(weight, second.retriever.encoder.network.state_dict()[name])
+    answers, said = expected[-1]
+    assert {answer.column for own in answers for answer in own} == {TEXTS, TEXTS + 1}
+    assert all(tokenize(text) for text in whole.retriever.pool.texts)
+    wanted = ("entropy", "entropy share", "effective", "candidates", "tau", "scale", "reward", "loss", "true share")
+    assert {f"retriever/{name}" for name in wanted} <= said.keys()
+
+
+@pytest.fixture(scope="module")
+def trained(run: Path, folder: Folder) -> Path:
+    adversary = opened(run, folder)
+    keys = [entry.key for entry in open_material(run / "retriever").entries]
+    work(adversary, list(batches(keys)))
+    adversary.publish(run / "retriever")
+    assert (run / "retriever" / PAGE).exists()
+    return run / "retriever" / NETWORK
+
+
+def mined_rows(folder: Folder, beside: list) -> dict[str, PreferenceRow]:
+    with settled_beside(folder, beside) as build:
+        return {row.subject: row for row in read_live(build, beside[-1], PreferenceRow, without=())}
+
+
+def test_the_mined_negative_is_the_hardest_that_is_not_true(run: Path, folder: Folder, trained: Path) -> None:
+    beside = mine_table(folder, trained)
+    mined = mined_rows(folder, beside)
+    material = open_material(run / "retriever")
+    before = {row.subject: row for row in rows_of(folder, "preferences", PreferenceRow)}
+    adversary = opened(run, folder)
+    from safetensors.torch import load_file
+
+    adversary.retriever.encoder.network.load_state_dict(load_file(trained))
+    assert material.truth is not None
+    looked_at = 0
+    assert mined.keys() == before.keys()
+    for pair, row in mined.items():
+        old = before[pair]
+        assert (row.rejected_maker, row.chosen, row.split) == ("mined", old.chosen, old.split)
+        assert len(row.images) == len(row.image_keys)
+        assert all(row.images)
+        if plain_text(old.rejected) != plain_text(row.rejected):
+            assert row.negatives[0].text == old.rejected
+            assert row.negatives[0].maker == old.rejected_maker
+        assert all(plain_text(one.text) != plain_text(row.rejected) for one in row.negatives)
+        if old.key not in material.places:
+            continue
+        place = np.array([material.places[old.key]])
+        pool = material.pool
+        ids = np.array(
+            [[number for number in range(len(pool.texts)) if not pool.excluded(place, np.array([[number]]))]]
+        )
+        q = adversary.retriever.logits(place, ids).double().softmax(1)[0].detach().numpy()
+        order = np.argsort(-q, kind="stable")
+        true = material.truth.of(place, ids[:, order])[0] == TRUE
+        rank, column = int(np.argmin(true)) + 1, order[np.argmin(true)]
+        assert row.rejected == pool.texts[ids[0, column]]
+        assert row.rejected_note.startswith(f"q {q[column]:.3g} of {ids.shape[1]} texts, rank {rank}")
+        assert "unchecked" not in row.rejected_note
+        looked_at += 1
+    assert looked_at > 3
+    assert mine_table(folder, trained)[-1] == beside[-1]
+
+
+def test_another_retriever_s_table_is_another(folder: Folder, trained: Path, tmp_path: Path) -> None:
+    beside = mine_table(folder, trained)
+    moved = Path(shutil.copy(trained, tmp_path / "copy.safetensors"))
+    assert mine_table(folder, moved)[-1].table == beside[-1].table, "the hash counts, not the place"
+    with pytest.raises(ModelError, match=r"mined\.retriever"):
+        mine_table(folder, tmp_path / "none")
+
+
+def test_clip4idc_is_told_which_weights_and_sees_the_frozen_images(run: Path, folder: Folder, tmp_path: Path) -> None:
+    from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
+
+    clip = ClipConfig(checkpoint=str(write_clip_folder(tmp_path / "clip", architecture=READING_CLIP)))
+    frozen = tmp_path / "retriever"
+    shutil.copytree(run / "retriever", frozen)
+    (frozen / "clip.json").write_text(clip.model_dump_json())
+    config = CONFIG.model_copy(
+        update={"adpo": CONFIG.adpo.model_copy(update={"encoder": "clip4idc", "warm_up": 0, "candidates": 3})}
+    )
+    adversary = open_adversary(frozen, config, rows=run / FILE, dataset=folder, tokenize=tokenize)
+    keys = [entry.key for entry in open_material(frozen).entries][:3]
+    seen = work(adversary, [keys])
+    assert seen[0][1]["retriever/entropy"] >= 0
+    adversary.publish(tmp_path)
+    with pytest.raises(ModelError, match="clip4idc"):
+        mine_table(folder, tmp_path / NETWORK)
+
+
+def test_texts_have_the_space_of_the_images_where_that_is_clip_s() -> None:
+    assert choose_text_vectors(EmbeddingConfig()).encoder == "words"
+    chosen = choose_text_vectors(EmbeddingConfig(embedders=("dinov2", "clip"), clip=ClipConfig(checkpoint="x")))
+    assert (chosen.encoder, chosen.clip.checkpoint) == ("clip", "x")
+
+
+def test_nothing_that_a_row_must_not_get_is_proposed(run: Path, folder: Folder) -> None:
+    adversary = opened(run, folder)
+    material = open_material(run / "retriever")
+    places = np.arange(len(material.entries))
+    for _ in range(20):
+        proposal = adversary.retriever.propose(places)
+        drawn = proposal.ids != NONE
+        assert not (material.pool.excluded(places, np.maximum(proposal.ids, 0)) & drawn).any()
