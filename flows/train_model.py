@@ -18,7 +18,7 @@ from flows.find_start import TABLE, Start, find_start
 from flows.run_build import settled
 from flows.score_reference import score_reference
 from schemas.errors import ConfigError, PairwrightError, StoreError
-from schemas.training import TrainConfig
+from schemas.training import STAND_INS, TINY, TrainConfig
 from tasks.store.files import Folder
 from tasks.store.snapshot import describe_version, latest_snapshot
 
@@ -75,11 +75,38 @@ def make_config(objective: str, settings: Sequence[str], **named: str) -> TrainC
         if not equals or not isinstance(inner, dict):
             raise ConfigError(f"--set {setting}: must look like section.field=value")
         inner[last] = _parse(setting, text)
+    if _part(values, "model").get("name", TINY) in STAND_INS:
+        for path, value in stand_in_defaults(objective, starts=bool(values.get("start"))).items():
+            section, _, last = path.partition(".")
+            _part(values, section).setdefault(last, value)
     try:
         return TrainConfig.model_validate(values)
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, one['loc']))}: {one['msg']} (given: {one['input']!r})" for one in error.errors()]
         raise ConfigError("\n".join(lines)) from error
+
+
+def stand_in_defaults(objective: str, *, starts: bool) -> dict[str, Any]:
+    """Return what is set otherwise for the stand-ins, unless it is set: random weights have nothing to be kept (ours).
+
+    Args:
+        objective: what is optimised.
+        starts: whether the run starts from another one.
+    """
+    rate = 2e-3 if objective == "sft" and not starts else 3e-4
+    return {
+        "model.tuning": "full",
+        "model.train_vision": True,
+        "optimiser.learning_rate": rate,
+        "optimiser.epochs": 10 if objective == "sft" else 5,
+        "optimiser.batch": 8,
+    }
+
+
+def _part(values: dict[str, Any], section: str) -> dict[str, Any]:
+    """Return a section of the settings, to be read and written; one that is no section is refused later."""
+    found = values.setdefault(section, {})
+    return found if isinstance(found, dict) else {}
 
 
 def _parse(setting: str, text: str) -> Any:

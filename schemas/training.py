@@ -11,6 +11,7 @@ Beta = Annotated[float, Field(gt=0, le=100)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 TINY, SMALL = "tiny", "small"
 """Stand for models with random weights, written beside the dataset: to try the line, and to learn from scratch."""
+STAND_INS = (TINY, SMALL)
 
 
 class SftConfig(Section):
