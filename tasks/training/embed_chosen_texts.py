@@ -60,6 +60,8 @@ def hash_words(texts: Sequence[str], dimension: int) -> NDArray[np.float32]:
     """Return ``(n, dimension)`` counts of hashed words and word pairs; zeros where a text has no words."""
     from sklearn.feature_extraction import FeatureHasher
 
+    if not texts:
+        return np.empty((0, dimension), dtype=np.float32)
     terms = (list(_terms(text[:MOST_CHARACTERS])) for text in texts)
     return FeatureHasher(dimension, input_type="string").transform(terms).toarray().astype(np.float32)
 

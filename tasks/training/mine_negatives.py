@@ -9,6 +9,7 @@ What may not be a negative of a pair is left out as in training; what is known t
 since a row of a table is more than one draw of many. Needs PyTorch and the run's ``retriever.safetensors``.
 """
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -167,13 +168,15 @@ class Ranking:
         try:
             network.load_state_dict(weights)
             self._sharpness = float(about["scale"]) / float(about["tau"])
-        except (RuntimeError, KeyError, ValueError) as error:
+        except (RuntimeError, KeyError, ValueError, ZeroDivisionError) as error:
             raise ModelError(f"mined.retriever: {path}: its weights do not fit its network: {error}") from error
         self._most = config.candidates
         self._pool = pool
         self._encoder: Encoder = HeadsEncoder(network, features, choose_device())
         with torch.inference_mode():
             self._texts = self._encoder.texts(np.arange(len(pool.texts)))
+        if not (math.isfinite(self._sharpness) and torch.isfinite(self._texts).all()):
+            raise ModelError(f"mined.retriever: {path}: gives numbers that are not finite")
 
     def hardest(self, places: Places) -> Iterator[list[Hard]]:
         """Yield for each row its hardest texts, hardest first; equal ones in the order of the pool."""

@@ -1,0 +1,161 @@
+"""The retriever as the trainer meets it: answers in columns, refused texts, ranks without rows, alarms told once."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+from schemas.errors import ConfigError
+from schemas.training import TrainConfig
+from tasks.training.examples import RefusedRowError
+from tasks.training.losses.scored import TEXTS
+from tasks.training.retriever.adversary import PAGE, make_adversary
+from tasks.training.retriever.material import Material
+from tasks.training.retriever.pool import make_pool
+from tasks.training.retriever.saved import NETWORK, load_network
+from tests.fixtures.retrieving import entry, random_features
+
+ROWS = [entry(n) for n in range(9)]
+KEYS = [row.key for row in ROWS]
+
+
+def tokenize(text):
+    if text.endswith("7"):
+        raise RefusedRowError("a control token in a text", "7")
+    return tuple(text.encode()) * (1000 if text.endswith("5") else 1)
+
+
+def made(rows=ROWS, *, features=True, longest=200_000, **adpo):
+    pool = make_pool(rows)
+    material = Material(
+        entries=tuple(rows),
+        pool=pool,
+        places={row.key: place for place, row in enumerate(rows)},
+        features=random_features(rows, pool) if features else None,
+        truth=None,
+    )
+    settings = {"width": 8, "candidates": 8, "warm_up": 0, "samples": 3, **adpo}
+    config = TrainConfig.model_validate({"objective": "adpo", "adpo": settings, "model": {"longest": longest}})
+    return make_adversary(material, config, tokenize=tokenize, device=torch.device("cpu"))
+
+
+def weights_of(adversary):
+    return torch.cat([weight.detach().flatten() for weight in adversary.retriever.encoder.network.parameters()])
+
+
+def rewards_for(answers, columns=3):
+    """Reward what there is, as the policy's losses do: NaN where a column is empty."""
+    rewards = torch.full((len(answers), columns), torch.nan)
+    for row, own in enumerate(answers):
+        for answer in own:
+            rewards[row, answer.column - TEXTS] = 0.5 + 0.1 * row
+    return rewards
+
+
+def test_answers_are_the_proposed_texts_in_their_columns():
+    adversary = made()
+    twin = made()
+    answers = adversary.propose(KEYS[:4])
+    expected = twin.retriever.propose(np.arange(4)).texts
+    for own, texts in zip(answers, expected, strict=True):
+        wanted = [(TEXTS + place, tokenize(text)) for place, text in enumerate(texts) if not text.endswith("7")]
+        assert [(answer.column, answer.ids) for answer in own] == wanted
+
+
+def test_texts_that_the_model_cannot_be_given_get_no_reward():
+    adversary = made(longest=2000, samples=8)
+    before = weights_of(adversary)
+    answers = adversary.propose(KEYS)
+    given = {bytes(answer.ids).decode() for own in answers for answer in own}
+    assert given
+    assert not {"text 5", "text 7"} & given
+    proposed = adversary._proposed.texts
+    assert {"text 5", "text 7"} & {text for texts in proposed for text in texts}
+    adversary.learn(rewards_for(answers, 8), step=True)
+    after = weights_of(adversary)
+    assert torch.isfinite(after).all()
+    assert not torch.equal(before, after)
+
+
+def test_missing_columns_are_missing_rewards():
+    """Where no row has a negative in the last columns, the policy's losses have no such columns."""
+    rows = [entry(0), entry(1, "text 0."), entry(2, "text 7", in_pool=True)]
+    adversary = made(rows)
+    answers = adversary.propose([rows[0].key, rows[1].key])
+    assert answers == [(), ()]
+    said = adversary.learn(torch.empty(2, 0), step=True)
+    assert "retriever/reward" not in said
+    assert adversary.retriever.steps == 1
+
+
+def test_learning_needs_a_proposal():
+    adversary = made()
+    with pytest.raises(ValueError, match="nothing was proposed"):
+        adversary.learn(torch.zeros(1, 3), step=True)
+
+
+def test_a_rank_without_rows_steps_with_the_others():
+    adversary = made()
+    adversary.skip(step=False)
+    assert adversary.retriever.steps == 0
+    adversary.skip(step=True)
+    assert adversary.retriever.steps == 1
+
+
+def test_the_warm_up_is_of_new_retrievers_only(tmp_path):
+    adversary = made(warm_up=5)
+    before = weights_of(adversary)
+    answers = adversary.propose(KEYS[:2])
+    warm = weights_of(adversary)
+    assert not torch.equal(before, warm)
+    adversary.learn(rewards_for(answers), step=True)
+    adversary.save(tmp_path)
+    other = made(warm_up=5)
+    other.load(tmp_path)
+    loaded = weights_of(other)
+    assert torch.equal(loaded, weights_of(adversary))
+    other.propose(KEYS[:2])
+    assert torch.equal(weights_of(other), loaded)
+
+
+def test_an_alarm_is_told_when_it_begins(caplog):
+    adversary = made(tau=0.001)  # so sharp that each pair gets one text
+    with caplog.at_level(logging.WARNING):
+        for _ in range(40):
+            adversary.learn(rewards_for(adversary.propose(KEYS)), step=False)
+    told = [record.message for record in caplog.records if "collapse" in record.message]
+    assert len(told) == 1
+
+
+def test_what_is_published_makes_the_network_again_and_tells_the_page(tmp_path):
+    adversary = made()
+    for _ in range(10):
+        adversary.learn(rewards_for(adversary.propose(KEYS)), step=True)
+    adversary.publish(tmp_path)
+    weights, about = load_network(tmp_path / NETWORK)
+    assert about | {"format": ""} == {
+        "format": "", "encoder": "heads", "image_size": "6", "text_size": "5", "width": "8", "vectors": "random",
+        "scale": "100.0", "tau": "2.0",
+    }  # fmt: skip
+    for name, weight in adversary.retriever.encoder.network.state_dict().items():
+        assert torch.equal(weights[name], weight)
+    page = json.loads((tmp_path / PAGE).read_text())
+    assert (page["steps"], page["pool"]) == (10, 9)
+    assert page["common"][0]["count"] >= page["common"][-1]["count"] > 0
+    assert page["metrics"]["retriever/most common share"] == page["common"][0]["count"] / 270
+
+
+@pytest.mark.parametrize(
+    ("rows", "values", "what"),
+    [
+        ([entry(0), entry(1, "text 0!")], {}, "1 distinct chosen texts"),
+        ([entry(0, in_pool=False)], {}, "0 distinct chosen texts"),
+        (ROWS, {"features": False}, "no vectors"),
+        (ROWS, {"encoder": "clip4idc"}, "names no CLIP"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_the_start(rows, values, what):
+    with pytest.raises(ConfigError, match=what):
+        made(rows, **values)

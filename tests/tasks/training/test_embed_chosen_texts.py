@@ -1,0 +1,114 @@
+"""Vectors of texts: words counted and hashed, halves apart; CLIP's tower piece by piece; hostile texts."""
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from schemas.encoders import ClipConfig
+from schemas.errors import ModelError
+from schemas.retrieving import TextVectorsConfig
+from tasks.models.text_scorer import OpenClipTexts
+from tasks.training.embed_chosen_texts import (
+    _terms,
+    embed_chosen_texts,
+    hash_words,
+    name_encoder,
+    pin_texts,
+    text_key,
+)
+from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
+from tests.fixtures.descriptions import description
+from tests.fixtures.preferences_to_train import preference
+
+SWAPPED = [description(*halves).text for halves in (("has a cat", "shows a dog"), ("shows a dog", "has a cat"))]
+
+
+def rows(*texts):
+    return [replace(preference(number), chosen=text) for number, text in enumerate(texts)]
+
+
+def vector_of(text, **config):
+    (row,) = embed_chosen_texts(rows(text), TextVectorsConfig(**config))
+    return np.array(row.vector)
+
+
+def test_terms_are_words_and_pairs_of_each_half():
+    assert sorted(_terms("A cat, a cat")) == sorted(["0:a", "0:cat", "0:a", "0:cat", "0:a cat", "0:cat a", "0:a cat"])
+    assert set(_terms(SWAPPED[0])) == {
+        "1:has", "1:a", "1:cat", "1:has a", "1:a cat", "2:shows", "2:a", "2:dog", "2:shows a", "2:a dog",
+    }  # fmt: skip
+
+
+def test_vectors_count_terms_in_places_of_their_own():
+    """With room enough no two terms share a place, so cosines are those of the counts."""
+    texts = ["a red ball", "a red cube", "two birds", "a red ball a red ball"]
+    matrix = hash_words(texts, 65_536)
+    names = sorted({term for text in texts for term in _terms(text)})
+    counts = np.array([[list(_terms(text)).count(name) for name in names] for text in texts])
+    np.testing.assert_array_equal(matrix @ matrix.T, counts @ counts.T)
+
+
+def test_the_same_words_give_the_same_numbers_on_any_machine():
+    """Stored: the hash decides which trained retriever fits."""
+    digest = hashlib.sha256(hash_words(["a red ball on a table", SWAPPED[0]], 512).tobytes()).hexdigest()
+    assert digest == "4b3db566a1f80967df2bb5659c1dc7c86f02586090f31ae3b308a66b5f66c6e7"
+
+
+def test_rows_are_about_their_texts():
+    made = list(embed_chosen_texts(rows("a", "b", "a"), TextVectorsConfig()))
+    assert [row.subject for row in made] == [text_key("a"), text_key("b"), text_key("a")]
+    assert made[0].key == made[2].key != made[1].key
+    assert [row.source_key for row in made] == [row.key for row in rows("a", "b", "a")]
+    assert made[0].vector == made[2].vector
+    assert {(row.embedder, len(row.vector)) for row in made} == {("words", 512)}
+    assert list(embed_chosen_texts([], TextVectorsConfig())) == []
+
+
+def test_halves_in_the_other_order_are_another_text():
+    first, second = (vector_of(text) for text in SWAPPED)
+    assert first @ second < 0.5
+    plain = [vector_of(text.replace("The difference", "One difference")) for text in SWAPPED]
+    assert plain[0] @ plain[1] > 0.8
+
+
+@pytest.mark.parametrize(
+    "text", ["", "...", "🙂", "\x00", "x " * 500_000, "The difference between the two images is that "]
+)
+def test_odd_texts_get_a_vector(text):
+    vector = vector_of(text)
+    assert np.isfinite(vector).all()
+    assert np.linalg.norm(vector) == pytest.approx(1.0 if any(c.isalnum() for c in text) else 0.0, abs=1e-2)
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory):
+    return ClipConfig(checkpoint=str(write_clip_folder(tmp_path_factory.mktemp("clip"), architecture=READING_CLIP)))
+
+
+def test_a_long_text_is_the_sum_of_its_pieces(clip):
+    long = ", ".join(f"there are {number} red balls and a blue cube on the left" for number in range(12))
+    tower = OpenClipTexts(config=clip)
+    pieces = tower.pieces(long)
+    assert len(pieces) > 1
+    total = tower.embed(pieces).sum(0)
+    np.testing.assert_allclose(vector_of(long, encoder="clip", clip=clip), total / np.linalg.norm(total), atol=2e-3)
+    short = tower.embed(["a red ball"])[0]
+    np.testing.assert_allclose(vector_of("a red ball", encoder="clip", clip=clip), short, atol=2e-3)
+
+
+@pytest.mark.parametrize("text", ["", "x " * 100_000])
+def test_clip_takes_odd_texts_too(clip, text):
+    assert np.linalg.norm(vector_of(text, encoder="clip", clip=clip)) == pytest.approx(1, abs=1e-2)
+
+
+def test_the_encoder_s_name_holds_what_decides_over_its_numbers(clip, tmp_path):
+    names = {name_encoder(TextVectorsConfig()), name_encoder(TextVectorsConfig(dimension=64))}
+    pinned = pin_texts(TextVectorsConfig(encoder="clip", clip=clip))
+    names |= {name_encoder(pinned), name_encoder(TextVectorsConfig(encoder="clip"))}
+    assert len(names) == 4
+    assert pinned.clip.revision
+    assert pin_texts(TextVectorsConfig()) == TextVectorsConfig()
+    with pytest.raises(ModelError, match=r"embedding\.clip"):
+        pin_texts(TextVectorsConfig(encoder="clip", clip=ClipConfig(checkpoint=str(tmp_path / "none"))))
