@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from flows.find_start import TABLE, Start, find_start
-from flows.run_build import settled
+from flows.find_start import Start, find_start
+from flows.prepare_retriever import mine_table, prepare_retriever
+from flows.run_beside import settled_beside
 from flows.score_reference import score_reference
 from schemas.errors import ConfigError, PairwrightError, StoreError
 from schemas.training import STAND_INS, TINY, TrainConfig
 from tasks.store.files import Folder
 from tasks.store.snapshot import describe_version, latest_snapshot
+from tasks.store.stage import Planned
 
 if TYPE_CHECKING:
     from tasks.training.runs import Run
@@ -128,6 +130,8 @@ def train(dataset: str, config: TrainConfig, *, name: str, watcher: "Watcher | N
     from tasks.training.find_model import require_packages
     from tasks.training.runs import Run, check_name
 
+    # Threads that wait for work give their core away: beside other work, a small model is many times as fast.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     require_packages()
     folder = Folder(dataset)
     if not folder.is_local:
@@ -225,15 +229,38 @@ def prepare(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
     if not run.is_finished and not run.steps():
         run.forget()
     start = find_start(folder, config, run)
+    mined = mine_negatives(folder, config)
     if run.config():
         _check_same(run, start.config)
         if not run.is_finished:
             check_parts(folder, run.rows)
     else:
-        _begin(folder, start, run)
+        _begin(folder, start, run, mined)
     if not run.is_finished:
-        score_reference(folder, start.config, found=start.found, run=run.folder)
+        score_reference(folder, start.config, found=start.found, run=run.folder, after=mined)
     return Prepared(start.config, start.found.folder, run.is_finished)
+
+
+def mine_negatives(folder: Folder, config: TrainConfig) -> list[Planned]:
+    """Have the negatives that a finished ADPO run's retriever mines, where they are trained on.
+
+    Raises:
+        ConfigError: there is no such run.
+    """
+    from tasks.training.retriever.material import FOLDER
+    from tasks.training.retriever.saved import NETWORK
+    from tasks.training.runs import Run, check_name
+
+    if not config.negatives:
+        return []
+    run = Run(Path(folder.path(f"runs/{check_name(config.negatives)}")))
+    retriever = run.folder / FOLDER / NETWORK
+    if not run.is_finished or not retriever.exists():
+        raise ConfigError(
+            f"negatives: {run.folder} is no finished run with a retriever. Make one with: pairwright train "
+            f"{folder.url} --objective adpo --name {config.negatives}"
+        )
+    return mine_table(folder, retriever, pool=config.loading.split)
 
 
 def _check_same(run: "Run", config: TrainConfig) -> None:
@@ -256,15 +283,15 @@ def _count_processes() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def _begin(folder: Folder, start: Start, run: "Run") -> None:
-    """Freeze the rows of a new run, and write its settings."""
+def _begin(folder: Folder, start: Start, run: "Run", beside: Sequence[Planned]) -> None:
+    """Freeze the rows of a new run and what its retriever knows of them, and write its settings."""
     from tasks.training.freeze_rows import count_reasons, count_rows, freeze_rows
     from tasks.training.losses.objectives import OBJECTIVES
 
     config, loading = start.config, start.config.loading
-    with settled(folder) as (build, stages):
-        planned, counts = next(((one, count) for one, count in stages if one.stage.name == TABLE), (None, None))
-        if planned is None or counts is None or not counts.rows:
+    with settled_beside(folder, beside) as build:
+        planned = next((one for one in build.planned if one.stage.name == config.table), None)
+        if planned is None or not build.settle(planned).rows:
             raise ConfigError(
                 f"{folder.url}: has no preferences to train on. See why with: pairwright status {folder.url}"
             )
@@ -274,7 +301,7 @@ def _begin(folder: Folder, start: Start, run: "Run") -> None:
         data = {
             "dataset": folder.url,
             "snapshot": snapshot.number if snapshot else None,
-            "version": describe_version(build, [one for one, _ in stages]),
+            "version": describe_version(build, build.planned[: len(build.planned) - len(beside)]),
             "table": planned.table,
             "rows": {split: count_rows(run.rows, split) for split in (loading.split, loading.held_out) if split},
             "refused": count_reasons(refused),
@@ -285,4 +312,6 @@ def _begin(folder: Folder, start: Start, run: "Run") -> None:
         reasons = ", ".join(f"{reason} ({number:,})" for reason, number in count_reasons(refused).items())
         why = f"all of its rows are refused: {reasons}" if refused else "it has none"
         raise ConfigError(f"{folder.url}: no row of split {loading.split!r} can be trained on: {why}")
+    if config.objective == "adpo":
+        prepare_retriever(folder, config, run.folder, after=beside)
     run.begin(config, data, refused)

@@ -208,8 +208,8 @@ class TrainConfig(Section):
     """What is optimised."""
     start: str = ""
     """The run whose model this one starts from, and is compared with: a name in the same dataset, or its folder."""
-    table: Literal["preferences", "mined"] = "preferences"
-    """Which table is trained on: the dataset's preferences, or those with negatives that an ADPO run mined."""
+    negatives: str = ""
+    """The ADPO run of the same dataset whose retriever gives each row its rejected text; none: the rows' own are it."""
     model: ModelConfig = ModelConfig()
     """What is trained."""
     reference: ReferenceConfig = ReferenceConfig()
@@ -230,3 +230,8 @@ class TrainConfig(Section):
     """The rows."""
     saving: SavingConfig = SavingConfig()
     """Checkpoints and metrics."""
+
+    @property
+    def table(self) -> Literal["preferences", "mined"]:
+        """Return the table that is trained on: the dataset's preferences, or those with mined negatives."""
+        return "mined" if self.negatives else "preferences"

@@ -17,7 +17,7 @@ from schemas.arrow import from_table
 from schemas.errors import StoreError, TrainingError
 from schemas.rows import PreferenceRow
 from tasks.store.dataset import Build
-from tasks.store.files import Folder
+from tasks.store.files import Folder, naming
 from tasks.store.index import columns_without
 from tasks.store.part import Part, read_rows
 from tasks.store.snapshot import live_index
@@ -77,6 +77,9 @@ def freeze_rows(build: Build, planned: Planned, file: Path, *, needs: Needs, spl
         file: what is written.
         needs: what the objective needs of a row.
         splits: the splits that are looked at.
+
+    Raises:
+        StoreError: the disk refuses.
     """
     index = live_index(build, planned)
     refused: list[Refused] = []
@@ -92,7 +95,7 @@ def freeze_rows(build: Build, planned: Planned, file: Path, *, needs: Needs, spl
             entries.append({"part": number, "row": row, "key": preference.key, "split": preference.split})
     metadata = {"table": planned.table, "parts": "\n".join(index.names)}
     table = pa.Table.from_pylist(entries, schema=SCHEMA).replace_schema_metadata(metadata)
-    with pa.ipc.new_file(str(file), table.schema) as writer:
+    with naming(str(file), "written"), pa.ipc.new_file(str(file), table.schema) as writer:
         writer.write_table(table)
     for cached in (_file, _places, _table_of):  # of a file that was there before
         cached.cache_clear()

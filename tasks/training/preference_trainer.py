@@ -22,7 +22,7 @@ from transformers import PrinterCallback, Trainer
 from typing_extensions import override
 
 from schemas.errors import ModelError, TrainingError
-from schemas.training import TrainConfig
+from schemas.training import DpoConfig, TrainConfig
 from tasks.training.collate import Answer, Batch
 from tasks.training.freeze_rows import Refused
 from tasks.training.load_batches import Fault, Guarded, Order, count_workers, make_loader
@@ -36,6 +36,7 @@ from tasks.training.references import Asked, Reference
 from tasks.training.runs import SAVING, STEP, Run, append_refused
 from tasks.training.save_checkpoints import Saving, is_finite
 from tasks.training.score_answers import score_answers
+from tasks.training.see_once import seen_once
 
 log = logging.getLogger(__name__)
 WINDOW = "window.json"
@@ -56,6 +57,10 @@ class Adversary(Protocol):
 
     def skip(self, *, step: bool) -> None:
         """Stand in for both where this rank has no rows."""
+        ...
+
+    def publish(self, folder: Path) -> None:
+        """Write what is left of it when the run is finished."""
         ...
 
     def save(self, folder: Path) -> None:
@@ -127,6 +132,13 @@ class PreferenceTrainer(Trainer):
         )
 
     @override
+    def _init_training_state(self, *args: Any, **words: Any) -> tuple[int, int]:
+        found = super()._init_training_state(*args, **words)
+        saving = self.setting.config.saving  # may be others than before
+        self.state.logging_steps, self.state.save_steps = saving.log_every, saving.every
+        return found
+
+    @override
     def _run_epoch(self, *args: Any, **words: Any) -> None:
         if self.state.global_step >= self.state.max_steps:  # killed between the last checkpoint and the finished model
             self.control.should_training_stop = True
@@ -196,6 +208,8 @@ class PreferenceTrainer(Trainer):
         self, model: Any, batch: Batch, goal: Goal, *, adversary: Adversary | None = None
     ) -> tuple[Loss, Mapping[str, float]]:
         config = self.setting.config
+        if goal.section != config.objective:  # measured as DPO, with the reward that is trained
+            config = config.model_copy(update={"dpo": DpoConfig(beta=config.adpo.beta)})
         if adversary:
             batch = with_answers(batch, adversary.propose(batch.keys))
         self._done.tokens += count_tokens(batch)
@@ -203,8 +217,10 @@ class PreferenceTrainer(Trainer):
         dtype = torch.bfloat16 if self.args.bf16 else torch.float16 if self.args.fp16 else None
         packed = pack_answers(batch, self.accelerator.unwrap_model(model), width=max(width, TEXTS), dtype=dtype)
         reference = self.setting.reference if goal.needs_reference else None
-        compared = reference.score(Asked(model, packed, batch.keys)) if reference else None
-        policy = score_answers(model, packed)
+        asked = Asked(model, packed, batch.keys)
+        with seen_once(model, *(reference.models if reference else ())):
+            compared = reference.score(asked) if reference else None
+            policy = score_answers(model, packed)
         loss = goal.compute(policy, compared, config)
         if not adversary:
             return loss, {}
@@ -302,8 +318,18 @@ class PreferenceTrainer(Trainer):
         if self.is_world_process_zero():
             self.window.join(sums for sums, _, _ in parts)
             self._done = Done(sum(done.rows for _, done, _ in parts), sum(done.tokens for _, done, _ in parts))
-            for one in append_refused(self.setting.run.refused, [one for _, _, own in parts for one in own]):
-                log.warning("row %s is not trained on: %s %s", one.key, one.reason, one.detail)
+            self._list_refused([one for _, _, own in parts for one in own])
+
+    def _list_refused(self, refused: Sequence[Refused]) -> None:
+        path = self.setting.run.refused
+        try:
+            new = append_refused(path, refused)
+        except OSError as error:
+            raise TrainingError(
+                f"{path}: cannot be written: {error}. Make room, and go on with the same command"
+            ) from error
+        for one in new:
+            log.warning("row %s is not trained on: %s %s", one.key, one.reason, one.detail)
 
     # ---- checkpoints
 

@@ -51,6 +51,11 @@ class Asked:
 class Reference(Protocol):
     """Give the log-probabilities of the model that the run began with."""
 
+    @property
+    def models(self) -> tuple[Any, ...]:
+        """Return the models of its own."""
+        ...
+
     def score(self, asked: Asked) -> Scored:
         """Return what it gives the batch's answers, (B, A); without gradients."""
         ...
@@ -59,6 +64,11 @@ class Reference(Protocol):
 @dataclass(frozen=True)
 class Adapters:
     """Be the policy with its adapters switched off."""
+
+    @property
+    def models(self) -> tuple[Any, ...]:
+        """Return none: the policy is its own reference."""
+        return ()
 
     def score(self, asked: Asked) -> Scored:
         """Run the model once more, without adapters."""
@@ -77,6 +87,11 @@ class Copy:
     dtype: torch.dtype = torch.float32
     """What is computed in."""
 
+    @property
+    def models(self) -> tuple[Any, ...]:
+        """Return the second model."""
+        return (self.model,)
+
     def score(self, asked: Asked) -> Scored:
         """Run the second model."""
         with torch.no_grad(), computing(self.model.device, self.dtype):
@@ -93,6 +108,11 @@ class Table:
     """(R, C) per column."""
     tokens: NDArray[np.int32]
     """(R, C)."""
+
+    @property
+    def models(self) -> tuple[Any, ...]:
+        """Return none: nothing is computed."""
+        return ()
 
     def score(self, asked: Asked) -> Scored:
         """Look the batch's rows up.

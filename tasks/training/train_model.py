@@ -4,6 +4,7 @@ Reads the run's folder, the dataset's parts, the model; writes checkpoints, metr
 answers. Every rank of a distributed training runs this; needs PyTorch, transformers, peft.
 """
 
+import logging
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,28 +12,36 @@ from typing import Any
 
 import torch
 from torch.utils.data import Subset
-from transformers.utils import logging
+from transformers.utils.logging import disable_progress_bar
 
 from schemas.errors import ConfigError, ModelError, TrainingError
 from schemas.training import TrainConfig
 from tasks.store.files import Folder
+from tasks.training.check_packing import packs_well
 from tasks.training.collate import Collator, ExampleRows
 from tasks.training.freeze_rows import FrozenRows
 from tasks.training.load_batches import count_workers, start_server
 from tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
 from tasks.training.losses.objectives import OBJECTIVES, Goal
+from tasks.training.losses.scored import TEXTS
 from tasks.training.metrics import HELD_OUT, MetricsFile
 from tasks.training.preference_trainer import Adversary, PreferenceTrainer, Setting
-from tasks.training.ranks import gather, own_rank
+from tasks.training.ranks import gather, own_rank, spread
 from tasks.training.references import open_reference
+from tasks.training.retriever.material import FOLDER as RETRIEVER
+from tasks.training.retriever.open_adversary import open_adversary
 from tasks.training.runs import FINISHING, Run, publish_folder
 from tasks.training.sample_answers import sample_answers
 from tasks.training.save_checkpoints import NOT_SAVED
 from tasks.training.save_model import finish_model
 from tasks.training.stop_training import Stopping, stoppable
 from tasks.training.trainer_arguments import make_arguments, make_trackers
-from tasks.training.tune_model import prepare_model
+from tasks.training.tune_model import computing, prepare_model
 from tasks.training.watch_training import Telling, Watcher
+
+log = logging.getLogger(__name__)
+TRIED_ROWS = 8
+"""On whose answers packing is tried; two with a rejected text are enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +84,6 @@ def train_model(job: Job) -> Ended:
         trainer.train(resume_from_checkpoint=str(latest) if latest else None)
     if finished := not any(gather(trainer.stopping or trainer.is_stopping)):
         _finish(trainer, job)
-    elif own_rank() == 0:
-        trainer.setting.metrics.write()
     state, measured = trainer.state, trainer.setting.metrics.last(HELD_OUT)
     return Ended(step=state.global_step, steps=state.max_steps, measured=measured, finished=finished)
 
@@ -84,7 +91,7 @@ def train_model(job: Job) -> Ended:
 def make_trainer(job: Job) -> PreferenceTrainer:
     """Return a run's trainer, its model loaded."""
     config, run = job.config, job.run
-    logging.disable_progress_bar()  # of files that are read and written
+    disable_progress_bar()  # of files that are read and written
     processor = load_processor(job.start)
     if count_workers(config.loading.workers):
         start_server(processor)
@@ -94,7 +101,7 @@ def make_trainer(job: Job) -> PreferenceTrainer:
     metrics = MetricsFile(run.metrics)
     if steps:
         metrics.resume(steps[-1])
-    collator = Collator(processor, config.model.longest)
+    collator = _collator(job, model, processor)
     setting = Setting(
         run=run,
         config=config,
@@ -131,10 +138,14 @@ def train_rows(job: Job) -> Any:
 def held_out_rows(job: Job) -> Any:
     """Return the rows that are measured on, with their rejected texts whatever the objective."""
     config = job.config
-    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=config.loading.held_out)
-    needs = _goal(job).needs_of(config)
+    return _first(_with_texts(job, config.loading.held_out), config.loading.held_out_rows, config)
+
+
+def _with_texts(job: Job, split: str) -> ExampleRows:
+    needs, config = _goal(job).needs_of(job.config), job.config
     own = replace(needs, texts=max(needs.texts, 1), least="nothing")
-    return _first(ExampleRows(rows, own, config.model.most_pixels), config.loading.held_out_rows, config)
+    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=split)
+    return ExampleRows(rows, own, config.model.most_pixels)
 
 
 def _goal(job: Job) -> Goal:
@@ -150,8 +161,40 @@ def _first(rows: Any, count: int, config: TrainConfig) -> Any:
 
 def _adversary(job: Job, collator: Collator) -> Adversary | None:
     """Return who chooses negatives, for the objective that has them chosen."""
-    del job, collator
-    return None
+    if job.config.objective != "adpo":
+        return None
+    return open_adversary(
+        job.run.folder / RETRIEVER,
+        job.config,
+        rows=job.run.rows,
+        dataset=job.dataset,
+        tokenize=lambda text: collator.answer(text, TEXTS).ids,
+    )
+
+
+def _collator(job: Job, model: Any, processor: Any) -> Collator:
+    """Return what makes batches: answers share their prompt where the model gives the same so.
+
+    Raises:
+        ConfigError: they are to share it, and the model gives something else.
+    """
+    config = job.config
+    late = config.adpo.samples if config.objective == "adpo" else 0
+    collator = Collator(processor, config.model.longest, late=late)
+    if config.model.packing == "off":
+        return replace(collator, apart=True)
+    why = spread(_why_apart(job, model, collator) if own_rank() == 0 else "")
+    if why and config.model.packing == "on":
+        raise ConfigError(f"model.packing on: {why}. Leave it at auto")
+    if why:
+        log.info("each answer gets a prompt of its own: %s", why)
+    return replace(collator, apart=bool(why))
+
+
+def _why_apart(job: Job, model: Any, collator: Collator) -> str:
+    rows, dtype = _with_texts(job, job.config.loading.split), choose_precision(job.config)
+    with computing(model.device, dtype):
+        return packs_well(model, collator, [rows[n] for n in range(min(len(rows), TRIED_ROWS))], dtype=dtype)
 
 
 def _finish(trainer: PreferenceTrainer, job: Job) -> None:
@@ -170,6 +213,8 @@ def _finish(trainer: PreferenceTrainer, job: Job) -> None:
             shutil.rmtree(staged, ignore_errors=True)
         trainer.save_model(str(staged))
         if first:
+            if trainer.setting.adversary:
+                trainer.setting.adversary.publish(run.folder / RETRIEVER)
             finish_model(staged, job.start, job.config)
             sample_answers(trainer, run.folder)
             trainer.setting.metrics.write()
