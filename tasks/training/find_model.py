@@ -6,13 +6,14 @@ nothing, fetches nothing, needs no PyTorch.
 
 import importlib.util
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from schemas.errors import ModelError
+from schemas.rows import make_key
 from tasks.models.pretrained import is_local
-from tasks.models.weights import identify_files
+from tasks.models.weights import LOCAL, identify_files
 
 NAME = "model.name"
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "huggingface_hub", "safetensors")
@@ -35,15 +36,15 @@ class Found:
 
     folder: Path
     revision: str
-    """A commit of the Hub, or the hash of all files that are loaded."""
+    """A commit of the Hub, or the hash of all files that are loaded, of adapters' own model, too."""
     model: str
     """The hash of the weights and of what they are put into; the commit."""
     processor: str
     """The hash of what turns images and texts into numbers."""
     template: str
     """The hash of the chat template, where it has a file of its own; otherwise it is the processor's."""
-    base: str = ""
-    """For adapters: the model that they belong to."""
+    base: tuple[str, str] = ("", "")
+    """For adapters: the name and the commit, if they say one, of the model that they belong to."""
 
 
 def require_packages() -> None:
@@ -68,18 +69,32 @@ def find_model(name: str, revision: str = "", *, field: str = NAME) -> Found:
         ModelError: it is not there, lacks a file, or is another than it was.
     """
     require_packages()
+    found, local = _find(name, revision, field), is_local(name)
+    if found.base[0]:
+        found = _with_base(found, _find(*found.base, field), field, local=local)
+    if revision and found.revision != revision and local:
+        raise ModelError(
+            f"{field}: {found.folder} is not the model that it was ({found.revision}, not {revision}): put the old one "
+            "back, or start anew under another --name"
+        )
+    return found
+
+
+def _find(name: str, revision: str, field: str) -> Found:
     local = is_local(name)
     folder = Path(name).expanduser().absolute() if local else _snapshot(name, revision, field)
     try:
-        found = _look_into(folder, commit="" if local else folder.name)
+        return _look_into(folder, commit="" if local else folder.name)
     except _LacksError as lacks:
         raise ModelError(f"{field}: {folder} {lacks}{_advice(name, local=local)}") from lacks
-    if revision and found.revision != revision and local:
-        raise ModelError(
-            f"{field}: {folder} is not the model that it was ({found.revision}, not {revision}): put the old one back, "
-            "or start anew under another --name"
-        )
-    return found
+
+
+def _with_base(found: Found, base: Found, field: str, *, local: bool) -> Found:
+    """Return adapters that are told apart by the model below them, too; the processor may be its own."""
+    if base.base[0]:
+        raise ModelError(f"{field}: {found.folder} holds adapters of {base.folder}, which holds adapters, too")
+    names = ("model", "processor", "template", *(["revision"] if local else []))
+    return replace(found, **{name: LOCAL + make_key(getattr(found, name), getattr(base, name)) for name in names})
 
 
 class _LacksError(Exception):
@@ -110,13 +125,14 @@ def _look_into(folder: Path, *, commit: str) -> Found:
     """Return a folder's model, its files complete as far as names tell."""
     if not folder.is_dir():
         raise _LacksError("is no folder")
-    base = _read_base(folder) if _has(folder, ADAPTERS) else ""
-    weights = [folder / ADAPTER_WEIGHTS] if base else _list_weights(folder)
-    own = [folder / (ADAPTERS if base else CONFIG), *weights]
+    adapters = _has(folder, ADAPTERS)
+    base = _read_base(folder) if adapters else ("", "")
+    weights = [folder / ADAPTER_WEIGHTS] if adapters else _list_weights(folder)
+    own = [folder / (ADAPTERS if adapters else CONFIG), *weights]
     for path in own:
         if not path.is_file():
             raise _LacksError(f"holds no {path.name}{_of_another_kind(folder)}")
-    if not base and not any(_has(folder, name) for name in PROCESSOR):
+    if not adapters and not any(_has(folder, name) for name in PROCESSOR):
         raise _LacksError(f"holds no {' and no '.join(PROCESSOR)}: a model that takes images has one")
     templates = [folder / name for name in TEMPLATES if _has(folder, name)]
     processor = _list_processor(folder)
@@ -161,14 +177,15 @@ def _list_processor(folder: Path) -> list[Path]:
     )
 
 
-def _read_base(folder: Path) -> str:
-    """Return the name of the model that a folder's adapters belong to."""
+def _read_base(folder: Path) -> tuple[str, str]:
+    """Return the name and the commit of the model that a folder's adapters belong to."""
     if _has(folder, CONFIG):
         raise _LacksError(f"holds a model ({CONFIG}) and adapters ({ADAPTERS}): put one of them into another folder")
-    base = _read_json(folder / ADAPTERS).get("base_model_name_or_path")
-    if not isinstance(base, str) or not base:
+    content = _read_json(folder / ADAPTERS)
+    base, revision = content.get("base_model_name_or_path"), content.get("revision") or ""
+    if not isinstance(base, str) or not base or not isinstance(revision, str):
         raise _LacksError(f"has an {ADAPTERS} that does not say which model it belongs to")
-    return base
+    return base, "" if is_local(base) else revision
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -183,14 +200,16 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def base_of(folder: Path) -> str:
-    """Return the name of the model that the adapters in a folder belong to; empty: it holds a model.
+def find_base(folder: Path) -> Found | None:
+    """Return the model that the adapters in a folder belong to; ``None``: it holds a model.
 
     Raises:
-        ModelError: their settings cannot be read.
+        ModelError: it is not there, or their settings cannot be read.
     """
+    if not _has(folder, ADAPTERS):
+        return None
     try:
-        return _read_base(folder) if _has(folder, ADAPTERS) else ""
+        return _find(*_read_base(folder), NAME)
     except _LacksError as lacks:
         raise ModelError(f"{NAME}: {folder} {lacks}") from lacks
 

@@ -25,7 +25,7 @@ from schemas.training import ModelConfig, TrainConfig
 from tasks.models.tensor_shapes import name_some
 from tasks.models.weights import loading
 from tasks.training.attention import choose_attention
-from tasks.training.find_model import NAME, base_of, find_model, read_settings
+from tasks.training.find_model import NAME, find_base, read_settings
 from tasks.training.tune_model import merge_adapters
 
 log = logging.getLogger(__name__)
@@ -62,8 +62,9 @@ def load_processor(folder: Path) -> Any:
         ModelError: it cannot be loaded, or takes no images.
         ConfigError: it has no chat template.
     """
-    base = base_of(folder)
-    own = folder if not base or (folder / "tokenizer_config.json").is_file() else find_model(base).folder
+    own = folder
+    if not (folder / "tokenizer_config.json").is_file() and (base := find_base(folder)):
+        own = base.folder
     with loading(FIELD, own):
         processor: Any = AutoProcessor.from_pretrained(own, local_files_only=True, trust_remote_code=False)
     if not hasattr(processor, "image_processor") or not hasattr(processor, "tokenizer"):
@@ -79,8 +80,8 @@ def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     Raises:
         ModelError: it cannot be loaded, is of another kind, or its weights are not what its settings say.
     """
-    if base := base_of(folder):
-        return merge_adapters(load_model(find_model(base).folder, config, dtype=dtype), folder)
+    if base := find_base(folder):
+        return merge_adapters(load_model(base.folder, config, dtype=dtype), folder)
     attention = choose_attention(config.attention)
     settings = read_settings(folder)
     _check_kind(folder, settings)

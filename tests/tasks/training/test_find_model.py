@@ -8,7 +8,7 @@ import pytest
 
 from schemas.errors import ModelError
 from tasks.training import find_model as module
-from tasks.training.find_model import base_of, find_model
+from tasks.training.find_model import find_base, find_model
 from tests.fixtures.families_of_models import write_qwen2_vl
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -152,7 +152,7 @@ def test_what_is_no_model_that_sees_says_so(folder: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize("text", ["{", "[1]", '{"a": ' * 100_000, "\udcff"])
 def test_adapters_whose_settings_are_broken_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "adapter_config.json").write_bytes(text.encode(errors="surrogateescape"))
-    for look in (lambda: find_model(str(tmp_path)), lambda: base_of(tmp_path)):
+    for look in (lambda: find_model(str(tmp_path)), lambda: find_base(tmp_path)):
         with pytest.raises(ModelError, match=r"adapter_config\.json that"):
             look()
 
@@ -161,6 +161,45 @@ def test_adapters_beside_a_model_are_ambiguous(folder: Path) -> None:
     (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "elsewhere"}')
     with pytest.raises(ModelError, match="put one of them into another folder"):
         find_model(str(folder))
+
+
+def adapters_of(base: Path, folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(base)}))
+    (folder / "adapter_model.safetensors").write_bytes(b"any")
+    return folder
+
+
+def test_adapters_are_others_on_another_model(folder: Path, tmp_path: Path) -> None:
+    adapters = adapters_of(folder, tmp_path / "adapters")
+    before = find_model(str(adapters))
+    assert before.base == (str(folder), "")
+    (folder / "config.json").write_text((folder / "config.json").read_text() + " ")
+    now = find_model(str(adapters))
+    assert (now.model != before.model, now.revision != before.revision) == (True, True)
+    assert (now.processor, now.template) == (before.processor, before.template)
+    with pytest.raises(ModelError, match="not the model that it was"):
+        find_model(str(adapters), before.revision)
+
+
+def test_adapters_of_a_hubs_model_are_of_the_commit_that_they_name(written: Path, cache: Path, tmp_path: Path) -> None:
+    places = [into_cache(cache, written, "owner/qwen", commit) for commit in (COMMIT, "f" * 40)]
+    adapters = adapters_of(written, tmp_path / "adapters")
+    for revision, place in ((COMMIT, places[0]), (None, places[1])):
+        own = {"base_model_name_or_path": "owner/qwen", "revision": revision}
+        (adapters / "adapter_config.json").write_text(json.dumps(own))
+        base = find_base(adapters)
+        assert base
+        assert base.folder == place
+    assert find_base(written) is None
+
+
+def test_adapters_of_adapters_and_of_themselves_are_refused(folder: Path, tmp_path: Path) -> None:
+    first = adapters_of(folder, tmp_path / "first")
+    second, circle = adapters_of(first, tmp_path / "second"), adapters_of(tmp_path / "circle", tmp_path / "circle")
+    for one in (second, circle):
+        with pytest.raises(ModelError, match="which holds adapters, too"):
+            find_model(str(one))
 
 
 def test_without_the_packages_the_command_that_installs_them_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
