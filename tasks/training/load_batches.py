@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from schemas.errors import StoreError
 from tasks.training.collate import Batch, Collate, Loaded
@@ -72,7 +72,11 @@ class Order:
 class Guarded:
     """Be the rows, and where the store fails, why."""
 
-    rows: "Dataset[Loaded | Refused]"
+    rows: Any
+    """A map-style dataset of ``Loaded | Refused``."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
     def __getitem__(self, place: int) -> Loaded | Refused | Fault:
         try:

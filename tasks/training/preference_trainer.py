@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError
@@ -39,6 +39,7 @@ from tasks.training.score_answers import score_answers
 from tasks.training.see_once import seen_once
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 WINDOW = "window.json"
 TRIED = 1000
 """Rows that are looked at for one that can be trained on before a run is given up."""
@@ -106,7 +107,7 @@ class PreferenceTrainer(Trainer):
         self._agreed_to_stop = False
         self._order = Order(0, 1, None)
         self._total = 0.0
-        self._recent: list[Batch] = []
+        self._keys: list[str] = []
         self._refused: list[Refused] = []
         self._done, self._since = Done(), time.monotonic()
         self._spare: Batch | None = None
@@ -155,8 +156,8 @@ class PreferenceTrainer(Trainer):
             samples, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         except RuntimeError as error:  # a loading process was killed: PyTorch names no type of its own
             raise TrainingError(_not_loaded(error)) from error
-        batches = [_sound(sample["batch"]) for sample in samples]
-        self._recent = batches
+        batches = [sound(sample["batch"]) for sample in samples]
+        self._keys = [key for batch in batches for key in batch.keys]
         self._total, stopping = add_up([sum(map(self._weight, batches)), float(self.stopping)])
         self._agreed_to_stop = bool(stopping)
         return samples, None
@@ -187,7 +188,7 @@ class PreferenceTrainer(Trainer):
     ) -> Any:
         """Return a batch's share of the step's loss."""
         del return_outputs, num_items_in_batch
-        batch, setting = _sound(inputs["batch"]), self.setting
+        batch, setting = sound(inputs["batch"]), self.setting
         self._refused += batch.refused
         weight, last = self._weight(batch), self.accelerator.sync_gradients
         if not weight:
@@ -198,7 +199,7 @@ class PreferenceTrainer(Trainer):
         loss, learned = self._loss(model, batch, setting.goal, adversary=setting.adversary)
         values = _read(loss)
         if not math.isfinite(values["loss"]):
-            raise TrainingError(self._not_finite(f"the loss is {values['loss']}", [batch]))
+            raise TrainingError(self._not_finite(f"the loss is {values['loss']}", batch.keys))
         self.window.add({**values, **learned}, len(batch.keys))
         self._done.rows += len(batch.keys)
         # The Trainer divides by the number of batches, and the ranks' gradients are averaged.
@@ -230,19 +231,17 @@ class PreferenceTrainer(Trainer):
     @override
     def _clip_grad_norm(self, model: Any) -> Any:
         norm = super()._clip_grad_norm(model)
-        scaled = getattr(
-            self.accelerator, "scaler", None
-        )  # of fp16: it passes over such a step, and tries a lower scale
+        scaled = getattr(self.accelerator, "scaler", None)  # of fp16: it passes over such a step with a lower scale
         if norm is not None and not scaled and not math.isfinite(value := float(norm)):
-            raise TrainingError(self._not_finite(f"the norm of the gradients is {value}", self._recent))
+            raise TrainingError(self._not_finite(f"the norm of the gradients is {value}", self._keys))
         return norm
 
-    def _not_finite(self, what: str, batches: Sequence[Batch]) -> str:
-        keys = ", ".join(key for batch in batches for key in batch.keys) or "another process' rows"
+    def _not_finite(self, what: str, keys: Sequence[str]) -> str:
+        rows = ", ".join(keys) or "another process' rows"
         latest = self.setting.run.latest()
         since = f"The last checkpoint, {latest}, is from before" if latest else "There is no checkpoint yet"
         return (
-            f"step {self.state.global_step + 1}: {what}. The batch is: {keys}. {since}. Begin anew under another "
+            f"step {self.state.global_step + 1}: {what}. The batch is: {rows}. {since}. Begin anew under another "
             "--name with a lower learning rate (--set optimiser.learning_rate=...) or in fp32 "
             "(--set optimiser.precision=fp32)"
         )
@@ -265,7 +264,7 @@ class PreferenceTrainer(Trainer):
             for inputs in self.get_eval_dataloader():
                 if self.stopping and count_ranks() == 1:
                     return
-                self._measure_batch(_sound(inputs["batch"]), goal, window)
+                self._measure_batch(sound(inputs["batch"]), goal, window)
         model.train()
         joined = Window()
         joined.join(gather(window.empty()))
@@ -347,7 +346,7 @@ class PreferenceTrainer(Trainer):
         """
         began, run = time.monotonic(), self.setting.run
         if not all(gather(is_finite(model))):
-            raise TrainingError(self._not_finite("weights are no longer finite", self._recent))
+            raise TrainingError(self._not_finite("weights are no longer finite", self._keys))
         self._join()
         staged, save = run.folder / SAVING / f"{STEP}{self.state.global_step}", super()._save_checkpoint
         first = self.is_world_process_zero()
@@ -412,7 +411,7 @@ def find_batch(rows: Any, collate: Any) -> Batch:
     guarded, count = Guarded(rows), min(len(rows), TRIED)
     for place in range(count):
         item = guarded[place]
-        batch = _sound(item if isinstance(item, Fault) else collate([item])["batch"])
+        batch = sound(item if isinstance(item, Fault) else collate([item])["batch"])
         if batch.prompts:
             return batch
         refused += batch.refused
@@ -426,18 +425,18 @@ def count_tokens(batch: Batch) -> int:
     return sum(map(len, batch.prompts)) + sum(len(answer.ids) for own in batch.answers for answer in own)
 
 
-def _sound(batch: Batch | Fault) -> Batch:
-    """Return the batch.
+def sound(found: T | Fault) -> T:
+    """Return what was read.
 
     Raises:
-        TrainingError: its rows could not be read.
+        TrainingError: it could not be read.
     """
-    if isinstance(batch, Fault):
+    if isinstance(found, Fault):
         raise TrainingError(
-            f"{batch.message}. The run goes on with the same command when this part is back, byte for byte as it was "
+            f"{found.message}. The run goes on with the same command when this part is back, byte for byte as it was "
             "(a build with the same settings writes it so); or begin anew under another --name"
         )
-    return batch
+    return found
 
 
 def _read(loss: Loss) -> dict[str, float]:

@@ -20,12 +20,12 @@ from tasks.store.files import Folder
 from tasks.training.check_packing import packs_well
 from tasks.training.collate import Collator, ExampleRows
 from tasks.training.freeze_rows import FrozenRows
-from tasks.training.load_batches import count_workers, start_server
+from tasks.training.load_batches import Guarded, count_workers, start_server
 from tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
 from tasks.training.losses.objectives import OBJECTIVES, Goal
 from tasks.training.losses.scored import TEXTS
 from tasks.training.metrics import HELD_OUT, MetricsFile
-from tasks.training.preference_trainer import Adversary, PreferenceTrainer, Setting
+from tasks.training.preference_trainer import Adversary, PreferenceTrainer, Setting, sound
 from tasks.training.ranks import gather, own_rank, spread
 from tasks.training.references import open_reference
 from tasks.training.retriever.material import FOLDER as RETRIEVER
@@ -192,9 +192,10 @@ def _collator(job: Job, model: Any, processor: Any) -> Collator:
 
 
 def _why_apart(job: Job, model: Any, collator: Collator) -> str:
-    rows, dtype = _with_texts(job, job.config.loading.split), choose_precision(job.config)
+    rows, dtype = Guarded(_with_texts(job, job.config.loading.split)), choose_precision(job.config)
+    first = [sound(rows[n]) for n in range(min(len(rows), TRIED_ROWS))]
     with computing(model.device, dtype):
-        return packs_well(model, collator, [rows[n] for n in range(min(len(rows), TRIED_ROWS))], dtype=dtype)
+        return packs_well(model, collator, first, dtype=dtype)
 
 
 def _finish(trainer: PreferenceTrainer, job: Job) -> None:

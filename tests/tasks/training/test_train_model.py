@@ -237,7 +237,7 @@ def test_gradients_that_are_no_numbers_do_not_reach_the_weights(model: Path, tmp
         return torch.full_like(grad, float("inf")) if trainer.state.global_step == 2 else grad
 
     next(one for one in trainer.model.parameters() if one.requires_grad).register_hook(overflow)
-    with pytest.raises(TrainingError, match="step 3: the norm of the gradients is (inf|nan)"):
+    with pytest.raises(TrainingError, match=r"step 3: the norm of the gradients is (inf|nan)"):
         trainer.train()
     assert job.run.steps() == [1, 2]
     assert spoil.isfinite().all()

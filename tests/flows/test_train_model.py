@@ -1,0 +1,327 @@
+"""``pairwright train`` on a real dataset: what it prints, its exit codes, what it says of bad input."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from filelock import FileLock
+
+from flows import cli
+from flows.train_model import make_config, train
+from schemas.errors import ConfigError
+from tasks.store.files import Folder
+from tasks.store.part import Part, encode_part, read_about, read_part
+from tasks.training.runs import Run
+from tests.fixtures.families_of_models import write_qwen2_vl
+from tests.fixtures.pictures import picture
+from tests.fixtures.tables import IMAGE, struct, write_table
+
+BIN = Path(sys.executable).parent
+ROWS = 24
+FAST = {
+    "optimiser.steps": 4,
+    "optimiser.batch": 2,
+    "model.lora.rank": 4,
+    "saving.log_every": 1,
+    "saving.every": 2,
+    "saving.merged": "false",
+    "loading.held_out": "train",
+    "loading.held_out_rows": 2,
+    "loading.limit": 6,
+}
+
+
+def run(*words: object) -> int:
+    """Run the command line as a shell would; return its exit code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["pairwright", *map(str, words)])
+        try:
+            cli.main()
+        except SystemExit as ended:
+            return int(ended.code or 0)
+    return 0
+
+
+def words_of(settings: dict[str, Any]) -> list[str]:
+    return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> Any:
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def write_dataset(out: Path, **columns: Any) -> Path:
+    """Build preferences that were given, with one image each."""
+    source = out.parent / f"{out.name}-source"
+    source.mkdir()
+    given = {
+        "image": [struct(picture(n, size=(48, 40)), f"{n}.png") for n in range(ROWS)],
+        "question": ["What is it?"] * ROWS,
+        "chosen": [f"A dog and {n} balls." for n in range(ROWS)],
+        "rejected": [f"A cube, not {n} dogs." for n in range(ROWS)],
+        **columns,
+    }
+    write_table(source / "RLAIF-V-Dataset_000.parquet", given, types={"image": IMAGE})
+    assert run("build", f"rlaif-v:{source}", "--out", out, "--set", "run.workers=1") == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("data") / "dogs")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
+
+
+class Trainer:
+    """Train under names of their own."""
+
+    def __init__(self, dataset: Path, model: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self.dataset, self.model, self.name, self.capsys = dataset, model, name, capsys
+        self.run = Run(dataset / "runs" / name)
+
+    def words(self, objective: str = "dpo", **settings: Any) -> list[str]:
+        named = {name.replace("__", "."): value for name, value in settings.items()}
+        start = ["train", str(self.dataset), "--objective", objective, "--name", self.name, "--model", str(self.model)]
+        return [*start, *words_of(FAST | named)]
+
+    def __call__(self, objective: str = "dpo", **settings: Any) -> tuple[int, str, str]:
+        self.capsys.readouterr()
+        ended = run(*self.words(objective, **settings))
+        return ended, *self.capsys.readouterr()
+
+
+@pytest.fixture
+def trainer(dataset: Path, model: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Trainer:
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:80]
+    return Trainer(dataset, model, name, capsys)
+
+
+def test_a_run_from_the_verb_to_the_finished_model(trainer: Trainer) -> None:
+    code, out, _ = trainer()
+    assert code == 0
+    assert f"Trained, 4 steps: {trainer.run.model}" in out
+    assert "Held out: loss" in out
+    assert (trainer.run.folder / "report/index.html").exists()
+    data = trainer.run.data()
+    assert (data["snapshot"], data["processes"], data["refused"]) == (1, 1, {})
+    assert data["rows"] == {"train": ROWS}
+    before = {path: path.stat().st_mtime_ns for path in trainer.run.folder.rglob("*") if path.is_file()}
+
+    code, out, _ = trainer()
+    assert code == 0
+    assert "is finished already" in out
+    after = {path: path.stat().st_mtime_ns for path in trainer.run.folder.rglob("*") if path.is_file()}
+    assert {path.name for path in after if after[path] != before.get(path)} <= {".lock"}
+
+    code, _, err = trainer(dpo__beta=0.5, saving__every=3)
+    assert code == 2
+    assert "dpo.beta was 0.1, is 0.5. Give another --name" in err
+    assert "saving" not in err
+
+
+def test_the_rows_of_a_run_are_frozen(trainer: Trainer, model: Path, tmp_path: Path) -> None:
+    """The dataset is built on, with fewer rows; a run that has begun goes on with what it began with."""
+    out = write_dataset(tmp_path / "grown")
+    grown = Trainer(out, model, "one", trainer.capsys)
+    words = grown.words(saving__every=1)
+    with pytest.raises(KeyboardInterrupt):
+        train(str(out), _config(words), name="one", watcher=Interrupting(2))
+    keys = grown.run.rows.read_bytes()
+    assert run("build", f"rlaif-v:{tmp_path / 'grown-source'}", "--out", out, "--limit", 8) == 0
+    assert grown(saving__every=1)[0] == 0
+    assert grown.run.rows.read_bytes() == keys
+
+
+def _config(words: list[str]) -> Any:
+    settings = [word for flag, word in pairwise(words) if flag == "--set"]
+    return make_config("dpo", settings, **{"model.name": words[words.index("--model") + 1]})
+
+
+class Interrupting:
+    """Press Ctrl-C twice at a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def begin(self, step: int, steps: int) -> None:
+        pass
+
+    def advance(self, step: int) -> None:
+        if step == self.step:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def logged(self, step: int, split: str, values: Any) -> None:
+        pass
+
+
+def test_a_run_without_a_checkpoint_begins_anew(trainer: Trainer) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(str(trainer.dataset), _config(trainer.words(dpo__beta=0.9)), name=trainer.name, watcher=Interrupting(1))
+    assert trainer.run.config() is not None
+    assert trainer.run.steps() == []
+    assert trainer()[0] == 0
+    config = trainer.run.config()
+    assert config is not None
+    assert config.dpo.beta == 0.1
+
+
+def test_what_is_used_by_another_process_is_left_alone(trainer: Trainer) -> None:
+    trainer.run.folder.mkdir(parents=True)
+    with FileLock(trainer.run.folder / ".lock"):
+        code, _, err = trainer()
+    assert code == 2
+    assert "another process trains this run now" in err
+
+
+def test_names(trainer: Trainer) -> None:
+    trainer.name = "../elsewhere"
+    code, _, err = trainer()
+    assert code == 2
+    assert "--name '../elsewhere'" in err
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"optimiser__batch": 0}, "optimiser.batch: Input should be greater than or equal to 1 (given: 0)"),
+        ({"optimiser__cheese": 1}, "optimiser.cheese"),
+        ({"optimiser__steps": "[1"}, "optimiser.steps=[1"),
+        ({"objective": "cheese"}, "objective: Input should be 'sft'"),
+        (
+            {"saving__report_to": "[tensorboard]"},
+            "tensorboard is not installed here: python -m pip install tensorboard",
+        ),
+        ({"loading__split": "nowhere"}, "no row of split 'nowhere' can be trained on: it has none"),
+        ({"model__name": "nowhere/nothing"}, "model.name: nowhere/nothing"),
+    ],
+)
+def test_wrong_settings(settings: dict[str, Any], message: str, trainer: Trainer, monkeypatch: Any) -> None:
+    from tasks.training import trainer_arguments
+
+    monkeypatch.setattr(
+        trainer_arguments.importlib.util, "find_spec", lambda name: None if name == "tensorboard" else 1
+    )
+    settings = dict(settings)
+    if "model__name" in settings:
+        trainer.model = settings.pop("model__name")
+    code, _, err = trainer(settings.pop("objective", "dpo"), **settings)
+    assert code == 2
+    assert message in err
+    assert not trainer.run.config()
+
+
+def test_a_prompt_that_is_too_long_for_all(trainer: Trainer) -> None:
+    code, _, err = trainer(model__longest=16)
+    assert code == 1
+    assert "can be trained on: too long (" in err
+    assert "model.longest is 16" in err
+
+
+def test_no_rejected_side(trainer: Trainer, tmp_path: Path) -> None:
+    """Other builds leave a preference without one where nothing could be rejected; here, the column is emptied."""
+    out = write_dataset(tmp_path / "same")
+    for path in (out / "tables/preferences").rglob("part-*.parquet"):
+        part = Part(Folder(str(out)), str(path.relative_to(out)))
+        table = read_part(part)
+        empty = table.set_column(table.schema.get_field_index("rejected"), "rejected", pa.array([""] * len(table)))
+        part.folder.write(part.name, encode_part(empty, read_about(part)))
+    same = Trainer(out, trainer.model, "same", trainer.capsys)
+    code, _, err = same("dpo")
+    assert code == 2
+    assert f"no row of split 'train' can be trained on: all of its rows are refused: no rejected side ({ROWS})" in err
+    assert same("sft")[0] == 0, "which needs none"
+
+
+def test_an_empty_table(trainer: Trainer, tmp_path: Path) -> None:
+    out = tmp_path / "mined"
+    source = trainer.dataset.parent / f"{trainer.dataset.name}-source"
+    assert run("build", f"rlaif-v:{source}", "--out", out, "--until", "sources") == 0
+    early = Trainer(out, trainer.model, "early", trainer.capsys)
+    code, _, err = early()
+    assert code == 2
+    assert f"{out}: has no preferences to train on. See why with: pairwright status {out}" in err
+    trainer.capsys.readouterr()
+    assert run("train", tmp_path / "nothing", "--objective", "sft") == 2
+    assert "nothing" in trainer.capsys.readouterr().err
+
+
+def test_a_part_that_is_gone(trainer: Trainer, model: Path, tmp_path: Path) -> None:
+    out = write_dataset(tmp_path / "lost")
+    lost = Trainer(out, model, "lost", trainer.capsys)
+    with pytest.raises(KeyboardInterrupt):
+        train(str(out), _config(lost.words(saving__every=1)), name="lost", watcher=Interrupting(2))
+    (part, *_) = (out / "tables/preferences").rglob("part-*.parquet")
+    part.unlink()
+    code, _, err = lost(saving__every=1)
+    assert code == 1
+    assert f"{part}: this run's rows are in it, and it is gone" in err
+
+
+def test_a_table_on_another_machine(model: Path) -> None:
+    with pytest.raises(ConfigError, match="local disk"):
+        train("memory://dataset", make_config("sft", [], **{"model.name": str(model)}), name="sft")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_in_order_and_the_same_command_goes_on(number: int, trainer: Trainer) -> None:
+    words = trainer.words(optimiser__steps=400, loading__limit=0, saving__every=1000)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [BIN / "pairwright", *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "step 3/400" in line:
+            process.send_signal(number)
+            break
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    (step,) = trainer.run.steps()
+    assert f"Stopped at step {step} of 400, with a checkpoint. The same command goes on." in err
+    assert "Traceback" not in err
+    assert (trainer.run.folder / "report/index.html").exists()
+    with pytest.raises(KeyboardInterrupt):
+        train(str(trainer.dataset), _config(words), name=trainer.name, watcher=Interrupting(step + 2))
+    rows = pq.read_table(trainer.run.metrics).to_pylist()
+    steps = [row["step"] for row in rows if (row["name"], row["split"]) == ("loss", "train")]
+    assert steps == [*range(1, step + 1)]
+
+
+def test_runs_are_listed(trainer: Trainer) -> None:
+    assert trainer("sft")[0] == 0
+    assert run("runs", trainer.dataset, "--json") == 0
+    (one,) = (one for one in json.loads(trainer.capsys.readouterr().out) if one["name"] == trainer.name)
+    assert (one["objective"], one["step"], one["finished"], one["problem"]) == ("sft", 4, True, "")
+    assert one["loss"] > 0
+    assert run("runs", trainer.dataset) == 0
+    assert trainer.name in trainer.capsys.readouterr().out.replace("\n", "")
+
+
+def test_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("runs", tmp_path) == 0
+    assert "No runs yet" in capsys.readouterr().out
+
+
+def test_a_dataset_on_a_url_has_no_runs() -> None:
+    from flows.list_runs import list_runs
+
+    assert not Folder("memory://dataset").is_local
+    with pytest.raises(ConfigError, match="local disks"):
+        list_runs("memory://dataset")
