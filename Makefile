@@ -9,7 +9,7 @@ PYTHON_3_11 = $(shell for python in $(PYTHON) python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && command -v $$python && break; done)
 VLLM_PIP := .venv-vllm/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test serve-test lint bench soak clean help
+.PHONY: demo train test serve-test lint bench soak clean help
 
 help:  ## show what there is
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile
@@ -17,6 +17,10 @@ help:  ## show what there is
 demo: .venv/.core  ## build a small dataset from rendered scenes and a page to look at
 	$(BIN)/pairwright build --profile scenes --out $(OUT)
 	$(BIN)/pairwright report $(OUT)
+
+train: .venv/.train  ## after `make demo`: train a tiny model on it, SFT and then ADPO, with a page for each
+	$(BIN)/pairwright train $(OUT) --objective sft
+	$(BIN)/pairwright train $(OUT) --objective adpo --from sft
 
 test: .venv/.tests  ## run the tests
 	$(BIN)/python -m pytest -n $(or $(WORKERS),auto) --dist loadfile -m "not slow and not gpu and not live" $(ARGS)
@@ -46,6 +50,10 @@ clean:  ## remove the environments and what demo made
 
 .venv/.core: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) install -c constraints.txt -e '.[cpu]'
+	@touch $@
+
+.venv/.train: .venv/.core
+	$(PIP) install -c constraints.txt -e '.[cpu,train]'
 	@touch $@
 
 .venv/.tests: .venv/.core
