@@ -102,6 +102,8 @@ def stand_in_defaults(objective: str, *, starts: bool) -> dict[str, Any]:
         "optimiser.learning_rate": rate,
         "optimiser.epochs": 10 if objective == "sft" else 5,
         "optimiser.batch": 8,
+        "saving.log_every": 5,
+        "saving.measure_every": 20,
     }
 
 
