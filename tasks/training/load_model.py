@@ -26,6 +26,7 @@ from tasks.models.tensor_shapes import name_some
 from tasks.models.weights import loading
 from tasks.training.attention import choose_attention
 from tasks.training.find_model import NAME, find_base, read_settings
+from tasks.training.join_windows import join_windows
 from tasks.training.tune_model import merge_adapters
 
 log = logging.getLogger(__name__)
@@ -100,6 +101,7 @@ def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     model, report = loaded
     _check_report(folder, report)
     _check_finite(folder, model)
+    join_windows(model)
     return model
 
 
