@@ -5,7 +5,8 @@ from typing import Any
 
 import torch
 
-from tasks.training.collate import Loaded, make_messages
+from tasks.training.chat import how_to_encode, make_messages
+from tasks.training.collate import Loaded
 
 MOST_TOKENS = 160
 """Of an answer; descriptions of differences have 20 to 80."""
@@ -20,6 +21,8 @@ def answer_rows(model: Any, processor: Any, items: Sequence[Loaded], *, most_tok
         items: rows with their images decoded.
         most_tokens: where an answer is cut.
     """
+    if not items:
+        return []
     prompts = [
         processor.apply_chat_template(
             make_messages(item.example.turns, len(item.images)), tokenize=False, add_generation_prompt=True
@@ -33,8 +36,9 @@ def answer_rows(model: Any, processor: Any, items: Sequence[Loaded], *, most_tok
         padding=True,
         padding_side="left",
         return_tensors="pt",
+        **how_to_encode(processor, prompts[0]),
     ).to(next(model.parameters()).device)
-    with torch.inference_mode():
-        made = model.generate(**given, max_new_tokens=most_tokens, do_sample=False)
+    with torch.no_grad():
+        made = model.generate(**given, max_new_tokens=most_tokens, do_sample=False, use_cache=True)
     answers = made[:, given["input_ids"].shape[1] :]
     return [text.strip() for text in processor.batch_decode(answers, skip_special_tokens=True)]

@@ -132,6 +132,15 @@ class Chat:
         return frozenset(value for name, value in own if name.endswith("_token") and isinstance(value, str)) - {""}
 
 
+def how_to_encode(processor: Any, prompt: str) -> dict[str, bool]:
+    """Return what a processor is called with, beside prompts that its template rendered, one of which is given.
+
+    Where the template has written the mark of the beginning, the tokenizer must not: the model has never seen two.
+    """
+    first = processor.tokenizer.bos_token
+    return {"add_special_tokens": False} if first and prompt.startswith(first) else {}
+
+
 def make_messages(turns: Sequence[Turn], images: int) -> list[dict[str, Any]]:
     """Return a prompt as chat templates take it, with a place for each image."""
     marked = any(PLACE in turn.text for turn in turns)

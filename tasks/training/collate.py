@@ -14,7 +14,7 @@ from PIL import Image
 
 from schemas.errors import PairwrightError
 from tasks.store.images import decode_rgb
-from tasks.training.chat import Chat, Tokens, make_messages
+from tasks.training.chat import Chat, Tokens, how_to_encode, make_messages
 from tasks.training.examples import PLACE, Example, Needs, RefusedRowError, make_example
 from tasks.training.freeze_rows import FrozenRows, Refused
 from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
@@ -227,13 +227,13 @@ class Collator:
         asks = [(n, ask) for n, one in enumerate(kept) for ask in one.asks]
         if not asks:
             return batch
-        images, first = [list(ask.images) for _, ask in asks], self.processor.tokenizer.bos_token
+        images = [list(ask.images) for _, ask in asks]
         given = self.processor(
             text=[ask.text for _, ask in asks],
             images=images if any(images) else None,
             padding=True,
             return_tensors="pt",
-            **({"add_special_tokens": False} if first and asks[0][1].text.startswith(first) else {}),
+            **how_to_encode(self.processor, asks[0][1].text),
         )
         real = given.pop("attention_mask").bool()
         batch.owners = [n for n, _ in asks]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tasks.training.chat import make_messages
+from tasks.training.answer_rows import answer_rows
 from tasks.training.collate import Loaded
 from tasks.training.report.samples import Sample, write_samples
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 COUNT = 8
-LONGEST = 128
-"""Tokens of an answer."""
 
 
 def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
     """Write what the model says to the first held-out rows; nothing where its weights are spread over ranks.
+
+    Of these, rows that are not trained on, for one since their prompt is too long, are not asked about, either.
 
     Raises:
         StoreError: a row cannot be read, or the disk refuses.
@@ -33,26 +33,22 @@ def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
         return
     rows: Any = trainer.eval_dataset
     loaded = [item for place in range(min(COUNT, len(rows))) if isinstance(item := rows[place], Loaded)]
-    write_samples(run, [_answer(trainer, item) for item in loaded])
+    collate: Any = trainer.data_collator
+    write_samples(run, [_answer(trainer, item) for item in loaded if collate([item])["batch"].prompts])
 
 
 def _answer(trainer: "PreferenceTrainer", item: Loaded) -> Sample:
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
-    processor: Any = trainer.processing_class
-    collator: Any = trainer.data_collator
-    prompt = collator.chat.render(make_messages(item.example.turns, len(item.images)), add_generation_prompt=True)
-    given = processor(text=[prompt], images=[list(item.images)] if item.images else None, return_tensors="pt")
     model.eval()
-    with torch.no_grad(), torch.autocast(trainer.args.device.type, _precision(trainer), enabled=_is_mixed(trainer)):
-        said = model.generate(**given.to(trainer.args.device), max_new_tokens=LONGEST, do_sample=False, use_cache=True)
-    text = processor.batch_decode(said[:, given["input_ids"].shape[1] :], skip_special_tokens=True)[0]
+    with torch.autocast(trainer.args.device.type, _precision(trainer), enabled=_is_mixed(trainer)):
+        (answer,) = answer_rows(model, trainer.processing_class, [item])
     example = item.example
     return Sample(
         key=example.key,
         prompt="\n".join(turn.text for turn in example.turns),
         images=example.images,
         reference=example.chosen,
-        answer=text.strip(),
+        answer=answer,
         rejected=next(iter(example.rejected), ""),
     )
 
