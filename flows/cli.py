@@ -333,11 +333,14 @@ def _train_here(dataset: str, config: Any, name: str) -> Any:
 
 def _train_with_prefect(words: dict[str, Any]) -> Any:
     """Train as a flow run; its own errors come back as they are."""
-    from flows.train_dataset import train_dataset
+    from prefect import tags
+
+    from flows.train_dataset import tags_of, train_dataset
 
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
-        state = train_dataset(**words, return_state=True)
+        with tags(*tags_of(words["dataset"], words["objective"])):
+            state = train_dataset(**words, return_state=True)
     except RuntimeError as error:
         raise ServerError(f"{os.environ['PREFECT_API_URL']}: no Prefect server answers: {error}") from error
     found = state.data if state.is_cancelled() else state.result(raise_on_failure=False)

@@ -6,7 +6,7 @@ Runs what the verb ``train`` runs, in this process; Prefect shows it, and decide
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from prefect import flow, tags
+from prefect import flow
 from prefect.artifacts import create_table_artifact
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed
@@ -44,12 +44,16 @@ def train_dataset(
         settings: Fields to set ("optimiser.batch=8").
     """
     config = make_config(objective, settings or [], **{"model.name": model, "start": start})
-    with tags(Path(dataset).name, objective):
-        trained = train(dataset, config, name=name or objective, watcher=TrainingLines())
+    trained = train(dataset, config, name=name or objective, watcher=TrainingLines())
     publish_metrics(Path(trained.folder), dataset)
     if trained.finished:
         return Completed(message=f"the model is in {trained.folder}/checkpoint", data=trained)
     return Cancelled(message=f"Stopped at step {trained.step:,} of {trained.steps:,}, with a checkpoint", data=trained)
+
+
+def tags_of(dataset: str, objective: str) -> tuple[str, str]:
+    """Return the tags of a training's flow run: the dataset's name and the objective."""
+    return Path(dataset).name, objective
 
 
 def publish_metrics(folder: Path, dataset: str) -> None:

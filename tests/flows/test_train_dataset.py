@@ -1,0 +1,43 @@
+"""A training with a real Prefect server: the flow run, its tags, the artifact of its metrics."""
+
+import os
+from pathlib import Path
+
+from tasks.training.runs import Run
+from tests.fixtures.families_of_models import write_qwen2_vl
+from tests.flows.test_build_dataset import ask, build, server
+from tests.flows.test_train_model import FAST, words_of, write_dataset
+
+__all__ = ["server"]  # a fixture
+
+
+def test_a_training_shows_up_in_prefect(server: dict[str, str], tmp_path: Path) -> None:
+    dataset = write_dataset(tmp_path / "dogs")
+    model = write_qwen2_vl(tmp_path / "qwen")
+    words = ["train", str(dataset), "--objective", "dpo", "--model", str(model), *words_of(FAST)]
+    done = build({**server, "OMP_NUM_THREADS": "1"}, *words)
+    assert done.returncode == 0, done.stderr
+    run = Run(dataset / "runs/dpo")
+    assert f"Trained, 4 steps: {run.model}" in done.stdout
+    (flow_run,) = ask(server, "flow_runs")
+    assert (flow_run["state_type"], {"dogs", "dpo"} <= set(flow_run["tags"])) == ("COMPLETED", True)
+    (artifact,) = ask(server, "artifacts")
+    assert artifact["key"] == "train-dogs-dpo"
+    assert "margin" in str(artifact["data"])
+
+    wrong = build(server, *words, "--set", "dpo.beta=0.7")
+    assert wrong.returncode == 2
+    assert "error: " in wrong.stderr
+    assert "dpo.beta was 0.1, is 0.7" in wrong.stderr
+
+
+def test_without_a_server_nothing_of_prefect_is_loaded(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, flows.train_model, flows.show_training, tasks.training.train_model\n"
+        "assert not [name for name in sys.modules if name.split('.')[0] == 'prefect']"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)

@@ -1,0 +1,104 @@
+"""Trainings over two processes: torchrun and accelerate start them, the result is that of one with larger batches."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.training.metrics import HELD_OUT
+from tasks.training.runs import Run
+from tests.fixtures.families_of_models import write_qwen2_vl
+from tests.fixtures.runs_to_train import curve
+from tests.flows.test_train_model import FAST, words_of, write_dataset
+
+BIN = Path(sys.executable).parent
+LAUNCHERS = {
+    "torchrun": ["torchrun", "--nproc-per-node", "2", "-m", "flows.cli"],
+    "torchrun-file": ["torchrun", "--nproc-per-node", "2", "--no-python", str(BIN / "pairwright")],
+    "accelerate": ["accelerate", "launch", "--multi_gpu", "--num_processes", "2", "-m", "flows.cli"],
+}
+SETTINGS = {**FAST, "loading.limit": 11, "optimiser.steps": 4}
+"""Of 11 rows four by four, the third step has three rows: two and one."""
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("data") / "dogs")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
+
+
+def start(dataset: Path, model: Path, name: str, *, batch: int, **more: object) -> subprocess.CompletedProcess[str]:
+    launcher = LAUNCHERS.get(name, ["pairwright"])
+    settings = {
+        **SETTINGS,
+        "optimiser.batch": batch,
+        **{field.replace("__", "."): value for field, value in more.items()},
+    }
+    words = ["train", str(dataset), "--objective", "dpo", "--name", name, "--model", str(model), *words_of(settings)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    command = [str(BIN / launcher[0]), *launcher[1:], *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
+
+
+@pytest.fixture(scope="module")
+def alone(dataset: Path, model: Path) -> Run:
+    """Return the run of one process, its batches as large as those of the others together."""
+    done = start(dataset, model, "alone", batch=4)
+    assert done.returncode == 0, done.stderr
+    return Run(dataset / "runs/alone")
+
+
+def compare(run: Run, alone: Run) -> None:
+    """Check that steps are the same; later, AdamW makes steps of full size of rounding errors of tiny gradients."""
+    for name in ("loss", "grad_norm", "logp/chosen"):
+        found, wanted = curve(run, name), curve(alone, name)
+        assert found[:2] == pytest.approx(wanted[:2], rel=1e-4), name
+        assert found == pytest.approx(wanted, rel=2e-2), name
+    assert curve(run, "loss", HELD_OUT) == pytest.approx(curve(alone, "loss", HELD_OUT), rel=2e-2)
+
+
+def test_torchrun(dataset: Path, model: Path, alone: Run) -> None:
+    done = start(dataset, model, "torchrun", batch=2)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Trained, 4 steps") == 1, "only the first process speaks"
+    assert done.stderr.count("step 4/4: loss") == 1
+    run = Run(dataset / "runs/torchrun")
+    assert run.is_finished
+    assert run.data()["processes"] == 2
+    compare(run, alone)
+
+    fewer = subprocess.run(
+        [*_plain(dataset, model, "torchrun"), *words_of({"optimiser.batch": 2})],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (fewer.returncode, "is finished already" in fewer.stdout) == (0, True)
+
+
+def _plain(dataset: Path, model: Path, name: str) -> list[str]:
+    words = ["train", str(dataset), "--objective", "dpo", "--name", name, "--model", str(model), *words_of(SETTINGS)]
+    return [str(BIN / "pairwright"), *words]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["torchrun-file", "accelerate"])
+def test_other_launchers(name: str, dataset: Path, model: Path, alone: Run) -> None:
+    done = start(dataset, model, name, batch=2)
+    assert done.returncode == 0, done.stderr
+    run = Run(dataset / "runs" / name)
+    assert run.data()["processes"] == 2
+    compare(run, alone)
+
+
+@pytest.mark.slow
+def test_what_is_wrong_is_said_once(dataset: Path, model: Path) -> None:
+    done = start(dataset, model / "nowhere", "torchrun", batch=2, optimiser__steps=9)
+    assert done.returncode != 0
+    assert done.stderr.count("error: ") == 1
