@@ -37,8 +37,9 @@ class Training:
         with (self.run.folder.parent / "log").open("ab") as log:
             command = [PAIRWRIGHT, *self.words]
             process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
-        while after and process.poll() is None and not after.exists():
-            time.sleep(0.0005)
+        for there in (False, True) if after else ():  # what a kill before has left goes first
+            while process.poll() is None and after.exists() != there:
+                time.sleep(0.0005)
         try:
             return process.wait(600 if seconds is None else seconds)
         except subprocess.TimeoutExpired:
@@ -68,10 +69,7 @@ def test_killed_trainings_end_like_an_unkilled_one(tmp_path: Path, kills: int, o
     saved = done = 0
     while done < kills:
         saving = killed.run.folder / ".saving"
-        if done % 2:
-            ended = killed(rng.random() * 0.05, after=saving)
-        else:
-            ended = killed(rng.random() * 20)
+        ended = killed(rng.random() * 0.05, after=saving) if done % 2 else killed(rng.random() * 20)
         saved += saving.exists()
         killed.check()
         if ended != -signal.SIGKILL:
