@@ -29,10 +29,11 @@ from tasks.training.load_model import choose_precision, choose_storage, load_mod
 from tasks.training.losses.objectives import OBJECTIVES
 from tasks.training.losses.scored import Scored
 from tasks.training.pack_answers import Packed
+from tasks.training.runs import REFERENCE
 from tasks.training.score_answers import score_answers
 from tasks.training.tune_model import computing, freeze_model
 
-FILE = "reference.arrow"
+FILE = REFERENCE
 MARK = b"mark"
 KEY_BYTES = 16
 

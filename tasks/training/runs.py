@@ -4,6 +4,8 @@
       config.yaml        what was asked for
       data.json          which version of the dataset, which table, how many rows, how many processes
       rows.arrow         which rows, frozen
+      reference.arrow    log-probabilities of its start, where it is compared with a table of them
+      retriever/         what ADPO's retriever knows of the rows, and what became of it
       refused.jsonl      rows that are not trained on, with reasons
       metrics.parquet    step, epoch, split, name, value
       checkpoints/       what a killed run goes on from
@@ -38,6 +40,7 @@ from tasks.training.freeze_rows import FILE, Refused
 STEP = "checkpoint-"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 SAVING, FINISHING, LOCK = ".saving", ".finishing", ".lock"
+REFERENCE, RETRIEVER = "reference.arrow", "retriever"
 FREE = ("loading.workers", "optimiser.checkpointing", "saving.")
 """Settings that change no result: a run may go on with others."""
 
@@ -142,9 +145,10 @@ class Run:
             write_whole(self.folder / "config.yaml", text)
 
     def forget(self) -> None:
-        """Have the run begin anew."""
-        for path in (self.folder / "config.yaml", self.metrics):
+        """Have the run begin anew: what was made of its rows goes, too, since it may get others."""
+        for path in (self.folder / "config.yaml", self.metrics, self.folder / REFERENCE):
             path.unlink(missing_ok=True)
+        shutil.rmtree(self.folder / RETRIEVER, ignore_errors=True)
 
     def clean(self) -> None:
         """Delete what a killed process left half-done."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from filelock import FileLock
 
 from flows import cli
-from flows.train_model import make_config, train
+from flows.train_model import make_config, prepare, train
 from schemas.errors import ConfigError
 from tasks.store.files import Folder
 from tasks.store.part import Part, encode_part, read_about, read_part
@@ -26,6 +27,12 @@ from tests.fixtures.tables import IMAGE, struct, write_table
 
 BIN = Path(sys.executable).parent
 ROWS = 24
+COLUMNS: dict[str, Any] = {
+    "image": [struct(picture(n, size=(48, 40)), f"{n}.png") for n in range(ROWS)],
+    "question": ["What is it?"] * ROWS,
+    "chosen": [f"A dog and {n} balls." for n in range(ROWS)],
+    "rejected": [f"A cube, not {n} dogs." for n in range(ROWS)],
+}
 FAST = {
     "optimiser.steps": 4,
     "optimiser.batch": 2,
@@ -51,7 +58,11 @@ def run(*words: object) -> int:
 
 
 def words_of(settings: dict[str, Any]) -> list[str]:
-    return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    return [word for setting in _settings(settings) for word in ("--set", setting)]
+
+
+def _settings(settings: dict[str, Any]) -> list[str]:
+    return [f"{name}={value}" for name, value in settings.items()]
 
 
 @pytest.fixture(autouse=True)
@@ -66,14 +77,7 @@ def write_dataset(out: Path, **columns: Any) -> Path:
     """Build preferences that were given, with one image each."""
     source = out.parent / f"{out.name}-source"
     source.mkdir()
-    given = {
-        "image": [struct(picture(n, size=(48, 40)), f"{n}.png") for n in range(ROWS)],
-        "question": ["What is it?"] * ROWS,
-        "chosen": [f"A dog and {n} balls." for n in range(ROWS)],
-        "rejected": [f"A cube, not {n} dogs." for n in range(ROWS)],
-        **columns,
-    }
-    write_table(source / "RLAIF-V-Dataset_000.parquet", given, types={"image": IMAGE})
+    write_table(source / "RLAIF-V-Dataset_000.parquet", {**COLUMNS, **columns}, types={"image": IMAGE})
     assert run("build", f"rlaif-v:{source}", "--out", out, "--set", "run.workers=1") == 0
     return out
 
@@ -180,6 +184,22 @@ def test_a_run_without_a_checkpoint_begins_anew(trainer: Trainer) -> None:
     config = trainer.run.config()
     assert config is not None
     assert config.dpo.beta == 0.1
+
+
+@pytest.mark.parametrize("objective", ["dpo", "adpo"])
+def test_a_run_that_begins_anew_is_of_the_rows_of_now(objective: str, trainer: Trainer, tmp_path: Path) -> None:
+    """What was made of the rows of before, a table of the start's log-probabilities or vectors, is made anew, too."""
+    trainer.dataset = write_dataset(tmp_path / "dogs", **{name: values[:8] for name, values in COLUMNS.items()})
+    trainer.run = Run(trainer.dataset / "runs" / trainer.name)
+    settings = {"model__tuning": "full", "loading__limit": 0, "optimiser__batch": 8, "adpo__warm_up": 1}
+    words = _settings(FAST | {name.replace("__", "."): value for name, value in settings.items()})
+    config = make_config(objective, words, **{"model.name": str(trainer.model)})
+    with trainer.run.locked():
+        prepare(Folder(str(trainer.dataset)), config, trainer.run)  # all that a run does before it is stopped at once
+    shutil.rmtree(tmp_path / "dogs-source")
+    write_dataset(tmp_path / "dogs")
+    assert trainer(objective, **settings)[0] == 0
+    assert trainer.run.data()["rows"]["train"] > 8
 
 
 def test_what_is_used_by_another_process_is_left_alone(trainer: Trainer) -> None:

@@ -29,8 +29,9 @@ from tasks.training.retriever.features import Features, map_features
 from tasks.training.retriever.known_truth import KnownTruth, know_truth, without_masks
 from tasks.training.retriever.pool import Entry, Pool, make_pool
 from tasks.training.retriever.unchanged import may_say_no_change
+from tasks.training.runs import RETRIEVER
 
-FOLDER, CLIP = "retriever", "clip.json"
+FOLDER, CLIP = RETRIEVER, "clip.json"
 PREFERENCES = "preferences"
 MOST_KNOWN = 20_000
 """Rows whose truth is known at the most; the share of true negatives is measured on them."""
