@@ -63,10 +63,13 @@ class RetrieverAdversary:
 
         The first time, a retriever that is new is warmed up.
         """
-        if not self.retriever.drawn and self.retriever.config.warm_up:
-            warm_up(self.retriever, self.retriever.config.warm_up)
+        self._warm_up()
         self._proposed = self.retriever.propose([self._places[key] for key in keys])
         return [tuple(self._answers(own)) for own in self._proposed.texts]
+
+    def _warm_up(self) -> None:
+        if not self.retriever.drawn and self.retriever.config.warm_up:
+            warm_up(self.retriever, self.retriever.config.warm_up)
 
     def _answers(self, texts: Sequence[str]) -> Iterator[Answer]:
         """Yield each text as an answer; one that the model cannot be given is left out, and gets no reward."""
@@ -97,7 +100,9 @@ class RetrieverAdversary:
         return proposed.metrics | seen | learned
 
     def skip(self, *, step: bool) -> None:
-        """Stand in for ``propose`` and ``learn`` where a rank has no rows, so that all ranks step together."""
+        """Stand in for ``propose`` and ``learn`` where a rank has no rows, so that all ranks do the same together."""
+        self._warm_up()
+        self.retriever.drawn += 1
         self._proposed = None
         if step:
             self.retriever.step()

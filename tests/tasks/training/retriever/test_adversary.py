@@ -104,6 +104,16 @@ def test_a_rank_without_rows_steps_with_the_others():
     assert adversary.retriever.steps == 1
 
 
+def test_a_rank_that_begins_without_rows_keeps_in_step():
+    """It is warmed up with the others, who wait for it, and draws what a run of one process would."""
+    with_rows, without = made(warm_up=3), made(warm_up=3)
+    answers = with_rows.propose(KEYS[:2])
+    with_rows.learn(torch.full((len(answers), 3), torch.nan), step=True)
+    without.skip(step=True)
+    assert torch.equal(weights_of(with_rows), weights_of(without))
+    assert with_rows.propose(KEYS[:4]) == without.propose(KEYS[:4])
+
+
 def test_the_warm_up_is_of_new_retrievers_only(tmp_path):
     adversary = made(warm_up=5)
     before = weights_of(adversary)
