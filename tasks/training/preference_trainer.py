@@ -8,9 +8,11 @@ a step whatever the ranks and the accumulation, and checkpoints that are whole o
 import json
 import logging
 import math
+import pickle
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -18,7 +20,7 @@ from typing import Any, Protocol, TypeVar, cast
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
-from transformers import PrinterCallback, Trainer
+from transformers import PrinterCallback, Trainer, TrainerState
 from typing_extensions import override
 
 from schemas.errors import ModelError, TrainingError
@@ -40,7 +42,9 @@ from tasks.training.see_once import seen_once
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-WINDOW = "window.json"
+WINDOW, STATE = "window.json", "trainer_state.json"
+DAMAGED = (OSError, EOFError, pickle.UnpicklingError)
+"""Beside errors of Python's own, what reading a damaged file looks like."""
 TRIED = 1000
 """Rows that are looked at for one that can be trained on before a run is given up."""
 
@@ -370,11 +374,11 @@ class PreferenceTrainer(Trainer):
         Raises:
             ModelError: it cannot be read.
         """
-        try:
+        with _reading(folder / WINDOW):
             if self.is_world_process_zero():
                 self.window.join([json.loads((folder / WINDOW).read_text())])
-        except (OSError, ValueError, TypeError, AttributeError) as error:
-            raise ModelError(f"{folder / WINDOW}: cannot be read: {error}. {_older(folder)}") from error
+        with _reading(folder / STATE):
+            TrainerState.load_from_json(str(folder / STATE))
         if self.setting.adversary:
             self.setting.adversary.load(folder)
 
@@ -388,6 +392,16 @@ class PreferenceTrainer(Trainer):
             raise ModelError(f"{folder}: is no checkpoint of this run's model: {first}. {_older(folder)}") from error
 
     @override
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        with _reading(Path(checkpoint or "")):
+            super()._load_optimizer_and_scheduler(checkpoint)
+
+    @override
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        with _reading(Path(checkpoint or "")):
+            super()._load_rng_state(checkpoint)
+
+    @override
     def _issue_warnings_after_load(self, load_result: Any) -> None:
         """Refuse a checkpoint of another model, which the Trainer would but warn of."""
         weights, missing = cast("Any", self.model).state_dict(), set(load_result.missing_keys)
@@ -395,6 +409,21 @@ class PreferenceTrainer(Trainer):
         lacking = [key for key in load_result.missing_keys if weights[key].data_ptr() not in loaded]  # others are tied
         if odd := [*lacking, *load_result.unexpected_keys]:
             raise ValueError(f"{odd[0]} is not in both")
+
+
+@contextmanager
+def _reading(path: Path) -> Generator[None]:
+    """Say of a checkpoint's file, or of a checkpoint, that it is damaged.
+
+    Raises:
+        ModelError: names it.
+    """
+    try:
+        yield
+    except (*DAMAGED, RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+        first = str(error).strip().partition("\n")[0]
+        folder = path if path.is_dir() else path.parent
+        raise ModelError(f"{path}: cannot be read: {first}. {_older(folder)}") from error
 
 
 def _older(folder: Path) -> str:

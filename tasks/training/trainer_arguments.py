@@ -5,6 +5,7 @@ Needs PyTorch, transformers and, for trackers, their packages.
 
 import dataclasses
 import importlib.util
+import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from schemas.errors import ConfigError
 from schemas.training import OptimiserConfig, TrainConfig
 from tasks.training.runs import Run
 
+log = logging.getLogger(__name__)
 RATES = {"sft": 5e-7, "dpo": 5e-7, "mdpo": 5e-7, "adavip": 5e-7, "adpo": 3e-6}
 """Of full tuning: paper 000's for SFT and ADPO; RLAIF-V's for what paper 004 does not publish."""
 LORA_RATE = 1e-4
@@ -25,7 +27,7 @@ LORA_RATE = 1e-4
 def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> TrainingArguments:
     """Return the Trainer's settings; what it logs, measures and keeps is ours."""
     optimiser, saving, gpu = config.optimiser, config.saving, torch.cuda.is_available()
-    return TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=str(run.checkpoints),
         per_device_train_batch_size=optimiser.batch,
         per_device_eval_batch_size=optimiser.batch,
@@ -55,6 +57,17 @@ def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> Trainin
         ddp_find_unused_parameters=config.model.train_vision,
         **_checkpointing(on=optimiser.checkpointing),
     )
+    _use_one_gpu(arguments)
+    return arguments
+
+
+def _use_one_gpu(arguments: Any) -> None:
+    """Keep the Trainer from spreading each batch over all GPUs by threads, which packed answers do not survive."""
+    if (found := arguments.n_gpu) > 1:
+        log.warning(
+            "one of %d GPUs is used; all are by: torchrun --nproc-per-node %d -m flows.cli train ...", found, found
+        )
+        arguments._n_gpu = 1
 
 
 def rate_of(config: TrainConfig) -> float:

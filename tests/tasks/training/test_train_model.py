@@ -287,6 +287,27 @@ def test_a_checkpoint_of_other_adapters(model: Path, tmp_path: Path) -> None:
         train(job)
 
 
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json", "window.json"])
+@pytest.mark.parametrize("content", [b"", b'{"a":'])
+def test_a_damaged_file_of_a_checkpoint(name: str, content: bytes, half: Path, tmp_path: Path) -> None:
+    config = settings("dpo", half.parent / "qwen", loading={"held_out": ""})
+    job = write_run(tmp_path, config)
+    shutil.copytree(half, job.run.checkpoint(2))
+    (job.run.checkpoint(2) / name).write_bytes(content)
+    with pytest.raises(ModelError, match=r"checkpoint-2.*: cannot be read: .*Delete .*/checkpoint-2 to go on"):
+        train(job)
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a checkpoint from which four steps are left."""
+    root = tmp_path_factory.mktemp("half")
+    config = settings("dpo", write_qwen2_vl(root / "qwen"), loading={"held_out": ""})
+    job = write_run(root, config.model_copy(update={"saving": config.saving.model_copy(update={"keep": 9})}))
+    train(job)
+    return Path(shutil.copytree(job.run.checkpoint(2), root / "checkpoint-2"))
+
+
 class Filling:
     """Let no file of this process grow beyond a size, from a step on: what a full disk does to large files."""
 
