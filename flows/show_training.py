@@ -6,12 +6,14 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 log = logging.getLogger("pairwright")
 SHOWN = ("loss", "margin", "accuracy", "margin/image", "accuracy/image", "nll")
 """Of all metrics, those that are shown while it goes on."""
 RATE = "rows per second"
+BAR = 12
+"""Width of the bar in letters."""
 
 
 class TrainingLines:
@@ -43,11 +45,9 @@ class TrainingBar:
     def __init__(self, console: Console) -> None:
         """Prepare it; enter ``progress`` to show it."""
         columns = (
-            TextColumn("[bold]training"),
-            BarColumn(),
+            BarColumn(bar_width=BAR),
             MofNCompleteColumn(),
             TextColumn("{task.fields[values]}"),
-            TimeElapsedColumn(),
             TextColumn("{task.fields[left]} left"),
         )
         self.progress = Progress(*columns, console=console)
@@ -70,7 +70,8 @@ class TrainingBar:
         if split != "train":
             self.progress.console.print(f"step {step:,}, {split}: {describe(values)}", highlight=False)
         elif self._task is not None:
-            self.progress.update(self._task, values=describe(values))
+            room = self.progress.console.width - BAR - 2 * len(f"{self._left.steps:,}") - len(" / 00 h 00 min left ")
+            self.progress.update(self._task, values=describe(values, room=room))
 
 
 class TimeLeft:
@@ -99,10 +100,14 @@ class TimeLeft:
         return f"{hours} h {minutes:02} min" if hours else f"{minutes}:{seconds % 60:02}"
 
 
-def describe(values: Mapping[str, float]) -> str:
-    """Return the metrics that matter in words."""
+def describe(values: Mapping[str, float], *, room: int | None = None) -> str:
+    """Return the metrics that matter in words, the first of them if not all have room."""
     shown = [f"{name} {values[name]:.4g}" for name in SHOWN if name in values]
-    return ", ".join([*shown, *([f"{values[RATE]:.3g} rows/s"] if RATE in values else [])])
+    if RATE in values:
+        shown.insert(min(3, len(shown)), f"{values[RATE]:.3g} rows/s")
+    while room is not None and len(shown) > 1 and len(", ".join(shown)) > room:
+        shown.pop()
+    return ", ".join(shown)
 
 
 @contextmanager
