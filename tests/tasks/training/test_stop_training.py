@@ -1,0 +1,45 @@
+"""The first signal asks for an orderly end, the second ends at once."""
+
+import os
+import signal
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tasks.training.stop_training import Stopping, stoppable
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_and_two(number: signal.Signals) -> None:
+    trainer, before = cast("Any", SimpleNamespace(stopping=False)), signal.getsignal(number)
+    with stoppable(trainer):
+        os.kill(os.getpid(), number)
+        assert trainer.stopping
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert signal.getsignal(number) is before
+
+
+def test_the_step_in_work_is_the_last_and_saved() -> None:
+    trainer = cast("Any", SimpleNamespace(is_stopping=False))
+    control = SimpleNamespace(should_save=False, should_training_stop=False)
+    Stopping(trainer).on_step_end(None, None, control)
+    assert (control.should_save, control.should_training_stop) == (False, False)
+    trainer.is_stopping = True
+    Stopping(trainer).on_step_end(None, None, control)
+    assert (control.should_save, control.should_training_stop) == (True, True)
+
+
+def test_threads_that_get_no_signals_train_too() -> None:
+    entered: list[bool] = []
+
+    def train() -> None:
+        with stoppable(cast("Any", SimpleNamespace(stopping=False))):
+            entered.append(True)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert entered == [True]
