@@ -4,6 +4,7 @@ Reads the run's folder, the dataset's parts, the model; writes checkpoints, metr
 answers. Every rank of a distributed training runs this; needs PyTorch, transformers, peft.
 """
 
+import contextlib
 import logging
 import shutil
 from dataclasses import dataclass, replace
@@ -81,7 +82,13 @@ def train_model(job: Job) -> Ended:
     if latest := job.run.latest():
         trainer.restore(latest)
     with stoppable(trainer):
-        trainer.train(resume_from_checkpoint=str(latest) if latest else None)
+        try:
+            trainer.train(resume_from_checkpoint=str(latest) if latest else None)
+        except TrainingError:  # the page shows how it came to that; who goes on reads them up to the checkpoint alone
+            if trainer.is_world_process_zero():
+                with contextlib.suppress(OSError):
+                    trainer.setting.metrics.write()
+            raise
     if finished := not any(gather(trainer.stopping or trainer.is_stopping)):
         _finish(trainer, job)
     state, measured = trainer.state, trainer.setting.metrics.last(HELD_OUT)
