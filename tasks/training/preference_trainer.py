@@ -8,85 +8,39 @@ a step whatever the ranks and the accumulation, and checkpoints that are whole o
 import json
 import logging
 import math
-import pickle
 import time
-from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
-from torch import Tensor
 from transformers import PrinterCallback, Trainer, TrainerState
 from typing_extensions import override
 
 from schemas.errors import ModelError, TrainingError
-from schemas.training import DpoConfig, TrainConfig
-from tasks.training.collate import Answer, Batch
+from schemas.training import DpoConfig
+from tasks.training.collate import Batch
 from tasks.training.freeze_rows import Refused
-from tasks.training.load_batches import Fault, Guarded, Order, count_workers, make_loader
+from tasks.training.load_batches import Order, count_workers, make_loader
 from tasks.training.losses.adpo import negative_rewards
 from tasks.training.losses.objectives import OBJECTIVES, Goal
 from tasks.training.losses.scored import CHOSEN, TEXTS, Loss
-from tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, Window
+from tasks.training.metrics import HELD_OUT, TRAIN, Window
 from tasks.training.pack_answers import pack_answers
 from tasks.training.ranks import add_up, count_ranks, gather, own_rank
-from tasks.training.references import Asked, Reference
-from tasks.training.runs import SAVING, STEP, Run, append_refused
-from tasks.training.save_checkpoints import Saving, is_finite
+from tasks.training.references import Asked
+from tasks.training.runs import SAVING, STEP, append_refused
+from tasks.training.save_checkpoints import Saving, advise, is_finite, reading
 from tasks.training.score_answers import score_answers
 from tasks.training.see_once import seen_once
+from tasks.training.step_batches import count_tokens, find_batch, sound, with_answers
+from tasks.training.trainer_setting import Adversary, Setting
+from tasks.training.watch_training import MEASURED
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 WINDOW, STATE = "window.json", "trainer_state.json"
-DAMAGED = (OSError, EOFError, pickle.UnpicklingError)
-"""Beside errors of Python's own, what reading a damaged file looks like."""
-TRIED = 1000
-"""Rows that are looked at for one that can be trained on before a run is given up."""
-
-
-class Adversary(Protocol):
-    """Choose negatives for a batch, and learn which are hard (ADPO's retriever)."""
-
-    def propose(self, keys: Sequence[str]) -> Sequence[Sequence[Answer]]:
-        """Return m answers per row (fewer where there are no candidates), in columns from ``TEXTS`` on."""
-        ...
-
-    def learn(self, rewards: Tensor, *, step: bool) -> Mapping[str, float]:
-        """Learn from the (B, m) rewards of what was proposed last; step the optimiser where asked. Returns metrics."""
-        ...
-
-    def skip(self, *, step: bool) -> None:
-        """Stand in for both where this rank has no rows."""
-        ...
-
-    def publish(self, folder: Path) -> None:
-        """Write what is left of it when the run is finished."""
-        ...
-
-    def save(self, folder: Path) -> None:
-        """Write its state beside a checkpoint's."""
-        ...
-
-    def load(self, folder: Path) -> None:
-        """Read its state."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """Hold what a training needs beside the model and the rows."""
-
-    run: Run
-    config: TrainConfig
-    goal: Goal
-    reference: Reference | None
-    adversary: Adversary | None
-    metrics: MetricsFile
 
 
 @dataclass
@@ -200,23 +154,26 @@ class PreferenceTrainer(Trainer):
             if setting.adversary:
                 setting.adversary.skip(step=last)
             return loss.value * 0
-        loss, learned = self._loss(model, batch, setting.goal, adversary=setting.adversary)
+        loss, rewards = self._loss(model, batch, setting.goal, adversary=setting.adversary)
         values = _read(loss)
         if not math.isfinite(values["loss"]):
             raise TrainingError(self._not_finite(f"the loss is {values['loss']}", batch.keys))
-        self.window.add({**values, **learned}, len(batch.keys))
+        if setting.adversary and rewards is not None:
+            self.window.add(setting.adversary.learn(rewards, step=last), len(batch.keys))
+        self.window.add(values, weight, loss.counts)
         self._done.rows += len(batch.keys)
         # The Trainer divides by the number of batches, and the ranks' gradients are averaged.
         return loss.value * (weight * count_ranks() * self.current_gradient_accumulation_steps / self._total)
 
     def _loss(
         self, model: Any, batch: Batch, goal: Goal, *, adversary: Adversary | None = None
-    ) -> tuple[Loss, Mapping[str, float]]:
+    ) -> tuple[Loss, Tensor | None]:
+        """Return a batch's loss, and the rewards of an adversary's negatives."""
         config = self.setting.config
         if goal.section != config.objective:  # measured as DPO, with the reward that is trained
             config = config.model_copy(update={"dpo": DpoConfig(beta=config.adpo.beta)})
         if adversary:
-            batch = with_answers(batch, adversary.propose(batch.keys))
+            batch = with_answers(batch, adversary.propose(batch.keys), config.model.longest)
         self._done.tokens += count_tokens(batch)
         width = 1 + max(answer.column for own in batch.answers for answer in own)
         dtype = torch.bfloat16 if self.args.bf16 else torch.float16 if self.args.fp16 else None
@@ -227,10 +184,7 @@ class PreferenceTrainer(Trainer):
             compared = reference.score(asked) if reference else None
             policy = score_answers(model, packed)
         loss = goal.compute(policy, compared, config)
-        if not adversary:
-            return loss, {}
-        rewards = negative_rewards(policy, compared, config.adpo)
-        return loss, adversary.learn(rewards, step=self.accelerator.sync_gradients)
+        return loss, negative_rewards(policy, compared, config.adpo) if adversary else None
 
     @override
     def _clip_grad_norm(self, model: Any) -> Any:
@@ -274,7 +228,7 @@ class PreferenceTrainer(Trainer):
         joined.join(gather(window.empty()))
         if (found := joined.take()) and self.is_world_process_zero():
             metrics.add(step, self.state.epoch or 0.0, HELD_OUT, found)
-            self._tell({f"{HELD_OUT}/{name}": value for name, value in found.items()})
+            self._tell({f"{MEASURED}{name}": value for name, value in found.items()})
         self._done.tokens = done
         self._since += time.monotonic() - began
 
@@ -288,7 +242,7 @@ class PreferenceTrainer(Trainer):
         self._refused += batch.refused
         if batch.prompts:
             loss, _ = self._loss(self.model, batch, goal)
-            window.add(_read(loss), len(batch.keys))
+            window.add(_read(loss), self._weight(batch), loss.counts)
         elif self.is_fsdp_enabled or self.is_deepspeed_enabled:
             self._loss(self.model, self._spare_batch(), goal)
 
@@ -374,10 +328,10 @@ class PreferenceTrainer(Trainer):
         Raises:
             ModelError: it cannot be read.
         """
-        with _reading(folder / WINDOW):
+        with reading(folder / WINDOW):
             if self.is_world_process_zero():
                 self.window.join([json.loads((folder / WINDOW).read_text())])
-        with _reading(folder / STATE):
+        with reading(folder / STATE):
             TrainerState.load_from_json(str(folder / STATE))
         if self.setting.adversary:
             self.setting.adversary.load(folder)
@@ -389,16 +343,16 @@ class PreferenceTrainer(Trainer):
         except (RuntimeError, ValueError, KeyError, OSError, SafetensorError) as error:
             first = str(error).strip().partition("\n")[0]
             folder = Path(resume_from_checkpoint)
-            raise ModelError(f"{folder}: is no checkpoint of this run's model: {first}. {_older(folder)}") from error
+            raise ModelError(f"{folder}: is no checkpoint of this run's model: {first}. {advise(folder)}") from error
 
     @override
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        with _reading(Path(checkpoint or "")):
+        with reading(Path(checkpoint or "")):
             super()._load_optimizer_and_scheduler(checkpoint)
 
     @override
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        with _reading(Path(checkpoint or "")):
+        with reading(Path(checkpoint or "")):
             super()._load_rng_state(checkpoint)
 
     @override
@@ -411,82 +365,10 @@ class PreferenceTrainer(Trainer):
             raise ValueError(f"{odd[0]} is not in both")
 
 
-@contextmanager
-def _reading(path: Path) -> Generator[None]:
-    """Say of a checkpoint's file, or of a checkpoint, that it is damaged.
-
-    Raises:
-        ModelError: names it.
-    """
-    try:
-        yield
-    except (*DAMAGED, RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
-        first = str(error).strip().partition("\n")[0]
-        folder = path if path.is_dir() else path.parent
-        raise ModelError(f"{path}: cannot be read: {first}. {_older(folder)}") from error
-
-
-def _older(folder: Path) -> str:
-    return f"Delete {folder} to go on from the one before, or give another --name"
-
-
-def find_batch(rows: Any, collate: Any) -> Batch:
-    """Return a batch of the first row that can be trained on.
-
-    Raises:
-        TrainingError: none of the first thousand can.
-    """
-    refused: list[Refused] = []
-    guarded, count = Guarded(rows), min(len(rows), TRIED)
-    for place in range(count):
-        item = guarded[place]
-        batch = sound(item if isinstance(item, Fault) else collate([item])["batch"])
-        if batch.prompts:
-            return batch
-        refused += batch.refused
-    reasons = ", ".join(f"{reason} ({n})" for reason, n in Counter(one.reason for one in refused).most_common(3))
-    example = next((f": {one.key}: {one.detail}" for one in refused if one.detail), "")
-    raise TrainingError(f"none of the {count:,} rows that were tried can be trained on: {reasons}{example}")
-
-
-def count_tokens(batch: Batch) -> int:
-    """Return how many tokens of prompts and answers a batch has."""
-    return sum(map(len, batch.prompts)) + sum(len(answer.ids) for own in batch.answers for answer in own)
-
-
-def sound(found: T | Fault) -> T:
-    """Return what was read.
-
-    Raises:
-        TrainingError: it could not be read.
-    """
-    if isinstance(found, Fault):
-        raise TrainingError(
-            f"{found.message}. The run goes on with the same command when this part is back, byte for byte as it was "
-            "(a build with the same settings writes it so); or begin anew under another --name"
-        )
-    return found
-
-
 def _read(loss: Loss) -> dict[str, float]:
     """Return a loss and its metrics as numbers; the host waits for the device once."""
     named = {"loss": loss.value.detach(), **loss.metrics}
     return dict(zip(named, torch.stack([value.float() for value in named.values()]).tolist(), strict=True))
-
-
-def with_answers(batch: Batch, added: Sequence[Sequence[Answer]]) -> Batch:
-    """Return a batch with more answers: behind those of the example's prompt, or in prompts that wait for one."""
-    answers = list(batch.answers)
-    for example, own in enumerate(added):
-        places = [n for n, owner in enumerate(batch.owners) if owner == example]
-        waiting = [n for n in places if not answers[n]]
-        if waiting:
-            for place, answer in zip(waiting, own, strict=False):
-                answers[place] = (answer,)
-        else:
-            first = next(n for n in places if any(answer.column == CHOSEN for answer in answers[n]))
-            answers[first] = (*answers[first], *own)
-    return replace(batch, answers=answers)
 
 
 def _not_loaded(error: Exception) -> str:

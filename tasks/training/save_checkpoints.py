@@ -1,21 +1,27 @@
 """Write a checkpoint so that it is whole or not there: under another name, flushed, renamed; all ranks together.
 
+And say of one that cannot be read that it is damaged.
+
 The run's folder must be one for all ranks. Needs PyTorch.
 """
 
 import contextlib
+import pickle
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 
-from schemas.errors import TrainingError
+from schemas.errors import ModelError, TrainingError
 from tasks.training.ranks import gather
 from tasks.training.runs import SAVING, Run, drop_folder, publish_folder
 
+DAMAGED = (OSError, EOFError, pickle.UnpicklingError, SafetensorError)
+"""Beside errors of Python's own, what reading a damaged file looks like."""
 NOT_SAVED = (OSError, RuntimeError, SafetensorError)
 """What a full disk looks like: PyTorch and safetensors do not say OSError."""
 
@@ -66,3 +72,23 @@ def is_finite(model: Any) -> bool:
     trained = [parameter.detach() for parameter in model.parameters() if parameter.requires_grad]
     found = [torch.isfinite(getattr(one, "_local_tensor", one)).all() for one in trained]  # of FSDP: this rank's part
     return bool(torch.stack(found).all()) if found else True
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Generator[None]:
+    """Say of a checkpoint's file, or of a checkpoint, that it is damaged.
+
+    Raises:
+        ModelError: names it.
+    """
+    try:
+        yield
+    except (*DAMAGED, RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+        first = str(error).strip().partition("\n")[0]
+        folder = path if path.is_dir() else path.parent
+        raise ModelError(f"{path}: cannot be read: {first}. {advise(folder)}") from error
+
+
+def advise(folder: Path) -> str:
+    """Say what can be done about a checkpoint that cannot be read."""
+    return f"Delete {folder} to go on from the one before, or give another --name"

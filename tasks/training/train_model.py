@@ -26,7 +26,7 @@ from tasks.training.load_model import choose_precision, choose_storage, load_mod
 from tasks.training.losses.objectives import OBJECTIVES, Goal
 from tasks.training.losses.scored import TEXTS
 from tasks.training.metrics import HELD_OUT, MetricsFile
-from tasks.training.preference_trainer import Adversary, PreferenceTrainer, Setting, sound
+from tasks.training.preference_trainer import PreferenceTrainer
 from tasks.training.ranks import gather, own_rank, spread
 from tasks.training.references import open_reference
 from tasks.training.retriever.material import FOLDER as RETRIEVER
@@ -35,8 +35,10 @@ from tasks.training.runs import FINISHING, Run, publish_folder
 from tasks.training.sample_answers import sample_answers
 from tasks.training.save_checkpoints import NOT_SAVED
 from tasks.training.save_model import finish_model
+from tasks.training.step_batches import sound
 from tasks.training.stop_training import Stopping, stoppable
 from tasks.training.trainer_arguments import make_arguments, make_trackers
+from tasks.training.trainer_setting import Adversary, Setting
 from tasks.training.tune_model import computing, prepare_model
 from tasks.training.watch_training import Telling, Watcher
 

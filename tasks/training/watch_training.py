@@ -8,6 +8,9 @@ from typing_extensions import override
 
 from tasks.training.metrics import HELD_OUT, TRAIN
 
+MEASURED = "eval_"
+"""How trackers know what was measured on held-out rows."""
+
 
 class Watcher(Protocol):
     """Be told what happens; only the first rank's is."""
@@ -41,5 +44,5 @@ class Telling(TrainerCallback):
 
     @override
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **words: Any) -> None:
-        held_out = {name.removeprefix(f"{HELD_OUT}/"): logs[name] for name in logs if name.startswith(f"{HELD_OUT}/")}
+        held_out = {name.removeprefix(MEASURED): logs[name] for name in logs if name.startswith(MEASURED)}
         self.watcher.logged(state.global_step, HELD_OUT if held_out else TRAIN, held_out or logs)
