@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
+from torch import Tensor
 from transformers import PrinterCallback, Trainer, TrainerState
 from typing_extensions import override
 
@@ -167,7 +168,7 @@ class PreferenceTrainer(Trainer):
 
     def _loss(
         self, model: Any, batch: Batch, goal: Goal, *, adversary: Adversary | None = None
-    ) -> tuple[Loss, Tensor | None]:
+    ) -> tuple[Loss, torch.Tensor | None]:
         """Return a batch's loss, and the rewards of an adversary's negatives."""
         config = self.setting.config
         if goal.section != config.objective:  # measured as DPO, with the reward that is trained
