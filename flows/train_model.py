@@ -76,6 +76,8 @@ def make_config(objective: str, settings: Sequence[str], **named: str) -> TrainC
             inner = inner.setdefault(section, {}) if isinstance(inner, dict) else inner
         if not equals or not isinstance(inner, dict):
             raise ConfigError(f"--set {setting}: must look like section.field=value")
+        if path.strip() == "objective" or (setting in settings and named.get(path.strip())):
+            raise ConfigError(f"--set {setting}: is said twice. Leave it to its own option of the command")
         inner[last] = _parse(setting, text)
     if _part(values, "model").get("name", TINY) in STAND_INS:
         for path, value in stand_in_defaults(objective, starts=bool(values.get("start"))).items():
@@ -231,7 +233,7 @@ def prepare(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
     if not run.is_finished and not run.steps():
         run.forget()
     start = find_start(folder, config, run)
-    mined = mine_negatives(folder, config)
+    mined = [] if run.is_finished else mine_negatives(folder, config)
     if run.config():
         _check_same(run, start.config)
         if not run.is_finished:
@@ -314,6 +316,8 @@ def _begin(folder: Folder, start: Start, run: "Run", beside: Sequence[Planned]) 
         reasons = ", ".join(f"{reason} ({number:,})" for reason, number in count_reasons(refused).items())
         why = f"all of its rows are refused: {reasons}" if refused else "it has none"
         raise ConfigError(f"{folder.url}: no row of split {loading.split!r} can be trained on: {why}")
+    if loading.held_out and not count_rows(run.rows, loading.held_out):
+        log.warning("no row is of split %r (loading.held_out): nothing is measured on held-out rows", loading.held_out)
     if config.objective == "adpo":
         prepare_retriever(folder, config, run.folder, after=beside)
     run.begin(config, data, refused)

@@ -14,8 +14,8 @@ Names = Annotated[
     BeforeValidator(lambda value: (value,) if isinstance(value, str) else () if value is None else value),
 ]
 """Several names, one or none: `train`, `[train, val]`."""
-OFF = BeforeValidator(lambda value: "off" if value is False else value)
-"""For fields that may be `off`, which is YAML's word for false."""
+OFF = BeforeValidator(lambda value: {False: "off", True: "on"}[value] if isinstance(value, bool) else value)
+"""For fields that may be `off` or `on`, which are YAML's words for false and true."""
 
 
 class Section(BaseModel):

@@ -151,7 +151,7 @@ class OptimiserConfig(Section):
     """Passes over the training split."""
     steps: Count = 0
     """Optimiser steps; 0: by ``epochs``."""
-    warmup: Share = 0.1
+    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Share of the steps over which the learning rate rises."""
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
     """How it falls after that."""

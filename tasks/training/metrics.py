@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +26,7 @@ SCHEMA = pa.schema(
 Entry = tuple[int, float, str, str, float]
 Sums = dict[str, tuple[float, float]]
 """Of each metric the weighted sum, and the sum of the weights."""
+EMPTY: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass
@@ -34,11 +36,12 @@ class Window:
     sums: dict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
     weights: dict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
 
-    def add(self, values: Mapping[str, float], weight: float = 1.0) -> None:
-        """Count a batch's means, of so many examples."""
+    def add(self, values: Mapping[str, float], weight: float = 1.0, counts: Mapping[str, float] = EMPTY) -> None:
+        """Count a batch's means: of so many examples, or of so many as ``counts`` says of a metric."""
         for name, value in values.items():
-            self.sums[name] += value * weight
-            self.weights[name] += weight
+            own = counts.get(name, weight)
+            self.sums[name] += value * own
+            self.weights[name] += own
 
     def look(self) -> Sums:
         """Return the sums."""

@@ -11,13 +11,14 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
-from transformers import PrinterCallback, Trainer, TrainerState
+from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerState
 from typing_extensions import override
 
 from schemas.errors import ModelError, TrainingError
@@ -168,7 +169,7 @@ class PreferenceTrainer(Trainer):
 
     def _loss(
         self, model: Any, batch: Batch, goal: Goal, *, adversary: Adversary | None = None
-    ) -> tuple[Loss, torch.Tensor | None]:
+    ) -> tuple[Loss, Tensor | None]:
         """Return a batch's loss, and the rewards of an adversary's negatives."""
         config = self.setting.config
         if goal.section != config.objective:  # measured as DPO, with the reward that is trained
@@ -355,6 +356,22 @@ class PreferenceTrainer(Trainer):
     def _load_rng_state(self, checkpoint: str | None) -> None:
         with reading(Path(checkpoint or "")):
             super()._load_rng_state(checkpoint)
+
+    @override
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        """Write the model; in a checkpoint, under the names of its own weights, by which the Trainer loads them.
+
+        A finished model has the published names, which differ from them in some families (Qwen2-VL).
+        """
+        model = cast("Any", self.model)
+        if SAVING not in str(output_dir) or not isinstance(model, PreTrainedModel):
+            super()._save(output_dir, state_dict)
+            return
+        vars(model)["save_pretrained"] = partial(model.save_pretrained, save_original_format=False)
+        try:
+            super()._save(output_dir, state_dict)
+        finally:
+            del vars(model)["save_pretrained"]
 
     @override
     def _issue_warnings_after_load(self, load_result: Any) -> None:

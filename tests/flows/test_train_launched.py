@@ -1,5 +1,6 @@
 """Trainings over two processes: torchrun and accelerate start them, the result is that of one with larger batches."""
 
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from tasks.training.metrics import HELD_OUT
 from tasks.training.runs import Run
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.runs_to_train import curve
-from tests.flows.test_train_model import FAST, words_of, write_dataset
+from tests.flows.test_train_model import FAST, ROWS, words_of, write_dataset
 
 BIN = Path(sys.executable).parent
 LAUNCHERS = {
@@ -102,3 +103,25 @@ def test_what_is_wrong_is_said_once(dataset: Path, model: Path) -> None:
     done = start(dataset, model / "nowhere", "torchrun", batch=2, optimiser__steps=9)
     assert done.returncode != 0
     assert done.stderr.count("error: ") == 1
+
+
+@pytest.mark.slow
+def test_bad_rows_leave_no_rank_waiting(model: Path, tmp_path: Path) -> None:
+    """With one row per rank and step, a rank whose row is refused has nothing to do: the other's counts alone."""
+    chosen = [f"A dog and {n} balls. " * (40 if n in (3, 17) else 1) for n in range(ROWS)]
+    bad = write_dataset(tmp_path / "bad", chosen=chosen)
+    settings = {"loading.limit": 0, "optimiser.steps": 24, "model.longest": 300, "loading.held_out": ""}
+    runs: list[Run] = []
+    for name, batch in (("torchrun", 1), ("alone", 2)):
+        done = start(
+            bad, model, name, batch=batch, **{key.replace(".", "__"): value for key, value in settings.items()}
+        )
+        assert done.returncode == 0, done.stderr
+        runs.append(Run(bad / "runs" / name))
+    for run in runs:
+        lines = [json.loads(line) for line in run.refused.read_text().splitlines()]
+        assert [line["reason"] for line in lines] == ["too long"] * 2, "once each, in two epochs"
+        assert len(curve(run)) == 24
+    for name in ("loss", "grad_norm"):
+        assert curve(runs[0], name)[:2] == pytest.approx(curve(runs[1], name)[:2], rel=1e-3)
+    assert curve(runs[0]) == pytest.approx(curve(runs[1]), rel=5e-2)

@@ -116,18 +116,20 @@ def loss_of(per_example: "Tensor", counts: "Tensor", logged: Logged) -> Loss:
     """Return the mean of (B,) losses over the examples that count, (B,) bool; 0, with zero gradients, if none does."""
     shares = per_example.where(counts, 0)
     value = shares.sum() / counts.sum().clamp(min=1)
-    return Loss(value=value, per_example=shares.detach(), metrics=_means(logged))
+    metrics, numbers = _means(logged)
+    return Loss(value=value, per_example=shares.detach(), metrics=metrics, counts=numbers)
 
 
-def _means(logged: Logged) -> "dict[str, Tensor]":
-    """Return the mean of each metric over the examples that have it; the host waits for the device only once."""
+def _means(logged: Logged) -> "tuple[dict[str, Tensor], dict[str, float]]":
+    """Return each metric's mean over the examples that have it, and their number; the host waits only once."""
     import torch
 
     having = torch.stack([mask for _, mask in logged.values()])
     values = torch.stack([value.detach() for value, _ in logged.values()]).where(having, 0)
     counts = having.sum(1)
     means = values.sum(1) / counts.clamp(min=1)
-    return {name: mean for name, mean, count in zip(logged, means, counts.tolist(), strict=True) if count}
+    numbers = {name: float(count) for name, count in zip(logged, counts.tolist(), strict=True) if count}
+    return {name: mean for name, mean in zip(logged, means, strict=True) if name in numbers}, numbers
 
 
 def log_preferences(rewards: Rewards) -> Logged:

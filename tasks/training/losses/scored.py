@@ -41,3 +41,5 @@ class Loss:
     same: ``reward/chosen``, ``reward/rejected``, ``reward/image``, ``margin``, ``margin/image``, ``accuracy``,
     ``accuracy/image``, ``logp/chosen``, ``logp/rejected``, ``weight/text``, ``weight/image``. A metric that no example
     of the batch has is left out."""
+    counts: "dict[str, float]"
+    """What each metric is the mean over: so many examples, or for ``nll`` tokens."""

@@ -1,5 +1,6 @@
 """Supervised fine-tuning: the negative log-probability of the chosen texts."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from schemas.training import SftConfig
@@ -23,4 +24,5 @@ def sft(policy: Scored, reference: Scored | None, config: SftConfig) -> Loss:
     per_batch = -logps * counts.sum() / tokens.sum().clamp(min=1)
     per_example = -logps / tokens.clamp(min=1) if config.per == "example" else per_batch
     logged: dict[str, tuple[Tensor, Tensor]] = {"nll": (per_batch, counts), "logp/chosen": (logps, counts)}
-    return loss_of(per_example, counts, logged)
+    loss = loss_of(per_example, counts, logged)
+    return replace(loss, counts={**loss.counts, **({"nll": float(tokens.sum())} if "nll" in loss.counts else {})})

@@ -111,7 +111,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Spec, ...]], ...] = (
             ),
             Spec(title="Loss", unit="of the retriever", shows=(("retriever/loss", "loss", "plain"),)),
             Spec(
-                title="False negatives",
+                title="Doubtful negatives",
                 unit="share of its choices",
                 shows=(
                     ("retriever/true share", "true of their pair, where that is known", "rejected"),

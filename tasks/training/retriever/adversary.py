@@ -179,7 +179,7 @@ def make_adversary(
         average=average,
     )
     watch = Watch(texts=material.pool.texts, least_entropy=config.adpo.least_entropy, truth=material.truth)
-    # A prompt and its answers share ``longest``; rows with a longer text of their own are refused, too.
+    # Longer ones would seldom fit behind a prompt: those that do not are left out of the batch, whatever their length.
     return RetrieverAdversary(
         retriever, watch, material.places, tokenize=tokenize, most_tokens=config.model.longest // 2
     )

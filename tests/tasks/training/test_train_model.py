@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 
 from schemas.errors import ModelError, TrainingError
 from tasks.training import preference_trainer, train_model
@@ -25,6 +26,7 @@ from tests.fixtures.preferences_to_train import CHOSEN
 from tests.fixtures.runs_to_train import PART, TABLE, curve, logged, preferences, settings, write_run
 
 TRAJECTORIES = Path(__file__).parent / "trajectories"
+WEIGHTS = "model.safetensors"
 LONG = {"steps": 20, "batch": 4}
 SPARSE: dict[str, Any] = {"loading": {"held_out": ""}, "saving": {"every": 100}}
 """For trainings of which only the curve matters."""
@@ -164,6 +166,21 @@ def test_ten_kills(model: Path, tmp_path: Path) -> None:
     assert (job.run.model / "adapter_model.safetensors").read_bytes() == (
         unkilled.run.model / "adapter_model.safetensors"
     ).read_bytes()
+
+
+def test_a_run_of_full_tuning_goes_on_from_its_checkpoint(model: Path, tmp_path: Path) -> None:
+    config = settings("sft", model, model={"tuning": "full", "train_vision": True})
+    whole, stopped = (write_run(tmp_path / name, config) for name in ("whole", "stopped"))
+    train(whole)
+    train(stopped)
+    shutil.rmtree(stopped.run.model)
+    shutil.rmtree(stopped.run.checkpoints / "checkpoint-6")
+    assert stopped.run.steps() == [4]
+    assert train(stopped).finished
+    assert curve(stopped.run) == curve(whole.run)
+    assert (stopped.run.model / WEIGHTS).read_bytes() == (whole.run.model / WEIGHTS).read_bytes()
+    published = set(safe_open(model / WEIGHTS, "pt").keys())
+    assert set(safe_open(whole.run.model / WEIGHTS, "pt").keys()) == published
 
 
 def test_a_run_killed_before_its_model_was_written_trains_no_step_more(model: Path, tmp_path: Path) -> None:

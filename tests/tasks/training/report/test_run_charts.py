@@ -67,7 +67,7 @@ def test_adpo_has_a_section_for_its_retriever_and_unknown_metrics_have_charts(tm
     write_metrics(run, range(1, 40), measured=(20, 39))
     drawn = {section.title: section.charts for section in draw_run(read_metrics(run.metrics))}
     assert list(drawn) == ["Learning", "The retriever", "Steps and speed", "Further metrics"]
-    retriever = ["Entropy", "Effective candidates", "Reward", "False negatives"]
+    retriever = ["Entropy", "Effective candidates", "Reward", "Doubtful negatives"]
     assert [chart.title for chart in drawn["The retriever"]] == retriever
     assert [chart.title for chart in drawn["Further metrics"]] == [HOSTILE]
     assert len(drawn["Learning"][0].dots) == 2

@@ -70,7 +70,7 @@ def test_what_is_known_of_a_run_is_on_its_page(folder: Path) -> None:
     for words in (
         "adpo · tiny · full · from sft",
         "steps 1,000", "epochs 10", "held-out accuracy",
-        "Entropy", "Effective candidates", "False negatives", "Learning rate", "Gradient norm",
+        "Entropy", "Effective candidates", "Doubtful negatives", "Learning rate", "Gradient norm",
         "training, as logged every 5 steps",
         "The retriever: true negatives. 12% are true",
         "steps 1,000, texts to choose from 4,321",
@@ -95,7 +95,7 @@ def test_a_run_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
     text = text_of(write_run_page(tmp_path / "sft").parent)
     assert "Not finished." in text
     assert "Nothing logged yet" in text
-    assert "None: every row of the split was used." in text
+    assert "None was refused." in text
 
 
 def test_a_page_is_written_anew_while_the_run_goes_on(tmp_path: Path) -> None:
