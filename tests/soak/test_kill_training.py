@@ -1,6 +1,7 @@
 """Kill whole trainings of the command line, their process group at a random moment, until they were killed often.
 
-Run with ``make soak``; about ten minutes on two cores. Half of the kills come while a checkpoint is written.
+Run with ``make soak``; about ten minutes on two cores. Half of the kills come at any time, half some steps on, when
+most of the time goes into checkpoints.
 """
 
 import os
@@ -22,6 +23,7 @@ from tests.flows.test_train_model import FAST, words_of, write_dataset
 
 PAIRWRIGHT = str(Path(sys.executable).parent / "pairwright")
 SETTINGS = {**FAST, "loading.limit": 0, "optimiser.steps": 60, "saving.every": 1, "saving.measure_every": 9}
+KILLS_PER_RUN = 10
 
 
 @dataclass
@@ -31,26 +33,31 @@ class Training:
     words: list[str]
     run: Run
 
-    def __call__(self, seconds: float | None = None, *, after: Path | None = None) -> int:
-        """Train, or go on; kill it so many seconds after a path appears."""
+    def __call__(self, seconds: float | None = None, *, steps: int = 0) -> int:
+        """Train, or go on; kill it after some seconds, which count from when so many checkpoints were written."""
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         with (self.run.folder.parent / "log").open("ab") as log:
-            command = [PAIRWRIGHT, *self.words]
+            command = [PAIRWRIGHT, *self.words, "--name", self.run.folder.name]
             process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
-        for there in (False, True) if after else ():  # what a kill before has left goes first
-            while process.poll() is None and after.exists() != there:
-                time.sleep(0.0005)
+        reached = max(self.run.steps(), default=0) + steps
+        while steps and process.poll() is None and max(self.run.steps(), default=0) < reached:
+            time.sleep(0.0005)
         try:
             return process.wait(600 if seconds is None else seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return process.wait()
 
-    def check(self) -> None:
-        """Every checkpoint under its name is whole."""
+    def check(self) -> bool:
+        """Look whether every checkpoint under its name is whole; say whether one was being written."""
         for step in self.run.steps():
             with safe_open(self.run.checkpoint(step) / "adapter_model.safetensors", "pt") as weights:
                 assert all(weights.get_tensor(name).isfinite().all() for name in weights.keys())  # noqa: SIM118
+        return (self.run.folder / ".saving").exists()
+
+    def result(self) -> tuple[list[tuple[int, float, str, str, float]], bytes]:
+        """Return what was logged, and the finished weights."""
+        return logged(self.run), (self.run.model / "adapter_model.safetensors").read_bytes()
 
 
 @pytest.mark.slow
@@ -61,23 +68,22 @@ def test_killed_trainings_end_like_an_unkilled_one(tmp_path: Path, kills: int, o
     dataset, model = write_dataset(tmp_path / "dogs"), write_qwen2_vl(tmp_path / "qwen")
     words = ["train", str(dataset), "--objective", objective, "--model", str(model)]
     words += words_of({**SETTINGS, "loading.workers": workers})
-    unkilled, killed = (
-        Training([*words, "--name", name], Run(dataset / "runs" / name)) for name in ("unkilled", "killed")
-    )
-    (dataset / "runs").mkdir()
+    runs = dataset / "runs"
+    runs.mkdir()
+    unkilled = Training(words, Run(runs / "unkilled"))
+    start = time.monotonic()
     assert unkilled() == 0
-    saved = done = 0
+    longest, done, saving = time.monotonic() - start, 0, 0
     while done < kills:
-        saving = killed.run.folder / ".saving"
-        ended = killed(rng.random() * 0.05, after=saving) if done % 2 else killed(rng.random() * 20)
-        saved += saving.exists()
-        killed.check()
-        if ended != -signal.SIGKILL:
-            break
-        done += 1
-    assert killed() == 0
-    assert saved > kills // 8, "kills came while a checkpoint was written"
-    assert logged(killed.run) == logged(unkilled.run)
-    first, second = (run.model / "adapter_model.safetensors" for run in (killed.run, unkilled.run))
-    assert first.read_bytes() == second.read_bytes()
-    assert not [path for path in killed.run.folder.glob(".*") if path.name != ".lock"]
+        killed = Training(words, Run(runs / f"killed-{done}"))
+        for number in range(min(KILLS_PER_RUN, kills - done)):
+            by_steps = number % 2 == 0
+            ended = killed(rng.random() * 0.05, steps=rng.randint(1, 8)) if by_steps else killed(rng.random() * longest)
+            saving += killed.check()
+            if ended != -signal.SIGKILL:
+                break
+            done += 1
+        assert killed() == 0
+        assert killed.result() == unkilled.result()
+        assert not [path for path in killed.run.folder.glob(".*") if path.name != ".lock"]
+    assert saving > kills // 8, "kills came while a checkpoint was written"
