@@ -3,6 +3,9 @@
 import math
 from dataclasses import dataclass
 
+LEAST = 1e-300
+"""A range that is smaller is shown as a point: so near to zero floats have no place for ticks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tick:
@@ -27,8 +30,8 @@ def nice_ticks(most: float) -> list[float]:
 
 def ticks_between(low: float, high: float) -> list[float]:
     """Return a few round numbers, at least two, from at most ``low`` to at least ``high``."""
-    if high - low <= 1e-9 * max(abs(low), abs(high)):  # closer, and a float cannot tell the ticks apart
-        room = abs(low) / 2 or 1.0
+    if high - low <= max(1e-9 * max(abs(low), abs(high)), LEAST):  # closer, and a float cannot tell the ticks apart
+        room = abs(low) / 2 if abs(low) > LEAST else 1.0
         low, high = low - room, high + room
     step = round_step((high - low) / 4, least=0.0)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tasks.pages.ticks import nice_ticks, round_step, ticks_between
@@ -27,6 +27,9 @@ def test_ticks_reach_the_highest_bar() -> None:
         (-350, -120, [-400, -300, -200, -100]),
         (0, 3e-3, [0, 1e-3, 2e-3, 3e-3]),
         (5, 5, [2, 4, 6, 8]),
+        (0, 5e-324, [-1, -0.5, 0, 0.5, 1]),
+        (-1e-310, 1e-310, [-1, -0.5, 0, 0.5, 1]),
+        (1e-305, 1e-305, [-1, -0.5, 0, 0.5, 1]),
     ],
 )
 def test_ticks_lie_around_a_range(low: float, high: float, expected: list[float]) -> None:
@@ -34,6 +37,8 @@ def test_ticks_lie_around_a_range(low: float, high: float, expected: list[float]
 
 
 @given(st.floats(-1e15, 1e15), st.floats(-1e15, 1e15))
+@example(0.0, 2.2250738585072014e-308)
+@example(0.0, 1e-299)
 def test_any_range_has_a_few_ticks_that_hold_it(one: float, other: float) -> None:
     low, high = sorted((one, other))
     ticks = ticks_between(low, high)
