@@ -37,6 +37,7 @@ bench: .venv/.tests $(if $(filter serve,$(BENCH)),.venv-vllm/.served)  ## measur
 	@for name in $(or $(BENCH),cluster store build embed search remove train $(if $(wildcard .venv-vllm/.served),serve)); do $(BIN)/python -m tests.bench.bench_$$name || exit 1; done
 
 soak: .venv/.tests  ## the long fault runs
+	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile search --timeout 7200 $(ARGS)
 	$(BIN)/python -m pytest -m slow --timeout 7200 $(ARGS)
 
 clean:  ## remove the environments and what demo made

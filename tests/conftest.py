@@ -1,6 +1,12 @@
-"""The real vLLM servers that tests marked ``live`` share."""
+"""How tests draw their examples, and the real vLLM servers that tests marked ``live`` share."""
 
 import pytest
+from hypothesis import settings
+
+# The suite says of a commit the same each time; `make soak` looks further, at other examples each time.
+settings.register_profile("suite", derandomize=True, deadline=None)
+settings.register_profile("search", max_examples=2_000, deadline=None)
+settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session")

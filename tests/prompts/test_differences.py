@@ -98,7 +98,7 @@ def test_the_form_holds_answers_to_the_template(written):
     assert not re.fullmatch(difference_regex(), written)
 
 
-@settings(derandomize=True, deadline=None, database=None, max_examples=400)
+@settings(max_examples=400)
 @given(st.from_regex(re.compile(difference_regex()), fullmatch=True))
 def test_what_the_form_admits_is_accepted_but_for_hollow_and_equal_halves(written):
     read = read_difference(written, difference_verbs())
@@ -129,7 +129,7 @@ HALF = st.lists(WORDS, min_size=1, max_size=6).map(" ".join)
 VERB = st.sampled_from(difference_verbs())
 
 
-@settings(derandomize=True, deadline=None, database=None, max_examples=600)
+@settings(max_examples=600)
 @given(VERB, HALF, VERB, HALF)
 def test_words_that_nearly_break_the_template_are_accepted_where_the_form_admits_them(verb, half, other, other_half):
     written = text(f"{verb} {half}", f"{other} {other_half}")

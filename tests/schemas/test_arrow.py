@@ -96,7 +96,7 @@ def test_columns_that_hold_more_than_plain_values_are_known() -> None:
 
 @pytest.mark.parametrize("kind", ROW_TYPES, **ids)
 def test_rows_come_back_as_they_were(kind: type[Row]) -> None:
-    @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=25, suppress_health_check=list(HealthCheck))
     @given(some=st.lists(_rows(kind), max_size=3))
     def check(some: list[Row]) -> None:
         table = to_table(some, kind)

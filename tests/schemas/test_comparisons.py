@@ -1,7 +1,7 @@
 """The tolerant reader of commonalities and differences, on layouts that language models were seen to write."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.comparison_items import Item
@@ -318,7 +318,6 @@ def test_long_nonsense_is_read_in_no_time(unit):
         st.sampled_from([*PUBLISHED.split(" "), "\n", "\n\n", "1.", "**", "- ", "Similarities:", "## "]), max_size=60
     )
 )
-@settings(derandomize=True, deadline=None, database=None)
 def test_whatever_is_written_is_read_or_refused(words):
     read = read_comparison(" ".join(words))
     if isinstance(read, Comparison):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.questions import RefusedRound, Round, check_round, read_rounds
@@ -141,7 +141,6 @@ def test_questions_that_stand_alone(question):
 
 
 @given(st.text(st.sampled_from('Q:A"{}[],1. \nabout?!image'), max_size=80))
-@settings(derandomize=True, deadline=None, database=None)
 def test_whatever_is_written_is_read_or_refused(text):
     rounds = read_rounds(text)
     for one in () if isinstance(rounds, RefusedRound) else rounds:

@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import FrozenInstanceError, fields
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.arrow import COLUMNS
@@ -21,7 +21,6 @@ def test_a_key_is_32_hexadecimal_digits_derived_by_hand() -> None:
     assert len(make_key()) == 32
 
 
-@settings(deadline=None, derandomize=True)
 @given(first=PARTS, second=PARTS)
 def test_other_parts_give_another_key(first: list, second: list) -> None:
     same = [(type(part), repr(part)) for part in first] == [(type(part), repr(part)) for part in second]

@@ -62,7 +62,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(derandomize=True, deadline=None, database=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.one_of(st.lists(PIECES, max_size=12).map(" ".join), st.text(max_size=60)))
 def test_no_text_is_lost(text):
     sentences = split_by_rules(text)

@@ -34,7 +34,7 @@ def test_where_texts_are_cut(text: str, most: int, pieces: list[str]) -> None:
     assert list(cut_text(text, count, most)) == pieces
 
 
-@settings(derandomize=True, deadline=None, database=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.text(max_size=200), st.integers(6, 30))
 def test_no_piece_is_too_long_and_nothing_is_lost(text: str, most: int) -> None:
     pieces = cut_text(text, count, most)

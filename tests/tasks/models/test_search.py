@@ -72,7 +72,7 @@ def test_bytes_do_not_depend_on_threads_blocks_or_batches(matrix, threads):
         assert np.concatenate([part[column] for part in parts]).tobytes() == whole[column].tobytes()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 60), st.integers(1, 5), st.integers(1, 70), st.integers(0, 2**32 - 1))
 def test_equals_brute_force_on_crowded_grids(count, width, k, seed):
     matrix = unit(np.random.default_rng(seed).integers(-1, 2, (count, width)))

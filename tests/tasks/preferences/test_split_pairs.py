@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.config import PreferencesConfig
@@ -51,13 +51,11 @@ def walk(edges: list[tuple[str, str]], groups: dict[str, str]) -> dict[str, str]
 
 
 @given(edges=EDGES, groups=GROUPS)
-@settings(deadline=None)
 def test_components_are_those_of_a_walk(edges: list[tuple[str, str]], groups: dict[str, str]) -> None:
     assert find_components(*tables(edges, groups)) == walk(edges, groups)
 
 
 @given(edges=EDGES, groups=GROUPS, seed=st.integers(0, 5))
-@settings(deadline=None)
 def test_no_image_is_in_two_splits(edges: list[tuple[str, str]], groups: dict[str, str], seed: int) -> None:
     everything, images = tables(edges, groups)
     pairs = [pair(*edge) for edge in edges]

@@ -34,7 +34,7 @@ def test_crops_are_everywhere() -> None:
     assert len(hit) > 0.95 * 120 * 90
 
 
-@settings(derandomize=True, deadline=None, database=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.integers(0, 2**32), st.integers(1, 9000), st.integers(1, 9000))
 def test_a_crop_is_in_its_image_and_is_not_all_of_it(seed: int, width: int, height: int) -> None:
     window = draw_crop(Random(seed), width, height, area=AREA)

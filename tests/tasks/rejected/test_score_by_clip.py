@@ -63,7 +63,7 @@ def test_without_a_vector_there_is_no_score() -> None:
     assert read_texts([], Plain(), images=IMAGES, removals=REMOVALS).sentences.size == 0
 
 
-@settings(derandomize=True, deadline=None, database=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.integers(0, 2**32), st.integers(1, 9), st.integers(1, 12))
 def test_for_one_image_the_largest_drop_is_the_lowest_sum(seed: int, sentences: int, candidates: int) -> None:
     """Eq. 9's order, down to ties."""

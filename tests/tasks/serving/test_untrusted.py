@@ -224,7 +224,7 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(PIECES | st.text(max_size=4), max_size=12).map("".join)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(TEXTS, st.integers(min_value=1, max_value=60))
 def test_whatever_is_put_together_is_data_afterwards(text, most) -> None:
     for out in (as_data(text), as_data(text, most=most)):
@@ -234,7 +234,7 @@ def test_whatever_is_put_together_is_data_afterwards(text, most) -> None:
     assert len(as_data(text, most=most)) <= most
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(INJECTIONS), st.sampled_from(INJECTIONS), st.integers(min_value=0, max_value=200))
 def test_one_attempt_in_another_is_none(outer, inner, at) -> None:
     out = as_data(outer[:at] + inner + outer[at:])
@@ -243,7 +243,7 @@ def test_one_attempt_in_another_is_none(outer, inner, at) -> None:
     assert '"' not in within_quotes(outer[:at] + inner + outer[at:])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(st.characters(categories=("Lu", "Ll", "Nd", "Sc", "Sm", "So", "Zs", "Po"), exclude_characters="<>|&:")))
 def test_letters_numbers_and_signs_are_kept(text) -> None:
     assert as_data(text) == " ".join(text.split())

@@ -53,7 +53,7 @@ def test_order_is_that_of_whole_relative_paths(tmp_path):
     assert names(tmp_path, limit=3) == listed[:3] == ["B.PNG", "a-b.png", "a.png"]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.sets(st.lists(st.text("aB-.é", min_size=1, max_size=3), min_size=1, max_size=3).map("/".join), max_size=12))
 def test_order_and_completeness_for_any_tree(tmp_path_factory, stems):
     root = tmp_path_factory.mktemp("tree")

@@ -193,7 +193,7 @@ def test_truncated_is_refused_and_named(kind):
         assert refusal(data[: len(data) // 2]) == "truncated image"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(kind=st.sampled_from(["JPEG", "PNG", "TIFF", "GIF", "BMP", "WEBP"]), flips=st.data())
 def test_damage_never_escapes(kind, flips):
     data = bytearray(encode(Image.new("RGB", (24, 24), (1, 200, 3)), kind))

@@ -17,7 +17,7 @@ NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 FORMATS = st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.dictionaries(NAMES, st.binary(max_size=1500), max_size=8), FORMATS, st.booleans())
 def test_any_tar_is_walked_as_python_reads_it(files, layout, gzipped):
     sink = io.BytesIO()
