@@ -308,7 +308,7 @@ def train(
 
     words: dict[str, Any] = {"model": model, "start": start, "settings": settings or []}
     name = name or objective
-    config = make_config(objective, settings or [], **{"model.name": model, "start": start})
+    config = make_config(objective, settings or [], model=model, start=start)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if os.environ.get("PREFECT_API_URL") and os.environ.get("WORLD_SIZE", "1") == "1":

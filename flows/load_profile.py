@@ -7,7 +7,7 @@ and what would be allowed.
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 from schemas.config import Profile
 from schemas.errors import ConfigError
 
+S = TypeVar("S", bound=BaseModel)
 FOLDER = Path(__file__).parent / "profiles"
 
 
@@ -40,7 +41,7 @@ def load_profile(name: str, settings: Sequence[str] = ()) -> Profile:
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: must be a mapping of sections, not {type(values).__name__}")
     for setting in settings:
-        _set(values, setting)
+        set_field(values, setting)
     return make_profile({"name": path.stem, **values}, where=str(path), settings=settings)
 
 
@@ -52,18 +53,33 @@ def change_profile(profile: Profile, settings: Sequence[str]) -> Profile:
     """
     values = profile.model_dump(mode="json")
     for setting in settings:
-        _set(values, setting)
+        set_field(values, setting)
     return make_profile(values, where="--set", settings=settings)
 
 
 def make_profile(values: Mapping[str, Any], *, where: str, settings: Sequence[str] = ()) -> Profile:
     """Return the profile that a mapping describes; ``where`` names its file in messages."""
+    return make_section(Profile, values, where=where, settings=settings)
+
+
+def make_section(kind: type[S], values: Mapping[str, Any], *, where: str, settings: Sequence[str] = ()) -> S:
+    """Return the settings that a mapping describes.
+
+    Args:
+        kind: their type.
+        values: sections within sections.
+        where: the file or the option that they are from, for messages.
+        settings: ``a.b=value`` that were applied to them, which are named where one is wrong.
+
+    Raises:
+        ConfigError: something is not allowed; the message names the field and what is.
+    """
     try:
-        return Profile.model_validate(values)
+        return kind.model_validate(values)
     except ValidationError as error:
         details = error.errors()
         inner = [d for d in details if not any(_is_within(other, d) for other in details)]
-        raise ConfigError("\n".join(_explain(detail, where, settings) for detail in inner)) from error
+        raise ConfigError("\n".join(_explain(kind, detail, where, settings) for detail in inner)) from error
 
 
 def _is_within(inner: ErrorDetails, outer: ErrorDetails) -> bool:
@@ -71,7 +87,12 @@ def _is_within(inner: ErrorDetails, outer: ErrorDetails) -> bool:
     return len(inner["loc"]) > len(outer["loc"]) and inner["loc"][: len(outer["loc"])] == outer["loc"]
 
 
-def _set(values: dict[str, Any], setting: str) -> None:
+def set_field(values: dict[str, Any], setting: str) -> None:
+    """Apply ``a.b=value`` to a mapping.
+
+    Raises:
+        ConfigError: it does not look so.
+    """
     field, equals, text = setting.partition("=")
     if not equals or not field:
         raise ConfigError(f"--set {setting}: must look like section.field=value")
@@ -87,7 +108,7 @@ def _set(values: dict[str, Any], setting: str) -> None:
         raise ConfigError(f"--set {setting}: the value is no YAML: {error}") from error
 
 
-def _explain(detail: ErrorDetails, where: str, settings: Sequence[str]) -> str:
+def _explain(kind: type[BaseModel], detail: ErrorDetails, where: str, settings: Sequence[str]) -> str:
     place = ".".join(str(part) for part in detail["loc"])
     names = {s.partition("=")[0].strip(): s for s in settings}
     near = [s for name, s in names.items() if f"{name}.".startswith(f"{place}.") or f"{place}.".startswith(f"{name}.")]
@@ -95,18 +116,17 @@ def _explain(detail: ErrorDetails, where: str, settings: Sequence[str]) -> str:
     if detail["loc"] and detail["loc"][-1] == "key":  # what was given may be the key itself
         return f"{place}: {detail['msg'].removeprefix('Value error, ')}"
     if detail["type"] == "extra_forbidden":
-        fields = _fields(detail["loc"][:-1])
+        fields = _fields(kind, detail["loc"][:-1])
         close = difflib.get_close_matches(str(detail["loc"][-1]), fields, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         return f"{given}: {place}: no such field.{hint} Allowed here: {', '.join(fields)}"
     if detail["type"] in ("model_type", "dataclass_type"):
-        return f"{given}: {place}: must be a section with fields: {', '.join(_fields(detail['loc']))}"
-    value = "" if isinstance(detail["input"], dict | Profile) else f" (given: {detail['input']!r})"
+        return f"{given}: {place}: must be a section with fields: {', '.join(_fields(kind, detail['loc']))}"
+    value = "" if isinstance(detail["input"], dict | BaseModel) else f" (given: {detail['input']!r})"
     return f"{given}: {f'{place}: ' if place else ''}{detail['msg'].removeprefix('Value error, ')}{value}"
 
 
-def _fields(path: Sequence[int | str]) -> list[str]:
-    model: type[BaseModel] = Profile
+def _fields(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
     for part in path:
         kind = model.model_fields[str(part)].annotation
         if not (isinstance(kind, type) and issubclass(kind, BaseModel)):

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-from pydantic import ValidationError
-
 from flows.find_start import Start, find_start
+from flows.load_profile import make_section, set_field
 from flows.prepare_retriever import mine_table, prepare_retriever
 from flows.run_beside import settled_beside
 from flows.score_reference import score_reference
@@ -56,38 +54,33 @@ class Prepared:
     was_finished: bool
 
 
-def make_config(objective: str, settings: Sequence[str], **named: str) -> TrainConfig:
+def make_config(objective: str, settings: Sequence[str], *, model: str = "", start: str = "") -> TrainConfig:
     """Return the settings of a run.
 
     Args:
         objective: "sft", "dpo", "mdpo", "adavip" or "adpo".
         settings: ``section.field=value``.
-        named: ``model`` and ``start``, where they are given.
+        model: the model's name; empty: as the settings say.
+        start: the run that it starts from; empty: as the settings say.
 
     Raises:
         ConfigError: a setting is not allowed.
     """
     values: dict[str, Any] = {"objective": objective}
-    for setting in [*(f"{name}={value}" for name, value in named.items() if value), *settings]:
-        path, equals, text = setting.partition("=")
-        *sections, last = path.strip().split(".")
-        inner = values
-        for section in sections:
-            inner = inner.setdefault(section, {}) if isinstance(inner, dict) else inner
-        if not equals or not isinstance(inner, dict):
-            raise ConfigError(f"--set {setting}: must look like section.field=value")
-        if path.strip() == "objective" or (setting in settings and named.get(path.strip())):
+    named = {"objective": objective, "model.name": model, "start": start}
+    for setting in settings:
+        if named.get(setting.partition("=")[0].strip()):
             raise ConfigError(f"--set {setting}: is said twice. Leave it to its own option of the command")
-        inner[last] = _parse(setting, text)
+        set_field(values, setting)
+    if model:
+        _part(values, "model")["name"] = model
+    if start:
+        values["start"] = start
     if _part(values, "model").get("name", TINY) in STAND_INS:
         for path, value in stand_in_defaults(objective, starts=bool(values.get("start"))).items():
             section, _, last = path.partition(".")
             _part(values, section).setdefault(last, value)
-    try:
-        return TrainConfig.model_validate(values)
-    except ValidationError as error:
-        lines = [f"{'.'.join(map(str, one['loc']))}: {one['msg']} (given: {one['input']!r})" for one in error.errors()]
-        raise ConfigError("\n".join(lines)) from error
+    return make_section(TrainConfig, values, where=f"--objective {objective}", settings=settings)
 
 
 def stand_in_defaults(objective: str, *, starts: bool) -> dict[str, Any]:
@@ -113,13 +106,6 @@ def _part(values: dict[str, Any], section: str) -> dict[str, Any]:
     """Return a section of the settings, to be read and written; one that is no section is refused later."""
     found = values.setdefault(section, {})
     return found if isinstance(found, dict) else {}
-
-
-def _parse(setting: str, text: str) -> Any:
-    try:
-        return yaml.safe_load(text) if text.strip() else ""
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--set {setting}: {text} is no value: {error}") from error
 
 
 def train(dataset: str, config: TrainConfig, *, name: str, watcher: "Watcher | None" = None) -> Trained:
