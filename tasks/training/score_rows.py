@@ -12,7 +12,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ NUMBERS: dict[torch.dtype, Number] = {precision: name for name, precision in PRE
 
 def scoring_config(found: Found, config: TrainConfig) -> ScoringConfig:
     """Return how the start of a run scores rows, so that its policy gives the same before its first step."""
-    needs = needs_of(config)
+    needs = OBJECTIVES[config.objective].measures_of(config)  # no less than what is trained on
     return ScoringConfig(
         folder=str(found.folder),
         model=found.model,
@@ -63,12 +63,6 @@ def scoring_config(found: Found, config: TrainConfig) -> ScoringConfig:
         beside=needs.beside,
         batch=config.optimiser.batch,
     )
-
-
-def needs_of(config: TrainConfig) -> Needs:
-    """Return what is scored of a row: what is trained on, and measured on the held-out rows."""
-    needs = OBJECTIVES[config.objective].needs_of(config)
-    return replace(needs, texts=max(needs.texts, 1), least="nothing")
 
 
 def score_rows(rows: Sequence[PreferenceRow], config: ScoringConfig) -> Iterator[ReferenceRow | Dropped]:

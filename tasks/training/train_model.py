@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import Subset
 from transformers.utils.logging import disable_progress_bar
 
-from schemas.errors import ConfigError, ModelError, TrainingError
+from schemas.errors import ConfigError, ModelError, StoreError, TrainingError
 from schemas.training import TrainConfig
 from tasks.store.files import Folder
 from tasks.training.check_packing import packs_well
@@ -88,7 +88,7 @@ def train_model(job: Job) -> Ended:
             trainer.train(resume_from_checkpoint=str(latest) if latest else None)
         except TrainingError:  # the page shows how it came to that; who goes on reads them up to the checkpoint alone
             if trainer.is_world_process_zero():
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(StoreError):
                     trainer.setting.metrics.write()
             raise
     if finished := not any(gather(trainer.stopping or trainer.is_stopping)):
@@ -145,16 +145,14 @@ def train_rows(job: Job) -> Any:
 
 
 def held_out_rows(job: Job) -> Any:
-    """Return the rows that are measured on, with their rejected texts whatever the objective."""
+    """Return the rows that are measured on."""
     config = job.config
-    return _first(_with_texts(job, config.loading.held_out), config.loading.held_out_rows, config)
+    return _first(_measured(job, config.loading.held_out), config.loading.held_out_rows, config)
 
 
-def _with_texts(job: Job, split: str) -> ExampleRows:
-    needs, config = _goal(job).needs_of(job.config), job.config
-    own = replace(needs, texts=max(needs.texts, 1), least="nothing")
+def _measured(job: Job, split: str) -> ExampleRows:
     rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=split)
-    return ExampleRows(rows, own, config.model.most_pixels)
+    return ExampleRows(rows, _goal(job).measures_of(job.config), job.config.model.most_pixels)
 
 
 def _goal(job: Job) -> Goal:
@@ -201,7 +199,7 @@ def _collator(job: Job, model: Any, processor: Any) -> Collator:
 
 
 def _why_apart(job: Job, model: Any, collator: Collator) -> str:
-    rows, dtype = Guarded(_with_texts(job, job.config.loading.split)), choose_precision(job.config)
+    rows, dtype = Guarded(_measured(job, job.config.loading.split)), choose_precision(job.config)
     first = [sound(rows[n]) for n in range(min(len(rows), TRIED_ROWS))]
     with computing(model.device, dtype):
         return packs_well(model, collator, first, dtype=dtype)

@@ -1,7 +1,7 @@
 """Which objective needs what of a row, is set where, and is computed by which function."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from schemas.training import Objective, TrainConfig
@@ -45,6 +45,11 @@ class Goal:
         return Needs(
             texts=several if self.uses_texts else 0, images=self.uses_images, beside=self.joins, least=self.needs
         )
+
+    def measures_of(self, config: TrainConfig) -> Needs:
+        """Return what is taken of each held-out row: ADPO's is measured against its own rejected text."""
+        needs = self.needs_of(config)
+        return replace(needs, texts=max(needs.texts, 1) if self.needs_reference else 0, least="nothing")
 
 
 OBJECTIVES: dict[Objective, Goal] = {

@@ -17,10 +17,11 @@ from tasks.training.collate import Collator, load_example
 from tasks.training.examples import make_example
 from tasks.training.find_model import find_model
 from tasks.training.load_model import load_model, load_processor
+from tasks.training.losses.objectives import OBJECTIVES
 from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
 from tasks.training.pack_answers import pack_answers
 from tasks.training.score_answers import score_answers
-from tasks.training.score_rows import STAGE, needs_of, release_scorer, score_rows, scoring_config
+from tasks.training.score_rows import STAGE, release_scorer, score_rows, scoring_config
 from tests.fixtures.families_of_models import write_gemma3, write_qwen2_vl
 from tests.fixtures.preferences_to_train import preference
 
@@ -62,7 +63,7 @@ def ok(found: list[ReferenceRow | Dropped]) -> dict[str, ReferenceRow]:
 def one_by_one(folder: Path, row: PreferenceRow, config: TrainConfig) -> torch.Tensor:
     """Return a row's log-probabilities, each answer in a sequence of its own."""
     collator = Collator(load_processor(folder), 8192, apart=True)
-    batch = collator([load_example(make_example(row, needs_of(config)), config.model.most_pixels)])["batch"]
+    batch = collator([load_example(make_example(row, OBJECTIVES[config.objective].measures_of(config)), config.model.most_pixels)])["batch"]
     model = load_model(folder, config.model, dtype=torch.float32).eval()
     with torch.no_grad():
         return score_answers(model, pack_answers(batch, model, width=4)).logps[0]

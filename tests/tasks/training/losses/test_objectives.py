@@ -70,6 +70,18 @@ def test_what_is_taken_of_a_row():
     assert OBJECTIVES["dpo"].needs_of(several).texts == 5
 
 
+def test_what_is_measured_of_a_held_out_row():
+    """As what is trained on, of any row; and where there is a margin, it is to the row's own rejected text."""
+    configs = {name: TrainConfig(objective=name) for name in OBJECTIVES}
+    assert {name: goal.measures_of(configs[name]) for name, goal in OBJECTIVES.items()} == {
+        "sft": Needs(texts=0, images=False, beside=False, least="nothing"),
+        "dpo": Needs(texts=1, images=True, beside=False, least="nothing"),
+        "mdpo": Needs(texts=1, images=True, beside=True, least="nothing"),
+        "adavip": Needs(texts=1, images=True, beside=True, least="nothing"),
+        "adpo": Needs(texts=1, images=False, beside=False, least="nothing"),
+    }
+
+
 NEGATIVE = Negative(text="A cube came.", maker="other pair", note="", score=0.0)
 ROW = PreferenceRow(
     key="k", source_key="s", subject="p", prompt=(Turn(role="user", text="What changed?"),), images=(b"a", b"b"),
