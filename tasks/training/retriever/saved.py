@@ -5,6 +5,7 @@ Reads and writes ``retriever.pt`` (weights, moments, numbers, what was seen; rea
 """
 
 import hashlib
+import json
 import pickle
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 STATE, NETWORK = "retriever.pt", "retriever.safetensors"
-FORMAT = "pairwright retriever 1"
+FORMAT, ABOUT = "pairwright retriever 1", "about"
 
 
 def save_state(folder: Path, state: dict[str, Any]) -> None:
@@ -48,7 +49,8 @@ def load_state(folder: Path) -> dict[str, Any]:
 def save_network(path: Path, weights: "dict[str, Tensor]", about: dict[str, str]) -> None:
     """Write the weights, with what is needed to make their network."""
     held = {name: weight.detach().cpu().contiguous().clone() for name, weight in weights.items()}
-    save_file(held, path, metadata={"format": FORMAT, **about})
+    # Under one name: safetensors writes several in an order that differs from time to time, and the file is hashed.
+    save_file(held, path, metadata={ABOUT: json.dumps({"format": FORMAT, **about}, sort_keys=True)})
 
 
 def load_network(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
@@ -69,10 +71,10 @@ def read_about(path: Path) -> dict[str, str]:
         ModelError: there is no such file, or it is not a retriever's.
     """
     with _reading(path), safe_open(path, framework="pt") as file:
-        about: dict[str, str] = file.metadata() or {}
-    if about.get("format") != FORMAT:
+        about: Any = json.loads((file.metadata() or {}).get(ABOUT, "{}"))
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise ModelError(f"mined.retriever: {path}: is no file that an ADPO run wrote ({NETWORK})")
-    return about
+    return {str(name): str(value) for name, value in about.items()}
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 
 from schemas.errors import ModelError, TrainingError
 from tasks.training.retriever.saved import (
+    ABOUT,
     NETWORK,
     STATE,
     hash_file,
@@ -70,6 +71,21 @@ def test_a_network_comes_back_with_what_makes_it(tmp_path):
     assert all(torch.equal(found[name], weights[name]) for name in weights)
     assert {**about, "format": ""} == {"encoder": "heads", "width": "8", "format": ""}
     assert hash_file(tmp_path / NETWORK) == hashlib.sha256((tmp_path / NETWORK).read_bytes()).hexdigest()
+
+
+def test_equal_networks_are_equal_files(tmp_path):
+    """The file's hash is part of what mined rows are known by."""
+    weights, about = {"a": torch.rand(2, 3), "b": torch.rand(4)}, {name: name for name in "abcdefgh"}
+    for number in range(5):
+        save_network(tmp_path / f"{number}", weights, dict(sorted(about.items(), reverse=bool(number % 2))))
+    assert len({hash_file(path) for path in tmp_path.iterdir()}) == 1
+
+
+@pytest.mark.parametrize("about", ["", "no JSON", "[1]", '{"format": "another"}'])
+def test_what_is_said_of_a_network_is_not_trusted(about, tmp_path):
+    save_file({"a": torch.zeros(1)}, tmp_path / NETWORK, metadata={ABOUT: about})
+    with pytest.raises(ModelError, match=r"mined\.retriever"):
+        load_network(tmp_path / NETWORK)
 
 
 def test_files_of_others_are_refused(tmp_path):
