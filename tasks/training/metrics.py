@@ -1,7 +1,6 @@
 """Keep a run's metrics: means over logged windows, in one small Parquet file that is written anew and renamed."""
 
 import logging
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,8 @@ from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from tasks.store.files import Folder
 
 log = logging.getLogger(__name__)
 TRAIN, HELD_OUT = "train", "held-out"
@@ -90,20 +91,21 @@ class MetricsFile:
 
     def last(self, split: str) -> dict[str, float]:
         """Return what was logged last."""
-        steps = [entry[0] for entry in self.entries if entry[2] == split]
-        return {entry[3]: entry[4] for entry in self.entries if steps and entry[0] == max(steps) and entry[2] == split}
+        newest = max((entry[0] for entry in self.entries if entry[2] == split), default=None)
+        return {entry[3]: entry[4] for entry in self.entries if entry[0] == newest and entry[2] == split}
 
     def add(self, step: int, epoch: float, split: str, values: Mapping[str, float]) -> None:
         """Remember the values of a step."""
         self.entries += [(step, epoch, split, name, float(value)) for name, value in sorted(values.items())]
 
     def write(self) -> None:
-        """Write the file."""
+        """Write the file.
+
+        Raises:
+            StoreError: the disk refuses.
+        """
         columns = list(zip(*self.entries, strict=True)) or [[]] * len(SCHEMA)
         table = pa.table([pa.array(column, kind.type) for column, kind in zip(columns, SCHEMA, strict=True)], SCHEMA)
-        new = self.path.with_name(f".{self.path.name}.new")
-        with new.open("wb") as file:
-            pq.write_table(table, file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.path)
+        whole = pa.BufferOutputStream()
+        pq.write_table(table, whole)
+        Folder(str(self.path.parent)).write(self.path.name, whole.getvalue().to_pybytes())

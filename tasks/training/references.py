@@ -5,7 +5,6 @@ beside the policy's: none; the copy's weights (2 bytes per parameter where bfloa
 table 16 bytes and 8 per column for each row, some 40, in a file that all processes of a machine share.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from schemas.rows import make_key
 from schemas.scoring import ScoringConfig
 from schemas.training import TrainConfig
 from tasks.store.dataset import Build
-from tasks.store.files import naming
+from tasks.store.files import Folder
 from tasks.store.snapshot import live_index
 from tasks.store.stage import Planned
 from tasks.training.load_model import choose_precision, choose_storage, load_model
@@ -218,13 +217,10 @@ def write_table(build: Build, planned: Planned, path: Path) -> None:
         }
     )
     table = table.replace_schema_metadata({MARK: mark_of(planned.config), b"table": planned.table.encode()})
-    new = path.with_name(f".{path.name}.new")
-    with naming(str(path), "written"):
-        with new.open("wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
-        with new.open("rb") as file:
-            os.fsync(file.fileno())
-        new.replace(path)
+    whole = pa.BufferOutputStream()
+    with pa.ipc.new_file(whole, table.schema) as writer:
+        writer.write_table(table)
+    Folder(str(path.parent)).write(path.name, memoryview(whole.getvalue()))
 
 
 def _matrix(parts: Sequence[pa.Table], name: str, kind: Any) -> NDArray[Any]:

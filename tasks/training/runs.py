@@ -10,7 +10,7 @@
       metrics.parquet    step, epoch, split, name, value
       checkpoints/       what a killed run goes on from
       checkpoint/        the finished model: ``from_pretrained`` loads it
-      samples.jsonl      held-out rows with the finished model's own answers
+      samples/           held-out rows with the finished model's own answers
       report/index.html  the page to look at
 
 What is written appears under its name when it is whole and on the disk, so that a process that is killed at any moment
@@ -34,7 +34,7 @@ from pydantic import ValidationError
 from schemas.errors import ConfigError
 from schemas.section import Section
 from schemas.training import TrainConfig
-from tasks.store.files import naming
+from tasks.store.files import Folder, naming
 from tasks.training.freeze_rows import FILE, Refused
 
 STEP = "checkpoint-"
@@ -130,8 +130,8 @@ class Run:
         lines = "".join(json.dumps(asdict(one)) + "\n" for one in refused)
         with naming(str(self.folder), "begun"):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-            write_whole(self.folder / "data.json", json.dumps(data, indent=1))
-            write_whole(self.refused, lines)
+        self._write("data.json", json.dumps(data, indent=1))
+        self._write(self.refused.name, lines)
         self.write_config(config)
 
     def write_config(self, config: TrainConfig) -> None:
@@ -140,9 +140,10 @@ class Run:
         Raises:
             StoreError: the disk refuses.
         """
-        with naming(str(self.folder), "written"):
-            text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
-            write_whole(self.folder / "config.yaml", text)
+        self._write("config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+
+    def _write(self, name: str, text: str) -> None:
+        Folder(str(self.folder)).write(name, text.encode())
 
     def forget(self) -> None:
         """Have the run begin anew: what was made of its rows goes, too, since it may get others."""
@@ -188,16 +189,6 @@ def check_name(name: str) -> str:
             f"--name {name!r}: a run's name has letters, digits, '.', '_' and '-', and begins with a letter or digit"
         )
     return name
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file under another name, flush it, and give it its name."""
-    new = path.with_name(f".{path.name}.new")
-    with new.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
 
 
 def publish_folder(staged: Path, final: Path) -> None:

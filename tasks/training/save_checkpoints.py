@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from schemas.errors import ModelError, TrainingError
+from schemas.errors import ModelError, StoreError, TrainingError
 from tasks.training.ranks import gather
 from tasks.training.runs import SAVING, Run, drop_folder, publish_folder
 
 DAMAGED = (OSError, EOFError, pickle.UnpicklingError, SafetensorError)
 """Beside errors of Python's own, what reading a damaged file looks like."""
-NOT_SAVED = (OSError, RuntimeError, SafetensorError)
+NOT_SAVED = (OSError, RuntimeError, SafetensorError, StoreError)
 """What a full disk looks like: PyTorch and safetensors do not say OSError."""
 
 

@@ -41,7 +41,7 @@ def main() -> None:
     results = options.to / "results.jsonl"
     options.to.mkdir(parents=True, exist_ok=True)
     done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
-    for seed in range(options.seeds):
+    for seed in options.seeds:
         for arm, settings in ARMS.items():
             if not any(one["arm"] == arm and one["seed"] == seed for one in done):
                 done.append(_run(options, arm, settings, seed))
@@ -54,7 +54,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset")
     parser.add_argument("--to", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="several processes may share a folder")
     parser.add_argument("--model", default="small")
     parser.add_argument("--sft-epochs", type=float, default=8)
     parser.add_argument("--epochs", type=float, default=1)
@@ -80,10 +80,10 @@ def _run(options: argparse.Namespace, arm: str, settings: Sequence[str], seed: i
         "model.tuning=full",
         "model.train_vision=true",
     ]
-    own += ["saving.every=100000", "loading.workers=0"]
+    own += ["saving.every=100000", "saving.measure_every=100000", "saving.log_every=50", "loading.workers=0"]
     start = {} if arm == "sft" else {"start": first}
     began = time.monotonic()
-    trained = train(options.dataset, make_config(objective, own, **{"model.name": options.model}, **start), name=name)
+    trained = train(options.dataset, make_config(objective, own, model=options.model, **start), name=name)
     seconds = time.monotonic() - began
     return {
         "arm": arm,

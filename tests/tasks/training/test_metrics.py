@@ -45,6 +45,14 @@ def test_a_run_that_goes_on_has_each_step_once(tmp_path: Path) -> None:
     assert (again.last(TRAIN), again.last(HELD_OUT)) == ({"loss": 4.0}, {"loss": 9.0})
 
 
+def test_the_last_step_of_a_split_counts(tmp_path: Path) -> None:
+    metrics = MetricsFile(tmp_path / "metrics.parquet")
+    metrics.add(1, 0.1, HELD_OUT, {"loss": 3.0, "accuracy": 0.5})
+    metrics.add(2, 0.2, HELD_OUT, {"loss": 2.0})
+    metrics.add(3, 0.3, TRAIN, {"loss": 1.0})
+    assert (metrics.last(TRAIN), metrics.last(HELD_OUT), metrics.last("test")) == ({"loss": 1.0}, {"loss": 2.0}, {})
+
+
 def test_an_empty_file_and_none_and_a_broken_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     metrics = MetricsFile(tmp_path / "metrics.parquet")
     metrics.resume(5)
