@@ -63,7 +63,8 @@ def ok(found: list[ReferenceRow | Dropped]) -> dict[str, ReferenceRow]:
 def one_by_one(folder: Path, row: PreferenceRow, config: TrainConfig) -> torch.Tensor:
     """Return a row's log-probabilities, each answer in a sequence of its own."""
     collator = Collator(load_processor(folder), 8192, apart=True)
-    batch = collator([load_example(make_example(row, OBJECTIVES[config.objective].measures_of(config)), config.model.most_pixels)])["batch"]
+    needs = OBJECTIVES[config.objective].measures_of(config)
+    batch = collator([load_example(make_example(row, needs), config.model.most_pixels)])["batch"]
     model = load_model(folder, config.model, dtype=torch.float32).eval()
     with torch.no_grad():
         return score_answers(model, pack_answers(batch, model, width=4)).logps[0]
