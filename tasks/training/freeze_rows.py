@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,6 +28,8 @@ from tasks.training.examples import Needs, RefusedRowError, look_at
 FILE = "rows.arrow"
 SCHEMA = pa.schema([("part", pa.int32()), ("row", pa.int32()), ("key", pa.string()), ("split", pa.string())])
 IMAGES = ("images", "rejected_images")
+BATCH = 10_000
+"""Rows that are held in memory at once; the list of refused ones is held whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,22 +84,25 @@ def freeze_rows(build: Build, planned: Planned, file: Path, *, needs: Needs, spl
     Raises:
         StoreError: the disk refuses.
     """
-    index = live_index(build, planned)
     refused: list[Refused] = []
-    entries: list[dict[str, str | int]] = []
-    for number, row, preference in _light_rows(build, planned):
-        if preference.split not in splits:
-            continue
-        try:
-            look_at(preference, needs)
-        except RefusedRowError as error:
-            refused.append(Refused(key=preference.key, reason=error.reason, detail=error.detail))
-        else:
-            entries.append({"part": number, "row": row, "key": preference.key, "split": preference.split})
-    metadata = {"table": planned.table, "parts": "\n".join(index.names)}
-    table = pa.Table.from_pylist(entries, schema=SCHEMA).replace_schema_metadata(metadata)
-    with naming(str(file), "written"), pa.ipc.new_file(str(file), table.schema) as writer:
-        writer.write_table(table)
+
+    def entries() -> Iterator[dict[str, str | int]]:
+        for number, row, preference in _light_rows(build, planned):
+            if preference.split not in splits:
+                continue
+            try:
+                look_at(preference, needs)
+            except RefusedRowError as error:
+                refused.append(Refused(key=preference.key, reason=error.reason, detail=error.detail))
+            else:
+                yield {"part": number, "row": row, "key": preference.key, "split": preference.split}
+
+    names = "\n".join(live_index(build, planned).names)
+    schema = SCHEMA.with_metadata({"table": planned.table, "parts": names})
+    with naming(str(file), "written"), pa.ipc.new_file(str(file), schema) as writer:
+        rows = entries()
+        for some in iter(lambda: list(islice(rows, BATCH)), []):
+            writer.write_batch(pa.RecordBatch.from_pylist(some, schema=schema))
     for cached in (_file, _places, _table_of):  # of a file that was there before
         cached.cache_clear()
     return refused

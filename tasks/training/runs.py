@@ -175,6 +175,9 @@ class Run:
         try:
             yield
         finally:
+            if [path.name for path in self.folder.iterdir()] == [LOCK]:  # what was asked for was refused
+                (self.folder / LOCK).unlink()
+                self.folder.rmdir()
             lock.release()
 
 

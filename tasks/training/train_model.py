@@ -91,8 +91,10 @@ def train_model(job: Job) -> Ended:
                 with contextlib.suppress(StoreError):
                     trainer.setting.metrics.write()
             raise
-    if finished := not any(gather(trainer.stopping or trainer.is_stopping)):
-        _finish(trainer, job)
+        if not _is_stopped(trainer):
+            trainer.measure()
+        if finished := not _is_stopped(trainer):
+            _finish(trainer, job)
     state, measured = trainer.state, trainer.setting.metrics.last(HELD_OUT)
     return Ended(step=state.global_step, steps=state.max_steps, measured=measured, finished=finished)
 
@@ -205,14 +207,17 @@ def _why_apart(job: Job, model: Any, collator: Collator) -> str:
         return packs_well(model, collator, first, dtype=dtype)
 
 
+def _is_stopped(trainer: PreferenceTrainer) -> bool:
+    return any(gather(trainer.stopping or trainer.is_stopping))
+
+
 def _finish(trainer: PreferenceTrainer, job: Job) -> None:
-    """Measure once more, and write the finished model; its name says that the run is finished.
+    """Write the finished model; its name says that the run is finished.
 
     Raises:
         TrainingError: the disk refuses; the last checkpoint is whole.
     """
     run, first = job.run, trainer.is_world_process_zero()
-    trainer.measure()
     if plugin := trainer.accelerator.state.fsdp_plugin if trainer.is_fsdp_enabled else None:
         plugin.set_state_dict_type("FULL_STATE_DICT")
     staged, problem = run.folder / FINISHING, ""

@@ -68,7 +68,15 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     with run.locked(), pytest.raises(ConfigError, match="another process"), Run(tmp_path / "run").locked():
         pass
     with run.locked():
-        pass
+        (run.folder / "config.yaml").touch()
+    assert sorted(path.name for path in run.folder.iterdir()) == [".lock", "config.yaml"]
+
+
+def test_a_run_that_was_not_begun_leaves_no_folder(tmp_path: Path) -> None:
+    run = Run(tmp_path / "runs" / "run")
+    with pytest.raises(ValueError, match="refused"), run.locked():
+        raise ValueError("refused")
+    assert not run.folder.exists()
 
 
 def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from safetensors import safe_open
 from schemas.errors import ModelError, TrainingError
 from tasks.training import preference_trainer, train_model
 from tasks.training.metrics import HELD_OUT, TRAIN
+from tasks.training.preference_trainer import PreferenceTrainer
 from tasks.training.train_model import Job
 from tests.fixtures.families_of_models import write_qwen2_5_vl, write_qwen2_vl
 from tests.fixtures.preferences_to_train import CHOSEN
@@ -192,6 +193,25 @@ def test_a_run_killed_before_its_model_was_written_trains_no_step_more(model: Pa
     assert train(job).step == 4
     assert job.run.is_finished
     assert logged(job.run) == before
+
+
+def test_a_run_stopped_in_its_last_measurement_is_measured_by_who_goes_on(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = write_run(tmp_path, settings("dpo", model, optimiser={"steps": 2}))
+    measure = PreferenceTrainer._measure_batch
+
+    def interrupted(trainer: PreferenceTrainer, *args: Any) -> None:
+        if trainer.state.global_step == 2 and not trainer.stopping:
+            os.kill(os.getpid(), signal.SIGINT)
+        measure(trainer, *args)
+
+    monkeypatch.setattr(PreferenceTrainer, "_measure_batch", interrupted)
+    ended = train(job)
+    assert (ended.finished, job.run.is_finished, job.run.steps()) == (False, False, [2])
+    monkeypatch.undo()
+    assert train(job).finished
+    assert [step for step, _, split, name, _ in logged(job.run) if (split, name) == (HELD_OUT, "loss")] == [0, 2]
 
 
 def test_bad_rows_are_named_once_and_the_others_keep_their_order(model: Path, tmp_path: Path) -> None:
