@@ -52,6 +52,8 @@ class Pool:
     """(T,) which of them say that nothing changed."""
     own: Places
     """(n, K) which texts are a row's own, filled up with ``NONE``."""
+    trained: NDArray[np.bool_]
+    """(n,) which rows are of the training split."""
     unchanged: NDArray[np.bool_]
     """(n,) which rows have a text that says that nothing changed."""
     marks: Numbers
@@ -128,6 +130,7 @@ def make_pool(entries: Sequence[Entry]) -> Pool:
         texts=tuple(texts[words] for words in ordered),
         no_change=no_change,
         own=_fill([sorted(of_pairs[entry.pair]) for entry in entries]),
+        trained=np.array([entry.in_pool for entry in entries], dtype=bool),
         unchanged=np.array([entry.pair in same_pairs for entry in entries], dtype=bool),
         marks=marks_of(entry.key for entry in entries),
     )

@@ -30,7 +30,7 @@ def warm_up(retriever: "Retriever", steps: int) -> float:
     pool = retriever.pool
     groups = retriever.encoder.groups(SLOW_RATE if retriever.encoder.wants_pixels else RATE)
     optimiser = torch.optim.Adam(groups, fused=True)
-    rows = np.flatnonzero((pool.own != NONE).any(1))
+    rows = np.flatnonzero(pool.trained & (pool.own != NONE).any(1))
     size = min(SMALL_BATCH if retriever.encoder.wants_pixels else BATCH, len(rows))
     began, found = time.monotonic(), 0.0
     for step in range(steps if len(rows) > 1 and len(pool.texts) > 1 else 0):

@@ -73,6 +73,18 @@ def test_it_depends_on_the_seed_alone():
         assert torch.equal(weight, two.encoder.network.state_dict()[name])
 
 
+def test_held_out_rows_teach_nothing():
+    """Also where their texts are some training row's, too."""
+    rows, held_out = [entry(n) for n in range(30)], range(30, 60)
+    one = make_retriever([*rows, *[entry(n, in_pool=False) for n in held_out]])
+    two = make_retriever([*rows, *[entry(n, f"text {n - 30}", in_pool=False) for n in held_out]])
+    assert one.pool.texts == two.pool.texts
+    warm_up(one, 5)
+    warm_up(two, 5)
+    for name, weight in one.encoder.network.state_dict().items():
+        assert torch.equal(weight, two.encoder.network.state_dict()[name])
+
+
 @pytest.mark.parametrize("rows", [[entry(0)], [entry(0), entry(1, "text 0")], [entry(0, in_pool=False)]])
 def test_where_nothing_can_be_told_apart_nothing_happens(rows):
     retriever = make_retriever(rows)
