@@ -8,7 +8,7 @@ from rich.table import Table
 
 from schemas.errors import ConfigError
 from tasks.store.files import Folder
-from tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile
+from tasks.training.metrics import HELD_OUT, TRAIN, read_metrics
 from tasks.training.runs import Run
 
 
@@ -48,8 +48,7 @@ def list_runs(dataset: str) -> list[Listed]:
 
 
 def _look_at(run: Run) -> Listed:
-    metrics = MetricsFile(run.metrics)
-    metrics.resume(2**62)
+    metrics = read_metrics(run.metrics)
     steps = run.steps()
     train, held_out = metrics.last(TRAIN), metrics.last(HELD_OUT)
     try:

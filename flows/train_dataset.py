@@ -15,7 +15,7 @@ from pydantic import Field
 from flows.show_training import TrainingLines
 from flows.train_model import Trained, make_config, train
 from schemas.training import Objective
-from tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile
+from tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, read_metrics
 from tasks.training.runs import Run
 
 MOST_ROWS = 500
@@ -58,8 +58,7 @@ def tags_of(dataset: str, objective: str) -> tuple[str, str]:
 
 def publish_metrics(folder: Path, dataset: str) -> None:
     """Show a run's metrics in Prefect's UI, under a key of the dataset's and the run's names."""
-    metrics = MetricsFile(Run(folder).metrics)
-    metrics.resume(2**62)
+    metrics = read_metrics(Run(folder).metrics)
     rows = [*_rows(metrics, TRAIN)[-MOST_ROWS:], *_rows(metrics, HELD_OUT)]
     key = "".join(c if c.isalnum() else "-" for c in f"{Path(dataset).name}-{folder.name}".lower()).strip("-")
     create_table_artifact(key=f"train-{key}", table=rows, description=f"What was logged of the run {folder.name}.")

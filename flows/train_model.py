@@ -166,7 +166,10 @@ def _train(run: "Run", folder: Folder, prepared: Prepared, *, watcher: "Watcher 
     from tasks.training.ranks import own_rank
 
     if prepared.was_finished:
-        return Trained(folder=str(run.folder), finished=True, was_finished=True, page=_page_of(run))
+        from tasks.training.metrics import HELD_OUT, read_metrics
+
+        measured = read_metrics(run.metrics).last(HELD_OUT)
+        return Trained(folder=str(run.folder), finished=True, was_finished=True, measured=measured, page=_page_of(run))
     from tasks.training.train_model import Job, train_model
 
     job = Job(run=run, config=prepared.config, dataset=folder, start=prepared.start, watcher=watcher)

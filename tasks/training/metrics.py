@@ -1,6 +1,7 @@
 """Keep a run's metrics: means over logged windows, in one small Parquet file that is written anew and renamed."""
 
 import logging
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -109,3 +110,10 @@ class MetricsFile:
         whole = pa.BufferOutputStream()
         pq.write_table(table, whole)
         Folder(str(self.path.parent)).write(self.path.name, whole.getvalue().to_pybytes())
+
+
+def read_metrics(path: Path) -> MetricsFile:
+    """Return all that a run has logged; nothing where there is no such file."""
+    metrics = MetricsFile(path)
+    metrics.resume(sys.maxsize)
+    return metrics

@@ -127,9 +127,11 @@ def test_a_run_from_the_verb_to_the_finished_model(trainer: Trainer) -> None:
     assert data["rows"] == {"train": ROWS}
     before = {path: path.stat().st_mtime_ns for path in trainer.run.folder.rglob("*") if path.is_file()}
 
+    held_out = out[out.index("Held out") :].splitlines()[0]
     code, out, _ = trainer()
     assert code == 0
     assert "is finished already" in out
+    assert held_out in out
     after = {path: path.stat().st_mtime_ns for path in trainer.run.folder.rglob("*") if path.is_file()}
     assert {path.name for path in after if after[path] != before.get(path)} <= {".lock"}
 

@@ -1,0 +1,121 @@
+"""The verbs that build a dataset: build, resume, refilter, fetch."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from flows.verbs.options import OWED, STOPPED, Dataset, Limit, Out, ProfileName, Settings, Source, Until, app
+from flows.verbs.run_request import print_failures, print_reasons, print_table, run_request, working
+from schemas.errors import ConfigError, ServerError
+
+
+@app.command(epilog="Example: `pairwright build PHOTOS --out dataset --until mining`")
+def build(
+    out: Out,
+    source: Source = None,
+    profile: ProfileName = "scenes",
+    settings: Settings = None,
+    limit: Limit = None,
+    until: Until = "",
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("--exclude", help="Keep out images that are nearly those of this source (repeatable)."),
+    ] = None,
+) -> None:
+    """Build a dataset, or do what an earlier build of it still owes."""
+    from flows.run_build import make_request
+
+    words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
+    words["exclude"] = exclude or []
+    try:
+        request = make_request(out, source, **words)
+    except ServerError as error:  # nothing has begun: an address is wrong, or nobody is there
+        raise ConfigError(str(error)) from error
+    run_request(request, "build_dataset", {"out": out, "source": source, **words})
+
+
+@app.command(epilog="Example: `pairwright resume dataset --stage captioning --reason timeout`")
+def resume(
+    dataset: Dataset,
+    stage: Annotated[str, typer.Option("--stage", help="Retry this stage only.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Retry only rows that failed for this reason.")] = "",
+) -> None:
+    """Finish what a dataset still owes: a build that was killed, rows that failed."""
+    from flows.run_build import resume_request
+
+    request = resume_request(dataset, stage=stage, reason=reason)
+    run_request(request, "resume_dataset", {"dataset": dataset, "stage": stage, "reason": reason})
+
+
+@app.command(epilog="Example: `pairwright refilter dataset --set mining.min_similarity=0.8`")
+def refilter(
+    dataset: Dataset,
+    settings: Settings = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Let the dataset have these thresholds from now on.")] = False,
+) -> None:
+    """Try other mining thresholds on the stored similarities: what pairs come and go. Nothing is embedded again."""
+    from flows.refilter_dataset import refilter_dataset, refilter_request
+    from tasks.store.files import Folder
+
+    request = refilter_request(Folder(dataset), settings or [])
+    with working(request) as (run_shards, watcher):
+        found = refilter_dataset(request, run_shards=run_shards, watcher=watcher, keep=keep)
+    print_failures(found.failures)
+    for title, counts in (("Before", found.before), ("After", found.after)):
+        print(f"\n{title}")
+        print_table(counts)
+        print_reasons(counts)
+    print(f"\nPairs: {found.kept:,} stay, {found.gained:,} come, {found.lost:,} go.")
+    if found.failures:
+        raise typer.Exit(OWED)
+    words = " ".join(f"--set {setting}" for setting in settings or [])
+    if keep:
+        print(f"Kept. Make what is missing for these pairs with: pairwright resume {dataset}")
+    else:
+        print(f"The dataset is as it was. To go on with these pairs: pairwright refilter {dataset} {words} --keep")
+
+
+@app.command(epilog="Examples: `pairwright fetch --profile gpu`, `pairwright fetch -p laptop --until mining --check`")
+def fetch(
+    source: Source = None,
+    profile: ProfileName = "scenes",
+    settings: Settings = None,
+    until: Until = "",
+    check: Annotated[bool, typer.Option("--check", help="Fetch nothing: only verify what is on this machine.")] = False,
+    served: Annotated[
+        bool, typer.Option("--served", help="The models that vLLM loads, too (`launch: local`): tens of gigabytes.")
+    ] = False,
+) -> None:
+    """Fetch and verify all weights that a build with the same options loads. Ends with 1 where some are missing."""
+    from flows import fetch_weights as flow
+
+    chosen = flow.profile_to_fetch(profile, settings or [], source)
+    try:
+        done = flow.fetch_weights(chosen, until, fetch=not check, say=print)
+        if served:
+            done = done.joined(flow.fetch_served(chosen, until, fetch=not check, say=print))
+        else:
+            flow.tell_served(chosen, until, ask=not check, say=print)
+    except KeyboardInterrupt:
+        print("Stopped. What has come is kept; the same command goes on with it.", file=sys.stderr)
+        raise typer.Exit(STOPPED) from None
+    _conclude_fetch(done, profile, check=check)
+
+
+def _conclude_fetch(done: Any, profile: str, *, check: bool) -> None:
+    from rich.console import Console
+
+    from flows.fetch_weights import files_table, places_of
+
+    for fault in done.faults:
+        print(f"error: {fault}", file=sys.stderr)
+    if done.files:
+        Console(width=None if sys.stdout.isatty() else 160).print(files_table(done.files))
+        for place in places_of(done.files):
+            print(place)
+    if done.faults:
+        if check:
+            print("Fetch what is missing with the same command without --check.", file=sys.stderr)
+        raise typer.Exit(OWED)
+    print(f"All weights of the {profile} profile are here." if done.files else f"{profile}: no weights to fetch.")

@@ -1,0 +1,95 @@
+"""The verbs that show something: status, sources, report, calibrate."""
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from flows.verbs.options import OWED, AsJson, Dataset, app
+from flows.verbs.run_request import print_reasons, print_table
+
+
+@app.command(epilog="Example: `pairwright status dataset --json`")
+def status(
+    dataset: Dataset,
+    as_json: AsJson = False,
+    refused: Annotated[str, typer.Option("--refused", help="List what this table refused, and why, with names.")] = "",
+    verify: Annotated[bool, typer.Option("--verify", help="Read every part and name the damaged ones.")] = False,
+) -> None:
+    """Show, per stage, what is done, dropped, failed and owed, and why. Ends with 0 also when rows are owed."""
+    from flows.list_refused import list_refused
+    from flows.run_build import settled
+    from flows.stages import find_table
+    from tasks.store.files import Folder
+    from tasks.store.snapshot import latest_snapshot
+
+    folder = Folder(dataset)
+    table = find_table(refused) if refused else None
+    with settled(folder) as (opened, stages):
+        snapshot = latest_snapshot(folder)
+        damaged = list(opened.damage()) if verify else []
+        if table:
+            for row in list_refused(opened, [planned for planned, _ in stages], table):
+                print("\t".join(row))
+        elif as_json:
+            counts = [count.as_json() for _, count in stages]
+            number = snapshot.number if snapshot else 0
+            print(json.dumps({"dataset": dataset, "snapshot": number, "stages": counts}, indent=1))
+        else:
+            _print_status(dataset, [count for _, count in stages])
+    for message in damaged:
+        print(f"error: {message}", file=sys.stderr)
+    if damaged:
+        raise typer.Exit(OWED)
+    if verify:
+        print("Every part is sound: each byte is as it was written.", file=sys.stderr)
+
+
+def _print_status(dataset: str, counts: Any) -> None:
+    print_table(counts)
+    print_reasons(counts)
+    if any(count.failed or count.pending for count in counts):
+        print(f"Rows are owed. Finish them with: pairwright resume {dataset}")
+
+
+@app.command(epilog="Examples: `pairwright sources`, `pairwright sources jsonl`")
+def sources(kind: Annotated[str, typer.Argument(help="One kind, to see what it reads in detail.")] = "") -> None:
+    """List the kinds of sources that a build can read, with an example of each; or explain one."""
+    from tasks.sources.readers import READERS, explain_reader
+
+    if kind:
+        print(explain_reader(kind))
+        return
+    for reader in sorted(READERS.values(), key=lambda reader: reader.kind):
+        print(f"{reader.kind}\n    {reader.about}\n    pairwright build {reader.example} --out dataset")
+
+
+@app.command(epilog="Example: `pairwright report dataset`")
+def report(
+    dataset: Dataset,
+    pairs: Annotated[int, typer.Option("--pairs", min=0, help="How many pairs to show.")] = 60,
+) -> None:
+    """Write pages that show a dataset: pairs, texts, removals, charts. They open from disk."""
+    from flows.report_dataset import report_dataset
+    from tasks.store.files import Folder
+
+    folder = Folder(dataset)
+    pages = report_dataset(folder, pairs=pairs)
+    shown = f"Pairs shown: {pages.shown:,}. " if pages.shown else ""  # there are none where preferences were brought
+    print(f"{shown}Open {folder.path('report/index.html')}")
+
+
+@app.command(epilog="Example: `pairwright calibrate dataset`")
+def calibrate(
+    dataset: Dataset,
+    per_bin: Annotated[int, typer.Option("--per-bin", min=1, max=100, help="Pairs shown of each bin.")] = 12,
+    width: Annotated[float, typer.Option("--width", min=0.005, max=0.2, help="Width of a bin of similarity.")] = 0.02,
+) -> None:
+    """Write a page to choose mining's thresholds by looking: pairs at each similarity, to be judged, and yields."""
+    from flows.calibrate_dataset import calibrate_dataset
+    from tasks.store.files import Folder
+
+    folder = Folder(dataset)
+    made = calibrate_dataset(folder, per_bin=per_bin, width=width)
+    print(f"Pairs to judge: {made.pairs:,} in {made.bins:,} bins. Open {folder.path('calibrate/index.html')}")

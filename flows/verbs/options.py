@@ -1,0 +1,42 @@
+"""What the verbs have in common: the application that they belong to, their options, their exit codes."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="Build synthetic image-difference and preference datasets. Start with: `pairwright build --out demo`",
+)
+OWED, WRONG, STOPPED = 1, 2, 130
+
+Source = Annotated[
+    str | None, typer.Argument(help="A folder of images, or kind:path. Default: the profile's own source.")
+]
+Out = Annotated[str, typer.Option("--out", "-o", help="Folder or URL of the dataset; made if missing, else continued.")]
+Dataset = Annotated[str, typer.Argument(help="Folder of a dataset (what `build --out` made).")]
+ProfileName = Annotated[str, typer.Option("--profile", "-p", help="A profile's name, or a .yaml file.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", help="Set a field: mining.min_similarity=0.8 (repeatable).")
+]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N images of the source.")]
+Until = Annotated[
+    str, typer.Option("--until", help="Stop after this stage: sources, mining, captioning, ... or a table.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+def say(text: str) -> None:
+    """Print to standard error, from the first of several processes."""
+    if is_first():
+        print(text, file=sys.stderr)
+
+
+def is_first() -> bool:
+    """Say whether this is the first, or the only, of several processes that train together."""
+    return os.environ.get("RANK", "0") == "0"

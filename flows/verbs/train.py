@@ -1,0 +1,113 @@
+"""The verbs of training: train, runs."""
+
+import json
+import logging
+import os
+import signal
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from flows.verbs.options import STOPPED, AsJson, Dataset, app, is_first, say
+from schemas.errors import ServerError
+
+
+@app.command(
+    epilog="Examples: `pairwright train demo --objective sft`, `pairwright train demo --objective adpo --from sft`, "
+    "`torchrun --nproc-per-node 4 -m flows.cli train demo --objective dpo --model Qwen/Qwen2.5-VL-3B-Instruct`"
+)
+def train(
+    dataset: Dataset,
+    objective: Annotated[str, typer.Option("--objective", help="sft, dpo, mdpo, adavip or adpo.")],
+    model: Annotated[str, typer.Option("--model", help="A folder or a name on the Hub; tiny: a small stand-in.")] = "",
+    start: Annotated[str, typer.Option("--from", help="The run whose model this one starts from.")] = "",
+    name: Annotated[str, typer.Option("--name", help="Of the run; default: the objective's.")] = "",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Set a field: optimiser.batch=8 (repeatable).")
+    ] = None,
+) -> None:
+    """Train a vision-language model on the preferences of a dataset, or go on with a run that was stopped.
+
+    Ctrl-C ends it after the step in work, with a checkpoint; the same command goes on.
+    """
+    from flows.train_model import make_config
+
+    words: dict[str, Any] = {"model": model, "start": start, "settings": settings or []}
+    name = name or objective
+    config = make_config(objective, settings or [], model=model, start=start)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if os.environ.get("PREFECT_API_URL") and os.environ.get("WORLD_SIZE", "1") == "1":
+            trained = _train_with_prefect({"dataset": dataset, "objective": objective, "name": name, **words})
+        else:
+            trained = _train_here(dataset, config, name)
+    except KeyboardInterrupt:
+        say("Stopped. The same command goes on from the last checkpoint, or begins anew where there is none.")
+        raise typer.Exit(STOPPED) from None
+    _conclude_training(trained, dataset, name)
+
+
+def _train_here(dataset: str, config: Any, name: str) -> Any:
+    from flows.show_training import watching_training
+    from flows.train_model import train
+
+    if not is_first():
+        logging.getLogger().setLevel(logging.ERROR)
+    with watching_training() as watcher:
+        return train(dataset, config, name=name, watcher=watcher)
+
+
+def _train_with_prefect(words: dict[str, Any]) -> Any:
+    """Train as a flow run; its own errors come back as they are."""
+    from prefect import tags
+
+    from flows.train_dataset import tags_of, train_dataset
+
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        with tags(*tags_of(words["dataset"], words["objective"])):
+            state = train_dataset(**words, return_state=True)
+    except RuntimeError as error:
+        raise ServerError(f"{os.environ['PREFECT_API_URL']}: no Prefect server answers: {error}") from error
+    found = state.data if state.is_cancelled() else state.result(raise_on_failure=False)
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+def _conclude_training(trained: Any, dataset: str, name: str) -> None:
+    """Say how a training ended and what to do next."""
+    from flows.show_training import describe
+
+    if not trained.finished:
+        say(f"Stopped at step {trained.step:,} of {trained.steps:,}, with a checkpoint. The same command goes on.")
+        raise typer.Exit(STOPPED)
+    if not is_first():
+        return
+    if trained.was_finished:
+        print(f"The run {name} is finished already: {trained.folder}/checkpoint. Train anew under another --name.")
+    else:
+        print(f"Trained, {trained.steps:,} steps: {trained.folder}/checkpoint")
+    if trained.measured:
+        print(f"Held out: {describe(trained.measured)}")
+    if trained.page:
+        print(f"Look at it: {trained.page}")
+    if not trained.was_finished:
+        print(f"Start another run from it: pairwright train {dataset} --objective adpo --from {name} --name NAME")
+
+
+@app.command(epilog="Example: `pairwright runs demo`")
+def runs(dataset: Dataset, as_json: AsJson = False) -> None:
+    """List the training runs of a dataset: what they trained, how far they are, what was measured last."""
+    from rich.console import Console
+
+    from flows.list_runs import list_runs, runs_table
+
+    found = list_runs(dataset)
+    if as_json:
+        print(json.dumps([one.as_json() for one in found], indent=1))
+    elif found:
+        Console(width=None if sys.stdout.isatty() else 160).print(runs_table(found))
+    else:
+        print(f"No runs yet. Begin one with: pairwright train {dataset} --objective sft")
