@@ -12,6 +12,7 @@ from flows.run_beside import run_beside, settled_beside
 from flows.run_build import request_of
 from flows.stages import stages_until
 from schemas.config import EmbeddingConfig
+from schemas.encoders import ClipConfig
 from schemas.retrieving import MinedConfig, TextVectorsConfig
 from schemas.training import TrainConfig
 from tasks.mining import embed_images
@@ -41,18 +42,24 @@ def prepare_retriever(folder: Folder, config: TrainConfig, run: Path, *, after: 
     from tasks.training.retriever import material
 
     loading, embedding = config.loading, request_of(folder)[0].profile.embedding
+    heads = config.adpo.encoder == "heads"
+    clip = None if heads else _find_clip(embedding)  # before anything is made
     splits: dict[str, str] = {}
     for split in filter(None, (loading.split, loading.held_out)):
         splits |= dict.fromkeys(FrozenRows(folder=folder, file=str(run / FILE), split=split).keys(), split)
     place = run / material.FOLDER
-    beside = [*after, *(_vectors(folder, embedding) if config.adpo.encoder == "heads" else ())]
+    beside = [*after, *(_vectors(folder, embedding) if heads else ())]
     with settled_beside(folder, beside) as build:
         tables = {planned.stage.name: planned for planned in build.planned}
         material.freeze_material(build, tables, place, splits=splits, train=loading.split, table=config.table)
-    if config.adpo.encoder != "heads":
-        from tasks.models.open_clip_embedder import pin_clip
+    if clip:
+        (place / material.CLIP).write_text(clip.model_dump_json())
 
-        (place / material.CLIP).write_text(pin_clip(embedding.clip, download=False).model_dump_json())
+
+def _find_clip(embedding: EmbeddingConfig) -> ClipConfig:
+    from tasks.models.open_clip_embedder import pin_clip
+
+    return pin_clip(embedding.clip, download=False)
 
 
 def _vectors(folder: Folder, embedding: EmbeddingConfig) -> "list[Planned]":

@@ -228,7 +228,11 @@ def prepare(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
         if not run.is_finished:
             check_parts(folder, run.rows)
     else:
-        _begin(folder, start, run, mined)
+        try:
+            _begin(folder, start, run, mined)
+        except PairwrightError:
+            run.forget()
+            raise
     if not run.is_finished:
         score_reference(folder, start.config, found=start.found, run=run.folder, after=mined)
     return Prepared(start.config, start.found.folder, run.is_finished)

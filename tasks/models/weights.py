@@ -76,8 +76,8 @@ def find_on_hub(files: HubFiles, *, download: bool) -> Path:
         raise ModelError(
             f"{files.field}: {files.repository} is not on this machine: looked in {where} for {names}"
             f"{f' at revision {files.revision}' if files.revision else ''}. Fetch it with: {files.command}\n"
-            "or all that the build needs with `pairwright fetch` and the same --profile and --set, or let the build "
-            f"fetch it: {download_setting(files.field)}"
+            "or all that a build needs with `pairwright fetch` and the same --profile and --set, or let `pairwright "
+            f"build` fetch it: {download_setting(files.field)}"
         )
     return found
 

@@ -22,6 +22,7 @@ from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
 if TYPE_CHECKING:
     from torch import Tensor, device
 
+TOO_LONG = "too long"
 PER_TOKEN = ("mm_token_type_ids", "token_type_ids")
 """What processors give per token of the prompt; answers are of type 0."""
 
@@ -155,7 +156,7 @@ class Collator:
         if long := {n: length for n in range(len(kept)) if (length := self._length(batch, n)) > self.longest}:
             for n, length in long.items():
                 detail = f"{length} tokens, model.longest is {self.longest}"
-                refused.append(Refused(key=kept[n].key, reason="too long", detail=detail))
+                refused.append(Refused(key=kept[n].key, reason=TOO_LONG, detail=detail))
             batch = self._encode([one for n, one in enumerate(kept) if n not in long])
         batch.refused = refused
         return {"batch": batch}

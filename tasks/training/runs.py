@@ -147,7 +147,7 @@ class Run:
 
     def forget(self) -> None:
         """Have the run begin anew: what was made of its rows goes, too, since it may get others."""
-        for path in (self.folder / "config.yaml", self.metrics, self.folder / REFERENCE):
+        for path in (self.folder / "config.yaml", self.rows, self.metrics, self.folder / REFERENCE):
             path.unlink(missing_ok=True)
         shutil.rmtree(self.folder / RETRIEVER, ignore_errors=True)
 

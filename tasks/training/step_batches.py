@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from schemas.errors import TrainingError
-from tasks.training.collate import Answer, Batch
+from tasks.training.collate import TOO_LONG, Answer, Batch
 from tasks.training.freeze_rows import Refused
 from tasks.training.load_batches import Fault, Guarded
 from tasks.training.losses.scored import CHOSEN
@@ -33,9 +33,11 @@ def find_batch(rows: Any, collate: Any) -> Batch:
         if batch.prompts:
             return batch
         refused += batch.refused
-    reasons = ", ".join(f"{reason} ({n})" for reason, n in Counter(one.reason for one in refused).most_common(3))
+    counted = Counter(one.reason for one in refused)
+    reasons = ", ".join(f"{reason} ({n})" for reason, n in counted.most_common(3))
     example = next((f": {one.key}: {one.detail}" for one in refused if one.detail), "")
-    raise TrainingError(f"none of the {count:,} rows that were tried can be trained on: {reasons}{example}")
+    advice = ". Try a larger model.longest, or fewer model.most_pixels" if TOO_LONG in counted else ""
+    raise TrainingError(f"none of the {count:,} rows that were tried can be trained on: {reasons}{example}{advice}")
 
 
 def count_tokens(batch: Batch) -> int:

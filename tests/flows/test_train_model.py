@@ -212,6 +212,14 @@ def test_what_is_used_by_another_process_is_left_alone(trainer: Trainer) -> None
     assert "another process trains this run now" in err
 
 
+def test_what_is_refused_leaves_nothing(trainer: Trainer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    code, _, err = trainer("adpo", adpo__encoder="clip4idc")
+    assert code == 2
+    assert "embedding.clip: " in err
+    assert not trainer.run.folder.exists()
+
+
 def test_names(trainer: Trainer) -> None:
     trainer.name = "../elsewhere"
     code, _, err = trainer()

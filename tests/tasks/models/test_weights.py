@@ -57,7 +57,7 @@ def test_missing_weights_name_the_place_and_the_command(cache):
         f"embedding.x: owner/model is not on this machine: looked in {cache}/models--owner--model for config.json and "
         "model.safetensors or pytorch_model.bin at revision abc. "
         "Fetch it with: hf download owner/model config.json model.safetensors --revision abc\n"
-        "or all that the build needs with `pairwright fetch` and the same --profile and --set, or let the build "
+        "or all that a build needs with `pairwright fetch` and the same --profile and --set, or let `pairwright build` "
         "fetch it: --set embedding.download=true"
     )
 
