@@ -75,9 +75,8 @@ def freeze_material(
         train: the split whose texts are the pool.
         table: the one that the rows are of.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     entries = list(read_entries(build, tables, splits=splits, train=train, table=table))
-    _write(folder / "entries.arrow", ENTRIES, [_flat(entry) for entry in entries])
+    write_entries(folder, entries)
     for name, place in (("embeddings", "images"), ("text_vectors", "texts")):
         if name in tables and not (folder / place).exists():
             staged = folder / f".{place}"
@@ -89,6 +88,12 @@ def freeze_material(
         _write(folder / "claims.arrow", CLAIMS, list(_claims(build, tables["differences"])))
         wanted = {key for entry in known for key in entry.images}
         _write(folder / "graphs.arrow", GRAPHS, list(_graphs(build, tables["images"], wanted)))
+
+
+def write_entries(folder: Path, entries: Sequence[Entry]) -> None:
+    """Write what is known of the rows themselves."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / "entries.arrow", ENTRIES, [_flat(entry) for entry in entries])
 
 
 def open_material(folder: Path) -> Material:

@@ -7,6 +7,8 @@ from transformers import Qwen2VLForConditionalGeneration, Qwen2VLProcessor  # no
 from tasks.training import train_model
 from tasks.training.train_model import Job
 
+TRAINING = ".training"
+
 
 def train_deaf(job: Job) -> None:
     """Train, and leave a file when the steps begin."""
@@ -23,7 +25,7 @@ class Beginning:
         self.job = job
 
     def begin(self, step: int, steps: int) -> None:
-        (self.job.run.folder / ".training").touch()
+        (self.job.run.folder / TRAINING).touch()
 
     def advance(self, step: int) -> None:
         pass

@@ -1,0 +1,98 @@
+"""A training that is killed, again and again, ends like one that never was: bitwise, its retriever, too."""
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.training.runs import FINISHING, SAVING
+from tasks.training.train_model import Job
+from tests.fixtures.families_of_models import write_qwen2_vl
+from tests.fixtures.retrievers_to_train import LIVELY, write_adpo_run
+from tests.fixtures.runs_to_train import logged, settings, write_run
+from tests.tasks.training.kill_training import TRAINING, train_deaf
+
+LATEST = {TRAINING: 1.0, SAVING: 0.05, FINISHING: 0.05}
+"""Seconds in which a kill comes, from when there is this file or folder: a moment of a training."""
+SETTINGS: dict[str, Any] = {"saving": {"every": 1, "measure_every": 7}}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Be a training that is killed at these moments."""
+
+    write: Callable[..., Job]
+    moments: Sequence[str]
+    results: Sequence[str]
+    """Files of the run that must be the same, byte for byte."""
+    settings: dict[str, Any]
+
+
+WEIGHTS = "checkpoint/adapter_model.safetensors"
+RETRIEVER = ("retriever/retriever.safetensors", "retriever/retriever.json")
+CASES = {
+    "dpo": Case(write_run, [SAVING, TRAINING] * 5, [WEIGHTS], {"optimiser": {"steps": 30}}),
+    "adpo": Case(
+        write_adpo_run,
+        [SAVING, TRAINING, SAVING, FINISHING],
+        [WEIGHTS, *RETRIEVER],
+        {"optimiser": {"steps": 20}, "adpo": LIVELY | {"samples": 2}},
+    ),
+}
+
+
+@pytest.mark.parametrize("objective", CASES)
+def test_killed_trainings_end_like_an_unkilled_one(objective: str, tmp_path: Path) -> None:
+    case = CASES[objective]
+    config = settings(objective, write_qwen2_vl(tmp_path / "qwen"), **SETTINGS, **case.settings)
+    unkilled, killed = (case.write(tmp_path, config, name=name) for name in ("unkilled", "killed"))
+    assert Killer().run(unkilled)
+    assert kill_at(case.moments, killed) > 0
+    assert logged(killed.run) == logged(unkilled.run)
+    for name in case.results:
+        assert (killed.run.folder / name).read_bytes() == (unkilled.run.folder / name).read_bytes(), name
+
+
+class Killer:
+    """Run trainings in processes of their own, and kill them."""
+
+    def __init__(self) -> None:
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(["tests.tasks.training.kill_training"])
+
+    def run(self, job: Job, moment: str = "", seconds: float = 0) -> bool:
+        """Train; kill so many seconds after a moment, if one is named. Say whether it ended by itself."""
+        process = self.context.Process(target=train_deaf, args=(job,))
+        process.start()
+        if moment:
+            self._wait(process, job.run.folder / moment)
+            process.join(seconds)
+            if process.is_alive():
+                os.kill(process.pid or 0, signal.SIGKILL)
+        process.join()
+        return process.exitcode == 0
+
+    def _wait(self, process: Any, place: Path) -> None:
+        while process.is_alive() and not place.exists():
+            time.sleep(0.0005)
+
+
+def kill_at(moments: Sequence[str], job: Job, seed: int = 0) -> int:
+    """Train, killed at these moments and then to the end; return how many kills came while a checkpoint was written."""
+    killer, rng, saving = Killer(), random.Random(seed), 0
+    for moment in moments:
+        ended = killer.run(job, moment, rng.random() * LATEST[moment])
+        saving += (job.run.folder / SAVING).exists()
+        (job.run.folder / TRAINING).unlink(missing_ok=True)
+        if ended:
+            break
+        job.run.clean()
+    assert killer.run(job)
+    return saving

@@ -1,0 +1,58 @@
+"""The first 20 steps of each objective are those that were stored; PAIRWRIGHT_STORE=1 stores them anew."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tasks.training import train_model
+from tests.fixtures.families_of_models import write_qwen2_vl
+from tests.fixtures.retrievers_to_train import LIVELY, write_adpo_run
+from tests.fixtures.runs_to_train import curve, settings, write_run
+
+TRAJECTORIES = Path(__file__).parent / "trajectories"
+SHORT = {"loading": {"held_out": ""}, "saving": {"every": 100}}
+LONG = {"steps": 20, "batch": 4}
+RETRIEVED = ("loss", "margin", "retriever/loss", "retriever/entropy", "retriever/effective")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
+
+
+@pytest.fixture(autouse=True)
+def _no_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train_model, "sample_answers", lambda trainer, folder: None)
+
+
+@pytest.mark.parametrize("objective", ["sft", "dpo", "mdpo", "adavip"])
+def test_objectives_of_given_answers(objective: str, model: Path, tmp_path: Path) -> None:
+    job = write_run(tmp_path, settings(objective, model, optimiser=LONG, **SHORT))
+    train_model.train_model(job)
+    compare({"loss": curve(job.run)}, objective)
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+def test_adpo_and_its_retriever(samples: int, model: Path, tmp_path: Path) -> None:
+    """The running baseline is that of one sample, the mean of the others that of two."""
+    optimiser = LONG | {"learning_rate": 5e-3}
+    job = write_adpo_run(
+        tmp_path, settings("adpo", model, optimiser=optimiser, adpo=LIVELY | {"samples": samples}, **SHORT)
+    )
+    train_model.train_model(job)
+    compare({name: curve(job.run, name) for name in RETRIEVED}, f"adpo-{samples}")
+
+
+def compare(found: dict[str, list[float]], name: str) -> None:
+    """Compare curves with the stored ones, and look whether the loss falls."""
+    path = TRAJECTORIES / f"{name}.json"
+    if os.environ.get("PAIRWRIGHT_STORE"):
+        rounded = {metric: [round(value, 5) for value in values] for metric, values in found.items()}
+        path.write_text(json.dumps(rounded, indent=0) + "\n")
+    stored = json.loads(path.read_text())
+    assert found.keys() == stored.keys()
+    for metric, values in found.items():
+        assert values == pytest.approx(stored[metric], rel=5e-3, abs=1e-4), metric
+    assert sum(found["loss"][-5:]) < sum(found["loss"][:5]), "it learns"
