@@ -26,6 +26,7 @@ from tasks.serving.keys import load_key
 from tasks.serving.limiter import Limiter
 from tasks.serving.loop import background, run
 from tasks.serving.pace import PACE, Pace
+from tasks.serving.pay import paying
 from tasks.serving.write_request import body_of, key_of
 from tasks.store.answers import Answers
 from tasks.store.images import RefusedImageError
@@ -66,9 +67,11 @@ class Client:
         if answers is not None and (kept := answers.get(key)) is not None:
             said = json.loads(kept)
             return Answer(text=said["text"], served=Served(**said["served"]))
-        answer = await self._try(question, await self._body(question))
-        if answers is not None:
-            answers.put(key, json.dumps(asdict(answer)).encode())
+        async with paying(None if answers is None else answers.purse, question, self._config) as paid:
+            answer = await self._try(question, await self._body(question))
+            if answers is not None:
+                answers.put(key, json.dumps(asdict(answer)).encode())
+            paid(answer.served)
         return answer
 
     async def _body(self, question: Question) -> dict[str, Any]:

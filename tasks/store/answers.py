@@ -17,6 +17,7 @@ from filelock import FileLock
 
 from schemas.errors import StoreError
 from tasks.store.files import naming
+from tasks.store.purse import Purse
 
 HEADER = struct.Struct("<II16s")
 
@@ -24,9 +25,10 @@ HEADER = struct.Struct("<II16s")
 class Answers:
     """Map keys of 32 hex digits to bytes, durable against a kill at once. Local disks only; any thread may call."""
 
-    def __init__(self, path: Path) -> None:
-        """Name the file; nothing is read or written yet."""
+    def __init__(self, path: Path, purse: Purse | None = None) -> None:
+        """Name the file; nothing is read or written yet. New answers are paid for out of the purse, if there is one."""
         self.path = path
+        self.purse = purse
         self._lock = FileLock(path.with_suffix(".answers-lock"))
         self._using = threading.Lock()
         """Held while the file is read, written or closed: no thread may meet its number in other hands."""
@@ -71,6 +73,13 @@ class Answers:
     def __len__(self) -> int:
         return len(self._places)
 
+    def values(self) -> Iterator[bytes]:
+        """Yield every value that is kept."""
+        for start, length in list(self._places.values()):
+            with self._using, naming(str(self.path), "read"):
+                value = os.pread(self._opened(), length, start)
+            yield value
+
     def __enter__(self) -> Self:
         with naming(str(self.path), "opened"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +87,7 @@ class Answers:
             try:
                 self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
                 self._end = 0
-                for name, place in self._records():
+                for name, place in _records(self._file):
                     self._places[name] = place
                     self._end = sum(place)
                 os.ftruncate(self._file, self._end)
@@ -86,16 +95,6 @@ class Answers:
                 self._close()
                 raise
         return self
-
-    def _records(self) -> Iterator[tuple[bytes, tuple[int, int]]]:
-        place, size = 0, os.fstat(self._file).st_size
-        while place + HEADER.size <= size:
-            length, check, name = HEADER.unpack(os.pread(self._file, HEADER.size, place))
-            start = place + HEADER.size
-            if start + length > size or zlib.crc32(os.pread(self._file, length, start), zlib.crc32(name)) != check:
-                return
-            yield name, (start, length)
-            place = start + length
 
     def _close(self) -> None:
         with self._using:
@@ -114,3 +113,29 @@ class Answers:
         with naming(str(self.path), "deleted"):
             self.path.unlink(missing_ok=True)
             Path(self._lock.lock_file).unlink(missing_ok=True)
+
+
+def read_answers(path: Path) -> Iterator[bytes]:
+    """Yield the values of a file that another process may be writing; none where it has gone."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        places = dict(_records(file))  # the newest of each key
+        for start, length in places.values():
+            yield os.pread(file, length, start)
+    finally:
+        os.close(file)
+
+
+def _records(file: int) -> Iterator[tuple[bytes, tuple[int, int]]]:
+    """Yield key, place and length of each whole record."""
+    place, size = 0, os.fstat(file).st_size
+    while place + HEADER.size <= size:
+        length, check, name = HEADER.unpack(os.pread(file, HEADER.size, place))
+        start = place + HEADER.size
+        if start + length > size or zlib.crc32(os.pread(file, length, start), zlib.crc32(name)) != check:
+            return
+        yield name, (start, length)
+        place = start + length

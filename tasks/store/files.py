@@ -118,6 +118,16 @@ class Folder:
                 Path(self.path(temporary)).unlink()
         return True
 
+    def size_bytes(self) -> int:
+        """Return the size of all files below the folder; 0 when it does not exist."""
+        with naming(self._target[1], "listed"):
+            if self.is_local:
+                return sum(_size(Path(folder, name)) for folder, _, names in os.walk(self._target[1]) for name in names)
+            try:
+                return int(self._target[0].du(self._target[1]))
+            except FileNotFoundError:
+                return 0
+
     def delete(self, name: str) -> None:
         """Delete a file; not an error where there is none."""
         with naming(self.path(name), "deleted"):
@@ -125,6 +135,13 @@ class Folder:
                 self._target[0].rm_file(self.path(name))
             except FileNotFoundError:
                 return
+
+
+def _size(path: Path) -> int:
+    """Return a file's size; 0 where it has gone meanwhile."""
+    with suppress(FileNotFoundError):
+        return path.lstat().st_size
+    return 0
 
 
 def _write_local(path: Path, pieces: Iterator[Data]) -> None:

@@ -18,10 +18,12 @@ from schemas.arrow import from_table, schema_of, to_table
 from schemas.errors import ValidationError
 from schemas.rows import Row, make_key
 from tasks.store.answers import Answers
+from tasks.store.asked import asked_in
 from tasks.store.files import Folder
 from tasks.store.index import PARTS, Before, columns_without, open_index
 from tasks.store.journal import Journal
 from tasks.store.part import Part, count_statuses, describe_part, encode_part, read_rows
+from tasks.store.purse import Purse
 from tasks.store.stage import Planned, Uses
 from tasks.store.vectors import open_vectors
 
@@ -48,6 +50,8 @@ class ShardRef:
     """Local folder for journals."""
     about: tuple[tuple[str, str], ...] = ()
     """What its part is to say of itself beside the counts."""
+    purse: Purse | None = None
+    """Out of which answers of served models are paid; ``None``: there is no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +79,16 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
     name = f"{planned.table}/part-{make_key(*sources.values())}.parquet"
     inputs = list(_input_rows(planned, shard, plan))
     place = Path(shard.journals) / Path(name).stem
-    with Journal(place.with_suffix(".journal"), planned.stage.writes) as journal, _answers(planned, place) as answers:
+    with (
+        Journal(place.with_suffix(".journal"), planned.stage.writes) as journal,
+        _answers(planned, shard, place) as answers,
+    ):
         table = _results(planned, shard, inputs, journal=journal, given=answers)
         if unknown := set(table.column("source_key").to_pylist()) - sources.keys():
             raise ValidationError(f"{shard.name}: results name inputs that the shard does not have: {min(unknown)}")
         table = _rename_sources(_in_order(table, list(sources)), sources)
         about = describe_part(name, table, version=planned.stage.version) | dict(shard.about)
+        about |= asked_in(answers)
         if planned.stage.about:
             about |= planned.stage.about(table)
         shard.folder.write(name, encode_part(table, about))
@@ -130,12 +138,12 @@ def _input_rows(planned: Planned, shard: ShardRef, plan: pa.Table) -> Iterator[R
 
 
 @contextmanager
-def _answers(planned: Planned, place: Path) -> Generator[dict[str, Answers]]:
+def _answers(planned: Planned, shard: ShardRef, place: Path) -> Generator[dict[str, Answers]]:
     """Give the memory of what served models have answered, by the name of its argument, where the stage has one."""
     if not planned.stage.remembers:
         yield {}
         return
-    with Answers(place.with_suffix(".answers")) as answers:
+    with Answers(place.with_suffix(".answers"), shard.purse) as answers:
         yield {"answers": answers}
 
 

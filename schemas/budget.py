@@ -1,0 +1,29 @@
+"""What a build may use at the most: the `budget` of a profile's `run` section."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from schemas.section import Count, Section
+
+Amount = Annotated[float, Field(ge=0)]
+
+
+class BudgetConfig(Section):
+    """Say what a build may use; it stops before it would use more, and 0 sets no limit."""
+
+    calls: Count = 0
+    """Answers of served models to this dataset, over all of its builds."""
+    tokens: Count = 0
+    """Tokens of prompts and answers together, over all of its builds."""
+    hours: Amount = 0.0
+    """Hours that one build may take."""
+    gpu_hours: Amount = 0.0
+    """Hours of one build times the GPUs of this machine that its stages hold; a server elsewhere is not seen."""
+    disk_gb: Amount = 0.0
+    """Gigabytes (10^9 bytes) of the dataset's folder."""
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Return the limits that are set, by name."""
+        return {name: float(value) for name, value in self if value}

@@ -1,0 +1,149 @@
+"""Hand out a build's shards in rounds, so that it stops before its budget is passed.
+
+The first round of a stage is one shard for each worker. What that used says how much a row costs; the rounds after it
+are as large as fits into half of what is left, so that there are few, and the last ones go shard by shard. Calls and
+tokens are moreover paid one by one out of a purse that all workers share, and are never passed.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from pathlib import Path
+
+from schemas.budget import BudgetConfig
+from tasks.store.asked import AskedOf
+from tasks.store.files import Folder
+from tasks.store.pool import Outcome, ShardFailed
+from tasks.store.purse import Purse
+from tasks.store.scratch import own_temporary_folder, scratch_folder
+from tasks.store.shard import ShardRef
+from tasks.store.stage import Planned
+
+log = logging.getLogger(__name__)
+RunShards = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
+HOUR = 3600.0
+
+
+@dataclass(slots=True)
+class Meter:
+    """Measure what a build has used: calls, tokens and disk of all builds of its dataset, hours of this one."""
+
+    folder: Folder
+    budget: BudgetConfig
+    asked: AskedOf
+    purse: Purse | None
+    """Where answers are paid for; it knows of those that cost something and are in no part."""
+    began: float = field(default_factory=time.monotonic)
+    gpu_seconds: float = 0.0
+
+    def read(self) -> dict[str, float]:
+        """Return what is used of each limit that is set."""
+        return {name: self._of(name) for name in self.budget.limits}
+
+    def _of(self, name: str) -> float:
+        if name in ("calls", "tokens"):
+            asked = self.asked.count()
+            paid = self.purse.spent if self.purse else (0, 0)
+            return float(max(asked.calls, paid[0]) if name == "calls" else max(asked.tokens, paid[1]))
+        if name == "disk_gb":
+            return self.folder.size_bytes() / 1e9
+        return (time.monotonic() - self.began if name == "hours" else self.gpu_seconds) / HOUR
+
+
+@dataclass(slots=True)
+class Keeper:
+    """Keep a build within its budget."""
+
+    meter: Meter
+    workers: int
+    """How many shards run at once."""
+    gpus: Callable[[Planned], int]
+    """How many GPUs of this machine a stage holds."""
+    stopped: str = ""
+    """Why the build has ended early; empty: it has not."""
+
+    def limited(self, run_shards: RunShards) -> RunShards:
+        """Return a way to run shards that stops giving them out where the budget would be passed."""
+        if not self.meter.budget.limits:
+            return run_shards
+
+        def run(planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
+            rest, costs = list(shards), dict[str, float]()
+            while rest and not self.stopped:
+                before = self.meter.read()
+                count, why = self._affordable(rest, before, costs)
+                if not count:
+                    self._stop(why, before)
+                    return
+                now = [replace(shard, purse=self.meter.purse) for shard in rest[:count]]
+                began = time.monotonic()
+                for outcome in run_shards(planned, now):
+                    self._look_at(outcome)
+                    yield outcome
+                self.meter.gpu_seconds += (time.monotonic() - began) * self.gpus(planned)
+                after, rows = self.meter.read(), sum(map(_rows, now))
+                costs = {name: max(costs.get(name, 0.0), (after[name] - before[name]) / rows) for name in after}
+                rest = rest[count:]
+
+        return run
+
+    def _affordable(self, rest: Sequence[ShardRef], used: dict[str, float], costs: dict[str, float]) -> tuple[int, str]:
+        """Return how many of the shards may be given out now; where none may, also the limit that forbids it."""
+        left = {name: limit - used[name] for name, limit in self.meter.budget.limits.items()}
+        for name, amount in left.items():
+            if amount <= 0:
+                return 0, name
+        if not costs:
+            return self.workers, ""
+        rows = {name: left[name] / cost for name, cost in costs.items() if cost > 0}
+        scarce = min(rows, key=rows.__getitem__, default="")
+        if not scarce:
+            return len(rest), ""
+        sizes = list(accumulate(map(_rows, rest)))
+        surely = sum(size <= rows[scarce] / 2 for size in sizes)
+        return max(surely, min(self.workers, sum(size <= rows[scarce] for size in sizes))), scarce
+
+    def _look_at(self, outcome: Outcome) -> None:
+        """Stop after this round where a worker could not pay for its questions."""
+        result = outcome.result
+        if isinstance(result, ShardFailed) and result.error.startswith("run.budget.") and not self.stopped:
+            self.stopped = f"the build has stopped: {result.error}"
+
+    def _stop(self, name: str, used: dict[str, float]) -> None:
+        limit = self.meter.budget.limits[name]
+        self.stopped = (
+            f"the build has stopped before it would pass run.budget.{name}: {used[name]:,.4g} of {limit:,.4g}"
+        )
+        log.warning("%s", self.stopped)
+
+
+def _rows(shard: ShardRef) -> int:
+    return shard.stop - shard.start
+
+
+@contextmanager
+def keeping(
+    folder: Folder, budget: BudgetConfig, journals: Path, *, workers: int, gpus: Callable[[Planned], int]
+) -> Generator[Keeper]:
+    """Give who keeps a build within its budget; what was used before it counts, where the budget says so.
+
+    Args:
+        folder: the dataset's.
+        budget: what may be used.
+        journals: this machine's folder of unfinished shards.
+        workers: how many shards run at once.
+        gpus: how many GPUs of this machine a stage holds.
+    """
+    asked = AskedOf(folder, journals)
+    if not (budget.calls or budget.tokens):
+        yield Keeper(Meter(folder, budget, asked, None), workers, gpus)
+        return
+    parent = Path(folder.path("work")) if folder.is_local else own_temporary_folder()
+    with scratch_folder(parent) as place:
+        purse = Purse(str(place), budget.calls, budget.tokens)
+        before = asked.count()
+        purse.spend(before.calls, before.tokens)
+        yield Keeper(Meter(folder, budget, asked, purse), workers, gpus)
