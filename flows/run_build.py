@@ -16,9 +16,11 @@ from typing import Any, Protocol
 
 from flows.find_models import pin_models, pin_served, run_served, servers_of, waits_for
 from flows.load_profile import load_profile
+from flows.publish_version import now, publish_version
 from flows.stages import CHECKS, STAGES, check_stage, find_table, plan_stages, stages_until
 from schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig
 from schemas.errors import ConfigError, SourceError, StoreError
+from schemas.gates import GatesConfig
 from schemas.rows import make_key
 from schemas.section import Section
 from tasks.mining import embed_images
@@ -27,16 +29,17 @@ from tasks.sources import read_images
 from tasks.sources.readers import READERS, recognise_source
 from tasks.store.dataset import Build, read_record, write_items, write_record
 from tasks.store.files import Folder
+from tasks.store.gates import Verdict
 from tasks.store.ledger import Counts
 from tasks.store.pool import Outcome, ShardFailed
 from tasks.store.shard import ShardRef
-from tasks.store.snapshot import Snapshot, write_snapshot
+from tasks.store.snapshot import Snapshot
 from tasks.store.stage import Planned
 
 log = logging.getLogger(__name__)
 OWN_NOTES = (
     *("exclude.files", "exclude.marks", "embedding.clip.revision", "embedding.dinov2.revision", "tagging.ram.revision"),
-    *("detection.revision", "segmentation.revision", "removals.lama.revision", "run."),
+    *("detection.revision", "segmentation.revision", "removals.lama.revision", "run.", "gates."),
 )
 """Fields that a build writes itself, or that change no row."""
 RunShards = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
@@ -81,12 +84,15 @@ class Report:
     """Per stage, in order."""
     seconds: list[float]
     failures: list[ShardFailed]
-    snapshot: Snapshot
+    snapshot: Snapshot | None
+    """The newest version; none where the first build was held back."""
+    verdict: Verdict
+    """How it was judged by the gates of its profile."""
 
     @property
     def is_complete(self) -> bool:
-        """Say whether nothing is owed any more."""
-        return not self.failures and not any(count.failed or count.pending for count in self.counts)
+        """Say whether nothing is owed any more, and a version was published."""
+        return not self.failures and self.verdict.complete and not self.verdict.held
 
 
 def make_request(
@@ -109,7 +115,7 @@ def make_request(
     """
     check_stage(until)
     chosen = with_excluded(with_source(load_profile(profile, settings), source), exclude)
-    for table in chosen.run.rows_per_shard_of:
+    for table in (*chosen.run.rows_per_shard_of, *chosen.gates.min_yield):
         find_table(table)
     _check_place(out, chosen)
     return Request(folder=Folder(out), profile=pin_models(pin_served(chosen, until), until), limit=limit, until=until)
@@ -146,7 +152,7 @@ def resume_request(dataset: str, *, stage: str, reason: str) -> Request:
 
 
 def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> Report:
-    """Do everything that is owed, stage by stage, and publish a version.
+    """Do everything that is owed, stage by stage, and publish a version where the profile's gates hold.
 
     Raises:
         SourceError: the source cannot be listed or holds nothing.
@@ -154,6 +160,7 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> R
     """
     for change in changes_since(request):
         log.info("%s: not as in the last build of this dataset: %s", request.folder.url, change)
+    began = now()
     items = take_listing(request)  # first, so that what is killed from here on can be resumed
     request = embed_excluded(request, run_shards=run_shards, watcher=watcher)
     record = record_of(request, items)
@@ -171,8 +178,9 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> R
             counts.append(build.settle(stage))
             seconds.append(time.monotonic() - start)
             watcher.end(stage, counts[-1], seconds[-1])
-        snapshot = write_snapshot(build, list(zip(planned, counts, strict=True)), record=record)
-    return Report(counts=counts, seconds=seconds, failures=failures, snapshot=snapshot)
+        done = list(zip(planned, counts, strict=True))
+        snapshot, verdict = publish_version(build, done, record=record, began=began)
+    return Report(counts=counts, seconds=seconds, failures=failures, snapshot=snapshot, verdict=verdict)
 
 
 def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher) -> Request:
@@ -187,7 +195,7 @@ def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher)
     files: list[str] = []
     for source in exclude.sources:
         folder = Folder(f"{request.folder.url.rstrip('/')}/excluded/{make_key(source)[:16]}")
-        own = {"source": source, "exclude": ExcludeConfig(), "reading": ReadingConfig()}
+        own = {"source": source, "exclude": ExcludeConfig(), "reading": ReadingConfig(), "gates": GatesConfig()}
         profile = request.profile.model_copy(update=own)
         inner = Request(folder=folder, profile=profile, until=embed_images.STAGE.name)
         if not run_build(inner, run_shards=run_shards, watcher=watcher).is_complete:

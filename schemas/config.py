@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from schemas.encoders import ClipConfig, Dinov2Config
+from schemas.gates import GatesConfig
 from schemas.removing import (
     DetectionConfig,
     ElementsConfig,
@@ -344,6 +345,8 @@ class Profile(Section):
     """Which removal rejects a chosen text."""
     preferences: PreferencesConfig = PreferencesConfig()
     """How preferences are put together."""
+    gates: GatesConfig = GatesConfig()
+    """What a version must be like to be published."""
     run: RunConfig = RunConfig()
     """How the work is cut and spread."""
 

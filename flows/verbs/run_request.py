@@ -26,7 +26,7 @@ def run_request(request: Any, flow: str, words: dict[str, Any]) -> None:
     print_failures(report.failures)
     print_table(report.counts, report.seconds)
     _refuse_nothing(report.counts, request)
-    conclude(report.counts, request.folder.url, report.snapshot)
+    conclude(report.counts, request.folder.url, report.snapshot, report.verdict)
 
 
 @contextmanager
@@ -54,6 +54,7 @@ def _run_with_prefect(request: Any, flow: str, words: dict[str, Any]) -> None:
 
     from flows import build_dataset
     from flows.run_build import look_at
+    from tasks.store.gates import read_verdict
     from tasks.store.snapshot import latest_snapshot
 
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -68,7 +69,7 @@ def _run_with_prefect(request: Any, flow: str, words: dict[str, Any]) -> None:
     counts = look_at(request.folder)
     print_table(counts)
     _refuse_nothing(counts, request)
-    conclude(counts, request.folder.url, latest_snapshot(request.folder))
+    conclude(counts, request.folder.url, latest_snapshot(request.folder), read_verdict(request.folder))
 
 
 def _refuse_nothing(counts: Any, request: Any) -> None:
@@ -82,8 +83,10 @@ def _refuse_nothing(counts: Any, request: Any) -> None:
         )
 
 
-def conclude(counts: Any, url: str, snapshot: Any) -> None:
-    """Say how the build ended and what to do next; exit with 1 where rows are owed."""
+def conclude(counts: Any, url: str, snapshot: Any, verdict: Any) -> None:
+    """Say how the build ended and what to do next; exit with 1 where rows are owed or its gates held it back."""
+    from flows.say_outcome import say_held, say_owed
+
     empty = next((count for count in counts if count.of and count.dropped == count.of), None)
     owed = sum(count.failed + count.pending for count in counts)
     if empty and not counts[-1].ok and not owed:
@@ -91,7 +94,13 @@ def conclude(counts: Any, url: str, snapshot: Any) -> None:
         after = "" if empty is counts[-1] else ": the tables after it are empty"
         print(f"Note: {empty.stage} dropped all of its {empty.of:,} rows ({reasons}){after}.")
     if owed:
+        for line in say_owed(counts, url):
+            print(line, file=sys.stderr)
         print(f"{owed:,} rows are still owed. Finish them with: pairwright resume {url}", file=sys.stderr)
+    held = list(say_held(verdict, snapshot.number if snapshot else 0, url))
+    for line in held:
+        print(line, file=sys.stderr)
+    if owed or held:
         raise typer.Exit(OWED)
     version = f" as version {snapshot.number}" if snapshot else ""
     print(f"Done: {url}{version}. Look at it with: pairwright report {url}")

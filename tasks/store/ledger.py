@@ -9,7 +9,7 @@ are stale: they stay in their parts but are in no live table.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -46,6 +46,8 @@ class Counts:
     """ok rows written (one input may give several)."""
     reasons: dict[str, int]
     """Why inputs were dropped or failed, and what is remarked of those that gave rows."""
+    failures: dict[str, int] = field(default_factory=dict[str, int])
+    """Those of the reasons that inputs failed for: what ``resume --reason`` takes."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the form that ``pairwright status --json`` prints."""
@@ -89,6 +91,19 @@ class Ledger:
     def load(self, planned: Planned) -> None:
         """Read the keys of the parts that came since the last call."""
         self._load(planned.stage.name, planned.table)
+
+    def load_only(self, planned: Planned, live: Sequence[str], others: Sequence[str]) -> None:
+        """Read the keys of some parts, and of no others.
+
+        An ok row of ``others`` counts as another's duplicate or not at all: such a part may have been written anew
+        since, all its rows having failed.
+        """
+        name = planned.stage.name
+        self._load(name, planned.table, only=[*live, *others])
+        self._run(
+            f"DELETE FROM rows_{name} WHERE part >= {len(live)} AND status = 'ok' "
+            f"AND key NOT IN (SELECT key FROM rows_{name} WHERE part < {len(live)} AND status = 'ok')"
+        )
 
     def _load(self, name: str, table: str, *, only: Sequence[str] | None = None) -> None:
         known = self._loaded.get(name)
@@ -202,8 +217,17 @@ class Ledger:
         numbers = {outcome: int(by_outcome.get(outcome, 0)) for outcome in ("ok", "dropped", "failed", "pending")}
         if sum(numbers.values()) != total:
             raise ValidationError(f"stage {name} does not add up: {total} input rows, but {numbers}")
+        failed = self._run(
+            f"SELECT reason, count(*) FROM outcome_{name} WHERE outcome = 'failed' GROUP BY ALL ORDER BY 2 DESC, 1"
+        )
         return Counts(
-            stage=name, fingerprint=planned.fingerprint, of=total, rows=rows, reasons=dict(reasons), **numbers
+            stage=name,
+            fingerprint=planned.fingerprint,
+            of=total,
+            rows=rows,
+            reasons=dict(reasons),
+            failures=dict(failed),
+            **numbers,
         )
 
     def owed(self, stage: Stage, rows_per_shard: int, *, reason: str = "") -> pa.RecordBatchReader:
@@ -288,6 +312,15 @@ class Ledger:
     def part_names(self, table: str) -> list[str]:
         """Return the files of a table's parts, by the number that ``part`` columns use."""
         return [name for _, name in self._run(f"SELECT part, name FROM parts_{table} ORDER BY part")]
+
+    def other_parts(self, table: str) -> list[str]:
+        """Return the parts without live rows that a settled stage's outcomes come from: of what it refused."""
+        found = self._run(
+            f"SELECT DISTINCT p.name FROM rows_{table} r JOIN parts_{table} p USING (part) "
+            f"WHERE r.source_key IN (SELECT source_key FROM input_{table}) "
+            f"AND r.part NOT IN (SELECT part FROM live_{table}) ORDER BY 1"
+        )
+        return [name for (name,) in found]
 
     def live_parts(self, table: str) -> Iterator[tuple[str, int]]:
         """Yield each part that holds live rows, by name, with their number."""

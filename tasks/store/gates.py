@@ -1,0 +1,196 @@
+"""Judge a build by its profile's gates before it is published: yields, failed shares, drift since the last version.
+
+Reads the counts of settled stages and, where drift is bounded, single columns of two versions; writes ``gates.json``,
+what the last build was judged by.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from schemas.errors import StoreError
+from schemas.gates import GatesConfig
+from tasks.store.dataset import Build
+from tasks.store.drift import (
+    SIMILARITIES,
+    TEXTS,
+    Histogram,
+    count_lengths,
+    count_similarities,
+    cut_bins,
+    match_counts,
+    measure_drift,
+)
+from tasks.store.files import Folder
+from tasks.store.ledger import Counts
+from tasks.store.stage import Planned
+
+FILE = "gates.json"
+Settled = Sequence[tuple[Planned, Counts]]
+Count = Callable[[Build, Planned, str], Histogram]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """Say what one gate measured."""
+
+    gate: str
+    """The field of ``GatesConfig``."""
+    stage: str
+    about: str
+    """What was measured: "ok of 120 inputs", "lengths of chosen", ..."""
+    measured: float | None
+    """None: it could not be measured."""
+    bound: float
+    holds: bool
+
+    def say(self) -> str:
+        """Return one line with both numbers."""
+        if self.measured is None:
+            return f"{self.about} (gates.{self.gate})"
+        side = "at least" if self.gate == "min_yield" else "at most"
+        return f"{self.stage}: {self.about}: {self.measured:.3g}, must be {side} {self.bound:.3g} (gates.{self.gate})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Say how a build was judged, and what became of it."""
+
+    began: str
+    """When the build listed its source (ISO 8601, UTC)."""
+    ended: str
+    complete: bool
+    """Whether nothing is owed any more."""
+    against: int
+    """The version that drift is measured from; 0: there was none."""
+    version: int
+    """The version that was published, or was current already; 0: the build was held back."""
+    gates: tuple[Gate, ...]
+
+    @property
+    def failed(self) -> tuple[Gate, ...]:
+        """Return the gates that do not hold."""
+        return tuple(gate for gate in self.gates if not gate.holds)
+
+    @property
+    def held(self) -> bool:
+        """Say whether the build was held back."""
+        return not self.version
+
+
+def judge_counts(config: GatesConfig, counts: Sequence[Counts]) -> Iterator[Gate]:
+    """Yield the gates that need the counts of the stages only."""
+    for count in counts:
+        least = config.min_yield.get(count.stage)
+        if least is not None:
+            share = count.ok / count.of if count.of else 0.0
+            about = f"ok of {count.of:,} inputs"
+            yield Gate(
+                gate="min_yield", stage=count.stage, about=about, measured=share, bound=least, holds=share >= least
+            )
+        if count.of and config.max_failed < 1:
+            share, most = (count.failed + count.pending) / count.of, config.max_failed
+            about = f"failed or undone of {count.of:,} inputs"
+            yield Gate(
+                gate="max_failed", stage=count.stage, about=about, measured=share, bound=most, holds=share <= most
+            )
+
+
+def judge_reasons(
+    config: GatesConfig, before: Mapping[str, Mapping[str, Any]], counts: Sequence[Counts]
+) -> Iterator[Gate]:
+    """Yield the gates of the shares of reasons.
+
+    Args:
+        config: the bounds.
+        before: per table the counts of the last version, as its snapshot has them.
+        counts: the counts now.
+    """
+    for count in counts if config.reason_drift else ():
+        if count.stage not in before:
+            continue
+        old, new = (_reasons(one) for one in (before[count.stage], count.as_json()))
+        if min(sum(old.values()), sum(new.values())) >= config.drift_rows:
+            yield _drifted("reason_drift", count.stage, "reasons", config.reason_drift, match_counts(old, new))
+
+
+def _reasons(count: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many inputs ended with each reason, "" being none."""
+    reasons: dict[str, int] = dict(count["reasons"])
+    return {**reasons, "": count["in"] - count["pending"] - sum(reasons.values())}
+
+
+def judge_columns(config: GatesConfig, before: tuple[Build, Settled], now: tuple[Build, Settled]) -> Iterator[Gate]:
+    """Yield the gates of lengths and similarities; a table whose parts are those of the last version has not drifted.
+
+    Args:
+        config: the bounds.
+        before: the last version, opened and settled.
+        now: the tables as they are.
+    """
+    (old_build, old_stages), (build, stages) = before, now
+    old_by_name = {planned.stage.name: planned for planned, _ in old_stages}
+    for planned, _ in stages:
+        old = old_by_name.get(planned.stage.name)
+        if old is None or old.stage.writes is not planned.stage.writes:
+            continue
+        for gate, column, count, bound in _columns(config, planned):
+            counts = count(old_build, old, column), count(build, planned, column)
+            if min(one.total() for one in counts) >= config.drift_rows:
+                yield _drifted(
+                    gate,
+                    planned.stage.name,
+                    f"lengths of {column}" if gate == "length_drift" else column,
+                    bound,
+                    cut_bins(*counts),
+                )
+
+
+def _columns(config: GatesConfig, planned: Planned) -> Iterator[tuple[str, str, Count, float]]:
+    writes = planned.stage.writes
+    if config.length_drift:
+        yield from (("length_drift", name, count_lengths, config.length_drift) for name in TEXTS.get(writes, ()))
+    if config.similarity_drift:
+        for name in SIMILARITIES.get(writes, ()):
+            yield "similarity_drift", name, count_similarities, config.similarity_drift
+
+
+def _drifted(gate: str, stage: str, about: str, bound: float, counts: tuple[list[int], list[int]]) -> Gate:
+    drift = measure_drift(*counts)
+    about = f"drift of {about} since the last version (PSI)"
+    return Gate(gate=gate, stage=stage, about=about, measured=drift, bound=bound, holds=drift <= bound)
+
+
+def cannot_judge(config: GatesConfig, why: str) -> Gate:
+    """Return the gate that stands for all of drift where the last version cannot be opened: it does not hold."""
+    gate, bound = next(
+        (name, bound)
+        for name, bound in (("length_drift", config.length_drift), ("similarity_drift", config.similarity_drift))
+        if bound
+    )
+    about = f"drift cannot be measured: {why}"
+    return Gate(gate=gate, stage="", about=about, measured=None, bound=bound, holds=False)
+
+
+def write_verdict(folder: Folder, verdict: Verdict) -> None:
+    """Keep how the last build was judged."""
+    folder.write(FILE, json.dumps(asdict(verdict), indent=1).encode())
+
+
+def read_verdict(folder: Folder) -> Verdict | None:
+    """Return how the last build was judged; ``None`` where none has ended yet.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
+    if not folder.exists(FILE):
+        return None
+    try:
+        content: dict[str, Any] = json.loads(folder.read(FILE))
+        content["gates"] = tuple(Gate(**gate) for gate in content["gates"])
+        return Verdict(**content)
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(
+            f"{folder.path(FILE)}: is damaged: {error}. Delete it: the next build writes it anew"
+        ) from error

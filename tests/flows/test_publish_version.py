@@ -1,0 +1,109 @@
+"""Gates of real builds: a version is held back, the last one stays, status says why, a person may publish it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.flows.test_cli import run
+
+UNTIL = ("--until", "mining", "--set", "run.workers=1")
+
+
+@pytest.fixture(autouse=True)
+def _no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+
+
+def write_pictures(folder: Path, names: list[str], *, seed: int = 0) -> Path:
+    folder.mkdir(exist_ok=True)
+    rng = np.random.default_rng(seed)
+    for name in names:
+        pixels = np.kron(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8), np.ones((16, 16, 1), np.uint8))
+        Image.fromarray(pixels).save(folder / f"{name}.png")
+    return folder
+
+
+def versions(out: Path) -> list[str]:
+    return sorted(path.name for path in (out / "snapshots").glob("*.json"))
+
+
+def test_a_build_that_yields_too_little_publishes_no_version(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photographs, out = write_pictures(tmp_path / "in", ["a", "b", "c"]), tmp_path / "out"
+    words = ("build", photographs, "--out", out, *UNTIL, "--set", "gates.min_yield={images: 0.7}")
+    assert run(*words) == 0
+    assert versions(out) == ["000001.json"]
+    (photographs / "empty.png").write_bytes(b"")
+    (photographs / "text.png").write_text("not a picture")
+    capsys.readouterr()
+    assert run(*words) == 1
+    said = capsys.readouterr().err
+    assert "version 1 stays current" in said
+    assert "images: ok of 5 inputs: 0.6, must be at least 0.7 (gates.min_yield)" in said
+    assert f"pairwright publish {out}" in said
+    assert "--set gates.min_yield=" in said
+    assert versions(out) == ["000001.json"]
+
+    assert run("status", out) == 0
+    assert "images: ok of 5 inputs: 0.6, must be at least 0.7" in capsys.readouterr().out
+    assert run("status", out, "--json") == 0
+    status = json.loads(capsys.readouterr().out)
+    assert status["snapshot"] == 1
+    assert any("0.6" in line for line in status["held"])
+
+    assert run("publish", out) == 0
+    printed = capsys.readouterr().out
+    assert "Passed over: images: ok of 5 inputs: 0.6" in printed
+    assert f"Version 2 of {out} is current" in printed
+    assert versions(out) == ["000001.json", "000002.json"]
+    assert run("status", out, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["held"] == []
+
+
+def test_a_gate_changes_no_table(tmp_path: Path) -> None:
+    photographs, out = write_pictures(tmp_path / "in", ["a", "b"]), tmp_path / "out"
+    assert run("build", photographs, "--out", out, *UNTIL) == 0
+    tables = sorted((out / "tables").glob("*/*/*.parquet"))
+    assert run("build", photographs, "--out", out, *UNTIL, "--set", "gates.length_drift=0.3") == 0
+    assert sorted((out / "tables").glob("*/*/*.parquet")) == tables
+
+
+def test_a_first_build_that_is_held_back_leaves_no_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photographs, out = write_pictures(tmp_path / "in", ["a", "b"]), tmp_path / "out"
+    words = ("build", photographs, "--out", out, *UNTIL)
+    assert run(*words, "--set", "gates.min_yield={pairs: 1}") == 1
+    assert "there is no version yet" in capsys.readouterr().err
+    assert versions(out) == []
+    assert run(*words) == 0, "another bound lets it pass"
+    assert versions(out) == ["000001.json"]
+
+
+def test_similarities_are_compared_with_the_version_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photographs, out = write_pictures(tmp_path / "in", list("abcdef")), tmp_path / "out"
+    near = ["mining.max_below=0", "mining.min_similarity=0", "mining.max_similarity=1"]
+    gates = ["gates.similarity_drift=0.25", "gates.drift_rows=5"]
+    words = ("build", photographs, "--out", out, *UNTIL, *(word for one in (*near, *gates) for word in ("--set", one)))
+    assert run(*words) == 0
+    assert run(*words) == 0, "nothing changed"
+    assert versions(out) == ["000001.json"]
+    first = Image.open(photographs / "a.png")
+    for number in range(12):  # copies that differ in one corner: pairs far more alike than noise is to noise
+        changed = np.array(first)
+        changed[:8, :8] = 20 * number
+        Image.fromarray(changed).save(photographs / f"near-{number}.png")
+    capsys.readouterr()
+    assert run(*words) == 1
+    said = capsys.readouterr().err
+    assert "pairs: drift of similarity since the last version (PSI)" in said
+    assert "must be at most 0.25 (gates.similarity_drift)" in said
+    assert versions(out) == ["000001.json"]
+
+
+def test_a_gate_of_no_table_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photographs = write_pictures(tmp_path / "in", ["a"])
+    assert run("build", photographs, "--out", tmp_path / "out", "--set", "gates.min_yield={pears: 0.5}") == 2
+    assert "pears: no such table" in capsys.readouterr().err

@@ -1,0 +1,105 @@
+"""Gates on counts, reasons and columns: what holds, what does not, and the words that say so."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.errors import StoreError
+from schemas.gates import GatesConfig
+from tasks.store.files import Folder
+from tasks.store.gates import (
+    Verdict,
+    cannot_judge,
+    judge_columns,
+    judge_counts,
+    judge_reasons,
+    read_verdict,
+    write_verdict,
+)
+from tasks.store.ledger import Counts
+from tests.tasks.store.toy import build_toy, open_toy
+
+
+def count(
+    *, ok: int = 0, dropped: int = 0, failed: int = 0, pending: int = 0, reasons: dict[str, int] | None = None
+) -> Counts:
+    of = ok + dropped + failed + pending
+    words: dict[str, Any] = {"ok": ok, "dropped": dropped, "failed": failed, "pending": pending, "rows": ok}
+    return Counts(stage="pairs", fingerprint="f", of=of, reasons=reasons or {}, **words)
+
+
+def test_by_default_only_a_build_that_mostly_failed_is_held_back() -> None:
+    (gate,) = judge_counts(GatesConfig(), [count(ok=1, dropped=99)])
+    assert gate.holds
+    (gate,) = judge_counts(GatesConfig(), [count(ok=5, failed=3, pending=2)])
+    assert (gate.gate, gate.measured, gate.holds) == ("max_failed", 0.5, True)
+    (gate,) = judge_counts(GatesConfig(), [count(ok=5, failed=3, pending=3)])
+    assert not gate.holds
+    assert gate.say() == "pairs: failed or undone of 11 inputs: 0.545, must be at most 0.5 (gates.max_failed)"
+    assert not list(judge_counts(GatesConfig(), [count()])), "nothing came in: nothing can have failed"
+    assert not list(judge_counts(GatesConfig(max_failed=1), [count(failed=3)]))
+
+
+def test_a_yield_is_ok_of_all_inputs() -> None:
+    config = GatesConfig(min_yield={"pairs": 0.2, "captions": 0.9}, max_failed=1)
+    (gate,) = judge_counts(config, [count(ok=20, dropped=79, pending=1)])
+    assert (gate.measured, gate.holds) == (0.2, True)
+    (gate,) = judge_counts(config, [count(ok=19, dropped=81)])
+    assert gate.say() == "pairs: ok of 100 inputs: 0.19, must be at least 0.2 (gates.min_yield)"
+    (gate,) = judge_counts(config, [count()])
+    assert not gate.holds, "a table of which rows are expected is empty"
+
+
+def test_reasons_are_compared_with_the_last_version() -> None:
+    config = GatesConfig(reason_drift=0.25, drift_rows=4)
+    before = {"pairs": count(ok=3, dropped=1, reasons={"blurred": 1}).as_json()}
+    (gate,) = judge_reasons(config, before, [count(ok=1, dropped=3, reasons={"blurred": 3})])
+    assert gate.measured == pytest.approx(0.677838, abs=1e-6), "0.8 ln(7/3)"
+    assert not gate.holds
+    (gate,) = judge_reasons(config, before, [count(ok=6, dropped=2, reasons={"blurred": 2})])
+    assert gate.holds
+    assert not list(judge_reasons(config, before, [count(ok=3)])), "too few rows to tell"
+    assert not list(judge_reasons(config, {}, [count(ok=4)])), "the last version has no such table"
+    assert not list(judge_reasons(GatesConfig(), before, [count(dropped=4)])), "off"
+
+
+def test_lengths_are_compared_with_another_build(tmp_path: Path) -> None:
+    short, long = [f"w{number:02}" for number in range(12)], [f"word{number:02}" for number in range(12)]
+    build_toy(tmp_path / "old", short)
+    build_toy(tmp_path / "new", long)
+    config = GatesConfig(length_drift=0.25, similarity_drift=0.25, drift_rows=11)
+    with open_toy(tmp_path / "old", short) as old, open_toy(tmp_path / "new", long) as new:
+        before, now = ([(one, build.settle(one)) for one in build.planned] for build in (old, new))
+        gates = {(gate.gate, gate.stage): gate for gate in judge_columns(config, (old, before), (new, now))}
+        same = list(judge_columns(config, (old, before), (old, before)))
+    # All 11 notes had 7 characters ("w00 w01") and have 13 now: bins (0, 11, 0) and (0, 0, 11), half a row more each,
+    # that is (1, 23, 1)/25 and (1, 1, 23)/25: twice 22/25 ln 23. Links are keys, which are all of one length.
+    assert {key: gate.measured for key, gate in gates.items()} == {
+        ("similarity_drift", "pairs"): 0,
+        ("length_drift", "links"): 0,
+        ("length_drift", "notes"): pytest.approx(44 / 25 * math.log(23)),
+    }
+    assert [gate.holds for gate in gates.values()] == [True, True, False]
+    assert [gate.measured for gate in same] == [0, 0, 0]
+
+
+def test_what_cannot_be_measured_does_not_hold() -> None:
+    gate = cannot_judge(GatesConfig(similarity_drift=0.2), "version 3 was made by another release")
+    assert not gate.holds
+    assert gate.say() == "drift cannot be measured: version 3 was made by another release (gates.similarity_drift)"
+
+
+def test_a_verdict_is_read_as_it_was_written(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    assert read_verdict(folder) is None
+    gates = (*judge_counts(GatesConfig(), [count(failed=3)]), cannot_judge(GatesConfig(length_drift=1), "why"))
+    verdict = Verdict(began="2026-01-01", ended="2026-01-02", complete=False, against=3, version=0, gates=gates)
+    write_verdict(folder, verdict)
+    assert read_verdict(folder) == verdict
+    assert verdict.held
+    assert verdict.failed == gates
+    (tmp_path / "gates.json").write_text('{"began": ')
+    with pytest.raises(StoreError, match=r"gates\.json: is damaged"):
+        read_verdict(folder)
