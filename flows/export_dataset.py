@@ -1,9 +1,8 @@
-"""Export a dataset: settle its stages as they are now, and hand its preferences to the exporter."""
+"""Export a dataset: open one of its versions, the newest by default, and hand its preferences to the exporter."""
 
 from pathlib import Path
 
-from flows.run_build import open_build, request_of
-from flows.stages import plan_stages, stages_until
+from flows.open_version import find_version, settle_version
 from schemas.errors import ConfigError
 from tasks.export.export_hf import EVERYTHING, check_target, export_hf
 from tasks.export.select_rows import Selection
@@ -17,22 +16,24 @@ TABLE = "preferences"
 FORMATS = ("hf",)
 
 
-def export_dataset(folder: Folder, target: str, *, form: str, selection: Selection = EVERYTHING) -> Tally:
-    """Write the dataset's preferences, or those selected, to a new folder.
+def export_dataset(
+    folder: Folder, target: str, *, form: str, selection: Selection = EVERYTHING, version: int | None = None
+) -> Tally:
+    """Write the preferences of a version (``None``: the newest), or those selected, to a new folder.
 
     Raises:
-        ConfigError: the form is unknown, the target is taken, or there are no such preferences.
-        StoreError: a file cannot be read or written.
+        ConfigError: the form is unknown, the target is taken, or there is no such version, or no such preferences.
+        StoreError: a file cannot be read or written, or is gone.
     """
     if form not in FORMATS:
         raise ConfigError(f"--format {form}: no such format. There is: {', '.join(FORMATS)}")
     if "://" in target:
         raise ConfigError(f"--to {target}: exports are written to a local folder; copy it from there")
     check_target(Path(target))
-    request, items = request_of(folder)
-    planned = plan_stages(request.profile, stages_until(request.profile, request.until))
-    with open_build(request, planned, items) as build:
-        counts = [build.settle(stage) for stage in planned]
+    found = find_version(folder, version)
+    request, planned = found.request, found.planned
+    with found.opened() as build:
+        counts = [count for _, count in settle_version(build, found)]
         last = next((stage for stage in planned if stage.stage.name == TABLE), None)
         if last is None or not counts[planned.index(last)].rows:
             raise ConfigError(_nothing(folder, request.until, kind=request.profile.sources.kind))

@@ -11,7 +11,7 @@ its ends), so reading the files by hand gives too many.
 
 from collections.abc import Iterator, Sequence
 
-from flows.run_build import settled
+from flows.open_version import opened
 from flows.stages import find_table
 from schemas.errors import ConfigError
 from schemas.rows import Row
@@ -19,20 +19,22 @@ from tasks.store.files import Folder
 from tasks.store.snapshot import read_live
 
 
-def read_rows(dataset: str, table: str, *, without: Sequence[str] = ()) -> Iterator[Row]:
-    """Yield the rows of a table as the dataset is now, in the order of what they are about.
+def read_rows(dataset: str, table: str, *, without: Sequence[str] = (), version: int | None = None) -> Iterator[Row]:
+    """Yield the rows of a table in the order of what they are about.
 
     Args:
         dataset: folder or URL of the dataset.
         table: "pairs", "images", ... (``schemas.rows`` says what each row holds).
         without: columns that are not read, such as "image", which is then empty.
+        version: which version's rows; ``None``: the newest (what a build does meanwhile changes nothing), or the tables
+            as they are now where there is none yet.
 
     Raises:
-        ConfigError: there is no such dataset, or it has no such table.
-        StoreError: a part cannot be read.
+        ConfigError: there is no such dataset or version, or it has no such table.
+        StoreError: a part cannot be read, or is gone.
     """
     find_table(table)
-    with settled(Folder(dataset)) as (build, stages):
+    with opened(Folder(dataset), version) as (build, stages):
         planned = next((planned for planned, _ in stages if planned.stage.name == table), None)
         if planned is None:
             there = ", ".join(planned.stage.name for planned, _ in stages)

@@ -1,38 +1,36 @@
-"""Write the report of a dataset: settle its stages as they are now, and hand them to the pages."""
+"""Write the report of a dataset: open one of its versions, the newest by default, and hand it to the pages."""
 
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from flows.run_build import open_build, request_of
-from flows.stages import plan_stages, stages_until
+from flows.open_version import find_version, settle_version
 from tasks.report.write_report import Pages, Subject, write_report
 from tasks.store.files import Folder
 from tasks.store.replace import replacing
-from tasks.store.snapshot import Snapshot, describe_version, latest_snapshot
+from tasks.store.snapshot import Snapshot, describe_version
 
 REPORT = "report"
 T = TypeVar("T")
 
 
-def report_dataset(folder: Folder, *, pairs: int) -> Pages:
-    """Replace the dataset's report by one that shows it as it is now.
+def report_dataset(folder: Folder, *, pairs: int, version: int | None = None) -> Pages:
+    """Replace the dataset's report by one that shows a version (``None``: the newest).
 
     Raises:
-        ConfigError: there is no dataset.
-        StoreError: a file cannot be read or written.
+        ConfigError: there is no dataset, or no such version.
+        StoreError: a file cannot be read or written, or is gone.
     """
-    request, items = request_of(folder)
-    planned = plan_stages(request.profile, stages_until(request.profile, request.until))
-    with open_build(request, planned, items) as build:
-        counts = [build.settle(stage) for stage in planned]
+    found = find_version(folder, version)
+    with found.opened() as build:
+        counts = [count for _, count in settle_version(build, found)]
         subject = Subject(
             name=name_of(folder),
-            version=describe_version(build, planned),
-            made=day_of(latest_snapshot(folder)),
+            version=describe_version(build, found.planned),
+            made=day_of(found.snapshot),
             counts=counts,
-            profile=request.profile,
+            profile=found.request.profile,
             pairs=pairs,
         )
         return put_pages(folder, REPORT, lambda place: write_report(build, place, subject=subject))

@@ -2,7 +2,7 @@
 
 Such a table is a stage's like any other: its fingerprint names the tables, the models and the settings that it was made
 with, so that one that does not fit is another table; what is there already is not made again, and what was killed goes
-on. It belongs to no version of the dataset.
+on. It belongs to no version of the dataset; it is made of the newest one, whatever a build does meanwhile.
 """
 
 import logging
@@ -11,9 +11,9 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from flows.open_version import find_version, settle_version
 from flows.progress import watching
-from flows.run_build import Request, open_build, request_of, run_stage
-from flows.stages import plan_stages, stages_until
+from flows.run_build import Request, run_stage
 from prompts import load
 from schemas.errors import ConfigError, TrainingError
 from schemas.section import Section
@@ -40,23 +40,23 @@ def run_beside(folder: Folder, stage: Stage, config: Section, *, after: Sequence
         ModelError: a model is not on this machine.
         TrainingError: some of it could not be made; the same command goes on with it.
     """
-    request, items = request_of(folder)
-    own = plan_stages(request.profile, stages_until(request.profile, request.until))
-    planned = _plan(stage, stage.pin(config) if stage.pin else config, [*own, *after])
-    with open_build(request, [*own, *after, planned], items) as build:
-        for one in (*own, *after):
+    version = find_version(folder)
+    planned = _plan(stage, stage.pin(config) if stage.pin else config, [*version.planned, *after])
+    with version.opened([*after, planned]) as build:
+        settle_version(build, version)
+        for one in after:
             build.settle(one)
-        _run(build, planned, request)
+        _run(build, planned, version.request)
     return planned
 
 
 @contextmanager
 def settled_beside(folder: Folder, beside: Sequence[Planned]) -> Generator[Build]:
-    """Open a dataset with tables beside its own, every one counted, without running anything."""
-    request, items = request_of(folder)
-    planned = [*plan_stages(request.profile, stages_until(request.profile, request.until)), *beside]
-    with open_build(request, planned, items) as build:
-        for one in planned:
+    """Open a dataset's newest version with tables beside its own, every one counted, without running anything."""
+    version = find_version(folder)
+    with version.opened(beside) as build:
+        settle_version(build, version)
+        for one in beside:
             build.settle(one)
         yield build
 

@@ -19,7 +19,7 @@ from flows.score_reference import score_reference
 from schemas.errors import ConfigError, PairwrightError, StoreError
 from schemas.training import STAND_INS, TINY, TrainConfig
 from tasks.store.files import Folder
-from tasks.store.snapshot import describe_version, latest_snapshot
+from tasks.store.snapshot import describe_version
 from tasks.store.stage import Planned
 
 if TYPE_CHECKING:
@@ -294,10 +294,9 @@ def _begin(folder: Folder, start: Start, run: "Run", beside: Sequence[Planned]) 
             )
         needs = OBJECTIVES[config.objective].needs_of(config)
         refused = freeze_rows(build, planned, run.rows, needs=needs, splits=(loading.split, loading.held_out))
-        snapshot = latest_snapshot(folder)
         data = {
             "dataset": folder.url,
-            "snapshot": snapshot.number if snapshot else None,
+            "snapshot": build.pinned.number if build.pinned else None,
             "version": describe_version(build, build.planned[: len(build.planned) - len(beside)]),
             "table": planned.table,
             "rows": {split: count_rows(run.rows, split) for split in (loading.split, loading.held_out) if split},

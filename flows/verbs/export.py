@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from flows.verbs.options import Dataset, app
+from flows.verbs.options import Dataset, Version, app
 
 
 @app.command(epilog="Example: `pairwright export dataset --format hf --to dataset-hf`")
@@ -23,6 +23,7 @@ def export(
         list[str] | None,
         typer.Option("--source", help="Only rows whose images are from a source of this kind (repeatable)."),
     ] = None,
+    version: Version = None,
 ) -> None:
     """Write a dataset in a form that other programs read."""
     from flows.export_dataset import export_dataset
@@ -30,7 +31,7 @@ def export(
     from tasks.store.files import Folder
 
     selection = Selection(licences=tuple(licence or ()), sources=tuple(source or ()))
-    tally = export_dataset(Folder(dataset), to, form=form, selection=selection)
+    tally = export_dataset(Folder(dataset), to, form=form, selection=selection, version=version)
     sizes = ", ".join(f"{split} {rows:,}" for split, (rows, _) in tally.sizes.items())
     left_out = f"; {tally.left_out:,} others are left out" if tally.left_out else ""
     print(f"{tally.rows:,} preferences ({sizes}) are in {to}{left_out}")

@@ -2,11 +2,12 @@
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 
-from flows.verbs.options import OWED, AsJson, Dataset, app
+from flows.verbs.options import OWED, AsJson, Dataset, Version, app
 from flows.verbs.run_request import print_reasons, print_table
 
 
@@ -20,14 +21,17 @@ def status(
     """Show, per stage, what is done, dropped, failed and owed, and why. Ends with 0 also when rows are owed."""
     from flows.list_refused import list_refused
     from flows.run_build import settled
+    from flows.say_outcome import say_held
     from flows.stages import find_table
     from tasks.store.files import Folder
+    from tasks.store.gates import read_verdict
     from tasks.store.snapshot import latest_snapshot
 
     folder = Folder(dataset)
     table = find_table(refused) if refused else None
     with settled(folder) as (opened, stages):
-        snapshot = latest_snapshot(folder)
+        snapshot, verdict = latest_snapshot(folder), read_verdict(folder)
+        held = list(say_held(verdict, snapshot.number if snapshot else 0, dataset))
         damaged = list(opened.damage()) if verify else []
         if table:
             for row in list_refused(opened, [planned for planned, _ in stages], table):
@@ -35,9 +39,10 @@ def status(
         elif as_json:
             counts = [count.as_json() for _, count in stages]
             number = snapshot.number if snapshot else 0
-            print(json.dumps({"dataset": dataset, "snapshot": number, "stages": counts}, indent=1))
+            words = {"dataset": dataset, "snapshot": number, "stages": counts, "held": held}
+            print(json.dumps(words, indent=1))
         else:
-            _print_status(dataset, [count for _, count in stages])
+            _print_status(dataset, [count for _, count in stages], held)
     for message in damaged:
         print(f"error: {message}", file=sys.stderr)
     if damaged:
@@ -46,9 +51,13 @@ def status(
         print("Every part is sound: each byte is as it was written.", file=sys.stderr)
 
 
-def _print_status(dataset: str, counts: Any) -> None:
+def _print_status(dataset: str, counts: Any, held: Iterable[str]) -> None:
+    from flows.say_outcome import say_owed
+
     print_table(counts)
     print_reasons(counts)
+    for line in (*say_owed(counts, dataset), *held):
+        print(line)
     if any(count.failed or count.pending for count in counts):
         print(f"Rows are owed. Finish them with: pairwright resume {dataset}")
 
@@ -69,13 +78,14 @@ def sources(kind: Annotated[str, typer.Argument(help="One kind, to see what it r
 def report(
     dataset: Dataset,
     pairs: Annotated[int, typer.Option("--pairs", min=0, help="How many pairs to show.")] = 60,
+    version: Version = None,
 ) -> None:
     """Write pages that show a dataset: pairs, texts, removals, charts. They open from disk."""
     from flows.report_dataset import report_dataset
     from tasks.store.files import Folder
 
     folder = Folder(dataset)
-    pages = report_dataset(folder, pairs=pairs)
+    pages = report_dataset(folder, pairs=pairs, version=version)
     shown = f"Pairs shown: {pages.shown:,}. " if pages.shown else ""  # there are none where preferences were brought
     print(f"{shown}Open {folder.path('report/index.html')}")
 

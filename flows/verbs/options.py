@@ -30,6 +30,8 @@ Until = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
+Version = Annotated[int | None, typer.Option("--version", min=1, help="A version's number. Default: the newest.")]
+
 
 def say(text: str) -> None:
     """Print to standard error, from the first of several processes."""

@@ -12,7 +12,7 @@ import contextlib
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
@@ -79,6 +79,13 @@ def write_items(folder: Folder, items: Iterable[ItemRow]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def journals_of(folder: Folder) -> Path:
+    """Return this machine's folder of what unfinished shards of a dataset keep."""
+    if folder.is_local:
+        return Path(folder.path("journals"))
+    return Path(tempfile.gettempdir()) / f"pairwright-journals-{make_key(folder.url)}"
+
+
 @contextlib.contextmanager
 def hold(folder: Folder, table: str, on_wait: Callable[[], None] | None = None) -> Generator[None]:
     """Hold a table, so that no other process works on it; the lock dies with its process. None on an object store."""
@@ -108,6 +115,17 @@ def clean(folder: Folder, table: str) -> None:
             folder.delete(f"{table}/{name}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinned:
+    """Name the parts that the tables of a published version consist of."""
+
+    number: int
+    live: Mapping[str, Mapping[str, int]]
+    """Per table the parts that hold its rows, each with their number."""
+    others: Mapping[str, Sequence[str]]
+    """Per table the parts that hold only what was refused."""
+
+
 @dataclass
 class Build:
     """Hold what is known while a dataset is built or looked at; use as a context manager."""
@@ -118,6 +136,8 @@ class Build:
     """The parts that list the source, in its order."""
     rows_per_shard: int = 200
     rows_per_shard_of: dict[str, int] = field(default_factory=dict)
+    pinned: Pinned | None = None
+    """The version that is looked at; none: the tables as they are now."""
 
     def __enter__(self) -> Self:
         self._work = ""
@@ -135,7 +155,11 @@ class Build:
 
     def settle(self, planned: Planned) -> Counts:
         """Take in what a stage's table holds now and count it; stages before it must be settled."""
-        self.ledger.load(planned)
+        name = planned.stage.name
+        if self.pinned and name in self.pinned.live:
+            self.ledger.load_only(planned, list(self.pinned.live[name]), self.pinned.others.get(name, ()))
+        else:
+            self.ledger.load(planned)
         self.ledger.settle(planned.stage)
         return self.ledger.count(planned)
 
@@ -239,10 +263,7 @@ class Build:
         shutil.rmtree(self._journals(planned), ignore_errors=True)
 
     def _journals(self, planned: Planned) -> Path:
-        name = f"{planned.stage.name}-{planned.fingerprint}"
-        if self.folder.is_local:
-            return Path(self.folder.path(f"journals/{name}"))
-        return Path(tempfile.gettempdir()) / f"pairwright-journals-{make_key(self.folder.url)}" / name
+        return journals_of(self.folder) / f"{planned.stage.name}-{planned.fingerprint}"
 
     def _workspace(self) -> str:
         """Return this build's own folder for files that workers read, below the dataset's; deleted with the build."""

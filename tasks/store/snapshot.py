@@ -15,11 +15,11 @@ import pyarrow as pa
 from schemas.arrow import R
 from schemas.config import BuildRecord
 from schemas.errors import StoreError
-from tasks.store.dataset import Build
+from tasks.store.dataset import Build, Pinned
 from tasks.store.files import Folder
 from tasks.store.index import Index, columns_without, open_index
 from tasks.store.ledger import Counts
-from tasks.store.stage import Planned
+from tasks.store.stage import Planned, table_folder
 
 FOLDER = "snapshots"
 
@@ -38,17 +38,75 @@ def latest_snapshot(folder: Folder) -> Snapshot | None:
     Raises:
         StoreError: the file is damaged.
     """
-    names = [name for name in folder.names(FOLDER) if name.endswith(".json")]
-    if not names:
-        return None
-    name = f"{FOLDER}/{names[-1]}"
+    numbers = snapshot_numbers(folder)
+    return read_snapshot(folder, numbers[-1]) if numbers else None
+
+
+def snapshot_numbers(folder: Folder) -> list[int]:
+    """Return the numbers of the versions that there are, rising."""
+    names = [name.removesuffix(".json") for name in folder.names(FOLDER) if name.endswith(".json")]
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def snapshot_file(number: int) -> str:
+    """Return the name of a version's file, below the dataset's folder."""
+    return f"{FOLDER}/{number:06d}.json"
+
+
+def read_snapshot(folder: Folder, number: int) -> Snapshot:
+    """Return one version.
+
+    Raises:
+        StoreError: the file is damaged, or there is none.
+    """
+    name = snapshot_file(number)
     try:
-        return Snapshot(int(names[-1].removesuffix(".json")), json.loads(folder.read(name)))
+        return Snapshot(number, json.loads(folder.read(name)))
     except ValueError as error:
         raise StoreError(
             f"{folder.path(name)}: the snapshot is damaged: {error}. Delete it: no rows are in it, and the "
             "next build publishes a version anew"
         ) from error
+
+
+def pinned_by(snapshot: Snapshot) -> Pinned:
+    """Return the parts that a version names."""
+    stages: dict[str, Any] = snapshot.content["stages"]
+    return Pinned(
+        number=snapshot.number,
+        live={name: stated["parts"] for name, stated in stages.items()},
+        others={name: stated.get("refused", []) for name, stated in stages.items()},
+    )
+
+
+def part_files(snapshot: Snapshot) -> Iterator[str]:
+    """Yield the files of a version below the dataset's folder: its listing, and its tables' parts."""
+    yield from snapshot.content["items"]
+    for name, stated in snapshot.content["stages"].items():
+        table = table_folder(name, stated["fingerprint"])
+        yield from (f"{table}/{part}" for part in (*stated["parts"], *stated.get("refused", [])))
+
+
+def missing_files(folder: Folder, snapshot: Snapshot) -> list[str]:
+    """Return the files of a version that are gone; each folder is listed once."""
+    wanted = list(part_files(snapshot))
+    tables = {name.rpartition("/")[0] for name in wanted}
+    there = {f"{table}/{name}" for table in tables for name in folder.names(table)}
+    return [name for name in wanted if name not in there]
+
+
+def check_parts(folder: Folder, snapshot: Snapshot) -> None:
+    """Look whether all files of a version are there.
+
+    Raises:
+        StoreError: names the first that is not.
+    """
+    if gone := missing_files(folder, snapshot):
+        more = f" (and {len(gone) - 1:,} others)" if gone[1:] else ""
+        raise StoreError(
+            f"{folder.path(gone[0])}{more}: version {snapshot.number} names it, and it is gone: `pairwright gc` or a "
+            "hand took it. Open another version (`pairwright versions`), or make it anew: `pairwright resume`"
+        )
 
 
 def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, record: BuildRecord) -> Snapshot:
@@ -58,6 +116,7 @@ def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, reco
             "fingerprint": planned.fingerprint,
             "counts": counts.as_json(),
             "parts": dict(build.ledger.live_parts(planned.stage.name)),
+            "refused": build.ledger.other_parts(planned.stage.name),
         }
         for planned, counts in done
     }
@@ -72,12 +131,14 @@ def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, reco
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         text = json.dumps({"version": number, **about, **content}, indent=1)
-        if build.folder.create(f"{FOLDER}/{number:06d}.json", text.encode()):
+        if build.folder.create(snapshot_file(number), text.encode()):
             return Snapshot(number, json.loads(text))
 
 
 def describe_version(build: Build, planned: Sequence[Planned]) -> str:
     """Say in words which version the settled stages hold: the newest snapshot, or what became of it."""
+    if build.pinned:
+        return f"version {build.pinned.number}"
     snapshot = latest_snapshot(build.folder)
     if snapshot is None:
         return "not yet a version"

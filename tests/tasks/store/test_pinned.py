@@ -1,0 +1,84 @@
+"""A version read as it was published, whatever the tables hold now."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import StoreError
+from tasks.store.dataset import Build
+from tasks.store.files import Folder
+from tasks.store.snapshot import check_parts, describe_version, missing_files, pinned_by, read_live, read_snapshot
+from tests.tasks.store.toy import ToyConfig, build_toy, expect, plan_toy, say
+
+WORDS = ["a1", "a1/again", "b2", "bad", "c3", "failing", "failing/too"]
+
+
+@contextmanager
+def toy_version(root: Path, number: int, config: ToyConfig | None = None) -> Generator[Build]:
+    """Open a version of a toy dataset, settled."""
+    snapshot = read_snapshot(Folder(str(root)), number)
+    build = Build(Folder(str(root)), plan_toy(config or ToyConfig()), snapshot.content["items"], 10)
+    with replace(build, pinned=pinned_by(snapshot)) as pinned:
+        for planned in pinned.planned:
+            pinned.settle(planned)
+        yield pinned
+
+
+def check(root: Path, number: int, words: Sequence[str], failed: Sequence[str] = ()) -> None:
+    """A version's rows are exactly the expected ones, each once."""
+    with toy_version(root, number) as build:
+        rows = {one.stage.name: list(read_live(build, one, one.stage.writes)) for one in build.planned}
+    said, right = say(rows), expect(words, failed)
+    assert {name: sorted(found) for name, found in said.items()} == {
+        name: sorted(found) for name, found in right.items()
+    }
+
+
+def test_every_version_is_read_as_it_was_published(tmp_path: Path) -> None:
+    steps = (["a", "b"], ["a", "b", "c"], ["b", "c", "d"], ["d"])
+    for words in steps:
+        build_toy(tmp_path, words, rows_per_shard=2)
+    for number, words in enumerate(steps, 1):
+        check(tmp_path, number, words)
+
+
+def test_a_build_that_has_published_nothing_yet_changes_no_version(tmp_path: Path) -> None:
+    build_toy(tmp_path, ["a", "b"])
+    build_toy(tmp_path, ["a", "b", "c"])
+    (tmp_path / "snapshots/000002.json").unlink()
+    check(tmp_path, 1, ["a", "b"])
+
+
+def test_what_was_refused_is_known_of_a_version(tmp_path: Path) -> None:
+    config = ToyConfig(trouble=str(tmp_path / "trouble"))
+    (tmp_path / "trouble").touch()
+    counts, _ = build_toy(tmp_path / "out", WORDS, config, rows_per_shard=1)
+    with toy_version(tmp_path / "out", 1) as build:
+        images = build.planned[0]
+        assert build.ledger.count(images) == counts[0]
+        assert sorted(row[:2] for row in build.refused(images)) == [
+            ("dropped", "bad word"),
+            ("failed", "trouble"),
+            ("failed", "trouble"),
+        ]
+        assert describe_version(build, build.planned) == "version 1"
+    (tmp_path / "trouble").unlink()
+    build_toy(tmp_path / "out", WORDS, config, rows_per_shard=1)
+    check(tmp_path / "out", 2, WORDS)
+    check(tmp_path / "out", 1, WORDS, failed=["failing", "failing/too"])
+
+
+def test_what_is_gone_is_named(tmp_path: Path) -> None:
+    build_toy(tmp_path, ["a", "b", "bad"], rows_per_shard=1)
+    folder, snapshot = Folder(str(tmp_path)), read_snapshot(Folder(str(tmp_path)), 1)
+    check_parts(folder, snapshot)
+    paths = sorted(tmp_path.glob("tables/images/*/part-*"))
+    assert len(paths) == 3
+    for path in paths:
+        path.unlink()
+    assert sorted(missing_files(folder, snapshot)) == [str(path.relative_to(tmp_path)) for path in paths]
+    with pytest.raises(StoreError, match=r"part-.*and 2 others.*version 1 names it, and it is gone.*gc"):
+        check_parts(folder, snapshot)
