@@ -4,7 +4,7 @@ Makes the table ``text_vectors`` beside the dataset's own, and ``embeddings`` wh
 source brought the pairs). For the encoder CLIP4IDC only the name of the weights is kept; it sees the images.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from flows.run_build import request_of
 from flows.stages import stages_until
 from schemas.config import EmbeddingConfig
 from schemas.encoders import ClipConfig
+from schemas.errors import ConfigError
 from schemas.retrieving import MinedConfig, TextVectorsConfig
 from schemas.training import TrainConfig
 from tasks.mining import embed_images
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from tasks.store.stage import Planned
 
 CLIP = "clip"
+Have = Callable[..., "Planned"]
+"""``run_beside``, which makes what is missing of a table, or ``plan_beside``, which only says which table it is."""
 
 
 def prepare_retriever(folder: Folder, config: TrainConfig, run: Path, *, after: "Sequence[Planned]" = ()) -> None:
@@ -62,15 +65,15 @@ def _find_clip(embedding: EmbeddingConfig) -> ClipConfig:
     return pin_clip(embedding.clip, download=False)
 
 
-def _vectors(folder: Folder, embedding: EmbeddingConfig) -> "list[Planned]":
-    """Make the vectors of texts, and those of images where there are none."""
+def _vectors(folder: Folder, embedding: EmbeddingConfig, have: Have = run_beside) -> "list[Planned]":
+    """Have the vectors of texts, and those of images where there are none."""
     from tasks.training import embed_chosen_texts
 
     request, _ = request_of(folder)
-    made = [run_beside(folder, embed_chosen_texts.STAGE, choose_text_vectors(embedding))]
+    made = [have(folder, embed_chosen_texts.STAGE, choose_text_vectors(embedding))]
     names = {stage.name for stage in stages_until(request.profile, request.until)}
     if embed_images.STAGE.name not in names:
-        made.append(run_beside(folder, embed_images.STAGE, embedding))
+        made.append(have(folder, embed_images.STAGE, embedding))
     return made
 
 
@@ -81,13 +84,42 @@ def choose_text_vectors(embedding: EmbeddingConfig) -> TextVectorsConfig:
     return TextVectorsConfig()
 
 
-def mine_table(folder: Folder, retriever: Path, *, pool: str = "train") -> "list[Planned]":
+def find_retriever(folder: Folder, name: str) -> Path:
+    """Return the trained retriever of a dataset's run: its ``retriever.safetensors``.
+
+    Raises:
+        ConfigError: there is no such run, it has no retriever, or it is not finished.
+    """
+    from tasks.training.retriever.saved import NETWORK
+    from tasks.training.runs import RETRIEVER, Run, check_name
+
+    if not folder.is_local:
+        raise ConfigError(f"negatives: {name}: runs are on local disks, and {folder.url} is not")
+    run = Run(Path(folder.path(f"runs/{check_name(name, field='negatives')}")))
+    config, command = run.config(), f"pairwright train {folder.url} --objective adpo"
+    if config is None:
+        raise ConfigError(f"negatives: {run.folder}: there is no such run. Make one with: {command} --name {name}")
+    if config.objective != "adpo":
+        raise ConfigError(
+            f"negatives: {run.folder} is a run of {config.objective}, which has no retriever. Name a run of adpo "
+            f"(`pairwright runs {folder.url}`), or make one with: {command} --name ANOTHER"
+        )
+    if not run.is_finished or not (run.folder / RETRIEVER / NETWORK).exists():
+        raise ConfigError(
+            f"negatives: {run.folder} is not finished, and its retriever is written at the end. The command that began "
+            f"it goes on: {command} --name {name}"
+        )
+    return run.folder / RETRIEVER / NETWORK
+
+
+def mine_table(folder: Folder, retriever: Path, *, pool: str = "train", have: Have = run_beside) -> "list[Planned]":
     """Make the table ``mined`` with the retriever of an ADPO run; return it, last, behind what it was made with.
 
     Args:
         folder: the dataset.
         retriever: the run's ``retriever.safetensors``.
         pool: the split whose chosen texts are negatives.
+        have: ``plan_beside``: nothing is made, and the table may not be there, or not be whole.
 
     Raises:
         ConfigError: the dataset lacks something.
@@ -97,8 +129,8 @@ def mine_table(folder: Folder, retriever: Path, *, pool: str = "train") -> "list
     from tasks.training import mine_negatives
 
     request, _ = request_of(folder)
-    beside = _vectors(folder, request.profile.embedding)
+    beside = _vectors(folder, request.profile.embedding, have)
     names = {stage.name for stage in stages_until(request.profile, request.until)}
     stage = mine_negatives.stage_among(names)
     config = MinedConfig(retriever=str(retriever), pool=pool)
-    return [*beside, run_beside(folder, stage, config, after=beside)]
+    return [*beside, have(folder, stage, config, after=beside)]

@@ -71,7 +71,8 @@ COLUMNS: dict[str, str] = {
     "rejected": "A description that is wrong for these images (one message); an empty list where there is none.",
     "rejected_images": "The same images, one of them without a thing that the chosen text mentions; may be empty.",
     "rejected_image_maker": "How it was made: `removal`, or `crop`, a random window of the image at its full size.",
-    "rejected_maker": "How the rejected text was made: `retrieved`, `swapped`, `edited`, or `given` by the source.",
+    "rejected_maker": "How the rejected text was made: `retrieved`, `swapped`, `edited`, `given` by the source, "
+    "or `mined`.",
     "rejected_note": "What was done to make it.",
     "negatives": "Further wrong descriptions, hardest first.",
     "removal_scores": "Every removal that was tried: what, from which image, by how much worse the chosen text then "

@@ -31,6 +31,9 @@ class About:
     profile: Profile
     numbers: Sequence[str] = ()
     """What was measured of the whole dataset's texts, a sentence each."""
+    mined_by: str = ""
+    """The training run whose retriever mined the rejected texts; empty: they are those that the dataset was built
+    with."""
 
 
 @dataclass

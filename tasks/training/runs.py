@@ -181,15 +181,15 @@ class Run:
             lock.release()
 
 
-def check_name(name: str) -> str:
-    """Return a run's name.
+def check_name(name: str, *, field: str = "--name") -> str:
+    """Return a run's name; ``field`` is where it was given.
 
     Raises:
         ConfigError: it would not do as a folder's name.
     """
     if not NAME.fullmatch(name):
         raise ConfigError(
-            f"--name {name!r}: a run's name has letters, digits, '.', '_' and '-', and begins with a letter or digit"
+            f"{field} {name!r}: a run's name has letters, digits, '.', '_' and '-', and begins with a letter or digit"
         )
     return name
 
