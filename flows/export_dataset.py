@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from flows.open_version import find_version, settle_version
+from flows.prepare_retriever import find_retriever, mine_table
+from flows.run_beside import plan_beside
 from schemas.errors import ConfigError
 from tasks.export.export_hf import EVERYTHING, check_target, export_hf
 from tasks.export.select_rows import Selection
@@ -10,19 +12,37 @@ from tasks.export.write_card import About, Tally
 from tasks.report.measure_writing import measure_writing, say_writing
 from tasks.report.tables import Tables
 from tasks.store.files import Folder
+from tasks.store.ledger import Counts
 from tasks.store.snapshot import describe_version
+from tasks.store.stage import Planned
 
 TABLE = "preferences"
 FORMATS = ("hf",)
 
 
 def export_dataset(
-    folder: Folder, target: str, *, form: str, selection: Selection = EVERYTHING, version: int | None = None
+    folder: Folder,
+    target: str,
+    *,
+    form: str,
+    selection: Selection = EVERYTHING,
+    version: int | None = None,
+    negatives: str = "",
 ) -> Tally:
-    """Write the preferences of a version (``None``: the newest), or those selected, to a new folder.
+    """Write the preferences of a version, or those selected, to a new folder.
+
+    Args:
+        folder: the dataset.
+        target: the new folder, or an earlier export.
+        form: one of ``FORMATS``.
+        selection: which rows.
+        version: its number; ``None``: the newest.
+        negatives: an ADPO run: the rows are those that a training with the negatives that it has mined would see.
 
     Raises:
-        ConfigError: the form is unknown, the target is taken, or there is no such version, or no such preferences.
+        ConfigError: the form is unknown, the target is taken, or there is no such version, or no such preferences or
+            negatives.
+        ModelError: what makes the vectors of texts is not on this machine; only with ``negatives``.
         StoreError: a file cannot be read or written, or is gone.
     """
     if form not in FORMATS:
@@ -32,19 +52,46 @@ def export_dataset(
     check_target(Path(target))
     found = find_version(folder, version)
     request, planned = found.request, found.planned
-    with found.opened() as build:
-        counts = [count for _, count in settle_version(build, found)]
+    beside = _find_mined(folder, negatives, version) if negatives else []
+    with found.opened(beside) as build:
+        counts = [*(count for _, count in settle_version(build, found)), *map(build.settle, beside)]
         last = next((stage for stage in planned if stage.stage.name == TABLE), None)
         if last is None or not counts[planned.index(last)].rows:
             raise ConfigError(_nothing(folder, request.until, kind=request.profile.sources.kind))
+        if beside:
+            last = beside[-1]
+            _check_mined(folder, negatives, counts[-1])
         about = About(
             name=Path(target).resolve().name,
             version=describe_version(build, planned),
             counts=counts,
             profile=request.profile,
             numbers=list(say_writing(measure_writing(Tables(build), counts))),
+            mined_by=negatives,
         )
         return export_hf(build, last, about=about, target=Path(target), selection=selection)
+
+
+def _find_mined(folder: Folder, negatives: str, version: int | None) -> list[Planned]:
+    """Return the table that a run's retriever mines, last, behind what it is made with; nothing is made."""
+    from tasks.training.find_model import require_packages
+
+    if version is not None:
+        raise ConfigError(
+            f"--version {version}: negatives are mined of the newest version's rows; leave out --version or --negatives"
+        )
+    retriever = find_retriever(folder, negatives)
+    require_packages()
+    return mine_table(folder, retriever, have=plan_beside)
+
+
+def _check_mined(folder: Folder, negatives: str, counts: Counts) -> None:
+    """Refuse to export a part of what a training would see."""
+    if owed := counts.failed + counts.pending:
+        raise ConfigError(
+            f"--negatives {negatives}: for {owed:,} of {counts.of:,} preferences nothing was mined yet. A training "
+            f"mines it before it begins: pairwright train {folder.url} --objective dpo --set negatives={negatives}"
+        )
 
 
 def _nothing(folder: Folder, until: str, *, kind: str) -> str:

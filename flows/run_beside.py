@@ -50,6 +50,16 @@ def run_beside(folder: Folder, stage: Stage, config: Section, *, after: Sequence
     return planned
 
 
+def plan_beside(folder: Folder, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
+    """Return a stage planned as ``run_beside`` does it, which is not run: its table may not be there, or not be whole.
+
+    Raises:
+        ConfigError: the dataset has not the table that the stage reads.
+        ModelError: a model is not on this machine.
+    """
+    return _plan(stage, stage.pin(config) if stage.pin else config, [*find_version(folder).planned, *after])
+
+
 @contextmanager
 def settled_beside(folder: Folder, beside: Sequence[Planned]) -> Generator[Build]:
     """Open a dataset's newest version with tables beside its own, every one counted, without running anything."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.find_start import Start, find_start
 from flows.load_profile import make_section, set_field
-from flows.prepare_retriever import mine_table, prepare_retriever
+from flows.prepare_retriever import find_retriever, mine_table, prepare_retriever
 from flows.run_beside import settled_beside
 from flows.score_reference import score_reference
 from schemas.errors import ConfigError, PairwrightError, StoreError
@@ -244,20 +244,9 @@ def mine_negatives(folder: Folder, config: TrainConfig) -> list[Planned]:
     Raises:
         ConfigError: there is no such run.
     """
-    from tasks.training.retriever.material import FOLDER
-    from tasks.training.retriever.saved import NETWORK
-    from tasks.training.runs import Run, check_name
-
     if not config.negatives:
         return []
-    run = Run(Path(folder.path(f"runs/{check_name(config.negatives)}")))
-    retriever = run.folder / FOLDER / NETWORK
-    if not run.is_finished or not retriever.exists():
-        raise ConfigError(
-            f"negatives: {run.folder} is no finished run with a retriever. Make one with: pairwright train "
-            f"{folder.url} --objective adpo --name {config.negatives}"
-        )
-    return mine_table(folder, retriever, pool=config.loading.split)
+    return mine_table(folder, find_retriever(folder, config.negatives), pool=config.loading.split)
 
 
 def _check_same(run: "Run", config: TrainConfig) -> None:

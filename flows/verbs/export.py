@@ -6,6 +6,11 @@ import typer
 
 from flows.verbs.options import Dataset, Version, app
 
+Negatives = Annotated[
+    str,
+    typer.Option("--negatives", help="With the negatives that this ADPO run has mined (`train --set negatives=RUN`)."),
+]
+
 
 @app.command(epilog="Example: `pairwright export dataset --format hf --to dataset-hf`")
 def export(
@@ -24,6 +29,7 @@ def export(
         typer.Option("--source", help="Only rows whose images are from a source of this kind (repeatable)."),
     ] = None,
     version: Version = None,
+    negatives: Negatives = "",
 ) -> None:
     """Write a dataset in a form that other programs read."""
     from flows.export_dataset import export_dataset
@@ -31,7 +37,7 @@ def export(
     from tasks.store.files import Folder
 
     selection = Selection(licences=tuple(licence or ()), sources=tuple(source or ()))
-    tally = export_dataset(Folder(dataset), to, form=form, selection=selection, version=version)
+    tally = export_dataset(Folder(dataset), to, form=form, selection=selection, version=version, negatives=negatives)
     sizes = ", ".join(f"{split} {rows:,}" for split, (rows, _) in tally.sizes.items())
     left_out = f"; {tally.left_out:,} others are left out" if tally.left_out else ""
     print(f"{tally.rows:,} preferences ({sizes}) are in {to}{left_out}")

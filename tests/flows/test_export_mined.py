@@ -1,0 +1,167 @@
+"""``pairwright export --negatives RUN``: the rows that a training with these negatives sees, and what is refused."""
+
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from schemas.rows import PreferenceRow
+from tasks.store.files import Folder
+from tasks.store.images import decode_rgb
+from tasks.training.freeze_rows import FILE, FrozenRows
+from tests.fixtures.families_of_models import write_qwen2_vl
+from tests.flows.test_train_model import run, words_of
+
+FAST = {
+    "optimiser.steps": 1,
+    "model.lora.rank": 4,
+    "saving.merged": "false",
+    "adpo.warm_up": 5,
+    "adpo.width": 16,
+    "loading.held_out_rows": 1,
+    "loading.workers": 0,
+}
+
+
+class Dataset:
+    """Train on a dataset and export it."""
+
+    def __init__(self, folder: Path, model: Path) -> None:
+        self.folder, self.model = folder, model
+
+    def train(self, objective: str, name: str, **settings: object) -> int:
+        words = ["--objective", objective, "--name", name, "--model", self.model]
+        return run("train", self.folder, *words, *words_of({**FAST, **settings}))
+
+    def export(self, target: Path, *words: object) -> int:
+        return run("export", self.folder, "--to", target, *words)
+
+    def seen(self, name: str) -> dict[str, PreferenceRow]:
+        """Return the rows that a training has frozen, trained on and held out, by key."""
+        folder, file = Folder(str(self.folder)), str(self.folder / "runs" / name / FILE)
+        splits = [FrozenRows(folder=folder, file=file, split=split) for split in ("train", "validation")]
+        rows = [rows.read(place) for rows in splits for place in range(len(rows))]
+        return {row.key: row for row in rows}
+
+    def tables(self) -> list[Path]:
+        return sorted((self.folder / "tables").rglob("*.parquet"))
+
+
+@pytest.fixture(scope="module")
+def dataset(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Return a dataset with a finished ADPO run that has not mined, and one that has no retriever."""
+    root = tmp_path_factory.mktemp("mined")
+    made = Dataset(Path(shutil.copytree(rendered, root / "demo")), write_qwen2_vl(root / "qwen"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PREFECT_API_URL", raising=False)
+        assert made.train("adpo", "hard") == 0
+        assert made.train("sft", "plain") == 0
+    return made
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().err
+
+
+def test_what_is_not_mined_yet_is_not_exported(
+    dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = dataset.tables()
+    assert dataset.export(tmp_path / "out", "--negatives", "hard") == 2
+    error = said(capsys)
+    assert re.search(r"--negatives hard: for ([1-9]\d*) of \1 preferences nothing was mined yet", error)
+    assert f"pairwright train {dataset.folder} --objective dpo --set negatives=hard" in error
+    assert dataset.tables() == before, "an export makes nothing"
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_rows_are_those_of_a_training_with_these_negatives(
+    dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    datasets.disable_progress_bars()
+    assert dataset.train("dpo", "on-mined", negatives="hard") == 0
+    assert dataset.export(tmp_path / "own") == 0
+    assert dataset.export(tmp_path / "mined", "--negatives", "hard") == 0
+    capsys.readouterr()
+    loaded = datasets.load_dataset(str(tmp_path / "mined"), cache_dir=str(tmp_path / "cache"))
+    own = datasets.load_dataset(str(tmp_path / "own"), cache_dir=str(tmp_path / "cache"))
+    rows = {row["key"]: (split, row) for split, some in loaded.items() for row in some}
+    seen = dataset.seen("on-mined")
+    assert seen.keys() == {key for key, (split, _) in rows.items() if split in ("train", "validation")}
+    for key, given in seen.items():
+        split, row = rows[key]
+        assert (split, row["chosen"][0]["content"][0]["text"]) == (given.split, given.chosen)
+        assert (row["rejected"][0]["content"][0]["text"], row["rejected_maker"]) == (given.rejected, "mined")
+        assert [one["text"] for one in row["negatives"]] == [one.text for one in given.negatives]
+        for shown, image in zip(row["images"], given.images, strict=True):
+            assert np.array_equal(np.asarray(shown), decode_rgb(image))
+    assert {row["pair"] for some in own.values() for row in some} == {row["pair"] for _, row in rows.values()}
+    assert {row["rejected_maker"] for some in own.values() for row in some}.isdisjoint({"mined"})
+    card = " ".join((tmp_path / "mined/README.md").read_text().split())
+    assert "retriever of the training run `hard`" in card
+    assert f"(mined: {len(rows)})" in card
+    assert "*retrieved*" not in card
+    assert "*mined*" not in (tmp_path / "own/README.md").read_text()
+
+
+def test_a_selection_is_of_the_mined_rows(dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--negatives", "hard", "--licence", "cc0-1.0")
+    assert dataset.train("dpo", "on-mined", negatives="hard") == 0
+    assert dataset.export(tmp_path / "out", *words) == 0
+    assert dataset.export(tmp_path / "none", *words[:2], "--licence", "mit") == 2
+    assert "has images of these licences and sources" in said(capsys)
+
+
+def test_negatives_are_of_the_newest_version(
+    dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dataset.export(tmp_path / "out", "--negatives", "hard", "--version", 1) == 2
+    assert "--version 1: negatives are mined of the newest version's rows" in said(capsys)
+
+
+def unfinished(dataset: Dataset) -> None:
+    place = dataset.folder / "runs/stopped"
+    if not place.exists():
+        shutil.copytree(dataset.folder / "runs/hard", place)
+        shutil.rmtree(place / "checkpoint")
+        (place / "retriever/retriever.safetensors").unlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nobody", "runs/nobody: there is no such run. Make one with: pairwright train "),
+        ("plain", "runs/plain is a run of sft, which has no retriever. Name a run of adpo (`pairwright runs "),
+        ("stopped", "runs/stopped is not finished, and its retriever is written at the end"),
+        ("../hard", "negatives '../hard': a run's name has letters, digits"),
+    ],
+)
+def test_runs_that_can_have_mined_nothing(
+    name: str, message: str, dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unfinished(dataset)
+    assert dataset.export(tmp_path / "out", "--negatives", name) == 2
+    exported = said(capsys)
+    assert message in exported
+    assert not (tmp_path / "out").exists()
+    assert dataset.train("dpo", "never", negatives=name) == 2
+    assert message in said(capsys), "a training says the same"
+    assert not (dataset.folder / "runs/never/config.yaml").exists()
+
+
+def test_a_retriever_that_ranks_no_pool(dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tasks.training.retriever.saved import load_network, save_network
+
+    place = dataset.folder / "runs/seeing"
+    shutil.copytree(dataset.folder / "runs/hard", place)
+    file = place / "retriever/retriever.safetensors"
+    weights, about = load_network(file)
+    save_network(file, weights, {**about, "encoder": "clip4idc"})
+    assert dataset.export(tmp_path / "out", "--negatives", "seeing") == 2
+    assert "its encoder is clip4idc; only heads rank a whole pool" in said(capsys)
