@@ -100,6 +100,14 @@ def waits_for(planned: Planned, counts: Sequence[Counts]) -> str:
     return next((count.stage for count in counts if count.stage in told and count.pending), "")
 
 
+def gpus_of(planned: Planned) -> int:
+    """Return how many GPUs of this machine a stage holds: for its own models, or for vLLM that the build starts."""
+    config = planned.config
+    starts = isinstance(config, ServedSection) and config.is_served and bool(config.model.launch)
+    loads = planned.stage.processes is not None and planned.stage.processes(config) is not None
+    return count_gpus() if starts or loads else 0
+
+
 def run_served(
     run_shards: Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]],
     servers: Servers,

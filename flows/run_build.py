@@ -8,16 +8,17 @@ import logging
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from flows.find_models import pin_models, pin_served, run_served, servers_of, waits_for
-from flows.load_profile import load_profile
+from flows.find_models import gpus_of, pin_models, pin_served, run_served, servers_of, waits_for
+from flows.load_profile import change_profile, load_profile
 from flows.publish_version import now, publish_version
 from flows.stages import CHECKS, STAGES, check_stage, find_table, plan_stages, stages_until
+from schemas.budget import BudgetConfig
 from schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig
 from schemas.errors import ConfigError, SourceError, StoreError
 from schemas.gates import GatesConfig
@@ -27,11 +28,12 @@ from tasks.mining import embed_images
 from tasks.mining.exclude_images import write_references
 from tasks.sources import read_images
 from tasks.sources.readers import READERS, recognise_source
-from tasks.store.dataset import Build, read_record, write_items, write_record
+from tasks.store.budget import Keeper, keeping
+from tasks.store.dataset import Build, journals_of, read_record, write_items, write_record
 from tasks.store.files import Folder
 from tasks.store.gates import Verdict
 from tasks.store.ledger import Counts
-from tasks.store.pool import Outcome, ShardFailed
+from tasks.store.pool import Outcome, ShardFailed, count_cores
 from tasks.store.shard import ShardRef
 from tasks.store.snapshot import Snapshot
 from tasks.store.stage import Planned
@@ -88,6 +90,8 @@ class Report:
     """The newest version; none where the first build was held back."""
     verdict: Verdict
     """How it was judged by the gates of its profile."""
+    stopped: str = ""
+    """Why it ended early, by its budget; empty: it did not."""
 
     @property
     def is_complete(self) -> bool:
@@ -142,10 +146,20 @@ def _is_folder(path: str) -> bool:
     return bool(path) and "://" not in path and Path(path).is_dir()
 
 
-def resume_request(dataset: str, *, stage: str, reason: str) -> Request:
-    """Return what the dataset's last build was asked for, perhaps only for failed rows of one stage."""
+def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[str] = ()) -> Request:
+    """Return what the dataset's last build was asked for, perhaps only for failed rows of one stage.
+
+    Raises:
+        ConfigError: there is no such dataset or stage, or a setting is of what would change rows.
+    """
     check_stage(stage)
     request, _ = request_of(Folder(dataset))
+    if other := next((setting for setting in settings if not setting.startswith("run.")), ""):
+        raise ConfigError(
+            f"--set {other}: what is resumed takes settings of `run` only, which change no row; for another one, build "
+            "with all of its options: pairwright build SOURCE --out DIR"
+        )
+    request = replace(request, profile=change_profile(request.profile, settings))
     if not stage or any(stage in (one.name, one.group) for one in (*CHECKS, *STAGES) if one.pin or one.models):
         request = replace(request, profile=pin_models(request.profile, request.until))
     return replace(request, only_stage=stage, only_reason=reason)
@@ -169,18 +183,20 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> R
     counts: list[Counts] = []
     seconds: list[float] = []
     failures: list[ShardFailed] = []
-    with open_build(request, planned, items) as build, servers_of(request.folder) as servers:
+    with open_build(request, planned, items) as build, servers_of(request.folder) as servers, kept(request) as keeper:
         for stage in planned:
             start = time.monotonic()
             with build.locked(stage, watcher.waiting):
-                run = partial(run_served, run_shards, servers, waits_for(stage, counts))
+                run = keeper.limited(partial(run_served, run_shards, servers, waits_for(stage, counts)))
                 failures += run_stage(build, stage, request, run_shards=run, watcher=watcher)
             counts.append(build.settle(stage))
             seconds.append(time.monotonic() - start)
             watcher.end(stage, counts[-1], seconds[-1])
         done = list(zip(planned, counts, strict=True))
         snapshot, verdict = publish_version(build, done, record=record, began=began)
-    return Report(counts=counts, seconds=seconds, failures=failures, snapshot=snapshot, verdict=verdict)
+    return Report(
+        counts=counts, seconds=seconds, failures=failures, snapshot=snapshot, verdict=verdict, stopped=keeper.stopped
+    )
 
 
 def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher) -> Request:
@@ -196,7 +212,8 @@ def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher)
     for source in exclude.sources:
         folder = Folder(f"{request.folder.url.rstrip('/')}/excluded/{make_key(source)[:16]}")
         own = {"source": source, "exclude": ExcludeConfig(), "reading": ReadingConfig(), "gates": GatesConfig()}
-        profile = request.profile.model_copy(update=own)
+        run = request.profile.run.model_copy(update={"budget": BudgetConfig()})
+        profile = request.profile.model_copy(update={**own, "run": run})
         inner = Request(folder=folder, profile=profile, until=embed_images.STAGE.name)
         if not run_build(inner, run_shards=run_shards, watcher=watcher).is_complete:
             raise SourceError(f"{source}: not all images to exclude could be read: build again, or leave it out")
@@ -275,6 +292,13 @@ def open_build(request: Request, planned: Sequence[Planned], items: Sequence[str
     reading = {stage.stage.name: size for stage in planned if stage.stage.reads == "items"}
     sizes = {**reading, **run.rows_per_shard_of}
     return Build(request.folder, planned, items, run.rows_per_shard, sizes)
+
+
+def kept(request: Request) -> AbstractContextManager[Keeper]:
+    """Give who keeps a build within the budget of its profile."""
+    run = request.profile.run
+    journals = journals_of(request.folder)
+    return keeping(request.folder, run.budget, journals, workers=run.workers or count_cores(), gpus=gpus_of)
 
 
 def request_of(folder: Folder) -> tuple[Request, tuple[str, ...]]:

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from schemas.budget import BudgetConfig
 from schemas.encoders import ClipConfig, Dinov2Config
 from schemas.gates import GatesConfig
 from schemas.removing import (
@@ -274,6 +275,8 @@ class RunConfig(Section):
     """Input rows of a shard."""
     rows_per_shard_of: dict[str, Positive] = Field(default_factory=dict[str, int])
     """Other sizes for named stages ("images: 6")."""
+    budget: BudgetConfig = BudgetConfig()
+    """What a build may use until it stops."""
 
 
 class Profile(Section):

@@ -40,12 +40,15 @@ def resume(
     dataset: Dataset,
     stage: Annotated[str, typer.Option("--stage", help="Retry this stage only.")] = "",
     reason: Annotated[str, typer.Option("--reason", help="Retry only rows that failed for this reason.")] = "",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Set a field of `run`: run.budget.calls=5000 (repeatable).")
+    ] = None,
 ) -> None:
-    """Finish what a dataset still owes: a build that was killed, rows that failed."""
+    """Finish what a dataset still owes: a build that was killed, rows that failed, what its budget left."""
     from flows.run_build import resume_request
 
-    request = resume_request(dataset, stage=stage, reason=reason)
-    run_request(request, "resume_dataset", {"dataset": dataset, "stage": stage, "reason": reason})
+    words: dict[str, Any] = {"stage": stage, "reason": reason, "settings": settings or []}
+    run_request(resume_request(dataset, **words), "resume_dataset", {"dataset": dataset, **words})
 
 
 @app.command(epilog="Example: `pairwright refilter dataset --set mining.min_similarity=0.8`")

@@ -26,6 +26,8 @@ def run_request(request: Any, flow: str, words: dict[str, Any]) -> None:
     print_failures(report.failures)
     print_table(report.counts, report.seconds)
     _refuse_nothing(report.counts, request)
+    if report.stopped:
+        print(report.stopped, file=sys.stderr)
     conclude(report.counts, request.folder.url, report.snapshot, report.verdict)
 
 

@@ -25,6 +25,9 @@ from tasks.store.stage import Planned
 log = logging.getLogger(__name__)
 RunShards = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
 HOUR = 3600.0
+FIELD = "run.budget."
+OF_DATASET = ("calls", "tokens", "disk_gb")
+"""Limits of what all builds of a dataset use together: the next one has no more of them."""
 
 
 @dataclass(slots=True)
@@ -109,15 +112,21 @@ class Keeper:
     def _look_at(self, outcome: Outcome) -> None:
         """Stop after this round where a worker could not pay for its questions."""
         result = outcome.result
-        if isinstance(result, ShardFailed) and result.error.startswith("run.budget.") and not self.stopped:
-            self.stopped = f"the build has stopped: {result.error}"
+        if isinstance(result, ShardFailed) and result.error.startswith(FIELD) and not self.stopped:
+            self._stop(result.error.removeprefix(FIELD).partition(":")[0], self.meter.read())
 
     def _stop(self, name: str, used: dict[str, float]) -> None:
-        limit = self.meter.budget.limits[name]
+        limit, url = self.meter.budget.limits[name], self.meter.folder.url
+        more = f" --set {FIELD}{name}={2 * limit:g}" if name in OF_DATASET else ""
         self.stopped = (
-            f"the build has stopped before it would pass run.budget.{name}: {used[name]:,.4g} of {limit:,.4g}"
+            f"Stopped before {FIELD}{name} would be passed: {_shown(used[name])} of {_shown(limit)} are used, and what "
+            f"is next may need more. What is finished is kept. Go on with: pairwright resume {url}{more}"
         )
         log.warning("%s", self.stopped)
+
+
+def _shown(amount: float) -> str:
+    return f"{amount:,.0f}" if amount.is_integer() else f"{amount:.3g}"
 
 
 def _rows(shard: ShardRef) -> int:

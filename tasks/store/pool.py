@@ -60,7 +60,7 @@ class Workers:
 
     def __init__(self, count: int, run: Run = run_shard) -> None:
         """Start no process yet; ``count`` 0 means one per core."""
-        self.count = count or _cores()
+        self.count = count or count_cores()
         self._run = run
         self._pools: dict[str, ProcessPoolExecutor] = {}
         """By the stage that they are for; "" for all that need none of their own."""
@@ -150,7 +150,8 @@ def helpers() -> ProcessPoolExecutor | None:
     return pool
 
 
-def _cores() -> int:
+def count_cores() -> int:
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
