@@ -53,6 +53,8 @@ class Outcome:
     shard: ShardRef
     result: ShardDone | ShardFailed
     seconds: float
+    cpu_seconds: float = 0.0
+    """Of all threads of the process that ran it; those of its helpers are not counted."""
 
 
 class Workers:
@@ -166,7 +168,7 @@ def _new_pool(count: int, *, helpers: int = 0) -> ProcessPoolExecutor:
 
 def _attempt(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
     """Run one shard; the boundary at which a fault becomes a record instead of ending the build."""
-    start = time.monotonic()
+    start, cpu = time.monotonic(), time.process_time()
     try:
         result: ShardDone | ShardFailed = run(planned, shard)
     except PairwrightError as error:
@@ -174,7 +176,7 @@ def _attempt(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
     except Exception as error:  # other shards go on; the traceback is in the log
         log.exception("%s failed", shard.name)
         result = ShardFailed(name=shard.name, error=f"{type(error).__name__}: {error}")
-    return Outcome(shard=shard, result=result, seconds=time.monotonic() - start)
+    return Outcome(shard=shard, result=result, seconds=time.monotonic() - start, cpu_seconds=time.process_time() - cpu)
 
 
 @contextmanager
