@@ -26,7 +26,15 @@ from tasks.store.stage import Planned
 from tasks.training.examples import Needs, RefusedRowError, look_at
 
 FILE = "rows.arrow"
-SCHEMA = pa.schema([("part", pa.int32()), ("row", pa.int32()), ("key", pa.string()), ("split", pa.string())])
+SCHEMA = pa.schema(
+    [
+        ("part", pa.int32()),
+        ("row", pa.int32()),
+        ("key", pa.string()),
+        ("split", pa.string()),
+        ("images", pa.int32()),
+    ]
+)
 IMAGES = ("images", "rejected_images")
 BATCH = 10_000
 """Rows that are held in memory at once; the list of refused ones is held whole."""
@@ -57,6 +65,11 @@ class FrozenRows:
     def keys(self) -> list[str]:
         """Return the rows' keys, in order."""
         return _places(self.file, self.split).column("key").to_pylist()
+
+    def all_show(self) -> bool:
+        """Say whether each row is known to have an image."""
+        table = _places(self.file, self.split)
+        return "images" in table.column_names and all(table.column("images").to_pylist())
 
     def read(self, place: int) -> PreferenceRow:
         """Return one row, its images included.
@@ -95,7 +108,8 @@ def freeze_rows(build: Build, planned: Planned, file: Path, *, needs: Needs, spl
             except RefusedRowError as error:
                 refused.append(Refused(key=preference.key, reason=error.reason, detail=error.detail))
             else:
-                yield {"part": number, "row": row, "key": preference.key, "split": preference.split}
+                images = len(preference.image_keys)
+                yield {"part": number, "row": row, "key": preference.key, "split": preference.split, "images": images}
 
     names = "\n".join(live_index(build, planned).names)
     schema = SCHEMA.with_metadata({"table": planned.table, "parts": names})

@@ -245,7 +245,7 @@ class PreferenceTrainer(Trainer):
         if batch.prompts:
             loss, _ = self._loss(self.model, batch, goal)
             window.add(_read(loss), self._weight(batch), loss.counts)
-        elif self.is_fsdp_enabled or self.is_deepspeed_enabled:
+        elif self.is_sharded:
             self._loss(self.model, self._spare_batch(), goal)
 
     @override
@@ -358,12 +358,27 @@ class PreferenceTrainer(Trainer):
             super()._load_rng_state(checkpoint)
 
     @override
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Write the finished model, or a checkpoint's, which FSDP and DeepSpeed write in parts of their own."""
+        if not (_internal_call and self.is_sharded):
+            super().save_model(output_dir, _internal_call)
+
+    @property
+    def is_sharded(self) -> bool:
+        """Say whether weights, or what the optimiser knows of them, are spread over the ranks."""
+        return self.is_fsdp_enabled or self.is_deepspeed_enabled
+
+    @override
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """Write the model; in a checkpoint, under the names of its own weights, by which the Trainer loads them.
 
-        A finished model has the published names, which differ from them in some families (Qwen2-VL).
+        A finished model has the published names, which differ from them in some families (Qwen2-VL). Where its weights
+        were gathered, tied ones share no memory any more: each is written once.
         """
         model = cast("Any", self.model)
+        if state_dict is not None and isinstance(model, PreTrainedModel):
+            tied = model.all_tied_weights_keys
+            state_dict = {name: weight for name, weight in state_dict.items() if name not in tied}
         if SAVING not in str(output_dir) or not isinstance(model, PreTrainedModel):
             super()._save(output_dir, state_dict)
             return

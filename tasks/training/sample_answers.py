@@ -28,7 +28,7 @@ def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
     Raises:
         StoreError: a row cannot be read, or the disk refuses.
     """
-    if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+    if trainer.is_sharded:
         log.info("no samples: the weights are spread over the processes")
         return
     rows: Any = trainer.eval_dataset

@@ -69,9 +69,14 @@ class Saving:
 
 def is_finite(model: Any) -> bool:
     """Say whether all trained weights are numbers."""
-    trained = [parameter.detach() for parameter in model.parameters() if parameter.requires_grad]
-    found = [torch.isfinite(getattr(one, "_local_tensor", one)).all() for one in trained]  # of FSDP: this rank's part
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    found = [torch.isfinite(_own(one)).all() for one in trained]
     return bool(torch.stack(found).all()) if found else True
+
+
+def _own(weight: Any) -> torch.Tensor:
+    """Return a weight, or this rank's part of it: of FSDP's, or of DeepSpeed's ZeRO-3."""
+    return getattr(weight.detach(), "_local_tensor", getattr(weight, "ds_tensor", weight.detach()))
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from schemas.training import TrainConfig
 from tasks.store.files import Folder
 from tasks.training.check_packing import packs_well
 from tasks.training.collate import Collator, ExampleRows
+from tasks.training.find_unused import leaves_unused
 from tasks.training.freeze_rows import FrozenRows
 from tasks.training.load_batches import Guarded, count_workers, start_server
 from tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
@@ -27,7 +28,7 @@ from tasks.training.losses.objectives import OBJECTIVES, Goal
 from tasks.training.losses.scored import TEXTS
 from tasks.training.metrics import HELD_OUT, MetricsFile
 from tasks.training.preference_trainer import PreferenceTrainer
-from tasks.training.ranks import gather, own_rank, spread
+from tasks.training.ranks import count_ranks, gather, own_rank, spread
 from tasks.training.references import open_reference
 from tasks.training.retriever.material import FOLDER as RETRIEVER
 from tasks.training.retriever.open_adversary import open_adversary
@@ -81,6 +82,8 @@ def train_model(job: Job) -> Ended:
     """
     trainer = make_trainer(job)
     _check_sharding(trainer)
+    if count_ranks() > 1 and not trainer.is_sharded:
+        trainer.args.ddp_find_unused_parameters = _leaves_unused(trainer, job)
     if latest := job.run.latest():
         trainer.restore(latest)
     with stoppable(trainer):
@@ -99,10 +102,18 @@ def train_model(job: Job) -> Ended:
     return Ended(step=state.global_step, steps=state.max_steps, measured=measured, finished=finished)
 
 
+def _leaves_unused(trainer: PreferenceTrainer, job: Job) -> bool:
+    """Say whether there are steps in which some trained weights have no part: DDP has to know."""
+    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=job.config.loading.split)
+    seldom = job.config.model.train_vision and not rows.all_show()  # a batch without images: nothing to see with
+    return any(gather(seldom or leaves_unused(trainer)))
+
+
 def make_trainer(job: Job) -> PreferenceTrainer:
     """Return a run's trainer, its model loaded."""
     config, run = job.config, job.run
     disable_progress_bar()  # of files that are read and written
+    logging.getLogger("accelerate").setLevel(logging.WARNING)  # it tells each file of a checkpoint in parts
     processor = load_processor(job.start)
     if count_workers(config.loading.workers):
         start_server(processor)

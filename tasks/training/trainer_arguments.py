@@ -4,14 +4,19 @@ Needs PyTorch, transformers and, for trackers, their packages.
 """
 
 import dataclasses
+import importlib
 import importlib.util
 import logging
 import os
-from collections.abc import Callable, Mapping
+import secrets
+import textwrap
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from transformers import TrainerCallback, TrainingArguments
 
 from schemas.errors import ConfigError
@@ -53,8 +58,7 @@ def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> Trainin
         disable_tqdm=True,
         remove_unused_columns=False,
         label_names=[],
-        # Adapters of the vision tower have nothing to do in a batch without images.
-        ddp_find_unused_parameters=config.model.train_vision,
+        ddp_find_unused_parameters=False,  # unless it is found out that some are
         **_checkpointing(on=optimiser.checkpointing),
     )
     _use_one_gpu(arguments)
@@ -88,40 +92,85 @@ def _schedule(optimiser: OptimiserConfig) -> str:
 
 
 def check_trackers(config: TrainConfig) -> None:
-    """Refuse trackers whose packages are not here.
+    """Refuse trackers that cannot be told anything.
 
     Raises:
-        ConfigError: names the package.
+        ConfigError: names the package that is not here, or says that nobody is logged in.
     """
     for name in config.saving.report_to:
         if importlib.util.find_spec(name) is None:
             raise ConfigError(f"saving.report_to: {name} is not installed here: python -m pip install {name}")
+    if "wandb" in config.saving.report_to:
+        with _tracking() as wandb:
+            wandb.login()
 
 
 def make_trackers(run: Run, config: TrainConfig, *, step: int) -> list[TrainerCallback]:
-    """Return what tells the trackers; for the first rank.
+    """Return what tells the trackers, the run's settings told; for the first rank.
 
     Args:
-        run: TensorBoard's files go to ``tensorboard/`` below it.
+        run: the files of TensorBoard and of W&B go below it.
         config: names the trackers.
         step: which the run goes on from; what was told of later ones is replaced where the tracker can.
+
+    Raises:
+        ConfigError: a tracker's package is not here, or it cannot be reached.
     """
     check_trackers(config)
-    makers: Mapping[str, Callable[[Path, int], TrainerCallback]] = {"tensorboard": _tensorboard, "wandb": _wandb}
-    return [makers[name](run.folder, step) for name in config.saving.report_to]
+    makers: Mapping[str, Callable[[Path, TrainConfig, int], TrainerCallback]] = {
+        "tensorboard": _tensorboard,
+        "wandb": _wandb,
+    }
+    return [makers[name](run.folder, config, step) for name in config.saving.report_to]
 
 
-def _tensorboard(folder: Path, step: int) -> TrainerCallback:
+def _tensorboard(folder: Path, config: TrainConfig, step: int) -> TrainerCallback:
     from torch.utils.tensorboard import SummaryWriter
     from transformers.integrations.integration_utils import TensorBoardCallback
 
-    return TensorBoardCallback(SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1))
+    where = str(folder / "tensorboard")
+    writer = SummaryWriter(where, purge_step=step + 1)
+    writer.add_text("settings", textwrap.indent(yaml.safe_dump(_told(config), sort_keys=False), "    "))
+    callback = TensorBoardCallback(writer)
+    callback.logging_dir = where  # the last measurement comes when it has closed its file, and gets another one
+    return callback
 
 
-def _wandb(folder: Path, step: int) -> TrainerCallback:
-    del step  # it keeps no step twice by itself
+def _wandb(folder: Path, config: TrainConfig, step: int) -> TrainerCallback:
     from transformers.integrations.integration_utils import WandbCallback
 
-    os.environ.setdefault("WANDB_PROJECT", "pairwright")
-    os.environ.setdefault("WANDB_DIR", str(folder))
+    name = folder / "wandb" / "id"
+    name.parent.mkdir(exist_ok=True)
+    if not step or not name.exists():  # else it goes on under the same one
+        name.write_text(secrets.token_hex(8))
+    with _tracking() as wandb:
+        wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "pairwright"),
+            name=folder.name,
+            id=name.read_text(),
+            resume="allow" if step else None,
+            dir=os.environ.get("WANDB_DIR", str(folder)),
+            config=_told(config),
+        )
     return WandbCallback()
+
+
+def _told(config: TrainConfig) -> dict[str, Any]:
+    """Return a run's settings as trackers get them."""
+    return config.model_dump(mode="json")
+
+
+@contextmanager
+def _tracking() -> Generator[Any]:
+    """Give W&B's library; say what it says as a setting that does not fit.
+
+    Raises:
+        ConfigError: nobody is logged in, or no server answers.
+    """
+    wandb: Any = importlib.import_module("wandb")
+    try:
+        yield wandb
+    except wandb.errors.Error as error:
+        raise ConfigError(
+            f"saving.report_to: wandb: {error} Log in with: wandb login; or keep it all here with WANDB_MODE=offline"
+        ) from error

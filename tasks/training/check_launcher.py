@@ -1,0 +1,37 @@
+"""Refuse what a launcher asks for and cannot have, before anything is loaded.
+
+Reads what ``accelerate launch`` says to its processes by environment variables; needs accelerate where one of them is
+set.
+"""
+
+import os
+
+from schemas.errors import ConfigError
+
+FSDP, VERSION, DEEPSPEED = "ACCELERATE_USE_FSDP", "FSDP_VERSION", "ACCELERATE_USE_DEEPSPEED"
+
+
+def check_launcher() -> None:
+    """Look at the way in which the processes were started; they have to have joined.
+
+    Raises:
+        ConfigError: FSDP's first version, which does not write adapters; or weights are to be spread over processes
+            that have no GPU, where accelerate would keep them whole without a word.
+    """
+    if not (_is_on(FSDP) or _is_on(DEEPSPEED)):
+        return
+    if _is_on(FSDP) and (version := os.environ.get(VERSION, "1")) != "2":
+        raise ConfigError(f"accelerate: fsdp_version is {version}; give --fsdp_version 2")
+    from accelerate import PartialState
+    from accelerate.utils import DistributedType
+
+    if PartialState().distributed_type in (DistributedType.MULTI_CPU, DistributedType.NO):
+        name = "use_fsdp" if _is_on(FSDP) else "use_deepspeed"
+        raise ConfigError(
+            f"accelerate: {name}: weights are spread over several GPUs, and here are none, or one process only. Start "
+            "it without that, on CPUs with: torchrun --nproc-per-node 2 -m flows.cli train ..."
+        )
+
+
+def _is_on(name: str) -> bool:
+    return os.environ.get(name, "false").lower() == "true"
