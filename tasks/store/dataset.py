@@ -34,6 +34,7 @@ from tasks.store.part import Part, describe_part, encode_part, read_part, read_r
 from tasks.store.scratch import own_temporary_folder, scratch_folder
 from tasks.store.shard import ShardRef, write_plan
 from tasks.store.stage import Planned, Uses, table_folder
+from tasks.store.takedowns import REMOVED, Removed, marked, read_takedowns, removed_by
 from tasks.store.vectors import write_vectors
 
 RECORD = "build.json"
@@ -124,6 +125,8 @@ class Pinned:
     """Per table the parts that hold its rows, each with their number."""
     others: Mapping[str, Sequence[str]]
     """Per table the parts that hold only what was refused."""
+    takedowns: int
+    """Number of the last takedown that counts."""
 
 
 @dataclass
@@ -144,6 +147,10 @@ class Build:
         with contextlib.ExitStack() as stack:
             self._scratch = stack.enter_context(scratch_folder(own_temporary_folder()))
             self.ledger = stack.enter_context(Ledger(self.folder, self._scratch / "spill"))
+            last = None if self.pinned is None else self.pinned.takedowns
+            entries = read_takedowns(self.folder, last)
+            self.takedowns = entries[-1].number if entries else 0
+            self.ledger.removed = Removed(self.takedowns, marked(removed_by(entries)))
             self.ledger.set_items(ITEMS, [name.rpartition("/")[2] for name in self.items])
             self._stack = stack.pop_all()
         return self
@@ -168,14 +175,20 @@ class Build:
 
         Then those of the rows that it kept and that say a reason, with the status "kept". Duplicates are not refused.
         """
-        found = [*self.ledger.refused(planned.stage), *self.ledger.remarked(planned.stage)]
+        for status, reason, detail, subject in self._say(planned, self.ledger.refused(planned.stage)):
+            removed = status == "ok"  # the part has the row still, and the ledger knows better
+            yield ("dropped", REMOVED, "", subject) if removed else (status, reason, detail, subject)
+        for _, reason, detail, subject in self._say(planned, self.ledger.remarked(planned.stage)):
+            yield "kept", reason, detail, subject
+
+    def _say(self, planned: Planned, found: Iterable[tuple[str, int, str]]) -> Iterator[tuple[str, str, str, str]]:
+        """Yield status, reason and detail of rows as their parts have them, and what they are about."""
         for name, group in groupby(found, key=lambda place: place[0]):
             part = Part(self.folder, f"{planned.table}/{name}")
             places = list(group)
             table = read_rows(part, [row for _, row, _ in places], ["status", "reason", "detail"])
             for record, (_, _, subject) in zip(table.to_pylist(), places, strict=True):
-                status = "kept" if record["status"] == "ok" else record["status"]
-                yield status, record["reason"], record["detail"], subject
+                yield record["status"], record["reason"], record["detail"], subject
 
     def duplicates(self, planned: Planned, column: str) -> Iterator[tuple[str, str]]:
         """Yield a column's value for each input of a settled stage that is another's duplicate, and for that other."""
@@ -237,6 +250,7 @@ class Build:
                 indexes=indexes,
                 journals=journals,
                 about=about,
+                takedowns=self.takedowns if stage.reads == "items" else 0,
             )
             for number, start, stop in slices
         ]

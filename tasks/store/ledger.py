@@ -21,6 +21,7 @@ from schemas.errors import StoreError, ValidationError
 from tasks.store.files import TEMPORARY, Folder
 from tasks.store.part import Part, describe_part, read_columns
 from tasks.store.stage import Planned, Stage, Uses
+from tasks.store.takedowns import Removed
 
 MEMORY_LIMIT = "1GB"
 COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor", "image_key")
@@ -65,6 +66,8 @@ class Ledger:
             config={"memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch), "preserve_insertion_order": True}
         )
         self._loaded: dict[str, dict[str, int]] = {}
+        self.removed = Removed()
+        """What was removed on request; to be set before tables are read."""
         self._seen: dict[str, dict[str, list[int]]] = {}
         """Per table, the parts that were made of the same whole input, by what identifies that."""
 
@@ -90,7 +93,7 @@ class Ledger:
 
     def load(self, planned: Planned) -> None:
         """Read the keys of the parts that came since the last call."""
-        self._load(planned.stage.name, planned.table)
+        self._load(planned.stage.name, planned.table, removed=self._removed(planned))
 
     def load_only(self, planned: Planned, live: Sequence[str], others: Sequence[str]) -> None:
         """Read the keys of some parts, and of no others.
@@ -99,13 +102,19 @@ class Ledger:
         since, all its rows having failed.
         """
         name = planned.stage.name
-        self._load(name, planned.table, only=[*live, *others])
+        self._load(name, planned.table, only=[*live, *others], removed=self._removed(planned))
         self._run(
             f"DELETE FROM rows_{name} WHERE part >= {len(live)} AND status = 'ok' "
             f"AND key NOT IN (SELECT key FROM rows_{name} WHERE part < {len(live)} AND status = 'ok')"
         )
 
-    def _load(self, name: str, table: str, *, only: Sequence[str] | None = None) -> None:
+    def _removed(self, planned: Planned) -> Removed | None:
+        """Return what was removed where a table is read from the source: what follows is made of that."""
+        return self.removed if planned.stage.reads == "items" else None
+
+    def _load(
+        self, name: str, table: str, *, only: Sequence[str] | None = None, removed: Removed | None = None
+    ) -> None:
         known = self._loaded.get(name)
         if known is None:
             texts = ", ".join(f'"{column}" VARCHAR' for column in COLUMNS)
@@ -121,7 +130,7 @@ class Ledger:
         batch: list[pa.Table] = []
         for part in [n for n in names if n in again or n in new]:
             keys, about = _keys(Part(self.folder, f"{table}/{part}"), known[part])
-            batch.append(keys)
+            batch.append(removed.read(keys) if removed else keys)
             if part in new:
                 self._seen[name].setdefault(about.get(COLLECTION, ""), []).append(known[part])
             if sum(map(len, batch)) >= BATCH_ROWS:

@@ -6,7 +6,7 @@ that it covers, so a shard that is done twice writes the same file.
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
@@ -22,9 +22,10 @@ from tasks.store.asked import asked_in
 from tasks.store.files import Folder
 from tasks.store.index import PARTS, Before, columns_without, open_index
 from tasks.store.journal import Journal
-from tasks.store.part import Part, count_statuses, describe_part, encode_part, read_rows
+from tasks.store.part import Part, count_failures, count_statuses, describe_part, encode_part, read_rows
 from tasks.store.purse import Purse
 from tasks.store.stage import Planned, Uses
+from tasks.store.takedowns import bury, find_removed, removed_images
 from tasks.store.vectors import open_vectors
 
 NOTHING = "gave nothing"
@@ -50,6 +51,8 @@ class ShardRef:
     """Local folder for journals."""
     about: tuple[tuple[str, str], ...] = ()
     """What its part is to say of itself beside the counts."""
+    takedowns: int = 0
+    """Up to which entry of the list removed images are left out, where the shard reads the source; 0: none is."""
     purse: Purse | None = None
     """Out of which answers of served models are paid; ``None``: there is no limit."""
 
@@ -62,6 +65,8 @@ class ShardDone:
     part: str
     counts: dict[str, int]
     """Rows by status."""
+    failures: dict[str, int] = field(default_factory=dict[str, int])
+    """Failed rows by reason."""
 
 
 def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
@@ -87,6 +92,8 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
         if unknown := set(table.column("source_key").to_pylist()) - sources.keys():
             raise ValidationError(f"{shard.name}: results name inputs that the shard does not have: {min(unknown)}")
         table = _rename_sources(_in_order(table, list(sources)), sources)
+        if shard.takedowns:
+            table = bury(table, find_removed(table, removed_images(shard.folder, shard.takedowns)))
         about = describe_part(name, table, version=planned.stage.version) | dict(shard.about)
         about |= asked_in(answers)
         if planned.stage.about:
@@ -95,7 +102,7 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
         journal.delete()
         for memory in answers.values():
             memory.delete()
-    return ShardDone(name=shard.name, part=name, counts=count_statuses(table))
+    return ShardDone(name=shard.name, part=name, counts=count_statuses(table), failures=count_failures(table))
 
 
 def write_plan(path: Path, owed: pa.RecordBatchReader, names: Sequence[str]) -> list[tuple[int, int, int]]:

@@ -76,6 +76,7 @@ def pinned_by(snapshot: Snapshot) -> Pinned:
         number=snapshot.number,
         live={name: stated["parts"] for name, stated in stages.items()},
         others={name: stated.get("refused", []) for name, stated in stages.items()},
+        takedowns=snapshot.content.get("takedowns", 0),
     )
 
 
@@ -120,7 +121,12 @@ def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, reco
         }
         for planned, counts in done
     }
-    content: dict[str, Any] = {"items": list(build.items), "stages": stages, "lineage": record.model_dump(mode="json")}
+    content: dict[str, Any] = {
+        "items": list(build.items),
+        "takedowns": build.takedowns,
+        "stages": stages,
+        "lineage": record.model_dump(mode="json"),
+    }
     while True:
         before = latest_snapshot(build.folder)
         if before and {name: before.content.get(name) for name in content} == json.loads(json.dumps(content)):

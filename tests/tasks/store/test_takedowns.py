@@ -1,0 +1,159 @@
+"""Images that were removed on request: what of the tables counts, before and after the next build."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from schemas.arrow import to_table
+from schemas.errors import StoreError
+from schemas.rows import CaptionRow, PairRow, make_key
+from tasks.store.files import Folder
+from tasks.store.part import Part, read_part
+from tasks.store.snapshot import latest_snapshot
+from tasks.store.takedowns import (
+    BACK,
+    REMOVED,
+    Removed,
+    bury,
+    find_removed,
+    mark_of,
+    marked,
+    read_takedowns,
+    removed_by,
+    write_takedown,
+)
+from tests.tasks.store.test_dataset import check, items_of, take_calls
+from tests.tasks.store.test_pinned import check as check_version
+from tests.tasks.store.toy import ToyConfig, build_toy
+
+WORDS = ["a1", "a2", "b1", "b1/again", "c1", "bad"]
+LEFT = ["a1", "a2", "c1", "bad"]
+
+
+def key_of(word: str) -> str:
+    return make_key(word.encode() * 50)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> ToyConfig:
+    return ToyConfig(calls=str(tmp_path / "calls"))
+
+
+def test_a_removed_image_leaves_with_all_that_is_made_of_it(tmp_path: Path, config: ToyConfig) -> None:
+    out = tmp_path / "out"
+    build_toy(out, WORDS, config)
+    take_calls(config)
+    write_takedown(Folder(str(out)), [key_of("b1")], reason="asked")
+    counts, _ = build_toy(out, WORDS, config)
+    check(out, LEFT)
+    assert (counts[0].of, counts[0].ok, counts[0].dropped, counts[0].reasons) == (6, 3, 3, {REMOVED: 2, "bad word": 1})
+    calls = take_calls(config)
+    assert not items_of(calls), "nothing is read again"
+    assert len(calls) == 2, "the link and the note of a2, whose neighbour is c1 now"
+    check_version(out, 1, WORDS)
+    check_version(out, 2, LEFT)
+    snapshot = latest_snapshot(Folder(str(out)))
+    assert snapshot
+    assert snapshot.content["takedowns"] == 1
+    assert build_toy(out, WORDS, config)[1] == []
+
+
+def test_it_stays_out_when_it_comes_again_and_its_bytes_are_not_written(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    build_toy(tmp_path, ["a1"])
+    write_takedown(folder, [key_of("b1")], reason="")
+    counts, _ = build_toy(tmp_path, ["a1", "b1/new", "c1"])
+    check(tmp_path, ["a1", "c1"])
+    assert (counts[0].ok, counts[0].dropped) == (2, 1)
+    assert not [path for path in tmp_path.rglob("part-*") if b"b1b1" in path.read_bytes()]
+
+
+def test_it_comes_back_when_that_is_undone(tmp_path: Path, config: ToyConfig) -> None:
+    out = tmp_path / "out"
+    folder = Folder(str(out))
+    build_toy(out, WORDS, config)
+    write_takedown(folder, [key_of("b1"), key_of("a1")], reason="")
+    build_toy(out, [*WORDS, "b1/new"], config)
+    check(out, ["a2", "c1", "bad"])
+    write_takedown(folder, [key_of("b1")], reason="", undo=True)
+    take_calls(config)
+    counts, _ = build_toy(out, [*WORDS, "b1/new"], config)
+    check(out, ["a2", "b1", "b1/again", "b1/new", "c1", "bad"])
+    assert items_of(take_calls(config)) == ["b1/new"], "which had become a tombstone"
+    assert counts[0].pending == counts[0].failed == 0
+    assert build_toy(out, [*WORDS, "b1/new"], config)[1] == []
+
+
+def test_the_list_is_only_added_to(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    one = write_takedown(folder, ["1", "2"], reason="asked by mail", copies=["report/index.html"])
+    first = (tmp_path / "takedowns/000001.json").read_bytes()
+    write_takedown(folder, ["2", "3"], reason="", undo=True)
+    write_takedown(folder, ["3"], reason="")
+    assert (tmp_path / "takedowns/000001.json").read_bytes() == first
+    entries = read_takedowns(folder)
+    assert entries[0] == one
+    assert [entry.number for entry in entries] == [1, 2, 3]
+    assert [removed_by(read_takedowns(folder, last)) for last in range(4)] == [set(), {"1", "2"}, {"1"}, {"1", "3"}]
+
+
+def test_a_damaged_entry_stops_everything(tmp_path: Path) -> None:
+    build_toy(tmp_path, ["a1"])
+    (tmp_path / "takedowns").mkdir()
+    (tmp_path / "takedowns/000001.json").write_text(json.dumps({"keys": ["1"]}))
+    with pytest.raises(StoreError, match=r"000001\.json: is damaged"):
+        build_toy(tmp_path, ["a1"])
+
+
+def _pair(first: str, second: str, item: str) -> PairRow:
+    key = make_key(first, second)
+    return PairRow(
+        key=key, source_key=item, subject=key, first=first, second=second, origin="given", anchor="", cluster=-1
+    )
+
+
+def _text(pair: PairRow, item: str) -> CaptionRow:
+    return CaptionRow(
+        key=make_key("text", pair.key), source_key=item, subject=pair.key, text="", sentences=(), model="given"
+    )
+
+
+@pytest.mark.parametrize("buried", [False, True], ids=["in the part", "as a tombstone"])
+def test_what_a_source_brought_about_a_pair_goes_with_its_image(buried: bool) -> None:
+    """Pairs and texts are read from the items themselves: nothing else would make them stale."""
+    pairs = [_pair("a", "b", "item1"), _pair("a", "c", "item2")]
+    texts = to_table([_text(pair, pair.source_key) for pair in pairs], CaptionRow)
+    table = to_table(pairs, PairRow)
+    known = marked(["b"])
+    assert find_removed(table, known) == {0: mark_of("b")}
+    removed = Removed(1, known)
+    read = removed.read(bury(table, find_removed(table, known)) if buried else table)
+    assert read["status"].to_pylist() == ["dropped", "ok"]
+    assert removed.read(texts)["status"].to_pylist() == ["dropped", "ok"]
+    back = Removed(2, {}).read(bury(table, {0: mark_of("b")}))
+    assert (back["status"].to_pylist(), back["reason"].to_pylist()) == (["failed", "ok"], [BACK, ""])
+
+
+def test_a_tombstone_names_nothing(tmp_path: Path) -> None:
+    table = to_table([_pair("a", "b", "item1"), _pair("a", "c", "item2")], PairRow)
+    stone, other = bury(table, {0: mark_of("b")}).to_pylist()
+    assert other == table.to_pylist()[1]
+    assert {name: value for name, value in stone.items() if value is not None} == {
+        "key": mark_of("b"),
+        "source_key": "item1",
+        "subject": mark_of(make_key("a", "b")),
+        "status": "dropped",
+        "reason": REMOVED,
+        "detail": "",
+    }
+
+
+def test_tombstones_stand_in_parts_like_other_rows(tmp_path: Path) -> None:
+    write_takedown(Folder(str(tmp_path)), [key_of("b1")], reason="")
+    build_toy(tmp_path, WORDS)
+    (path,) = tmp_path.glob("tables/images/*/part-*")
+    table = read_part(Part(Folder(str(tmp_path)), str(path.relative_to(tmp_path))))
+    assert isinstance(table, pa.Table)
+    assert table["reason"].to_pylist() == ["", "", REMOVED, REMOVED, "", "bad word"]
