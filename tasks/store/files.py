@@ -1,28 +1,34 @@
 """Files of one dataset's folder, on a local disk or any object store that fsspec knows.
 
 A file appears under its final name whole or not at all: locally by a flushed temporary file and a rename, elsewhere by
-one PUT. Every fault of the medium becomes a ``StoreError`` that names the file.
+one PUT (or one completed upload in pieces, from 100 MB on). Every fault of the medium becomes a ``StoreError`` that
+names the file; an object store is asked again first (``tasks.store.remote``).
 """
 
+import errno
 import os
+import shutil
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar, cast
 
-import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from schemas.errors import StoreError
+from tasks.store.remote import RemoteFile, ask, open_store
 
 TEMPORARY = ".tmp-"
 """Part of every temporary name; such files are left by a killed process and may be deleted under the table's lock."""
 SLICE_BYTES = 2 << 20
 
+COPY_BYTES = 8 << 20
+
 Data = bytes | bytearray | memoryview
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -34,8 +40,11 @@ class Folder:
     @cached_property
     def _target(self) -> tuple[Any, str]:
         try:
-            system, path = fsspec.url_to_fs(self.url)
-        except (ValueError, ImportError) as error:
+            system, path = open_store(self.url)
+        except ImportError as error:
+            how = "python -m pip install -c constraints.txt -e '.[s3]'" if self.url.startswith("s3") else "install it"
+            raise StoreError(f"{self.url}: cannot be opened as a dataset folder: {error}: {how}") from error
+        except ValueError as error:
             raise StoreError(f"{self.url}: cannot be opened as a dataset folder: {error}") from error
         return system, path.rstrip("/") or "/"
 
@@ -48,45 +57,65 @@ class Folder:
         """Return a name below the folder as the file system's own path."""
         return f"{self._target[1]}/{name}"
 
+    def _place(self, name: str) -> str:
+        """Return a name below the folder as messages show it."""
+        return self.path(name) if self.is_local else f"{self.url.rstrip('/')}/{name}"
+
+    def _ask(self, name: str, what: str, call: Callable[[], T]) -> T:
+        """Return what the file system answers; an object store is asked again where a fault may pass."""
+        place = self._place(name)
+        with naming(place, what):
+            return call() if self.is_local else ask(call, place=place, what=what)
+
     def __getstate__(self) -> dict[str, str]:
         return {"url": self.url}
 
     def names(self, folder: str) -> list[str]:
         """Return the names of the files directly in a folder, sorted; none when it does not exist."""
-        system, _ = self._target
-        with naming(self.path(folder), "listed"):
-            try:
-                if self.is_local:
+        if self.is_local:
+            with naming(self.path(folder), "listed"):
+                try:
                     return sorted(entry.name for entry in os.scandir(self.path(folder)) if entry.is_file())
-                found = system.ls(self.path(folder), detail=True, refresh=True)
-            except FileNotFoundError:
-                return []
-        return sorted(entry["name"].rsplit("/", 1)[-1] for entry in found if entry["type"] == "file")
+                except FileNotFoundError:
+                    return []
+        return self._list(folder, "file")
 
     def folders(self, folder: str) -> list[str]:
         """Return the names of the folders directly in a folder, sorted; none when it does not exist."""
-        system, _ = self._target
-        with naming(self.path(folder), "listed"):
+        return self._list(folder, "directory")
+
+    def _list(self, folder: str, kind: str) -> list[str]:
+        def names() -> list[str]:
             try:
-                found = system.ls(self.path(folder), detail=True, refresh=True)
+                found = self._target[0].ls(self.path(folder), detail=True, refresh=True)
             except FileNotFoundError:
                 return []
-        return sorted(entry["name"].rsplit("/", 1)[-1] for entry in found if entry["type"] == "directory")
+            return sorted(entry["name"].rsplit("/", 1)[-1] for entry in found if entry["type"] == kind)
+
+        return self._ask(folder, "listed", names)
 
     def exists(self, name: str) -> bool:
         """Say whether there is a file of this name."""
-        with naming(self.path(name), "looked up"):
-            return bool(self._target[0].exists(self.path(name)))
+        return self._ask(name, "looked up", lambda: bool(self._target[0].exists(self.path(name))))
 
     def open(self, name: str) -> BinaryIO:
         """Open a file for reading at any place in it."""
-        with naming(self.path(name), "opened"):
-            return self._target[0].open(self.path(name), "rb")
+        with naming(self._place(name), "opened"):
+            if self.is_local:
+                return self._target[0].open(self.path(name), "rb")
+            return cast("BinaryIO", RemoteFile(self._target[0], self.path(name), self._place(name)))
 
     def read(self, name: str) -> bytes:
         """Return a whole file."""
+        if not self.is_local:
+            return self._ask(name, "read", lambda: self._target[0].cat_file(self.path(name)))
         with naming(self.path(name), "read"), self.open(name) as file:
             return file.read()
+
+    def fetch(self, name: str, path: Path) -> None:
+        """Copy a file to this machine's disk; not flushed."""
+        with naming(str(path), "written"), self.open(name) as file, path.open("wb") as copy:
+            shutil.copyfileobj(file, copy, COPY_BYTES)
 
     def write(self, name: str, data: Data | Iterator[Data]) -> None:
         """Write a whole file, whose bytes may come in pieces; on return it survives a loss of power.
@@ -94,19 +123,21 @@ class Folder:
         It replaces what had the name.
         """
         pieces = data if isinstance(data, Iterator) else iter([data])
+        if not self.is_local:
+            whole = b"".join(pieces)
+            self._ask(name, "written", lambda: self._target[0].pipe_file(self.path(name), whole))
+            return
         with naming(self.path(name), "written"):
-            if self.is_local:
-                _write_local(Path(self.path(name)), pieces)
-            else:
-                self._target[0].pipe_file(self.path(name), b"".join(pieces))
+            _write_local(Path(self.path(name)), pieces)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a file unless its name is taken; say whether it was written. Atomic on a local disk."""
+        """Write a file unless its name is taken; say whether it was written.
+
+        Atomic on a local disk and on stores that know conditional writes (If-None-Match on S3, and its like on Google's
+        and Azure's); on others the last of those who write at the same moment wins, and each is told that it did.
+        """
         if not self.is_local:
-            if self.exists(name):
-                return False
-            self.write(name, data)
-            return True
+            return self._create_remote(name, data)
         temporary = f"{name}{TEMPORARY}{uuid.uuid4().hex}"
         self.write(temporary, data)
         with naming(self.path(name), "written"):
@@ -118,23 +149,55 @@ class Folder:
                 Path(self.path(temporary)).unlink()
         return True
 
+    def _create_remote(self, name: str, data: bytes) -> bool:
+        tries = 0
+
+        def put() -> None:
+            nonlocal tries
+            tries += 1
+            self._target[0].pipe_file(self.path(name), data, mode="create")
+
+        if self.exists(name):  # for stores that do not look at the condition
+            return False
+        try:
+            ask(put, place=self._place(name), what="written")
+        except FileExistsError:
+            return tries > 1 and self.read(name) == data  # the answer to the first try may be what was lost
+        except StoreError as error:
+            if self.exists(name):  # some refuse without saying that this is why
+                return self.read(name) == data
+            if getattr(error.__cause__, "errno", None) != errno.ENOSYS:
+                raise
+            self.write(name, data)  # one that knows no conditions
+        return True
+
+    def size_of(self, name: str) -> int:
+        """Return the size of a file in bytes."""
+        with naming(self.path(name), "looked up"):
+            return int(self._target[0].size(self.path(name)))
+
     def size_bytes(self) -> int:
         """Return the size of all files below the folder; 0 when it does not exist."""
-        with naming(self._target[1], "listed"):
-            if self.is_local:
+        if self.is_local:
+            with naming(self._target[1], "listed"):
                 return sum(_size(Path(folder, name)) for folder, _, names in os.walk(self._target[1]) for name in names)
+
+        def size() -> int:
             try:
                 return int(self._target[0].du(self._target[1]))
             except FileNotFoundError:
                 return 0
 
+        return self._ask("", "listed", size)
+
     def delete(self, name: str) -> None:
         """Delete a file; not an error where there is none."""
-        with naming(self.path(name), "deleted"):
-            try:
+
+        def drop() -> None:
+            with suppress(FileNotFoundError):
                 self._target[0].rm_file(self.path(name))
-            except FileNotFoundError:
-                return
+
+        self._ask(name, "deleted", drop)
 
 
 def _size(path: Path) -> int:
