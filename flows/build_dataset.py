@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from prefect import flow, tags, task
-from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.futures import as_completed
-from prefect.states import Completed, Failed
+from prefect.states import Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.progress import LineWatcher
-from flows.run_build import Report, Request, make_request, resume_request, run_build
-from schemas.errors import PairwrightError
+from flows.run_build import Request, make_request, resume_request, run_build
+from flows.say_outcome import say_shard
+from flows.show_in_prefect import end_state, publish_report
 from tasks.store.pool import Outcome, ShardFailed, Workers
 from tasks.store.shard import ShardRef
 from tasks.store.stage import Planned
@@ -52,15 +52,16 @@ def build_dataset(
 
 
 @flow(name="resume-dataset", flow_run_name="resume-{dataset}", task_runner=RUNNER, persist_result=False)
-def resume_dataset(dataset: str, stage: str = "", reason: str = "") -> State[None]:
+def resume_dataset(dataset: str, stage: str = "", reason: str = "", settings: list[str] | None = None) -> State[None]:
     """Finish what a dataset still owes.
 
     Args:
         dataset: Folder or URL of the dataset.
         stage: Retry this stage only.
         reason: Retry only rows that failed for this reason.
+        settings: Fields of `run` to set ("run.budget.calls=5000").
     """
-    return _run(resume_request(dataset, stage=stage, reason=reason))
+    return _run(resume_request(dataset, stage=stage, reason=reason, settings=settings or []))
 
 
 def tags_of(request: Request) -> tuple[str, str]:
@@ -71,20 +72,18 @@ def tags_of(request: Request) -> tuple[str, str]:
 def _run(request: Request) -> State[None]:
     with Workers(request.profile.run.workers) as workers, tags(*tags_of(request)):
         report = run_build(request, run_shards=as_task_runs(workers), watcher=LineWatcher())
-    publish_table(tags_of(request)[0], report)
-    if report.is_complete:
-        return Completed(message="all done")
-    return Failed(message=f"rows are still owed; finish them with: pairwright resume {request.folder.url}")
+    publish_report(request.folder.url, report)
+    return end_state(report, request.folder.url)
 
 
 def as_task_runs(workers: Workers) -> Runs:
     """Return a way to run shards as Prefect task runs, each in one of the worker processes."""
 
     @task(name="shard", task_run_name="{shard.name}", cache_policy=NO_CACHE, persist_result=False)
-    def run_shard_task(planned: Planned, shard: ShardRef, outcomes: list[Outcome]) -> None:
+    def run_shard_task(planned: Planned, shard: ShardRef, outcomes: list[Outcome]) -> State[None] | None:
         outcomes.append(workers.run_one(planned, shard))
-        if isinstance(outcomes[0].result, ShardFailed):
-            raise PairwrightError(outcomes[0].result.error)
+        failed = say_shard(planned, outcomes[0])
+        return Failed(message=failed) if failed else None
 
     def run(planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
         outcomes: dict[str, list[Outcome]] = {shard.name: [] for shard in shards}
@@ -97,13 +96,3 @@ def as_task_runs(workers: Workers) -> Runs:
             yield next(iter(outcomes[shard.name]), lost)
 
     return run
-
-
-def publish_table(name: str, report: Report) -> None:
-    """Show the stage table in Prefect's UI, under a key of the dataset's name."""
-    key = "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-") or "dataset"
-    rows: list[dict[str, Any]] = []
-    for count, spent in zip(report.counts, report.seconds, strict=True):
-        reasons = "; ".join(f"{text} ({n})" for text, n in count.reasons.items())
-        rows.append({**count.as_json(), "seconds": round(spent, 1), "reasons": reasons})
-    create_table_artifact(key=f"build-{key}", table=rows, description=f"What became of the rows of {name}.")

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tasks.store.gates import Verdict
 from tasks.store.ledger import Counts
+from tasks.store.pool import Outcome, ShardFailed
+from tasks.store.stage import Planned
 
 
 def say_owed(counts: Sequence[Counts], dataset: str) -> Iterator[str]:
@@ -20,6 +22,19 @@ def say_owed(counts: Sequence[Counts], dataset: str) -> Iterator[str]:
             parts.append(f"{count.pending:,} rows not done")
         command = retry_command(dataset, count.stage, {} if count.pending else count.failures)
         yield f"{count.stage}: {'; '.join(parts)}. Retry: {command}"
+
+
+def say_shard(planned: Planned, outcome: Outcome) -> str:
+    """Say what failed of a shard, why, and the command that retries only that; empty where nothing did."""
+    shard, result, stage = outcome.shard, outcome.result, planned.stage.name
+    rows = shard.stop - shard.start
+    if isinstance(result, ShardFailed):
+        retry = retry_command(shard.folder.url, stage, {})
+        return f"{stage}: none of {rows:,} rows is done: {result.error}. Retry: {retry}"
+    if not result.failures:
+        return ""
+    failed, retry = sum(result.failures.values()), retry_command(shard.folder.url, stage, result.failures)
+    return f"{stage}: {failed:,} of {rows:,} rows failed: {say_reasons(result.failures)}. Retry: {retry}"
 
 
 def say_reasons(reasons: Mapping[str, int]) -> str:

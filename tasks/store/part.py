@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
@@ -313,4 +314,11 @@ def describe_part(name: str, table: pa.Table, *, version: int) -> dict[str, str]
 def count_statuses(table: pa.Table) -> dict[str, int]:
     """Return how many rows have each status, for the part's metadata."""
     counts: list[dict[str, Any]] = table.column("status").value_counts().to_pylist()
+    return {item["values"]: item["counts"] for item in counts}
+
+
+def count_failures(table: pa.Table) -> dict[str, int]:
+    """Return how many rows failed for each reason."""
+    failed = table.filter(pc.field("status") == "failed")
+    counts: list[dict[str, Any]] = failed.column("reason").value_counts().to_pylist()
     return {item["values"]: item["counts"] for item in counts}
