@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch.utils.data import Subset
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 from transformers.utils.logging import disable_progress_bar
 
 from schemas.errors import ConfigError, ModelError, StoreError, TrainingError
@@ -236,6 +237,8 @@ def _finish(trainer: PreferenceTrainer, job: Job) -> None:
         if first:
             shutil.rmtree(staged, ignore_errors=True)
         trainer.save_model(str(staged))
+        if trainer.is_deepspeed_enabled:
+            unset_hf_deepspeed_config()  # else what is merged on one rank would be loaded in parts, by all
         if first:
             if trainer.setting.adversary:
                 trainer.setting.adversary.publish(run.folder / RETRIEVER)
