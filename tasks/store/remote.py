@@ -1,0 +1,154 @@
+"""Ask an object store, and ask again where a fault may pass: overload, a lost connection, a time-out.
+
+Bounded: ``TRIES`` tries with pauses that double and have a random length, so that workers that failed together do not
+come back together; 16 s of pauses at the most, beside the time-outs of the tries themselves (on S3 5 s to connect, 15 s
+without a byte). The file systems' own repetitions are switched off, for those of several layers multiply.
+"""
+
+import errno
+import io
+import random
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import fsspec
+from fsspec.config import conf
+
+from schemas.errors import StoreError
+
+TRIES = 7
+FIRST_PAUSE_S = 0.25
+AHEAD_BYTES = 256 << 10
+"""Read at once where a file is read here and there: key columns and footers lie close together."""
+PASSING = frozenset(
+    {
+        *("ConnectionError", "HTTPClientError", "IncompleteReadError", "ResponseParserError"),  # botocore
+        *("ClientConnectionError", "ClientPayloadError", "ServerDisconnectedError"),  # aiohttp
+        *("ServiceRequestError", "ServiceResponseError", "TransportError", "RetryError"),  # Azure, Google
+    }
+)
+"""Names of errors that are no ``OSError`` and that may pass."""
+LASTING = frozenset(
+    getattr(errno, name)
+    for name in ("EACCES", "EINVAL", "EMSGSIZE", "ENAMETOOLONG", "ENOSPC", "ENOSYS", "EPERM", "EREMCHG")
+    if hasattr(errno, name)
+)
+T = TypeVar("T")
+
+
+def open_store(url: str) -> tuple[Any, str]:
+    """Return the file system of an address, and the path in it; nothing is asked yet.
+
+    Raises:
+        ImportError, ValueError: there is no such file system here.
+    """
+    protocol = url.partition("://")[0]
+    options: dict[str, Any] = {"use_listings_cache": False}  # other workers write, too
+    if protocol in ("s3", "s3a"):
+        known: dict[str, Any] = {**conf.get("s3", {}), **conf.get(protocol, {})}.get("config_kwargs", {})
+        options["config_kwargs"] = {**known, "retries": {"total_max_attempts": 1, "mode": "standard"}}
+    system, path = fsspec.url_to_fs(url, **options)
+    if hasattr(system, "retries"):
+        system.retries = 1
+    return system, path
+
+
+def ask(call: Callable[[], T], *, place: str, what: str) -> T:
+    """Return what an object store answers.
+
+    Args:
+        call: asks it once.
+        place: the address that is asked about, for messages.
+        what: "read", "written", ...
+
+    Raises:
+        FileNotFoundError, FileExistsError: as they come.
+        StoreError: it fails, and goes on failing.
+    """
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            return call()
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except Exception as error:
+            if tries == TRIES or not may_pass(error):
+                raise StoreError(_farewell(error, tries, place, what)) from error
+        time.sleep(random.uniform(0.5, 1) * FIRST_PAUSE_S * 2 ** (tries - 1))
+
+
+def may_pass(error: Exception) -> bool:
+    """Say whether the same question may be answered another time."""
+    if isinstance(error, PermissionError):
+        return False
+    if isinstance(error, OSError | EOFError):
+        return getattr(error, "errno", None) not in LASTING
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & PASSING) or getattr(error, "code", 0) in (408, 429, 500, 502, 503, 504)
+
+
+def _farewell(error: Exception, tries: int, place: str, what: str) -> str:
+    protocol, _, path = place.partition("://")
+    about = " ".join(str(error).split()) or type(error).__name__
+    often = f", {tries} times" if tries > 1 else ""
+    bucket = f"{protocol}://{path.partition('/')[0]}"
+    return (
+        f"{place}: could not be {what}{often}: {about[:300]}. Look whether {bucket} is there, whether this "
+        "machine's credentials may read and write it, and whether the store answers at the address that this machine has "
+        "for it (AWS_ENDPOINT_URL, for another S3 than Amazon's); `pairwright resume` goes on"
+    )
+
+
+class RemoteFile(io.RawIOBase):
+    """Read a file of an object store at any place in it."""
+
+    def __init__(self, system: Any, path: str, place: str) -> None:
+        """Open it.
+
+        Raises:
+            FileNotFoundError: there is none.
+            StoreError: the store fails.
+        """
+        self._place = place
+        self._file: Any = ask(lambda: system.open(path, "rb", block_size=AHEAD_BYTES), place=place, what="opened")
+
+    def readable(self) -> bool:
+        """Say that it can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Say that it can be read at any place."""
+        return True
+
+    def tell(self) -> int:
+        """Return the place of the next byte."""
+        return int(self._file.tell())
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place."""
+        return int(self._file.seek(offset, whence))
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer, or as much of it as the file has left."""
+        room = memoryview(buffer).cast("B")
+        start = self.tell()
+        wanted = max(0, min(len(room), int(self._file.size) - start)) if hasattr(self._file, "size") else None
+
+        def read() -> bytes:
+            self._file.seek(start)
+            data: bytes = self._file.read(len(room))
+            if wanted is not None and len(data) != wanted:
+                raise EOFError(f"{len(data)} bytes came instead of {wanted}")
+            return data
+
+        data = ask(read, place=self._place, what="read")
+        room[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """Close it."""
+        if not self.closed:
+            self._file.close()
+        super().close()
