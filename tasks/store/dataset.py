@@ -29,6 +29,7 @@ from schemas.errors import ConfigError, StoreError
 from schemas.rows import ItemRow, make_key
 from tasks.store.files import TEMPORARY, Folder, naming
 from tasks.store.index import open_index, write_index
+from tasks.store.lease import leased
 from tasks.store.ledger import COLLECTION, Counts, Ledger
 from tasks.store.part import Part, describe_part, encode_part, read_part, read_rows
 from tasks.store.scratch import own_temporary_folder, scratch_folder
@@ -89,9 +90,10 @@ def journals_of(folder: Folder) -> Path:
 
 @contextlib.contextmanager
 def hold(folder: Folder, table: str, on_wait: Callable[[], None] | None = None) -> Generator[None]:
-    """Hold a table, so that no other process works on it; the lock dies with its process. None on an object store."""
+    """Hold a table, so that no other process works on it; the lock dies with its process (``leased``, on no disk)."""
     if not folder.is_local:
-        yield
+        with leased(folder, table, on_wait):
+            yield
         return
     path = Path(folder.path(table)) / ".lock"
     with naming(str(path), "locked"):
@@ -213,10 +215,7 @@ class Build:
 
     @contextlib.contextmanager
     def locked(self, planned: Planned, on_wait: Callable[[Planned], None] | None = None) -> Generator[None]:
-        """Hold a stage's table: another build of the same table waits here, and then finds the work done.
-
-        On an object store there is no lock: two builds may then do the same work, and write the same parts.
-        """
+        """Hold a stage's table: another build of the same table waits here, and then finds the work done."""
         with hold(self.folder, planned.table, on_wait and partial(on_wait, planned)):
             yield
 
@@ -316,10 +315,10 @@ class Build:
         name, folder = self.write_index(use.table), self._folder_of(use.table)
         if use.kind != "vectors":
             return use.table, name, folder, ""
-        place, memo = self._scratch / Path(name).stem, None
-        if self.folder.is_local:  # the dataset's own disk has room for what grows with it
-            place = Path(self.folder.path(name.removesuffix(".arrow")))
-            memo = Path(self.folder.path(f"cache/{folder.rpartition('/')[2]}"))
+        if not self.folder.is_local:  # each machine makes its own
+            return use.table, name, folder, ""
+        place = Path(self.folder.path(name.removesuffix(".arrow")))  # this disk has room for what grows with it
+        memo = Path(self.folder.path(f"cache/{folder.rpartition('/')[2]}"))
         if not place.exists():
             with naming(str(place), "written"):
                 write_vectors(place, open_index(self.folder, name, folder), memo)

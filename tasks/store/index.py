@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from schemas.arrow import R, from_table, schema_of
+from tasks.store.copies import copy_of
 from tasks.store.files import Folder
 from tasks.store.part import ROWS_PER_GROUP, Part, read_rows
 
@@ -140,8 +141,7 @@ def write_index(path: Path, entries: pa.RecordBatchReader, names: Sequence[str])
 
 @lru_cache(maxsize=64)
 def open_index(folder: Folder, name: str, table: str) -> Index:
-    """Open an index file: mapped into memory where the dataset is on a local disk, 24 bytes per row elsewhere."""
-    source = pa.memory_map(folder.path(name)) if folder.is_local else pa.BufferReader(folder.read(name))
-    entries = pa.ipc.open_file(source).read_all()
+    """Open an index file: mapped into memory, from this machine's own copy where the dataset is on an object store."""
+    entries = pa.ipc.open_file(pa.memory_map(str(copy_of(folder, name)))).read_all()
     names = (entries.schema.metadata or {})[PARTS].decode()
     return Index(folder, table, tuple(names.split("\n")) if names else (), entries)

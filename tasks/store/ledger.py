@@ -70,6 +70,8 @@ class Ledger:
         """What was removed on request; to be set before tables are read."""
         self._seen: dict[str, dict[str, list[int]]] = {}
         """Per table, the parts that were made of the same whole input, by what identifies that."""
+        self._written: dict[str, set[str]] = {}
+        """Per table, the parts that are known to have been written since."""
 
     def __enter__(self) -> Self:
         return self
@@ -139,8 +141,14 @@ class Ledger:
         if batch:
             self._insert(f"rows_{name}", pa.concat_tables(batch))
 
+    def expect(self, part: str) -> None:
+        """Know of a part that was written, though a listing may not show it yet."""
+        table, _, name = part.rpartition("/")
+        self._written.setdefault(table, set()).add(name)
+
     def _part_files(self, table: str) -> list[str]:
-        return [name for name in self.folder.names(table) if name.endswith(".parquet") and TEMPORARY not in name]
+        listed = [name for name in self.folder.names(table) if name.endswith(".parquet") and TEMPORARY not in name]
+        return sorted({*listed, *self._written.get(table, ())})
 
     def _forget_failed(self, name: str) -> set[str]:
         """Forget the rows of parts in which every row failed, for a retry of all of them replaces the part."""

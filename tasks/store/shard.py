@@ -19,14 +19,23 @@ from schemas.errors import ValidationError
 from schemas.rows import Row, make_key
 from tasks.store.answers import Answers
 from tasks.store.asked import asked_in
+from tasks.store.copies import copy_of
 from tasks.store.files import Folder
 from tasks.store.index import PARTS, Before, columns_without, open_index
 from tasks.store.journal import Journal
-from tasks.store.part import Part, count_failures, count_statuses, describe_part, encode_part, read_rows
+from tasks.store.part import (
+    Part,
+    count_failures,
+    count_statuses,
+    describe_part,
+    encode_part,
+    read_about,
+    read_rows,
+)
 from tasks.store.purse import Purse
 from tasks.store.stage import Planned, Uses
 from tasks.store.takedowns import bury, find_removed, removed_images
-from tasks.store.vectors import open_vectors
+from tasks.store.vectors import open_vectors, place_vectors
 
 NOTHING = "gave nothing"
 
@@ -46,7 +55,8 @@ class ShardRef:
     reads: str
     """Folder of the input table."""
     indexes: tuple[tuple[str, str, str, str], ...]
-    """Per used table its name, index file, folder, and folder of its vectors."""
+    """Per used table its name, index file, folder, and folder of its vectors; of a dataset on an object store each
+    machine makes its own."""
     journals: str
     """Local folder for journals."""
     about: tuple[tuple[str, str], ...] = ()
@@ -82,6 +92,8 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
         zip(plan.column("key").to_pylist(), plan.column("source_key").to_pylist(), strict=True)
     )
     name = f"{planned.table}/part-{make_key(*sources.values())}.parquet"
+    if done := _done_before(shard, name):
+        return done
     inputs = list(_input_rows(planned, shard, plan))
     place = Path(shard.journals) / Path(name).stem
     with (
@@ -105,6 +117,20 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
     return ShardDone(name=shard.name, part=name, counts=count_statuses(table), failures=count_failures(table))
 
 
+def _done_before(shard: ShardRef, name: str) -> ShardDone | None:
+    """Return what a part says that covers exactly these inputs, none of which failed; ``None`` where there is none.
+
+    On an object store only: another build may have written it meanwhile, or a listing may not have shown it yet.
+    """
+    if shard.folder.is_local or not shard.folder.exists(name):
+        return None
+    about = read_about(Part(shard.folder, name))
+    if about["failed"] != "0":
+        return None
+    counts = {status: int(about[status]) for status in ("ok", "dropped") if about[status] != "0"}
+    return ShardDone(name=shard.name, part=name, counts=counts)
+
+
 def write_plan(path: Path, owed: pa.RecordBatchReader, names: Sequence[str]) -> list[tuple[int, int, int]]:
     """Write a plan file; return the number, first and last row (exclusive) of each shard that owes something."""
     fields = [field for field in owed.schema if field.name != "shard"]
@@ -126,7 +152,7 @@ def write_plan(path: Path, owed: pa.RecordBatchReader, names: Sequence[str]) -> 
 
 def read_plan(shard: ShardRef) -> pa.Table:
     """Return the shard's slice of its plan."""
-    source = pa.memory_map(shard.folder.path(shard.plan)) if shard.folder.is_local else shard.folder.read(shard.plan)
+    source = pa.memory_map(str(copy_of(shard.folder, shard.plan)))
     return pa.ipc.open_file(source).read_all().slice(shard.start, shard.stop - shard.start)
 
 
@@ -212,7 +238,7 @@ def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterat
     for use in planned.stage.uses:
         file, folder, vectors = places[use.table]
         if use.kind == "vectors":
-            yield use.argument, open_vectors(Path(vectors))
+            yield use.argument, open_vectors(place_vectors(shard.folder, file, table=folder, place=vectors))
         elif use.kind == "all":
             most = getattr(planned.config, use.most) if use.most else None
             opened[use.argument] = _all_rows(shard.folder, file, folder, use=use, most=most)

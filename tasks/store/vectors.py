@@ -15,7 +15,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from schemas.errors import StoreError
-from tasks.store.index import Index
+from tasks.store.copies import made
+from tasks.store.files import Folder
+from tasks.store.index import Index, open_index
 
 KEY_TYPE = "S32"
 ORDER = "embedders.txt"
@@ -83,6 +85,20 @@ def write_vectors(folder: Path, index: Index, memo: Path | None = None) -> None:
         np.save(folder / f"{name}.keys.npy", keys)
     (folder / MEMO).write_text(str(memo or ""))
     (folder / ORDER).write_text("\n".join(filled))
+
+
+def place_vectors(folder: Folder, name: str, *, table: str, place: str) -> Path:
+    """Return where this machine has the vectors of a table, made from its parts where the dataset is on no local disk.
+
+    Args:
+        folder: the dataset's.
+        name: the table's index file.
+        table: its folder.
+        place: where they were written on a disk that all workers see; empty: each machine has its own.
+    """
+    if place:
+        return Path(place)
+    return made(folder, name, Path(name).stem, lambda new: write_vectors(new, open_index(folder, name, table)))
 
 
 def _as_matrix(column: pa.ChunkedArray) -> NDArray[np.object_]:
