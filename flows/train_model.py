@@ -6,6 +6,7 @@ process prepares, the others wait for it. A run that was stopped goes on with th
 
 import logging
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from tasks.training.watch_training import Watcher
 
 log = logging.getLogger(__name__)
+LAST_WORD = 5.0
+"""Seconds for which the others wait when the first process ends: a launcher that sees one end ends all at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +162,7 @@ def _wait() -> Prepared:
     prepared: Any = spread(None)
     if isinstance(prepared, Prepared):
         return prepared
+    time.sleep(LAST_WORD)
     raise SystemExit(1)
 
 
@@ -208,14 +212,16 @@ def prepare(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
     A run without a checkpoint has done nothing that would be lost, and begins anew.
 
     Raises:
-        ConfigError: there is nothing to train on, or the run has other settings.
+        ConfigError: there is nothing to train on, the run has other settings, or the launcher asks for what cannot be.
         ModelError: the model is not on this machine, or no longer the same.
         TrainingError: a part of the table that the run has begun with is gone.
     """
+    from tasks.training.check_launcher import check_launcher
     from tasks.training.freeze_rows import check_parts
     from tasks.training.references import choose_reference
     from tasks.training.trainer_arguments import check_trackers
 
+    check_launcher()
     check_trackers(config)
     choose_reference(config)
     run.clean()
