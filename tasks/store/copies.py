@@ -3,9 +3,9 @@
 Plans, indexes and vectors belong to one build and are named by its workspace ("work/ID"). Whoever needs one first makes
 the copy, the others on the machine wait and map the same file: one of each per machine, however many workers it has.
 
-``TMP/pairwright-UID/copies/ID/`` holds the files, ``ID.users/`` a locked file for each process that uses them. A process
-uses the copies of its last two builds; those that no process uses go when another build's first copy is made, or when
-their last user ends. Beyond what is in use, nothing grows.
+``TMP/pairwright-UID/copies/ID/`` holds the files, ``ID.users/`` a locked file for each process that uses them. A
+process uses the copies of its last two builds; those that no process uses go when another build's first copy is made,
+or when their last user ends. Beyond what is in use, nothing grows.
 """
 
 import contextlib

@@ -173,8 +173,7 @@ class Folder:
 
     def size_of(self, name: str) -> int:
         """Return the size of a file in bytes."""
-        with naming(self.path(name), "looked up"):
-            return int(self._target[0].size(self.path(name)))
+        return self._ask(name, "looked up", lambda: int(self._target[0].size(self.path(name))))
 
     def size_bytes(self) -> int:
         """Return the size of all files below the folder; 0 when it does not exist."""

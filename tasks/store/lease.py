@@ -1,12 +1,12 @@
 """Hold a table of a dataset on an object store, so that two builds do not pay for the same work.
 
-A lease is a small file that its holder writes again every ``BEAT_S`` seconds, each time with other content. Whoever finds
-one waits; where its content has not changed for ``DEAD_S`` seconds by the waiting machine's own clock, or its process is
-seen to be dead, the holder is gone. No clocks of two machines are compared.
+A lease is a small file that its holder writes again every ``BEAT_S`` seconds, each time with other content. Whoever
+finds one waits; where its content has not changed for ``DEAD_S`` seconds by the waiting machine's own clock, or its
+process is seen to be dead, the holder is gone. No clocks of two machines are compared.
 
 Taking over means to create the lease of the next number, which only one can (``Folder.create``). Where the store knows
-no conditional writes, or a holder was cut off for so long that it lost its lease, two builds may work on one table: that
-costs time and is correct all the same, since parts are named by the inputs that they cover.
+no conditional writes, or a holder was cut off for so long that it lost its lease, two builds may work on one table:
+that costs time and is correct all the same, since parts are named by the inputs that they cover.
 """
 
 import contextlib

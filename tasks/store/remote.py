@@ -95,9 +95,9 @@ def _farewell(error: Exception, tries: int, place: str, what: str) -> str:
     often = f", {tries} times" if tries > 1 else ""
     bucket = f"{protocol}://{path.partition('/')[0]}"
     return (
-        f"{place}: could not be {what}{often}: {about[:300]}. Look whether {bucket} is there, whether this "
-        "machine's credentials may read and write it, and whether the store answers at the address that this machine has "
-        "for it (AWS_ENDPOINT_URL, for another S3 than Amazon's); `pairwright resume` goes on"
+        f"{place}: could not be {what}{often}: {about[:300]}. Look whether {bucket} is there, whether this machine's "
+        "credentials may read and write it, and whether the store answers at the address that this machine has for it "
+        "(AWS_ENDPOINT_URL, for another S3 than Amazon's); `pairwright resume` goes on"
     )
 
 
