@@ -32,7 +32,7 @@ from tasks.store.index import open_index, write_index
 from tasks.store.lease import leased
 from tasks.store.ledger import COLLECTION, Counts, Ledger
 from tasks.store.part import Part, describe_part, encode_part, read_part, read_rows
-from tasks.store.scratch import own_temporary_folder, scratch_folder
+from tasks.store.scratch import ENDING, own_temporary_folder, scratch_folder
 from tasks.store.shard import ShardRef, write_plan
 from tasks.store.stage import Planned, Uses, table_folder
 from tasks.store.takedowns import REMOVED, Removed, marked, read_takedowns, removed_by
@@ -41,6 +41,8 @@ from tasks.store.vectors import write_vectors
 RECORD = "build.json"
 ITEMS = table_folder("items", "listed")
 ITEMS_PER_PART = 20_000
+GATE = ".gate"
+"""Held by who clears the dataset up, and for a moment by each who begins to work on it."""
 
 
 def write_record(folder: Folder, record: BuildRecord) -> None:
@@ -109,6 +111,45 @@ def hold(folder: Folder, table: str, on_wait: Callable[[], None] | None = None) 
         yield
     finally:
         lock.release()
+
+
+@contextlib.contextmanager
+def alone(folder: Folder) -> Generator[None]:
+    """Hold a whole dataset: whoever has begun to read rows or to build is waited for, and who comes meanwhile waits.
+
+    On an object store there is no lock.
+
+    Raises:
+        StoreError: somebody is at work there.
+    """
+    if not folder.is_local:
+        yield
+        return
+    work = Path(folder.path("work"))
+    with naming(str(work), "locked"):
+        work.mkdir(exist_ok=True)
+        gate = FileLock(work / GATE)
+        try:
+            gate.acquire(timeout=0.05)
+        except Timeout as error:
+            raise StoreError(f"{folder.url}: somebody begins to read it, or clears it up, now. Try again") from error
+    try:
+        if held := [lock for lock in work.glob(f"*{ENDING}") if _is_held(lock)]:
+            raise StoreError(
+                f"{folder.url}: a build, or something else that reads its rows, is at work (it holds {held[0]}). "
+                "Wait for it to end"
+            )
+        yield
+    finally:
+        gate.release()
+
+
+def _is_held(lock: Path) -> bool:
+    try:
+        with FileLock(lock).acquire(blocking=False):
+            return False
+    except Timeout:
+        return True
 
 
 def clean(folder: Folder, table: str) -> None:
@@ -216,6 +257,7 @@ class Build:
     @contextlib.contextmanager
     def locked(self, planned: Planned, on_wait: Callable[[Planned], None] | None = None) -> Generator[None]:
         """Hold a stage's table: another build of the same table waits here, and then finds the work done."""
+        self._workspace()  # says that somebody works here, before anything is counted
         with hold(self.folder, planned.table, on_wait and partial(on_wait, planned)):
             yield
 
@@ -283,7 +325,9 @@ class Build:
         if not self._work and self.folder.is_local:
             work = Path(self.folder.path("work"))
             with naming(str(work), "written"):
-                self._work = f"work/{self._stack.enter_context(scratch_folder(work)).name}"
+                work.mkdir(exist_ok=True)
+                with FileLock(work / GATE):
+                    self._work = f"work/{self._stack.enter_context(scratch_folder(work)).name}"
         elif not self._work:
             self._work = f"work/{uuid.uuid4().hex}"
             self._stack.callback(self._drop_workspace)

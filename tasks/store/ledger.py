@@ -21,7 +21,7 @@ from schemas.errors import StoreError, ValidationError
 from tasks.store.files import TEMPORARY, Folder
 from tasks.store.part import Part, describe_part, read_columns
 from tasks.store.stage import Planned, Stage, Uses
-from tasks.store.takedowns import Removed
+from tasks.store.takedowns import NAMES, Removed
 
 MEMORY_LIMIT = "1GB"
 COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor", "image_key")
@@ -329,6 +329,24 @@ class Ledger:
     def part_names(self, table: str) -> list[str]:
         """Return the files of a table's parts, by the number that ``part`` columns use."""
         return [name for _, name in self._run(f"SELECT part, name FROM parts_{table} ORDER BY part")]
+
+    def used(self, table: str) -> Iterator[tuple[str, list[int]]]:
+        """Yield each part that a settled stage's outcomes come from, with the rows: all that are not stale."""
+        yield from self._run(
+            f"SELECT p.name, list(r.row ORDER BY r.row) FROM rows_{table} r JOIN parts_{table} p USING (part) "
+            f"WHERE r.source_key IN (SELECT source_key FROM input_{table}) GROUP BY ALL ORDER BY 1"
+        )
+
+    def names(self, table: str) -> set[str]:
+        """Return the keys of a settled stage's live rows and what they are about."""
+        found = self._run(f"SELECT key FROM live_{table} UNION SELECT subject FROM live_{table}")
+        return {name for (name,) in found}
+
+    def holds(self, table: str, keys: Sequence[str]) -> bool:
+        """Say whether a live row of a settled stage is, or is about, one of these."""
+        columns = " OR ".join(f"{name} IN (SELECT unnest(?))" for name in NAMES)
+        found = self._run(f"SELECT count(*) FROM live_{table} WHERE {columns}", *[list(keys)] * len(NAMES))
+        return bool(found[0][0])
 
     def other_parts(self, table: str) -> list[str]:
         """Return the parts without live rows that a settled stage's outcomes come from: of what it refused."""

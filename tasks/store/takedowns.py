@@ -28,6 +28,8 @@ from tasks.store.files import Folder
 
 pc: Any = pyarrow.compute
 FOLDER = "takedowns"
+SWEPT = f"{FOLDER}/swept.json"
+"""Names the last entry of which nothing is left in the tables."""
 REMOVED = "removed on request"
 BACK = "removed, and taken back"
 """Why an item is owed that a tombstone had finished."""
@@ -87,6 +89,25 @@ def write_takedown(
         )
         if folder.create(f"{FOLDER}/{entry.number:06d}.json", json.dumps(asdict(entry), indent=1).encode()):
             return entry
+
+
+def read_swept(folder: Folder) -> int:
+    """Return the number of the last entry of which nothing is left in the tables."""
+    return int(json.loads(folder.read(SWEPT))["swept"]) if folder.exists(SWEPT) else 0
+
+
+def write_swept(folder: Folder, number: int) -> None:
+    """Remember that nothing is left in the tables of what was removed up to an entry."""
+    folder.write(SWEPT, json.dumps({"swept": number}).encode())
+
+
+def last_unswept(folder: Folder, entries: Sequence[Takedown]) -> int:
+    """Return the number of the last entry of which something may be left in the tables; 0: there is none."""
+    swept, removed = read_swept(folder), removed_by(entries)
+    open_ones = [
+        one.number for one in entries if one.number > swept and not one.undo and removed.intersection(one.keys)
+    ]
+    return open_ones[-1] if open_ones else 0
 
 
 def removed_by(entries: Iterable[Takedown]) -> frozenset[str]:

@@ -80,8 +80,13 @@ class FrozenRows:
         entry = _places(self.file, self.split).slice(place, 1).to_pylist()[0]
         table, names = _table_of(self.file)
         part = Part(self.folder, f"{table}/{names[entry['part']]}")
-        found = from_table(read_rows(part, [entry["row"]], columns_without(PreferenceRow, ())), PreferenceRow)
-        return next(iter(found))
+        found = read_rows(part, [entry["row"]], columns_without(PreferenceRow, ()))
+        if found["key"][0].as_py() != entry["key"]:
+            raise StoreError(
+                f"{part.path}: row {entry['key']} is no longer in it: its image was removed on request. Begin the run "
+                "anew under another --name"
+            )
+        return next(iter(from_table(found, PreferenceRow)))
 
 
 def freeze_rows(build: Build, planned: Planned, file: Path, *, needs: Needs, splits: tuple[str, ...]) -> list[Refused]:
@@ -133,14 +138,22 @@ def check_parts(folder: Folder, file: Path) -> None:
     Raises:
         TrainingError: names the first that is not.
     """
-    table, names = _table_of(str(file))
-    used = set(_file(str(file)).column("part").to_pylist())
-    for path in (f"{table}/{names[number]}" for number in sorted(used)):
+    for path in sorted(frozen_places(file)):
         if not folder.exists(path):
             raise TrainingError(
                 f"{folder.path(path)}: this run's rows are in it, and it is gone. A build with the same settings "
                 "writes it again, byte for byte; or begin anew under another --name"
             )
+
+
+def frozen_places(file: Path) -> dict[str, set[int]]:
+    """Return where the frozen rows are: per part, below the dataset's folder, its rows."""
+    table, names = _table_of(str(file))
+    entries = _file(str(file))
+    found: dict[str, set[int]] = {}
+    for part, row in zip(entries.column("part").to_pylist(), entries.column("row").to_pylist(), strict=True):
+        found.setdefault(f"{table}/{names[part]}", set()).add(row)
+    return found
 
 
 def count_reasons(refused: list[Refused]) -> dict[str, int]:
