@@ -19,7 +19,9 @@ class StoredRate(Section):
     cpu_seconds: Amount | None = None
     """Seconds of a core."""
     bytes: Amount | None = None
-    """On disk."""
+    """On disk, beside what each part takes."""
+    part_bytes: Amount = 0.0
+    """What a part takes beside its rows."""
     calls: Amount | None = None
     """Answers of a served model."""
     prompt_tokens: Amount | None = None

@@ -4,15 +4,17 @@ Parts say how many rows they hold, how large they are and what was asked for the
 (their bytes depend on their rows alone), so times come from a build that was watched.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+from schemas.arrow import schema_of
 from schemas.rates import StoredRate
 from tasks.store.asked import Asked, asked_of_part
 from tasks.store.estimate import NOTHING, Estimate, exactly, ratio
 from tasks.store.files import Folder
 from tasks.store.ledger import Counts
-from tasks.store.part import Part, read_columns
+from tasks.store.part import Part, describe_part, encode_part, read_columns
 from tasks.store.pool import Outcome, ShardFailed
 from tasks.store.stage import Planned
 
@@ -49,6 +51,9 @@ class StageRates:
     prompt_tokens: Estimate | None = None
     completion_tokens: Estimate | None = None
     bytes: Estimate | None = None
+    """On disk, beside what each part takes."""
+    part_bytes: float = 0.0
+    """What a part takes beside its rows."""
     seconds: Estimate | None = None
     """Of one worker, beside what each shard takes."""
     cpu_seconds: Estimate | None = None
@@ -64,7 +69,8 @@ class StageRates:
         timed = self if self.seconds is not None else other
         times = {name: getattr(timed, name) for name in ("seconds", "cpu_seconds", "start_seconds")}
         places = dict.fromkeys(one.known_from for one in (self, timed) if one.known_from)
-        return StageRates(known_from=", times: ".join(places), **found, **times)
+        part = self.part_bytes if self.bytes is not None else other.part_bytes
+        return StageRates(known_from=", times: ".join(places), part_bytes=part, **found, **times)
 
 
 def sample_outcome(outcome: Outcome) -> Sample | None:
@@ -102,24 +108,22 @@ def sample_parts(folder: Folder, planned: Planned) -> list[Sample]:
 
 
 def measure_stage(
-    counts: Counts, samples: Sequence[Sample], *, read_rows: int, known_from: str, processes: int = 1
+    planned: Planned, counts: Counts, samples: Sequence[Sample], *, read_rows: int, known_from: str
 ) -> StageRates:
-    """Return a stage's rates from its counts and shards.
+    """Return a stage's rates, but for times, from its counts and shards.
 
     Args:
+        planned: the stage.
         counts: what became of its input.
-        samples: its shards, in their order.
+        samples: its shards.
         read_rows: live rows of the table that it reads.
         known_from: what to call this measurement.
-        processes: how many of its shards ran at once; so many of the first ones also started them and do not count
-            where times are measured.
     """
-    done = counts.of - counts.pending
-    if not done or not sum(sample.inputs for sample in samples):
+    done, inputs = counts.of - counts.pending, [sample.inputs for sample in samples]
+    if not done or not sum(inputs):
         return StageRates(known_from="")
-    inputs = [sample.inputs for sample in samples]
     asked = [sample.asked or Asked() for sample in samples]
-    timed = samples[processes:] if len(samples) > 2 * processes else samples
+    empty = empty_bytes(planned)
     return StageRates(
         known_from=known_from,
         rows=_scaled(ratio([sample.rows for sample in samples], inputs), counts.rows / done),
@@ -129,10 +133,44 @@ def measure_stage(
         calls=_rate([one.calls for one in asked], inputs),
         prompt_tokens=_rate([one.prompt_tokens for one in asked], inputs),
         completion_tokens=_rate([one.completion_tokens for one in asked], inputs),
-        bytes=_rate([sample.bytes for sample in samples], inputs),
-        seconds=_timed(timed, lambda sample: sample.seconds),
-        cpu_seconds=_timed(timed, lambda sample: sample.cpu_seconds),
+        bytes=_rate([max(0, sample.bytes - empty) for sample in samples], inputs),
+        part_bytes=empty,
     )
+
+
+def timed_stage(
+    rates: StageRates, samples: Sequence[Sample], *, processes: int, shard_seconds: float, stage_seconds: float
+) -> StageRates:
+    """Return the rates with times: per row, and until the stage's workers were at its rows.
+
+    Args:
+        rates: of the stage.
+        samples: its shards, in their order.
+        processes: how many of them ran at once; so many of the first ones also started those processes, and do not
+            count for a row's time where there are enough others.
+        shard_seconds: what a shard takes beside its rows.
+        stage_seconds: from the stage's begin to its end.
+    """
+    timed = [(one.inputs, one.seconds, one.cpu_seconds or 0.0) for one in samples if one.seconds is not None]
+    if not timed:
+        return rates
+    steady = timed[processes:] if len(timed) > 2 * processes else timed
+    inputs = [count for count, _, _ in steady]
+    seconds = _rate([max(0.0, spent - shard_seconds) for _, spent, _ in steady], inputs)
+    work = sum(count for count, _, _ in timed) * seconds.value + len(timed) * shard_seconds
+    return replace(
+        rates,
+        seconds=seconds,
+        cpu_seconds=_rate([cpu for _, _, cpu in steady], inputs),
+        start_seconds=max(0.0, stage_seconds - work / min(processes, len(timed))),
+    )
+
+
+def empty_bytes(planned: Planned) -> int:
+    """Return the size of a part of the stage's table that has no row."""
+    table = schema_of(planned.stage.writes).empty_table()
+    about = describe_part(f"{planned.table}/part-", table, version=planned.stage.version)
+    return sum(map(len, encode_part(table, about)))
 
 
 def _share(part: int, whole: int) -> Estimate:
@@ -154,14 +192,18 @@ def _rate(amounts: Sequence[float], inputs: Sequence[int]) -> Estimate:
     return ratio(amounts, inputs) if any(amounts) else NOTHING
 
 
-def _timed(samples: Sequence[Sample], time_of: Callable[[Sample], float | None]) -> Estimate | None:
-    times = [time_of(sample) for sample in samples]
-    known = [time for time in times if time is not None]
-    return ratio(known, [sample.inputs for sample in samples]) if len(known) == len(times) else None
-
-
 def stored_rates(stored: StoredRate, known_from: str) -> StageRates:
     """Return rates as they were written down, which say nothing of their spread."""
-    values = {name: value for name, value in stored if value is not None and name != "start_seconds"}
-    found = {name: exactly(value) for name, value in values.items()}
-    return StageRates(known_from=known_from, start_seconds=stored.start_seconds or 0.0, **found)
+    once = {"start_seconds": stored.start_seconds or 0.0, "part_bytes": stored.part_bytes}
+    rates = {name: exactly(value) for name, value in stored if value is not None and name not in once}
+    values: dict[str, Any] = {**once, **rates}
+    return StageRates(known_from=known_from, **values)
+
+
+def listed_keys(folder: Folder, items: Sequence[str]) -> set[bytes]:
+    """Return the keys of a dataset's listing, 16 bytes each."""
+    keys: set[bytes] = set()
+    for name in items:
+        table, _ = read_columns(Part(folder, name), ("key",))
+        keys.update(map(bytes.fromhex, table.column("key").to_pylist()))
+    return keys

@@ -122,11 +122,12 @@ def _plan(planned: Planned, counts: Counts | None, rates: StageRates, *, line: _
         inputs=inputs,
         rows=rows,
         **{one: _times(inputs, getattr(rates, one)) for one in COUNTED},
+        bytes=_bytes_of(inputs, rates, site.rows_per_shard[name]),
         **_times_of(planned, inputs, rates, site),
     )
 
 
-COUNTED = ("dropped", "failed", "calls", "prompt_tokens", "completion_tokens", "bytes")
+COUNTED = ("dropped", "failed", "calls", "prompt_tokens", "completion_tokens")
 
 
 def _inputs(planned: Planned, counts: Counts | None, rates: StageRates, line: _Line) -> Estimate | None:
@@ -169,6 +170,12 @@ def _with_more_pairs(rows: Estimate, inputs: Estimate, planned: Planned, *, rate
     found = 1 - rates.dropped.low
     share = 1 - (1 - min(found, 1.0)) ** (inputs.value / images)
     return Estimate(rows.value, rows.low, max(rows.high, inputs.value * share * most))
+
+
+def _bytes_of(inputs: Estimate | None, rates: StageRates, rows_per_shard: int) -> Estimate | None:
+    if inputs is None or rates.bytes is None:
+        return None
+    return inputs * rates.bytes + exactly(math.ceil(inputs.value / rows_per_shard) * rates.part_bytes)
 
 
 def _times_of(planned: Planned, inputs: Estimate | None, rates: StageRates, site: Site) -> dict[str, Estimate | None]:

@@ -1,0 +1,199 @@
+"""Foresee a build: list its source, see what is owed, and extrapolate by a trial, by earlier builds, by stored rates.
+
+Reads a source's listing and a dataset; writes nothing, but for the folder of a trial.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from flows.find_models import gpus_of
+from flows.find_rates import rates_for, shard_seconds
+from flows.load_profile import change_profile, load_profile
+from flows.run_build import Request, make_request, open_build, request_of, with_source
+from flows.run_trial import Measured, measure_dataset
+from flows.stages import check_stage, plan_stages, stages_until
+from schemas.config import Profile
+from schemas.rows import ItemRow
+from tasks.mining import pair_neighbours, search_neighbours
+from tasks.models.time_search import seconds_per_image
+from tasks.sources.readers import READERS
+from tasks.store.dataset import RECORD
+from tasks.store.files import Folder
+from tasks.store.ledger import Counts
+from tasks.store.measure_stage import StageRates, listed_keys
+from tasks.store.plan_line import Site, StagePlan, plan_line, total_of
+from tasks.store.pool import count_cores
+from tasks.store.stage import Planned
+
+AMOUNTS = ("calls", "prompt_tokens", "completion_tokens", "cpu_hours", "gpu_hours", "hours", "bytes")
+"""Those that have a total."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Say which build is to be foreseen."""
+
+    request: Request
+    is_new: bool
+    """Whether there is no such dataset yet."""
+    items: int
+    """In the source's listing."""
+    new_items: int
+    """Of these, such that the dataset has not."""
+    counts: Mapping[str, Counts] = field(default_factory=dict[str, Counts])
+    """What became of its rows until now."""
+
+    @property
+    def planned(self) -> list[Planned]:
+        """Return the stages of the build."""
+        return planned_of(self.request)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Say what a build would do."""
+
+    wanted: Wanted
+    stages: Sequence[StagePlan]
+    notes: Sequence[str]
+
+
+def request_to_plan(
+    out: str, source: str | None, *, profile: str, settings: Sequence[str], limit: int | None, until: str
+) -> Request:
+    """Return the build that is meant: of an existing dataset, its last one with what is asked otherwise.
+
+    Raises:
+        ConfigError: the profile, a setting or the stage is wrong.
+        SourceError: there is no such source.
+    """
+    check_stage(until)
+    folder = Folder(out) if out else None
+    if folder is None or not folder.exists(RECORD):
+        chosen = with_source(load_profile(profile or "scenes", settings), source)
+        return Request(folder=folder or Folder("."), profile=chosen, limit=limit, until=until)
+    if profile:
+        return make_request(out, source, profile=profile, settings=settings, limit=limit, until=until)
+    last, _ = request_of(folder)
+    chosen = with_source(change_profile(last.profile, settings), source)
+    return replace(last, profile=chosen, limit=limit or last.limit, until=until or last.until)
+
+
+def planned_of(request: Request) -> list[Planned]:
+    """Return the stages of a build."""
+    return plan_stages(request.profile, stages_until(request.profile, request.until))
+
+
+def look_at_source(request: Request, *, is_new: bool, say: Callable[[int], None]) -> Wanted:
+    """List the source and count what a build would owe; ``say`` hears how many items were listed."""
+    source = request.profile.sources
+    listing = READERS[source.kind].list_items(source, request.limit)
+    if is_new:
+        items = sum(1 for _ in _said(listing, say))
+        return Wanted(request=request, is_new=True, items=items, new_items=items)
+    _, listed = request_of(request.folder)
+    known, items, new = listed_keys(request.folder, listed), 0, 0
+    for item in _said(listing, say):
+        items, new = items + 1, new + (bytes.fromhex(item.key) not in known)
+    planned = planned_of(request)
+    with open_build(request, planned, listed) as build:
+        counts = {one.stage.name: build.settle(one) for one in planned}
+    return Wanted(request=request, is_new=False, items=items, new_items=new, counts=counts)
+
+
+def _said(items: Iterator[ItemRow], say: Callable[[int], None]) -> Iterator[ItemRow]:
+    for number, item in enumerate(items, start=1):
+        say(number)
+        yield item
+
+
+def plan_build(wanted: Wanted, trial: Measured | None) -> Plan:
+    """Return what a build would do: by a trial, else by the dataset's own builds; times else by stored rates."""
+    planned, request = wanted.planned, wanted.request
+    measured = trial or (Measured() if wanted.is_new else measure_dataset(request.folder))
+    stored = rates_for(request.profile, planned)
+    rates = {
+        one.stage.name: (measured.rates.get(one.stage.name) or StageRates(known_from="")).completed(
+            stored.get(one.stage.name)
+        )
+        for one in planned
+    }
+    seconds = measured.shard_seconds if measured.shard_seconds is not None else shard_seconds()
+    stages = _walk(wanted, planned, rates, measured, site_of(request, planned, shard_seconds=seconds))
+    return Plan(wanted=wanted, stages=stages, notes=list(_notes(wanted, stages, measured, is_trial=trial is not None)))
+
+
+def _walk(
+    wanted: Wanted, planned: Sequence[Planned], rates: Mapping[str, StageRates], measured: Measured, site: Site
+) -> list[StagePlan]:
+    """Walk the line twice: how many images there are to search says what searching one of them takes."""
+    known = {"items": wanted.new_items, "images": measured.images}
+    stages = plan_line(planned, wanted.counts, rates, **known, site=site)
+    searched = next((plan for plan in stages if plan.stage == search_neighbours.STAGE.name), None)
+    if searched is None or searched.inputs is None or not measured.widths:
+        return stages
+    config, images = wanted.request.profile.search, round(searched.inputs.value)
+    more = sum(seconds_per_image(images, width, config) for width in measured.widths)
+    site = replace(site, more_seconds={searched.stage: more})
+    return plan_line(planned, wanted.counts, rates, **known, site=site)
+
+
+def site_of(request: Request, planned: Sequence[Planned], *, shard_seconds: float) -> Site:
+    """Return where a build would run, and how it would be cut: on this machine, by its profile."""
+    run, workers = request.profile.run, request.profile.run.workers or count_cores()
+    listed = READERS[request.profile.sources.kind].rows_per_shard
+    most = {one.stage.name: one.stage.processes(one.config) if one.stage.processes else None for one in planned}
+    return Site(
+        processes={name: min(count or workers, workers) for name, count in most.items()},
+        gpus={one.stage.name: gpus_of(one) for one in planned},
+        rows_per_shard={
+            one.stage.name: run.rows_per_shard_of.get(one.stage.name)
+            or (listed if one.stage.reads == "items" else one.stage.rows_per_shard or run.rows_per_shard)
+            for one in planned
+        },
+        shard_seconds=shard_seconds,
+    )
+
+
+def _notes(wanted: Wanted, stages: Sequence[StagePlan], measured: Measured, *, is_trial: bool) -> Iterator[str]:
+    """Yield what is to be known of the numbers."""
+    if is_trial:
+        yield (
+            "Extrapolated from a build of the source's first rows. The ranges hold 19 times of 20 where these are a "
+            "fair sample of the others, and not where the source is in some order."
+        )
+    if any(plan.stage == pair_neighbours.STAGE.name and plan.rows and plan.rows.value for plan in stages):
+        yield (
+            "Pairs are taken to grow with the source, as where like images come together; where they are anywhere in "
+            "it, there are more: up to the range's end."
+        )
+    if missing := [plan.stage for plan in stages if plan.rows is None]:
+        yield f"Not known: {_listed(missing)}; nobody has measured this here. `--trial 50` does."
+    elif untimed := total_of(stages, "hours")[1]:
+        yield f"Times are not known of {_listed(untimed)}. `--trial 50` measures them."
+    if wanted.counts and not is_trial:
+        yield "Rates are those of this dataset's own parts."
+    for failure in measured.failures:
+        yield f"In the trial, shard {failure.name} failed: {failure.error}"
+    yield from _about_budget(wanted.request.profile, stages)
+
+
+def _about_budget(profile: Profile, stages: Sequence[StagePlan]) -> Iterator[str]:
+    """Yield which limits of the profile's budget the build would meet."""
+    totals = {name: total_of(stages, name)[0] for name in AMOUNTS}
+    needed = {
+        "calls": totals["calls"],
+        "tokens": totals["prompt_tokens"] + totals["completion_tokens"],
+        "hours": totals["hours"],
+        "gpu_hours": totals["gpu_hours"],
+        "disk_gb": totals["bytes"].times(1e-9),
+    }
+    for name, limit in profile.run.budget.limits.items():
+        need = needed[name]
+        if need.high > limit:
+            sure = "is not enough" if need.low > limit else "may not be enough"
+            yield f"run.budget.{name} {limit:,.6g} {sure}: {need.value:,.4g} ({need.low:,.4g} to {need.high:,.4g})."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

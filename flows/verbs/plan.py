@@ -1,0 +1,192 @@
+"""The verb that foresees a build: plan."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from flows.verbs.options import AsJson, Limit, Settings, Source, Until, app
+from schemas.errors import ConfigError, ServerError
+
+SAY_SECONDS = 5.0
+UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"))
+
+
+@app.command(epilog="Examples: `pairwright plan PHOTOS -p laptop --trial 50`, `pairwright plan --out dataset`")
+def plan(
+    source: Source = None,
+    profile: Annotated[
+        str, typer.Option("--profile", "-p", help="A profile's name, or a .yaml file. Default: the dataset's own.")
+    ] = "",
+    settings: Settings = None,
+    limit: Limit = None,
+    until: Until = "",
+    out: Annotated[str, typer.Option("--out", "-o", help="A dataset: only what is owed of it is planned.")] = "",
+    trial: Annotated[
+        int, typer.Option("--trial", min=0, help="Build the first N rows (50, say) to measure what they need.")
+    ] = 0,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep what the trial built, and say where.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show, per stage, what a build would do: rows, calls, tokens, hours, disk. Builds nothing but the trial."""
+    from flows.plan_build import look_at_source, plan_build, request_to_plan
+    from tasks.store.dataset import RECORD
+
+    words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
+    is_new = True
+    try:
+        request = request_to_plan(out, source, **words)
+        is_new = not out or not request.folder.exists(RECORD)
+        wanted = look_at_source(request, is_new=is_new, say=_counting())
+        measured = _try_out(request, trial, keep=keep) if trial else None
+    except ServerError as error:  # nothing has begun: an address is wrong, or nobody is there
+        raise ConfigError(str(error)) from error
+    found = plan_build(wanted, measured)
+    if as_json:
+        print(json.dumps(_as_json(found), indent=1))
+    else:
+        _print_plan(found)
+
+
+def _counting() -> Callable[[int], None]:
+    """Return what says now and then how many items of a large source are listed."""
+    said = [time.monotonic()]
+
+    def say(count: int) -> None:
+        if count % 1000 == 0 and time.monotonic() - said[0] > SAY_SECONDS:
+            said[0] = time.monotonic()
+            print(f"{count:,} items listed so far", file=sys.stderr)
+
+    return say
+
+
+def _try_out(request: Any, rows: int, *, keep: bool) -> Any:
+    """Build the first rows in a folder of their own, which goes afterwards unless it is to be kept."""
+    from flows.plan_build import planned_of, site_of
+    from flows.run_trial import run_trial, trial_request
+    from flows.verbs.run_request import working
+    from tasks.store.files import Folder
+
+    with _folder(keep=keep) as place:
+        small = trial_request(request, Folder(f"{place}/trial"), rows)
+        site = site_of(small, planned_of(small), shard_seconds=0.0)
+        print(f"Trying the first {rows:,} rows ...", file=sys.stderr)
+        with working(small) as (run_shards, watcher):
+            return run_trial(small, run_shards=run_shards, watcher=watcher, processes=site.processes)
+
+
+@contextmanager
+def _folder(*, keep: bool) -> Generator[str]:
+    import tempfile
+
+    from tasks.store.scratch import own_temporary_folder, scratch_folder
+
+    if keep:
+        place = tempfile.mkdtemp(prefix="pairwright-trial-")
+        print(f"The trial is kept in {place}/trial", file=sys.stderr)
+        yield place
+        return
+    with scratch_folder(own_temporary_folder()) as path:
+        yield str(path)
+
+
+def _as_json(plan: Any) -> dict[str, Any]:
+    from flows.plan_build import AMOUNTS
+    from tasks.store.plan_line import total_of
+
+    wanted = plan.wanted
+    stages = [
+        {
+            "stage": one.stage,
+            "known_from": one.known_from,
+            **{name: None if amount is None else amount.as_json() for name, amount in one.amounts.items()},
+        }
+        for one in plan.stages
+    ]
+    totals = {name: total_of(plan.stages, name) for name in AMOUNTS}
+    return {
+        "source": wanted.request.profile.source,
+        "dataset": "" if wanted.is_new else wanted.request.folder.url,
+        "items": wanted.items,
+        "new_items": wanted.new_items,
+        "stages": stages,
+        "total": {name: {**total.as_json(), "without": missing} for name, (total, missing) in totals.items()},
+        "notes": list(plan.notes),
+    }
+
+
+def _print_plan(plan: Any) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from flows.plan_build import AMOUNTS
+    from tasks.store.plan_line import total_of
+
+    wanted = plan.wanted
+    new = "" if wanted.is_new else f", {wanted.new_items:,} of them new to {wanted.request.folder.url}"
+    print(f"{wanted.request.profile.source} lists {wanted.items:,} items{new}.")
+    columns = ("stage", "in", "rows", "calls", "tokens in", "tokens out", "CPU h", "GPU h", "disk", "time")
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="left" if column == "stage" else "right")
+    shown: dict[str, Callable[[Any], str]] = {
+        "calls": _count, "prompt_tokens": _count, "completion_tokens": _count, "cpu_hours": _hours,
+        "gpu_hours": _hours, "bytes": _size, "hours": _time,
+    }  # fmt: skip
+    for one in plan.stages:
+        cells = [_ranged(one.inputs), _ranged(one.rows)]
+        cells += [show(amount) if (amount := one.amounts[name]) else "?" for name, show in shown.items()]
+        table.add_row(one.stage, *cells)
+    totals = {name: total_of(plan.stages, name) for name in AMOUNTS}
+    sums = [("at least " if totals[name][1] else "") + show(totals[name][0]) for name, show in shown.items()]
+    table.add_row("[bold]total[/bold]", "", "", *sums)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    _print_ranges(totals)
+    for note in plan.notes:
+        print(f"Note: {note}")
+
+
+def _print_ranges(totals: Any) -> None:
+    """Print between what the totals are that matter most, where that is known."""
+    for name, words, show in (("hours", "Time", _time), ("calls", "Calls", _count), ("bytes", "Disk", _size)):
+        total, missing = totals[name]
+        if total.value and not missing and total.high != total.low:
+            high = show(_of(total, total.high)) if total.high < float("inf") else "any number"
+            print(f"{words}: {show(_of(total, total.low))} to {high}")
+
+
+def _of(like: Any, value: float) -> Any:
+    return type(like)(value, value, value)
+
+
+def _ranged(amount: Any) -> str:
+    if amount is None:
+        return "?"
+    if amount.low == amount.high:
+        return f"{amount.value:,.0f}"
+    high = f"{amount.high:,.0f}" if amount.high < float("inf") else "?"
+    return f"{amount.value:,.0f} ({amount.low:,.0f}-{high})"
+
+
+def _count(amount: Any) -> str:
+    return f"{amount.value:,.0f}"
+
+
+def _hours(amount: Any) -> str:
+    return f"{amount.value:,.2f}" if amount.value < 100 else f"{amount.value:,.0f}"
+
+
+def _size(amount: Any) -> str:
+    unit, name = next(((unit, name) for unit, name in UNITS if amount.value >= unit), (1e3, "kB"))
+    return f"{amount.value / unit:,.1f} {name}"
+
+
+def _time(amount: Any) -> str:
+    seconds = amount.value * 3600
+    if seconds < 120:
+        return f"{seconds:,.0f} s"
+    return f"{seconds / 60:,.0f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"
