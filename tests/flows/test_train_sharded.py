@@ -1,0 +1,123 @@
+"""Trainings whose weights FSDP spreads over two processes: the result is that of one, and they go on."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from tasks.training.metrics import HELD_OUT
+from tasks.training.runs import Run
+from tests.fixtures.families_of_models import write_qwen2_vl
+from tests.fixtures.runs_to_train import curve
+from tests.flows.test_train_model import FAST, words_of, write_dataset
+
+pytest.importorskip("torch.distributed.fsdp", reason="this PyTorch has no FSDP")
+BIN = Path(sys.executable).parent
+STARTER = Path(__file__).parents[1] / "fixtures/shard_on_cpu.py"
+FSDP = {
+    "ACCELERATE_USE_FSDP": "true",
+    "FSDP_VERSION": "2",
+    "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
+    "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT",
+    "FSDP_CPU_RAM_EFFICIENT_LOADING": "true",
+}
+"""What ``accelerate launch --use_fsdp --fsdp_version 2`` says to its processes."""
+FULL = {"model.tuning": "full", "optimiser.learning_rate": 1e-3}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("data") / "dogs")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
+
+
+def start(dataset: Path, model: Path, name: str, *, ranks: int, **more: Any) -> Run:
+    """Train with four rows per step, or go on."""
+    settings = {**FAST, "loading.limit": 11, "optimiser.batch": 4 // ranks, **more.pop("settings", {})}
+    objective = more.pop("objective", "dpo")
+    words = ["train", str(dataset), "--objective", objective, "--name", name, "--model", str(model)]
+    launcher = [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", "2", str(STARTER)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", **(FSDP if ranks > 1 else {})}
+    done = subprocess.run(
+        [*(launcher if ranks > 1 else [str(BIN / "pairwright")]), *words, *words_of(settings)],
+        env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return Run(dataset / "runs" / name)
+
+
+def compare(run: Run, alone: Run) -> None:
+    """Check that steps are the same; later, AdamW makes steps of full size of rounding errors of tiny gradients."""
+    for name in ("loss", "grad_norm", "logp/chosen"):
+        found, wanted = curve(run, name), curve(alone, name)
+        assert found[:2] == pytest.approx(wanted[:2], rel=1e-4), name
+        assert found == pytest.approx(wanted, rel=2e-2), name
+    assert curve(run, "loss", HELD_OUT) == pytest.approx(curve(alone, "loss", HELD_OUT), rel=2e-2)
+
+
+def go_on_from_the_second_step(dataset: Path, run: Run) -> str:
+    """Leave a copy of a finished run as if it had been killed in its third step; return its name."""
+    stopped = Run(dataset / "runs" / f"{run.folder.name}-stopped")
+    shutil.copytree(run.folder, stopped.folder)
+    shutil.rmtree(stopped.model)
+    shutil.rmtree(stopped.checkpoint(4))
+    return stopped.folder.name
+
+
+def test_adapters(dataset: Path, model: Path) -> None:
+    sharded = start(dataset, model, "lora", ranks=2)
+    assert list((sharded.checkpoint(4) / "pytorch_model_fsdp_0").glob("*.distcp")), "the weights are in parts"
+    compare(sharded, start(dataset, model, "lora-alone", ranks=1))
+    found = load_file(sharded.model / "adapter_model.safetensors")
+    assert found.keys() == load_file(dataset / "runs/lora-alone/checkpoint/adapter_model.safetensors").keys()
+
+
+def test_all_weights(dataset: Path, model: Path) -> None:
+    """They are those of the published files, tied ones once; a stopped run ends with the same bytes."""
+    sharded = start(dataset, model, "full", ranks=2, settings=FULL)
+    published, found = (load_file(folder / "model.safetensors") for folder in (model, sharded.model))
+    assert found.keys() == published.keys()
+    assert any((found[name] != published[name]).any() for name in found)
+    stopped = start(dataset, model, go_on_from_the_second_step(dataset, sharded), ranks=2, settings=FULL)
+    assert curve(stopped) == curve(sharded)
+    assert (stopped.model / "model.safetensors").read_bytes() == (sharded.model / "model.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+def test_all_weights_are_those_of_one_process(dataset: Path, model: Path) -> None:
+    sharded = start(dataset, model, "full-two", ranks=2, settings=FULL)
+    compare(sharded, start(dataset, model, "full-alone", ranks=1, settings=FULL))
+
+
+@pytest.mark.slow
+def test_checkpoints_in_one_piece(dataset: Path, model: Path) -> None:
+    whole = {"FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT"}
+    run = start(dataset, model, "whole", ranks=2, settings=FULL, **whole)
+    assert (run.checkpoint(4) / "pytorch_model_fsdp.bin").is_file()
+    stopped = start(dataset, model, go_on_from_the_second_step(dataset, run), ranks=2, settings=FULL, **whole)
+    assert (stopped.model / "model.safetensors").read_bytes() == (run.model / "model.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{}, FULL], ids=["lora", "full"])
+def test_adpo(settings: dict[str, Any], dataset: Path, model: Path) -> None:
+    """The retriever is the same on all ranks; with all weights trained, the reference is a copy on each."""
+    name = f"adpo{len(settings)}"
+    given = {**settings, "adpo.warm_up": 3, "adpo.encoder": "heads"}
+    sharded = start(dataset, model, name, ranks=2, objective="adpo", settings=given)
+    alone = start(dataset, model, f"{name}-alone", ranks=1, objective="adpo", settings=given)
+    for metric in ("loss", "grad_norm"):
+        assert curve(sharded, metric)[:2] == pytest.approx(curve(alone, metric)[:2], rel=1e-3)
