@@ -242,6 +242,7 @@ def run_stage(
         if isinstance(outcome.result, ShardFailed):
             failures.append(outcome.result)
         else:
+            build.ledger.expect(outcome.result.part)
             done += 1
     if shards and done == len(shards):
         build.drop_journals(planned)

@@ -175,6 +175,9 @@ def build_toy(
                 build.clean(stage)
                 build.settle(stage)
                 outcomes += (done := list(pool.run(stage, build.shards(stage))))
+                for outcome in done:
+                    if not isinstance(outcome.result, ShardFailed):
+                        build.ledger.expect(outcome.result.part)
                 if not any(isinstance(outcome.result, ShardFailed) for outcome in done):
                     build.drop_journals(stage)
                 counts.append(build.settle(stage))
