@@ -4,13 +4,16 @@ Runs the same stages (``flows.stages``) and the same shard function as a build w
 processes; Prefect shows them and decides when they start, never what is done. Tasks get references, not rows or images.
 """
 
+import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from queue import Queue
+from threading import Event
 from typing import Any
 
 from prefect import flow, tags, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
-from prefect.futures import as_completed
 from prefect.states import Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 
@@ -18,11 +21,14 @@ from flows.progress import LineWatcher
 from flows.run_build import Request, make_request, resume_request, run_build
 from flows.say_outcome import say_shard
 from flows.show_in_prefect import end_state, publish_report
-from tasks.store.pool import Outcome, ShardFailed, Workers
+from tasks.store.pool import Outcome, Workers
 from tasks.store.shard import ShardRef
 from tasks.store.stage import Planned
 
 RUNNER: Any = ThreadPoolTaskRunner(max_workers=32)  # threads that wait; the worker processes set the pace
+AHEAD = 2
+"""Task runs that are submitted per worker process: so that none waits, and few are lost with a server."""
+log = logging.getLogger(__name__)
 Runs = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
 
 
@@ -77,7 +83,12 @@ def _run(request: Request) -> State[None]:
 
 
 def as_task_runs(workers: Workers) -> Runs:
-    """Return a way to run shards as Prefect task runs, each in one of the worker processes."""
+    """Return a way to run shards as Prefect task runs, each in one of the worker processes.
+
+    Prefect asks its server before a task's first run of each kind, and ends the task run unrun where nobody answers. A
+    shard that came back so is run all the same, and what comes after it is not sent to Prefect any more.
+    """
+    gone = Event()
 
     @task(name="shard", task_run_name="{shard.name}", cache_policy=NO_CACHE, persist_result=False)
     def run_shard_task(planned: Planned, shard: ShardRef, outcomes: list[Outcome]) -> State[None] | None:
@@ -86,13 +97,23 @@ def as_task_runs(workers: Workers) -> Runs:
         return Failed(message=failed) if failed else None
 
     def run(planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
-        outcomes: dict[str, list[Outcome]] = {shard.name: [] for shard in shards}
-        with tags(planned.stage.name, planned.stage.group):
-            futures = {run_shard_task.submit(planned, shard, outcomes[shard.name]): shard for shard in shards}
-        for future in as_completed(list(futures)):
-            shard = futures[future]
-            error = "the task run ended without a result (cancelled?)"
-            lost = Outcome(shard=shard, result=ShardFailed(name=shard.name, error=error), seconds=0.0)
-            yield next(iter(outcomes[shard.name]), lost)
+        waiting, ended = deque(shards), Queue[tuple[ShardRef, list[Outcome]]]()
+        lost: list[ShardRef] = []
+        under_way = 0
+        while under_way or (waiting and not gone.is_set()):
+            while waiting and not gone.is_set() and under_way < AHEAD * workers.count:
+                shard, outcomes = waiting.popleft(), list[Outcome]()
+                with tags(planned.stage.name, planned.stage.group):
+                    future = run_shard_task.submit(planned, shard, outcomes)
+                future.add_done_callback(lambda _, end=(shard, outcomes): ended.put(end))
+                under_way += 1
+            shard, outcomes = ended.get()
+            under_way -= 1
+            if not outcomes:
+                log.warning("%s: its task run did not run (is Prefect's server gone?); the build goes on", shard.name)
+                lost.append(shard)
+                gone.set()
+            yield from outcomes
+        yield from workers.run(planned, [*lost, *waiting])
 
     return run

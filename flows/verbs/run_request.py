@@ -18,7 +18,11 @@ def run_request(request: Any, flow: str, words: dict[str, Any]) -> None:
     """Run a build here, or as a flow run where a Prefect server is configured; show its progress and its table."""
     if os.environ.get("PREFECT_API_URL"):
         _run_with_prefect(request, flow, words)
-        return
+    else:
+        _run_here(request)
+
+
+def _run_here(request: Any) -> None:
     from flows.run_build import run_build
 
     with working(request) as (run_shards, watcher):
@@ -51,27 +55,39 @@ def working(request: Any) -> Generator[tuple[Any, Any]]:
 
 
 def _run_with_prefect(request: Any, flow: str, words: dict[str, Any]) -> None:
-    """Run a build as a flow run; its own errors come back as they are."""
+    """Run a build as a flow run; its own errors come back as they are.
+
+    Where the server is lost the shards go on without it; what is left then is done here.
+    """
+    import httpx
     from prefect import tags
 
     from flows import build_dataset
+    from flows.publish_version import now
     from flows.run_build import look_at
     from tasks.store.gates import read_verdict
     from tasks.store.snapshot import latest_snapshot
 
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    state, began = None, now()
     try:
         with tags(*build_dataset.tags_of(request)):
             state = getattr(build_dataset, flow)(**words, return_state=True)
     except RuntimeError as error:
         raise ServerError(f"{os.environ['PREFECT_API_URL']}: no Prefect server answers: {error}") from error
-    failure = state.result(raise_on_failure=False) if state.is_failed() else None
+    except httpx.HTTPError as error:
+        print(f"{os.environ['PREFECT_API_URL']}: Prefect's server is gone ({error}), the rows are not", file=sys.stderr)
+    failure = state.result(raise_on_failure=False) if state and state.is_failed() else None
     if isinstance(failure, PairwrightError):
         raise failure
+    verdict = read_verdict(request.folder)
+    if state is None and (verdict is None or verdict.began < began):
+        _run_here(request)
+        return
     counts = look_at(request.folder)
     print_table(counts)
     _refuse_nothing(counts, request)
-    conclude(counts, request.folder.url, latest_snapshot(request.folder), read_verdict(request.folder))
+    conclude(counts, request.folder.url, latest_snapshot(request.folder), verdict)
 
 
 def _refuse_nothing(counts: Any, request: Any) -> None:
