@@ -81,6 +81,8 @@ def ask(call: Callable[[], T], *, place: str, what: str) -> T:
 
 def may_pass(error: Exception) -> bool:
     """Say whether the same question may be answered another time."""
+    if isinstance(error, IndexError) and isinstance(error.__context__, OSError):
+        error = error.__context__  # s3fs 2026.9 looks for the number of a time-out that has none
     if isinstance(error, PermissionError):
         return False
     if isinstance(error, OSError | EOFError):

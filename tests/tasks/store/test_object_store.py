@@ -1,0 +1,262 @@
+"""Datasets on an object store: a real S3 server on this machine, which fails, dawdles and lists late on request."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import fsspec.config
+import pytest
+from s3fs import S3FileSystem
+
+from schemas.errors import StoreError
+from tasks.store import lease, remote
+from tasks.store.files import Folder
+from tasks.store.lease import leased
+from tasks.store.pool import ShardFailed
+from tasks.store.scratch import own_temporary_folder
+from tasks.store.snapshot import latest_snapshot
+from tests.fixtures.s3_server import S3Server, environment
+from tests.tasks.store.toy import ToyConfig, build_toy, expect, read_toy, say
+
+WORDS = ["a", "b", "bad", "c", "d", "e/1", "e/2", "f"]
+READ_TIMEOUT_S = 1
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    server = S3Server(tmp_path_factory.mktemp("moto") / "log")
+    with pytest.MonkeyPatch.context() as patches:
+        for name, value in environment(server).items():
+            patches.setenv(name, value)
+        patches.setenv("FSSPEC_S3", json.dumps({"config_kwargs": {"read_timeout": READ_TIMEOUT_S}}))  # of workers
+        patches.setitem(fsspec.config.conf, "s3", {"config_kwargs": {"read_timeout": READ_TIMEOUT_S}})
+        S3FileSystem.clear_instance_cache()
+        server.make_bucket("data")
+        yield server
+    S3FileSystem.clear_instance_cache()
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "FIRST_PAUSE_S", 0.01)
+
+
+@pytest.fixture
+def root(server: S3Server, request: pytest.FixtureRequest) -> Iterator[str]:
+    yield f"s3://data/{request.node.name.replace('[', '-').rstrip(']')}"
+    server.set_faults()
+
+
+def rows(root: Path | str) -> dict[str, list[Any]]:
+    return {name: sorted(found, key=lambda row: row.key) for name, found in read_toy(root, WORDS).items()}
+
+
+def parts(root: str) -> dict[str, list[str]]:
+    folder = Folder(root)
+    return {
+        f"{stage}/{mark}": folder.names(f"tables/{stage}/{mark}")
+        for stage in folder.folders("tables")
+        for mark in folder.folders(f"tables/{stage}")
+    }
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """Return what a build of the words on a local disk gives."""
+    root = tmp_path_factory.mktemp("local")
+    build_toy(root, WORDS, rows_per_shard=3)
+    return rows(root)
+
+
+FAULTS = {
+    "errors": [{"method": m, "path": "/data/", "what": w, "left": 999, "every": 5}
+               for m, w in (("GET", "500"), ("PUT", "503"), ("HEAD", "500"), ("DELETE", "500"))],
+    "connections": [{"method": m, "path": "/data/", "what": w, "left": 999, "every": 5}
+                    for m, w in (("GET", "reset"), ("PUT", "reset"), ("PUT", "lost"), ("DELETE", "lost"))],
+    "slow reads": [{"method": "GET", "path": "part-", "what": "stall", "left": 3, "every": 5},
+                   {"method": "GET", "path": "/data/", "what": "drip", "left": 3, "every": 3}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", list(FAULTS))
+def test_a_build_through_faults_ends_with_the_rows_of_one_on_a_disk(
+    server: S3Server, root: str, kind: str, local: dict[str, list[Any]]
+) -> None:
+    server.set_faults(*FAULTS[kind])
+    counts, outcomes = build_toy(root, WORDS, rows_per_shard=3)
+    done = server.done()
+    server.set_faults()
+    assert not [outcome.result for outcome in outcomes if isinstance(outcome.result, ShardFailed)]
+    assert all(done.get(rule["what"], 0) >= 2 for rule in FAULTS[kind]), done
+    assert {count.failed + count.pending for count in counts} == {0}
+    assert rows(root) == local
+    assert {name: set(said) for name, said in say(read_toy(root, WORDS)).items()} == expect(WORDS)
+    assert latest_snapshot(Folder(root)).number == 1
+
+
+def test_a_part_that_is_not_listed_yet_is_known_to_the_build_that_wrote_it(
+    server: S3Server, root: str, local: dict[str, list[Any]]
+) -> None:
+    server.set_faults(lag=3)
+    counts, outcomes = build_toy(root, WORDS, rows_per_shard=3)
+    assert {count.failed + count.pending for count in counts} == {0}
+    assert not [outcome.result for outcome in outcomes if isinstance(outcome.result, ShardFailed)]
+    server.set_faults()
+    assert rows(root) == local
+
+
+def test_a_build_that_does_not_see_what_is_there_does_nothing_twice(
+    server: S3Server, root: str, tmp_path: Path, local: dict[str, list[Any]]
+) -> None:
+    config = ToyConfig(calls=str(tmp_path / "calls"))
+    build_toy(root, WORDS, config, rows_per_shard=3)
+    calls, before = Path(config.calls).read_text(), parts(root)
+    server.set_faults(lag=2)
+    for table, names in before.items():  # written again, they are as if they were new
+        for name in names:
+            place = f"tables/{table}/{name}"
+            Folder(root).write(place, Folder(root).read(place))
+    _, outcomes = build_toy(root, WORDS, config, rows_per_shard=3)
+    assert outcomes, "the listing showed what it should not"
+    assert not [outcome.result for outcome in outcomes if isinstance(outcome.result, ShardFailed)]
+    server.set_faults()
+    assert Path(config.calls).read_text() == calls
+    assert parts(root) == before
+    assert rows(root) == local
+
+
+def test_one_of_many_gets_a_name(root: str) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        won = list(threads.map(lambda n: Folder(root).create("snapshots/1.json", b"%d" % n), range(8)))
+    assert won.count(True) == 1
+    assert Folder(root).read("snapshots/1.json") == b"%d" % won.index(True)
+
+
+@pytest.mark.parametrize("what", ["lost", "500"])
+def test_a_name_is_ones_own_where_the_answer_was_lost(server: S3Server, root: str, what: str) -> None:
+    server.set_faults({"method": "PUT", "path": "mine", "what": what})
+    assert Folder(root).create("mine", b"1")
+    assert not Folder(root).create("mine", b"1")
+    server.set_faults({"method": "PUT", "path": "yours", "what": "500"})
+    assert Folder(root).create("yours", b"1")
+
+
+def test_what_goes_on_failing_is_said_with_what_to_look_at(server: S3Server, root: str) -> None:
+    server.set_faults({"method": "PUT", "path": "/x", "what": "503", "left": 99})
+    with pytest.raises(
+        StoreError, match=rf"{root}/x: could not be written, 7 times: .*Look whether s3://data is there"
+    ):
+        Folder(root).write("x", b"1")
+    assert server.done() == {"503": remote.TRIES}
+    server.set_faults()
+    with pytest.raises(StoreError, match=r"s3://nowhere/x: could not be written: .*bucket does not exist"):
+        Folder("s3://nowhere").write("x", b"1")
+    with pytest.raises(StoreError, match=rf"{root}/missing: could not be read"):
+        Folder(root).read("missing")
+
+
+def test_a_refusal_is_not_asked_for_again(server: S3Server, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
+    S3FileSystem.clear_instance_cache()
+    server.set_faults()
+    with pytest.raises(StoreError, match=r"could not be written: Unable to locate credentials.*credentials may"):
+        Folder(root).write("x", b"1")
+    S3FileSystem.clear_instance_cache()
+    assert server.done() == {}
+
+
+def test_a_part_is_read_in_few_requests(server: S3Server, root: str) -> None:
+    Folder(root).write("x", bytes(range(256)) * 8192)  # 2 MB
+    server.set_faults()
+    with Folder(root).open("x") as file:
+        assert file.seek(0, 2) == 2 << 20
+        file.seek(-100, 2)
+        assert file.read(100)[-3:] == b"\xfd\xfe\xff"
+        for place in range(0, 2560, 256):  # near each other: one request
+            file.seek(place)
+            assert file.read(3) == b"\x00\x01\x02"
+        room = bytearray(1 << 20)
+        file.seek(1 << 19)
+        assert file.readinto(room) == 1 << 20
+    assert room == bytes(range(256)) * 4096
+    assert server.done() == {"HEAD": 1, "GET": 3}
+
+
+def test_a_table_is_held_by_one(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "LOOK_S", 0.05)
+    order: list[str] = []
+    waiting = threading.Event()
+
+    def second() -> None:
+        with leased(Folder(root), "tables/images/1", waiting.set):
+            order.append("second")
+
+    with leased(Folder(root), "tables/images/1"), leased(Folder(root), "tables/pairs/1"):
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert waiting.wait(30)
+        order.append("first")
+    thread.join(30)
+    assert order == ["first", "second"]
+    assert Folder(root).names("leases/tables-images-1") == []
+
+
+@pytest.mark.parametrize("holder", ["of this machine", "of another"])
+def test_the_lease_of_a_dead_process_does_not_hold(root: str, holder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "LOOK_S", 0.05)
+    monkeypatch.setattr(lease, "DEAD_S", 0.5)
+    host = lease._host() if holder == "of this machine" else "elsewhere"
+    Folder(root).write("leases/t/000007.json", json.dumps({"host": host, "pid": _dead(), "beat": 3}).encode())
+    waits: list[int] = []
+    with leased(Folder(root), "t", lambda: waits.append(1)):
+        assert Folder(root).names("leases/t") == ["000008.json"]
+    assert waits == ([] if holder == "of this machine" else [1])
+
+
+def test_a_lease_that_is_renewed_holds(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("LOOK_S", 0.05), ("BEAT_S", 0.1), ("DEAD_S", 1.0)):
+        monkeypatch.setattr(lease, name, seconds)
+    taken = threading.Event()
+
+    def second() -> None:
+        with leased(Folder(root), "t"):
+            taken.set()
+
+    thread = threading.Thread(target=second)
+    with leased(Folder(root), "t"):
+        before = Folder(root).read("leases/t/000001.json")
+        thread.start()
+        time.sleep(2)  # twice as long as a dead one's lease would hold
+        assert not taken.is_set()
+        assert Folder(root).read("leases/t/000001.json") != before
+    assert taken.wait(30)
+    thread.join()
+
+
+def _dead() -> int:
+    process = os.fork()
+    if not process:
+        os._exit(0)
+    os.waitpid(process, 0)
+    return process
+
+
+def test_workers_of_a_machine_share_their_copies_and_leave_none(
+    server: S3Server, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, local: dict[str, list[Any]]
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    _, outcomes = build_toy(root, WORDS, rows_per_shard=2, workers=2)
+    assert len(outcomes) > 10
+    assert not [outcome.result for outcome in outcomes if isinstance(outcome.result, ShardFailed)]
+    monkeypatch.undo()
+    assert not list(tmp_path.rglob("*.arrow"))
+    assert rows(root) == {name: sorted(found, key=lambda row: row.key) for name, found in local.items()}
+    assert own_temporary_folder().exists()
