@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from flows.verbs import build, export, look, operate, plan, train
+from flows.verbs import build, export, look, operate, plan, train, versions
 from flows.verbs.options import OWED, STOPPED, WRONG, app
 from schemas.errors import ConfigError, ModelError, PairwrightError, SourceError
 
-VERBS = (build, look, export, train, operate, plan)
+VERBS = (build, look, export, train, operate, plan, versions)
 """Importing them has registered their verbs."""
 
 

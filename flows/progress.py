@@ -1,7 +1,7 @@
 """Show a build's progress: a bar on a terminal, one plain line per shard elsewhere, a table at the end."""
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -103,6 +103,16 @@ def watching() -> Generator[LineWatcher | BarWatcher]:
     bars = BarWatcher(console)
     with bars.progress:
         yield bars
+
+
+@contextmanager
+def count_steps(what: str) -> Generator[Callable[[int, int], None]]:
+    """Give a function that hears how many steps are done, of how many: a bar on a terminal, nothing elsewhere."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def log_outcome(planned: Planned, outcome: Outcome) -> None:

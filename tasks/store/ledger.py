@@ -24,7 +24,7 @@ from tasks.store.stage import Planned, Stage, Uses
 from tasks.store.takedowns import NAMES, Removed
 
 MEMORY_LIMIT = "1GB"
-COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor", "image_key")
+COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor", "image_key", "element")
 PARTS_SCHEMA = pa.schema([("part", pa.int32()), ("name", pa.string())])
 BATCH_ROWS = 20_000
 COLLECTION = "collection"
@@ -330,6 +330,27 @@ class Ledger:
         """Return the files of a table's parts, by the number that ``part`` columns use."""
         return [name for _, name in self._run(f"SELECT part, name FROM parts_{table} ORDER BY part")]
 
+    def run(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return what a query of the settled tables gives (``live_S``, ``input_S``, ``outcome_S``, ``rows_S``)."""
+        return self._run(query, *values)
+
+    def keys_like(self, table: str, prefix: str, most: int = 10) -> list[str]:
+        """Return the keys of a settled table's live rows that begin so, the first few."""
+        query = f"SELECT key FROM live_{table} WHERE starts_with(key, ?) ORDER BY key LIMIT {most}"
+        return [key for (key,) in self._run(query, prefix)]
+
+    def where(self, table: str, keys: Sequence[str]) -> list[tuple[str, int, str]]:
+        """Return the part, the place there and the key of live rows."""
+        return self._run(
+            f"SELECT p.name, l.row, l.key FROM live_{table} l JOIN parts_{table} p USING (part) "
+            "WHERE l.key IN (SELECT unnest(?)) ORDER BY 1, 2",
+            list(keys),
+        )
+
+    def columns(self, query: str) -> pa.Table:
+        """Return what a query of the settled tables gives, as an Arrow table."""
+        return self._database.sql(query).to_arrow_table()
+
     def used(self, table: str) -> Iterator[tuple[str, list[int]]]:
         """Yield each part that a settled stage's outcomes come from, with the rows: all that are not stale."""
         yield from self._run(
@@ -370,19 +391,20 @@ def _used(stage: Stage, use: Uses) -> str:
     if use.on == "subject" and not use.of:
         return f"SELECT u.subject AS about, {keys} FROM live_{use.table} u GROUP BY ALL"
     return (
-        f"SELECT m.key AS about, {keys} FROM ({_links(stage, use)}) m "
+        f"SELECT m.key AS about, {keys} FROM ({links_of(stage, use)}) m "
         f"JOIN live_{use.table} u ON u.subject = m.link GROUP BY ALL"
     )
 
 
-def _links(stage: Stage, use: Uses) -> str:
+def links_of(stage: Stage, use: Uses) -> str:
     """Return the query that lists, per input row, what the rows used with it are about; straight, or of other rows."""
     if not use.of:
         link = "unnest([first, second])" if use.on == "images" else use.on
         return f"SELECT key, {link} AS link FROM live_{stage.reads}"
     other = next(other for other in stage.uses if other.argument == use.of)
+    link = "unnest([o.first, o.second])" if use.on == "images" else f"o.{use.on}"
     return (
-        f"SELECT v.key, o.{use.on} AS link FROM ({_links(stage, other)}) v "
+        f"SELECT v.key, {link} AS link FROM ({links_of(stage, other)}) v "
         f"JOIN live_{other.table} o ON o.subject = v.link"
     )
 

@@ -1,0 +1,87 @@
+"""Compare two versions of a dataset: settings, and per table the rows in and out and the outcomes that changed."""
+
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from flows.list_versions import changes_between
+from flows.open_version import find_version, settle_version
+from schemas.errors import ConfigError
+from schemas.rows import ImageRow
+from tasks.store.dataset import Build
+from tasks.store.diff import StageDiff, diff_stage
+from tasks.store.files import Folder
+from tasks.store.snapshot import find_live
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Say how two versions differ."""
+
+    before: int
+    after: int
+    settings: list[str]
+    """What was asked for otherwise, in words."""
+    stages: list[StageDiff]
+    names: dict[str, str]
+    """Of the listed images, by key."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for scripts."""
+        return asdict(self)
+
+
+def diff_versions(folder: Folder, before: int, after: int, *, stage: str = "", listed: bool = False) -> Difference:
+    """Compare two versions; rows are compared by key.
+
+    Args:
+        folder: the dataset.
+        before: number of the one.
+        after: number of the other.
+        stage: only this table or group; empty: all.
+        listed: whether the keys are wanted, too.
+
+    Raises:
+        ConfigError: there is no such version, or neither has such a table.
+        StoreError: a version cannot be opened.
+    """
+    versions = [find_version(folder, number) for number in (before, after)]
+    with ExitStack() as stack:
+        builds: list[Build] = []
+        for version in versions:
+            builds.append(stack.enter_context(version.opened()))
+            settle_version(builds[-1], version)
+        old, new = builds
+        names = dict.fromkeys(
+            planned.stage.name
+            for build in (new, old)
+            for planned in build.planned
+            if stage in ("", planned.stage.name, planned.stage.group)
+        )
+        if not names:
+            there = ", ".join(planned.stage.name for planned in new.planned)
+            raise ConfigError(f"--stage {stage}: neither version has such a table. Version {after} has {there}")
+        stages = [diff_stage(old, new, name, listed=listed) for name in names]
+        first, second = (version.snapshot for version in versions)
+        assert first is not None
+        assert second is not None
+        return Difference(
+            before=before,
+            after=after,
+            settings=list(changes_between(first, second)),
+            stages=stages,
+            names={**_names(old, stages), **_names(new, stages)},
+        )
+
+
+def _names(build: Build, stages: list[StageDiff]) -> dict[str, str]:
+    """Return what people call the listed images."""
+    images = {planned.stage.name: planned for planned in build.planned if planned.stage.writes is ImageRow}
+    found: dict[str, str] = {}
+    for one in stages:
+        if planned := images.get(one.stage):
+            rows = find_live(
+                build, planned, ImageRow, subjects=(*one.came_keys, *one.went_keys), without=("image", "graph")
+            )
+            found |= {row.key: row.name for row in rows}
+    return found

@@ -1,0 +1,113 @@
+"""List a dataset's versions: when each was published, what it holds, and what was asked for otherwise than before.
+
+Reads the snapshots' own files, of whatever release, and the names of the parts that there are.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+from rich.table import Table
+
+from flows.run_build import OWN_NOTES, request_of
+from tasks.store.files import Folder
+from tasks.store.snapshot import Snapshot, missing_files, read_snapshot, snapshot_numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """Be a version in the list."""
+
+    version: int
+    created: str
+    parent: int | None
+    newest: bool
+    rows: dict[str, int]
+    """Per table."""
+    changed: list[str]
+    """What was asked for otherwise than of its parent, in words; a parent that is gone says nothing."""
+    removed: int
+    """The last removal on request that counts in it; 0: none."""
+    missing: int
+    """Files of it that are gone."""
+
+
+def list_versions(folder: Folder) -> list[Listed]:
+    """Return the versions of a dataset, the oldest first.
+
+    Raises:
+        ConfigError: there is no dataset.
+        StoreError: a version's file is damaged.
+    """
+    request_of(folder)
+    snapshots = {number: read_snapshot(folder, number) for number in snapshot_numbers(folder)}
+    return [_list(folder, snapshot, snapshots) for snapshot in snapshots.values()]
+
+
+def _list(folder: Folder, snapshot: Snapshot, others: Mapping[int, Snapshot]) -> Listed:
+    content = snapshot.content
+    parent = others.get(content["parent"] or 0)
+    return Listed(
+        version=snapshot.number,
+        created=content["created"],
+        parent=content["parent"],
+        newest=snapshot.number == max(others),
+        rows={name: stage["counts"]["rows"] for name, stage in content["stages"].items()},
+        changed=list(changes_between(parent, snapshot)) if parent else [],
+        removed=content.get("takedowns", 0),
+        missing=len(missing_files(folder, snapshot)),
+    )
+
+
+def changes_between(before: Snapshot, after: Snapshot) -> Iterator[str]:
+    """Yield what one version was asked for otherwise than another, in words."""
+    old, new = (dict(_fields(_asked(snapshot))) for snapshot in (before, after))
+    for name in dict.fromkeys((*new, *old)):
+        if old.get(name) != new.get(name) and not name.startswith(OWN_NOTES):
+            yield f"{name} was {_shown(old.get(name))}, is {_shown(new.get(name))}"
+    if before.content["items"] != after.content["items"]:
+        yield "the source lists other things"
+    if (count := after.content.get("takedowns", 0)) != before.content.get("takedowns", 0):
+        yield f"removals on request up to {count} count"
+
+
+def _asked(snapshot: Snapshot) -> dict[str, Any]:
+    lineage = snapshot.content["lineage"]
+    return {**lineage["profile"], "limit": lineage["limit"], "until": lineage["until"]}
+
+
+def _fields(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in section.items():
+        if isinstance(value, Mapping):
+            yield from _fields(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, cast("list[Any]", value))) or "none"
+    return "none" if value is None or value == "" else str(value)
+
+
+def versions_json(found: list[Listed]) -> list[dict[str, Any]]:
+    """Return the list for scripts."""
+    return [asdict(one) for one in found]
+
+
+def versions_table(found: list[Listed]) -> Table:
+    """Return the list as a table."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("version", "published", "from"):
+        table.add_column(name)
+    table.add_column("rows", overflow="fold")
+    table.add_column("asked for otherwise than before", overflow="fold")
+    table.add_column("")
+    for one in found:
+        last = list(one.rows.items())
+        ends = dict([last[0], last[-1]]) if last else {}
+        rows = ", ".join(f"{name} {count:,}" for name, count in ends.items())
+        state = f"{one.missing:,} of its files are gone" if one.missing else "newest" if one.newest else ""
+        published = one.created.replace("T", " ").removesuffix("+00:00")
+        table.add_row(str(one.version), published, str(one.parent or "-"), rows, "; ".join(one.changed) or "-", state)
+    return table

@@ -1,0 +1,160 @@
+"""Remove images from a dataset on request, or take them back: an entry in a list, which the next build reads.
+
+Nothing is changed in the tables; ``flows.collect_garbage`` takes the rows out of the files once a version without them
+is published.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.open_version import find_version, settle_version
+from flows.run_build import request_of
+from schemas.errors import ConfigError
+from schemas.rows import ImageRow
+from tasks.store.dataset import Build
+from tasks.store.files import Folder
+from tasks.store.find_copies import find_copies
+from tasks.store.lineage import count_rows, follow
+from tasks.store.snapshot import stream_live
+from tasks.store.stage import Planned
+from tasks.store.takedowns import read_takedowns, removed_by, write_takedown
+
+KEY = re.compile(r"[0-9a-f]{1,32}")
+WHOLE = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Name images to remove."""
+
+    keys: Sequence[str] = ()
+    """Or their beginnings."""
+    names: Sequence[str] = ()
+    """As the source calls them."""
+    file: str = ""
+    """A file with a key in each line; empty: none."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removal:
+    """Say what was entered, and what comes of it."""
+
+    number: int
+    """Of the entry; 0: nothing was to be done."""
+    keys: list[str]
+    before: list[str]
+    """Images that were removed already."""
+    unknown: list[str]
+    """Images that the newest version has not: they stay out when they come."""
+    rows: dict[str, int]
+    """Per table the rows of the newest version that go."""
+    copies: list[str]
+    """Files beside the tables that hold something of these rows."""
+
+
+def remove_images(folder: Folder, asked: Asked) -> Removal:
+    """Enter images into the dataset's list of removed ones.
+
+    Raises:
+        ConfigError: an image is not found, or its key's beginning is that of several; or there is no dataset.
+        StoreError: the newest version cannot be opened, or the list not be written.
+    """
+    version = find_version(folder)
+    with version.opened() as build:
+        settle_version(build, version)
+        images = next(planned for planned in build.planned if planned.stage.writes is ImageRow)
+        keys = list(dict.fromkeys([*_by_key(build, images, _lines(asked)), *_by_name(build, images, asked.names)]))
+        before = removed_by(read_takedowns(folder))
+        new = [key for key in keys if key not in before]
+        seeds = [(images.stage.name, key) for key in new if build.ledger.keys_like(images.stage.name, key)]
+        links = follow(build, seeds, "made of it")
+        going = {key for _, key in seeds}.union(link.key for link in links)
+        copies = list(find_copies(folder, going))
+        entry = write_takedown(folder, new, reason=asked.reason, copies=copies) if new else None
+        return Removal(
+            number=entry.number if entry else 0,
+            keys=new,
+            before=[key for key in keys if key in before],
+            unknown=[key for key in new if (images.stage.name, key) not in seeds],
+            rows=count_rows(links, seeds),
+            copies=copies,
+        )
+
+
+def take_back(folder: Folder, asked: Asked) -> list[str]:
+    """Enter that removed images are taken back; return their keys.
+
+    Raises:
+        ConfigError: an image was not removed, or its key's beginning is that of several; or there is no dataset.
+        StoreError: the list cannot be read or written.
+    """
+    request_of(folder)
+    if asked.names:
+        raise ConfigError(
+            "--undo takes keys: the name of a removed image is not kept. `pairwright remove DIR` lists them"
+        )
+    removed = sorted(removed_by(read_takedowns(folder)))
+    keys = [
+        _only(text, [key for key in removed if key.startswith(text)], "no removed image's key begins so")
+        for text in _lines(asked)
+    ]
+    if keys:
+        write_takedown(folder, keys, reason=asked.reason, undo=True)
+    return keys
+
+
+def list_removed(folder: Folder) -> list[tuple[str, str, str]]:
+    """Return the images that are removed now: when, which, why."""
+    request_of(folder)
+    entries = read_takedowns(folder)
+    removed = removed_by(entries)
+    last = {key: entry for entry in entries if not entry.undo for key in entry.keys}
+    return sorted((last[key].when, key, last[key].reason) for key in removed)
+
+
+def _lines(asked: Asked) -> list[str]:
+    """Return the keys, or beginnings of keys, that are asked for; in a file, what follows the key is not read."""
+    texts = list(asked.keys)
+    if asked.file:
+        try:
+            lines = Path(asked.file).read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"--from {asked.file}: cannot be read: {error}") from error
+        texts += [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+    keys = [text.strip().lower() for text in texts]
+    for key in keys:
+        if not KEY.fullmatch(key):
+            raise ConfigError(f"{key!r} is no key: it has up to 32 of the digits 0-9 and a-f. Names go behind --name")
+    return keys
+
+
+def _by_key(build: Build, images: Planned, texts: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for text in texts:
+        keys = build.ledger.keys_like(images.stage.name, text)
+        whole = len(text) == WHOLE and not keys
+        found.append(text if whole else _only(text, keys, "no image's key begins so"))
+    return found
+
+
+def _by_name(build: Build, images: Planned, names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    wanted: dict[str, list[str]] = {name: [] for name in names}
+    for table in stream_live(build, images, ["key", "name"]):
+        for key, name in zip(table["key"].to_pylist(), table["name"].to_pylist(), strict=True):
+            if name in wanted:
+                wanted[name].append(key)
+    if missing := [name for name, keys in wanted.items() if not keys]:
+        raise ConfigError(f"--name {missing[0]}: no image of the newest version is called so")
+    return [key for keys in wanted.values() for key in keys]
+
+
+def _only(text: str, keys: Sequence[str], none: str) -> str:
+    if len(keys) == 1:
+        return keys[0]
+    several = f"several begin so: {', '.join(keys[:5])}. Give more of it"
+    raise ConfigError(f"{text}: {several if keys else none}")

@@ -1,0 +1,67 @@
+"""Show the lineage of a row on a terminal: two trees, and where their tables come from."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Group
+from rich.markup import escape
+from rich.tree import Tree
+
+from flows.trace_lineage import Lineage, Traced
+
+MOST = 20
+"""Rows of one table that are shown below one row; the others are counted."""
+LONGEST = 60
+SERVED = ("model", "revision", "seed", "prompt")
+
+
+def show_lineage(found: Lineage) -> Group:
+    """Return what a terminal shows of a lineage; some tables have too many rows for it, which are counted."""
+    trees = [
+        _tree("Made from", found.row, found.made_from),
+        _tree("Made of it", found.row, found.made_of_it),
+    ]
+    return Group(*trees, *(escape(line) for line in _tables(found)))
+
+
+def _tree(title: str, root: Traced, rows: Sequence[Traced]) -> Tree:
+    tree = Tree(f"[bold]{title}[/] {_row(root)}")
+    if not rows:
+        tree.add("nothing")
+    places = {(root.table, root.key): tree}
+    shown: dict[tuple[tuple[str, str], str], int] = {}
+    for row in rows:
+        above = row.of or (root.table, root.key)
+        group = (above, row.table)
+        shown[group] = shown.get(group, 0) + 1
+        if above in places and shown[group] <= MOST:
+            places[row.table, row.key] = places[above].add(_row(row))
+    for (above, table), count in shown.items():
+        if above in places and count > MOST:
+            places[above].add(f"{table}: {count - MOST:,} more (--json lists all)")
+    return tree
+
+
+def _row(row: Traced) -> str:
+    told = ", ".join(_cells(row.made))
+    return f"{row.table} [cyan]{row.key}[/]" + (f" {escape(told)}" if told else "")
+
+
+def _cells(made: dict[str, Any]) -> Iterator[str]:
+    for name, value in made.items():
+        if name == "served":
+            for one in value:
+                yield "asked " + ", ".join(f"{part} {one[part]}" for part in SERVED if one[part] not in ("", None))
+        else:
+            text = f"{value:.4g}" if isinstance(value, float) else str(value)
+            yield f"{name} {text if len(text) <= LONGEST else text[:LONGEST] + '...'}"
+
+
+def _tables(found: Lineage) -> Iterator[str]:
+    """Yield a line for each table: its fingerprint, and what it was made with."""
+    yield ""
+    for name, about in found.tables.items():
+        words = [about["fingerprint"], *about["models"]]
+        words += [f"prompt {prompt} {digest[:12]}" for prompt, digest in about["prompts"].items()]
+        words += [] if about["made_by_this_release"] else ["made by another release, whose prompts are not known here"]
+        yield f"{name}: {', '.join(words)}"

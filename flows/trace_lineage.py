@@ -1,0 +1,130 @@
+"""Follow a row through a version's tables: what was made of it, and what it was made from, with what made each."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from flows.open_version import Version, find_version, settle_version
+from flows.stages import plan_stages, stages_until
+from prompts import load
+from schemas.arrow import COLUMNS
+from schemas.errors import ConfigError
+from tasks.store.dataset import Build
+from tasks.store.files import Folder
+from tasks.store.lineage import Link, Way, find_keys, follow, read_cells
+from tasks.store.stage import Planned
+
+TOLD = (
+    *("name", "source", "licence", "origin", "model", "embedder", "maker", "note", "attempts", "finish_reason"),
+    *("check", "passed", "score", "why", "tag", "tagger", "inpainter", "chosen_model", "rejected_maker", "split"),
+    *("rejected_image_maker", "served"),
+)
+"""Columns that say what made a row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traced:
+    """Be one row of a lineage."""
+
+    table: str
+    key: str
+    of: tuple[str, str] | None
+    """Table and key of the row through which it was reached; none: it is the row that was asked about."""
+    made: dict[str, Any]
+    """What its own columns say of how it was made; what says nothing is left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lineage:
+    """Be the lineage of one row."""
+
+    version: int
+    """0: there is no version yet, and the tables are as they are now."""
+    row: Traced
+    made_of_it: list[Traced]
+    made_from: list[Traced]
+    tables: dict[str, dict[str, Any]]
+    """Per table that occurs its fingerprint, and what it comes from: settings, models, prompts with their SHA-256."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for scripts."""
+        return asdict(self)
+
+
+def trace_lineage(folder: Folder, key: str, *, version: int | None = None) -> Lineage:
+    """Return what was made of a row and what it was made from, in a version (``None``: the newest).
+
+    Args:
+        folder: the dataset.
+        key: of any row; its beginning, where only one row's key begins so.
+        version: the version's number.
+
+    Raises:
+        ConfigError: no key, or several, begin so; or there is no such version.
+        StoreError: the version cannot be opened.
+    """
+    found = find_version(folder, version)
+    with found.opened() as build:
+        settle_version(build, found)
+        seed = _find(build, folder, key)
+        ways: dict[Way, list[Link]] = {way: follow(build, [seed], way) for way in ("made of it", "made from")}
+        links = [link for some in ways.values() for link in some]
+        made = _made(build, [seed, *((link.table, link.key) for link in links)])
+        rows = {way: [_traced(link, made) for link in some] for way, some in ways.items()}
+        return Lineage(
+            version=found.number,
+            row=Traced(table=seed[0], key=seed[1], of=None, made=made.get(seed, {})),
+            made_of_it=rows["made of it"],
+            made_from=rows["made from"],
+            tables=_tables(found, {table for table, _ in made}),
+        )
+
+
+def _find(build: Build, folder: Folder, prefix: str) -> tuple[str, str]:
+    rows = find_keys(build, prefix.strip().lower()) if prefix.strip() else []
+    if len({key for _, key in rows}) == 1:
+        return rows[0]
+    if not rows:
+        raise ConfigError(f"{folder.url}: has no row whose key begins with {prefix!r}")
+    some = ", ".join(f"{key} ({table})" for table, key in rows[:5])
+    raise ConfigError(f"{folder.url}: several keys begin with {prefix!r}: {some}. Give more of it")
+
+
+def _traced(link: Link, made: dict[tuple[str, str], dict[str, Any]]) -> Traced:
+    own = made.get((link.table, link.key), {})
+    return Traced(table=link.table, key=link.key, of=(link.of_table, link.of_key), made=own)
+
+
+def _made(build: Build, rows: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what rows say of how they were made, by table and key."""
+    found: dict[tuple[str, str], dict[str, Any]] = {row: {} for row in rows}
+    for planned in build.planned:
+        name = planned.stage.name
+        keys = [key for table, key in found if table == name]
+        columns = [column for column in TOLD if column in dict(COLUMNS[planned.stage.writes])]
+        cells = read_cells(build, planned, keys, columns) if keys and columns else {}
+        for key, values in cells.items():
+            found[name, key] = {column: value for column, value in values.items() if value not in ("", None, [])}
+    return found
+
+
+def _tables(version: Version, names: set[str]) -> dict[str, dict[str, Any]]:
+    """Return where each table's rows come from; prompts only where they are still those of the version."""
+    request = version.request
+    now = {one.stage.name: one for one in plan_stages(request.profile, stages_until(request.profile, request.until))}
+    return {
+        planned.stage.name: _about(planned, same=now[planned.stage.name].fingerprint == planned.fingerprint)
+        for planned in version.planned
+        if planned.stage.name in names
+    }
+
+
+def _about(planned: Planned, *, same: bool) -> dict[str, Any]:
+    stage = planned.stage
+    return {
+        "fingerprint": planned.fingerprint,
+        "settings": planned.config.model_dump(mode="json", exclude=set(planned.config.uncounted)),
+        "models": list(stage.models(planned.config)) if stage.models and same else [],
+        "prompts": {name: load(name).sha256 for name in stage.prompts} if same else {},
+        "made_by_this_release": same,
+    }

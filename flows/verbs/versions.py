@@ -1,0 +1,182 @@
+"""The verbs of a dataset's versions: versions, diff, lineage, remove, gc."""
+
+import json
+import shlex
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from flows.verbs.options import OWED, AsJson, Dataset, Version, app
+
+
+@app.command(epilog="Example: `pairwright versions dataset`")
+def versions(dataset: Dataset, as_json: AsJson = False) -> None:
+    """List the versions of a dataset: when each was published, its rows, what was asked for otherwise than before."""
+    from rich.console import Console
+
+    from flows.list_versions import list_versions, versions_json, versions_table
+    from tasks.store.files import Folder
+
+    found = list_versions(Folder(dataset))
+    if as_json:
+        print(json.dumps(versions_json(found), indent=1))
+    elif found:
+        Console(width=None if sys.stdout.isatty() else 160).print(versions_table(found))
+    else:
+        print(f"No version of {dataset} is published yet. Look with: pairwright status {shlex.quote(dataset)}")
+
+
+@app.command(epilog="Examples: `pairwright diff dataset 3 4`, `pairwright diff dataset 3 4 --stage pairs --list`")
+def diff(
+    dataset: Dataset,
+    before: Annotated[int, typer.Argument(min=1, help="Number of the one version.")],
+    after: Annotated[int, typer.Argument(min=1, help="Number of the other.")],
+    as_json: AsJson = False,
+    stage: Annotated[str, typer.Option("--stage", help="Only this table, or this group of tables.")] = "",
+    listed: Annotated[bool, typer.Option("--list", help="List the keys of the rows, and the names of images.")] = False,
+) -> None:
+    """Compare two versions: rows in and out by key, inputs that ended otherwise and why, settings that differ."""
+    from rich.console import Console
+
+    from flows.diff_versions import diff_versions
+    from flows.show_diff import diff_lines, diff_table
+    from tasks.store.files import Folder
+
+    found = diff_versions(Folder(dataset), before, after, stage=stage, listed=listed)
+    if as_json:
+        print(json.dumps(found.as_json(), indent=1))
+        return
+    Console(width=None if sys.stdout.isatty() else 160).print(diff_table(found))
+    for line in diff_lines(found):
+        print(line)
+
+
+@app.command(epilog="Example: `pairwright lineage dataset 3f2a9c`")
+def lineage(
+    dataset: Dataset,
+    key: Annotated[str, typer.Argument(help="Key of an image or of any other row; its beginning is enough.")],
+    as_json: AsJson = False,
+    version: Version = None,
+) -> None:
+    """Show all that was made of a row and all it was made from, with the model, prompt and seed that made each."""
+    from rich.console import Console
+
+    from flows.show_lineage import show_lineage
+    from flows.trace_lineage import trace_lineage
+    from tasks.store.files import Folder
+
+    found = trace_lineage(Folder(dataset), key, version=version)
+    if as_json:
+        print(json.dumps(found.as_json(), indent=1))
+    else:
+        Console(width=None if sys.stdout.isatty() else 200, soft_wrap=True).print(show_lineage(found))
+
+
+@app.command(
+    epilog="Examples: `pairwright remove dataset 3f2a9c --reason 'asked by mail'`, "
+    "`pairwright remove dataset --name holiday/beach.jpg`, `pairwright remove dataset 3f2a9c --undo`"
+)
+def remove(
+    dataset: Dataset,
+    keys: Annotated[list[str] | None, typer.Argument(help="Keys of images, or their beginnings.")] = None,
+    file: Annotated[str, typer.Option("--from", help="A file with a key in each line.")] = "",
+    name: Annotated[
+        list[str] | None, typer.Option("--name", help="An image as the source calls it (repeatable).")
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept in the list of removals.")] = "",
+    undo: Annotated[bool, typer.Option("--undo", help="Take removed images back.")] = False,
+) -> None:
+    """Remove images on request: they and all that came of them leave the next version, and with `gc` the files.
+
+    The same bytes stay out when they come again. Other files that show nearly the same are other images: keep those out
+    with `pairwright build --exclude`. Without an image, lists what is removed.
+    """
+    from flows.remove_images import Asked, list_removed, remove_images, take_back
+    from tasks.store.files import Folder
+
+    folder, place = Folder(dataset), shlex.quote(dataset)
+    asked = Asked(keys=keys or (), names=name or (), file=file, reason=reason)
+    if not (asked.keys or asked.names or asked.file):
+        for when, key, why in list_removed(folder):
+            print(f"{when}\t{key}\t{why}")
+    elif undo:
+        for key in take_back(folder, asked):
+            print(f"Taken back: {key}")
+        print(f"They come back with the next build: pairwright resume {place}")
+    else:
+        _print_removal(remove_images(folder, asked), place)
+
+
+def _print_removal(found: Any, place: str) -> None:
+    for key in found.before:
+        print(f"{key} was removed before")
+    for key in found.unknown:
+        print(f"{key} is not in the newest version: it stays out should it come")
+    if found.rows:
+        print(f"Of the newest version go: {', '.join(f'{table} {count:,}' for table, count in found.rows.items())}")
+    _print_copies(found.copies)
+    if found.keys:
+        print(f"{len(found.keys):,} images are removed (entry {found.number} of the list).")
+        print(f"They leave the next version: pairwright resume {place}")
+        print(f"and then the files: pairwright gc {place}")
+
+
+def _print_copies(copies: list[str]) -> None:
+    """Name what no verb rewrites; what was handed out is out of reach."""
+    for path in copies:
+        print(f"  also in {path}")
+    if copies:
+        print(
+            "These files are not rewritten: write pages anew (`pairwright report`), delete trainings or train again. "
+            "A model may have learnt from them."
+        )
+
+
+@app.command(epilog="Examples: `pairwright gc dataset --dry-run`, `pairwright gc dataset --keep 3`")
+def gc(
+    dataset: Dataset,
+    keep: Annotated[
+        int | None, typer.Option("--keep", min=1, help="How many versions stay, the newest ones. Default: all.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+) -> None:
+    """Delete what no kept version and not the present state needs, and every trace of what was removed on request.
+
+    Versions that hold a removed image go, too. Nothing goes while a build or a reader is at work; on an object store,
+    which has no locks, see to that yourself. Exports elsewhere are out of reach.
+    """
+    from flows.collect_garbage import collect_garbage
+    from flows.progress import count_steps
+    from tasks.store.files import Folder
+
+    with count_steps("clearing up") as watch:
+        found = collect_garbage(Folder(dataset), keep=keep, dry_run=dry_run, watch=watch)
+    _print_collected(found, dry_run=dry_run)
+    if found.blocked:
+        print(f"error: what was removed on request is still in the files: {found.blocked}", file=sys.stderr)
+        raise typer.Exit(OWED)
+
+
+def _print_collected(found: Any, *, dry_run: bool) -> None:
+    would = "Would delete" if dry_run else "Deleted"
+    plan = found.plan
+    for number, why in found.gone.items():
+        print(f"{would} version {number}: {why}")
+    if dry_run:
+        for path in (*plan.files, *map(str, plan.folders)):
+            print(f"{would} {path}")
+        for path in plan.parts:
+            print(f"Would write {path} anew, without rows that no longer count")
+    said = f"{len(plan.files):,} files, {len(plan.folders):,} folders of journals and caches"
+    rewritten = f"; {len(plan.parts):,} parts written anew" if plan.parts and not dry_run else ""
+    freed = "" if dry_run else f": {found.freed:,} bytes freed"
+    kept = ", ".join(map(str, found.kept)) or "none"
+    print(f"{would} {said}{rewritten}{freed}. Versions kept: {kept}")
+    for name in found.broken:
+        print(
+            f"The unfinished training runs/{name} cannot go on: rows of it had to go. Begin anew under another --name"
+        )
+    if found.swept and not dry_run:
+        print("Of what was removed on request nothing is left in the tables. Exports elsewhere are out of reach.")
+    _print_copies(list(found.copies))

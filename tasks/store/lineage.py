@@ -1,0 +1,131 @@
+"""Follow rows from table to table: what was made of them, and what they were made from.
+
+A row is made from the row that was its stage's input, from the rows that were looked up for that (one or many about the
+same thing), and from the images that it names. Tables that a stage was handed as a whole are not followed: with them
+every row would be made from every other.
+
+Reads the settled ledger's key columns.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from schemas.rows import ImageRow
+from tasks.store.dataset import Build
+from tasks.store.ledger import Ledger, links_of
+from tasks.store.part import Part, read_rows
+from tasks.store.stage import Planned, Stage
+
+Way = Literal["made of it", "made from"]
+NAMED = ("first", "second", "image_key")
+"""Columns that name images."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """Be one row that was reached, and the one from which it was."""
+
+    table: str
+    key: str
+    of_table: str
+    of_key: str
+
+
+def find_keys(build: Build, prefix: str) -> list[tuple[str, str]]:
+    """Return the live rows of a settled build whose key begins so, by table, the listing first; a few at the most."""
+    tables = ["items", *(planned.stage.name for planned in build.planned)]
+    return [(table, key) for table in tables for key in build.ledger.keys_like(table, prefix)]
+
+
+def follow(build: Build, seeds: Iterable[tuple[str, str]], way: Way) -> list[Link]:
+    """Return every row that is reached from some rows of a settled build, each once, nearest table first.
+
+    Args:
+        build: every stage settled.
+        seeds: table and key of the rows to begin with; they are not in the answer.
+        way: "made of it" goes down the stages, "made from" goes up to the listing.
+    """
+    tracer = _Tracer(build, seeds)
+    stages = [planned.stage for planned in build.planned]
+    for stage in stages if way == "made of it" else reversed(stages):
+        tracer.step(stage, way)
+    return tracer.links()
+
+
+class _Tracer:
+    """Collect reached rows in a table of the ledger's database."""
+
+    def __init__(self, build: Build, seeds: Iterable[tuple[str, str]]) -> None:
+        self._ledger: Ledger = build.ledger
+        self._images = {planned.stage.name for planned in build.planned if planned.stage.writes is ImageRow}
+        run = self._ledger.run
+        run(
+            "CREATE OR REPLACE TEMP TABLE reached (n INTEGER, tbl VARCHAR, key VARCHAR, of_tbl VARCHAR, of_key VARCHAR)"
+        )
+        for table, key in dict.fromkeys(seeds):
+            run("INSERT INTO reached VALUES (0, ?, ?, '', '')", table, key)
+        self._number = 0
+
+    def links(self) -> list[Link]:
+        found = self._ledger.run("SELECT tbl, key, of_tbl, of_key FROM reached WHERE n > 0 ORDER BY n, of_key, key")
+        return [Link(table=table, key=key, of_table=of, of_key=of_key) for table, key, of, of_key in found]
+
+    def step(self, stage: Stage, way: Way) -> None:
+        """Go over one stage, along each of its edges: (the row made, the row that it was made from)."""
+        for table, edges in _edges(stage, self._images):
+            made, source = (stage.name, "made"), (table, "source")
+            (to, to_column), (of, of_column) = (made, source) if way == "made of it" else (source, made)
+            self._number += 1
+            self._ledger.run(
+                f"INSERT INTO reached SELECT {self._number}, '{to}', e.{to_column}, '{of}', min(e.{of_column}) "
+                f"FROM ({edges}) e JOIN reached r ON r.tbl = '{of}' AND r.key = e.{of_column} "
+                f"WHERE e.{to_column} NOT IN (SELECT key FROM reached WHERE tbl = '{to}') GROUP BY ALL"
+            )
+
+
+def _edges(stage: Stage, images: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the tables that a stage's rows are made from, each with the query of its edges: ``made``, ``source``."""
+    name = stage.name
+    rows = (
+        f"SELECT r.key AS made, i.key AS input FROM rows_{name} r JOIN input_{name} i USING (source_key) "
+        f"WHERE r.status = 'ok' AND r.key IN (SELECT key FROM live_{name})"
+    )
+    yield stage.reads, f"SELECT made, input AS source FROM ({rows})"
+    for use in stage.uses:
+        if use.kind in ("one", "many"):
+            yield (
+                use.table,
+                f"SELECT x.made, u.key AS source FROM ({rows}) x JOIN ({links_of(stage, use)}) m ON m.key = x.input "
+                f"JOIN live_{use.table} u ON u.subject = m.link",
+            )
+    named = f"SELECT key, unnest([{', '.join(NAMED)}]) AS image FROM live_{name}"
+    for table in images:
+        if table != name:
+            yield (
+                table,
+                f"SELECT n.key AS made, l.key AS source FROM ({named}) n JOIN live_{table} l ON l.key = n.image",
+            )
+
+
+def count_rows(links: Sequence[Link], seeds: Iterable[tuple[str, str]] = ()) -> dict[str, int]:
+    """Return how many rows were reached per table, those to begin with included."""
+    counts: dict[str, int] = {}
+    for table in (*(table for table, _ in seeds), *(link.table for link in links)):
+        counts[table] = counts.get(table, 0) + 1
+    return counts
+
+
+def read_cells(
+    build: Build, planned: Planned, keys: Sequence[str], columns: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Return some columns of live rows by their keys; those that the table does not have are left out."""
+    found: dict[str, dict[str, Any]] = {}
+    by_part: dict[str, list[tuple[int, str]]] = {}
+    for part, row, key in build.ledger.where(planned.stage.name, keys):
+        by_part.setdefault(part, []).append((row, key))
+    for name, places in by_part.items():
+        places.sort()
+        table = read_rows(Part(build.folder, f"{planned.table}/{name}"), [row for row, _ in places], columns)
+        found |= {key: cells for (_, key), cells in zip(places, table.to_pylist(), strict=True)}
+    return found
