@@ -9,18 +9,21 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from queue import Queue
 from threading import Event
-from typing import Any
+from typing import Annotated, Any
 
 from prefect import flow, tags, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Failed
 from prefect.task_runners import ThreadPoolTaskRunner
+from pydantic import Field
 
+from flows.load_profile import profile_names
 from flows.progress import LineWatcher
 from flows.run_build import Request, make_request, resume_request, run_build
 from flows.say_outcome import say_shard
 from flows.show_in_prefect import end_state, publish_report
+from flows.stages import GROUPS, table_names
 from tasks.store.pool import Outcome, Workers
 from tasks.store.shard import ShardRef
 from tasks.store.stage import Planned
@@ -29,6 +32,8 @@ RUNNER: Any = ThreadPoolTaskRunner(max_workers=32)  # threads that wait; the wor
 AHEAD = 2
 """Task runs that are submitted per worker process: so that none waits, and few are lost with a server."""
 log = logging.getLogger(__name__)
+StageName = Annotated[str, Field(json_schema_extra={"enum": ["", *GROUPS, *table_names()]})]
+ProfileName = Annotated[str, Field(json_schema_extra={"examples": [*profile_names()]})]
 Runs = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
 
 
@@ -36,10 +41,10 @@ Runs = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
 def build_dataset(
     out: str,
     source: str | None = None,
-    profile: str = "scenes",
+    profile: ProfileName = "scenes",
     settings: list[str] | None = None,
-    limit: int | None = None,
-    until: str = "",
+    limit: Annotated[int, Field(ge=1)] | None = None,
+    until: StageName = "",
     exclude: list[str] | None = None,
 ) -> State[None]:
     """Build a dataset, or do what an earlier build of it still owes.
@@ -54,11 +59,13 @@ def build_dataset(
         exclude: Sources whose images are kept out, and what is nearly one of them.
     """
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
-    return _run(make_request(out, source, **words, exclude=exclude or []))
+    return run_as_flow(make_request(out, source, **words, exclude=exclude or []))
 
 
 @flow(name="resume-dataset", flow_run_name="resume-{dataset}", task_runner=RUNNER, persist_result=False)
-def resume_dataset(dataset: str, stage: str = "", reason: str = "", settings: list[str] | None = None) -> State[None]:
+def resume_dataset(
+    dataset: str, stage: StageName = "", reason: str = "", settings: list[str] | None = None
+) -> State[None]:
     """Finish what a dataset still owes.
 
     Args:
@@ -67,7 +74,7 @@ def resume_dataset(dataset: str, stage: str = "", reason: str = "", settings: li
         reason: Retry only rows that failed for this reason.
         settings: Fields of `run` to set ("run.budget.calls=5000").
     """
-    return _run(resume_request(dataset, stage=stage, reason=reason, settings=settings or []))
+    return run_as_flow(resume_request(dataset, stage=stage, reason=reason, settings=settings or []))
 
 
 def tags_of(request: Request) -> tuple[str, str]:
@@ -75,7 +82,8 @@ def tags_of(request: Request) -> tuple[str, str]:
     return request.folder.url.rstrip("/").rpartition("/")[2], request.profile.name
 
 
-def _run(request: Request) -> State[None]:
+def run_as_flow(request: Request) -> State[None]:
+    """Build within a flow run; return the state that it ends with."""
     with Workers(request.profile.run.workers) as workers, tags(*tags_of(request)):
         report = run_build(request, run_shards=as_task_runs(workers), watcher=LineWatcher())
     publish_report(request.folder.url, report)
