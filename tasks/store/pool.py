@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing.util import Finalize
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from schemas.errors import PairwrightError
 from tasks.store.shard import ShardDone, ShardRef, run_shard
@@ -57,6 +57,23 @@ class Outcome:
     """Of all threads of the process that ran it; those of its helpers are not counted."""
 
 
+class Runner(Protocol):
+    """Run shards, wherever it does: in processes of this machine, in the workers of a cluster."""
+
+    @property
+    def count(self) -> int:
+        """Return how many shards run at once."""
+        ...
+
+    def run(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
+        """Yield the outcome of each shard as it ends, in no certain order."""
+        ...
+
+    def run_one(self, planned: Planned, shard: ShardRef) -> Outcome:
+        """Run one shard and wait for it; may be called from many threads."""
+        ...
+
+
 class Workers:
     """Keep worker processes through a build; with one worker, shards run in this process."""
 
@@ -85,25 +102,17 @@ class Workers:
     def run(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
         """Yield the outcome of each shard as it ends, in no certain order."""
         if self.count == 1:
-            yield from (_attempt(self._run, planned, shard) for shard in shards)
-            return
-        with ThreadPoolExecutor(self.count) as threads:
-            try:
-                for future in as_completed([threads.submit(self.run_one, planned, shard) for shard in shards]):
-                    yield future.result()
-            except BaseException:
-                threads.shutdown(wait=False, cancel_futures=True)
-                self._stop()
-                raise
+            return (attempt(self._run, planned, shard) for shard in shards)
+        return spread(self.run_one, planned, shards, most=self.count, stop=self._stop)
 
     def run_one(self, planned: Planned, shard: ShardRef) -> Outcome:
         """Run one shard in a worker process and wait for it; may be called from many threads."""
         if self.count == 1:
-            return _attempt(self._run, planned, shard)
+            return attempt(self._run, planned, shard)
         name, pool = self._pool_for(planned)
         try:
-            with _deaf():
-                future = pool.submit(_attempt, self._run, planned, shard)
+            with deaf():
+                future = pool.submit(attempt, self._run, planned, shard)
             return future.result()
         except (BrokenProcessPool, CancelledError):
             self._discard(name, pool)
@@ -112,7 +121,7 @@ class Workers:
         log.warning("%s: a worker process died; trying it again by itself", shard.name)
         with self._quarantine, _new_pool(1) as alone:
             try:
-                return alone.submit(_attempt, self._run, planned, shard).result()
+                return alone.submit(attempt, self._run, planned, shard).result()
             except BrokenProcessPool:
                 return Outcome(shard=shard, result=ShardFailed(name=shard.name, error=DIED), seconds=0.0)
 
@@ -139,6 +148,30 @@ class Workers:
                 del self._pools[name]
 
 
+def spread(
+    run_one: Callable[[Planned, ShardRef], Outcome],
+    planned: Planned,
+    shards: Sequence[ShardRef],
+    *,
+    most: int,
+    stop: Callable[[], None],
+) -> Iterator[Outcome]:
+    """Yield the outcome of each shard as it ends, ``most`` of them running at once; ``stop`` where the caller stops."""
+    with ThreadPoolExecutor(most) as threads:
+        try:
+            for future in as_completed([threads.submit(run_one, planned, shard) for shard in shards]):
+                yield future.result()
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            stop()
+            raise
+
+
+def loads_models(planned: Planned) -> bool:
+    """Say whether a stage loads models, which a worker then holds for it alone."""
+    return planned.stage.processes is not None and planned.stage.processes(planned.config) is not None
+
+
 @lru_cache(maxsize=1)
 def helpers() -> ProcessPoolExecutor | None:
     """Return this worker's own worker processes, started at the first call; ``None`` where it may have none."""
@@ -157,16 +190,21 @@ def count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _new_pool(count: int, *, helpers: int = 0) -> ProcessPoolExecutor:
+def limit_threads() -> None:
+    """Give this process and those that it starts one thread each: the shards are the parallelism."""
     for name in THREADS:
-        os.environ.setdefault(name, "1")  # one thread per worker: the shards are the parallelism
+        os.environ.setdefault(name, "1")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait leave the core to other workers
+
+
+def _new_pool(count: int, *, helpers: int = 0) -> ProcessPoolExecutor:
+    limit_threads()
     context = multiprocessing.get_context("spawn")
     places = context.Value("i", 0)
     return ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(os.getpid(), places, helpers))
 
 
-def _attempt(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
+def attempt(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
     """Run one shard; the boundary at which a fault becomes a record instead of ending the build."""
     start, cpu = time.monotonic(), time.process_time()
     try:
@@ -180,7 +218,7 @@ def _attempt(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
 
 
 @contextmanager
-def _deaf() -> Generator[None]:
+def deaf() -> Generator[None]:
     """Let processes that start here inherit that Ctrl-C waits, until ``_begin`` tells them to leave it to the parent.
 
     Otherwise those that are still importing would each show a traceback.
