@@ -1,16 +1,17 @@
 """The command line. Exit codes: 0 all done, 1 rows still owed, 2 wrong usage or configuration, 130 stopped."""
 
 import logging
+import os
 import sys
 from typing import Annotated
 
 import typer
 
-from flows.verbs import build, export, look, operate, plan, train, versions
+from flows.verbs import build, doctor, export, look, operate, plan, train, versions
 from flows.verbs.options import OWED, STOPPED, WRONG, app
 from schemas.errors import ConfigError, ModelError, PairwrightError, SourceError
 
-VERBS = (build, look, export, train, operate, plan, versions)
+VERBS = (build, look, export, train, operate, plan, versions, doctor)
 """Importing them has registered their verbs."""
 
 
@@ -33,6 +34,7 @@ def _main(
 
 def main() -> None:
     """Run the command line; turn errors into one message and an exit code."""
+    keep_quiet()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger("faiss").setLevel(logging.WARNING)  # it tells which of its builds it tries
     logging.getLogger("huggingface_hub").propagate = False  # it prints what it says itself
@@ -47,6 +49,12 @@ def main() -> None:
         sys.exit(OWED)
     except KeyboardInterrupt:
         sys.exit(STOPPED)
+
+
+def keep_quiet() -> None:
+    """Switch Prefect's telemetry off for this process and those that it starts, unless its user has decided."""
+    if not {"DO_NOT_TRACK", "PREFECT_SERVER_ANALYTICS_ENABLED"} & os.environ.keys():
+        os.environ.update(DO_NOT_TRACK="1", PREFECT_SERVER_ANALYTICS_ENABLED="false")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,38 @@
+"""Export a dataset under Prefect: what the verb ``export`` does, as a flow run that a deployment can start."""
+
+from typing import Annotated
+
+from prefect import flow
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
+from pydantic import Field
+
+from flows.export_dataset import FORMATS, export_dataset
+from tasks.export.select_rows import Selection
+from tasks.store.files import Folder
+
+
+@flow(name="export-dataset", flow_run_name="export-{dataset}", persist_result=False)
+def hand_over_dataset(
+    dataset: str,
+    to: str,
+    form: Annotated[str, Field(json_schema_extra={"enum": [*FORMATS]})] = "hf",
+    licences: list[str] | None = None,
+    sources: list[str] | None = None,
+    version: Annotated[int, Field(ge=1)] | None = None,
+    negatives: str = "",
+) -> State[None]:
+    """Write a dataset in a form that other programs read.
+
+    Args:
+        dataset: Folder or URL of the dataset.
+        to: Folder to write; a new name, or an earlier export.
+        form: hf is Parquet that datasets.load_dataset reads.
+        licences: Only rows all of whose images are under one of these licences; "unstated" is under none.
+        sources: Only rows whose images are from a source of one of these kinds.
+        version: A version's number; none is the newest.
+        negatives: With the negatives that this ADPO run has mined.
+    """
+    selection = Selection(licences=tuple(licences or ()), sources=tuple(sources or ()))
+    tally = export_dataset(Folder(dataset), to, form=form, selection=selection, version=version, negatives=negatives)
+    return Completed(message=f"{tally.rows:,} preferences are in {to}")
