@@ -74,33 +74,40 @@ class Keeper:
             return run_shards
 
         def run(planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
-            rest, costs = list(shards), dict[str, float]()
+            rest, costs, limits = list(shards), dict[str, float](), self._limits(planned)
+            gpus = self.gpus(planned) if self.meter.budget.gpu_hours else 0
             while rest and not self.stopped:
                 before = self.meter.read()
-                count, why = self._affordable(rest, before, costs)
+                count, scarce = self._affordable(rest, {name: limits[name] - before[name] for name in limits}, costs)
                 if not count:
-                    self._stop(why, before)
+                    self._stop(scarce, before)
                     return
                 now = [replace(shard, purse=self.meter.purse) for shard in rest[:count]]
                 began = time.monotonic()
                 for outcome in run_shards(planned, now):
                     self._look_at(outcome)
                     yield outcome
-                self.meter.gpu_seconds += (time.monotonic() - began) * self.gpus(planned)
+                self.meter.gpu_seconds += (time.monotonic() - began) * gpus
                 after, rows = self.meter.read(), sum(map(_rows, now))
-                costs = {name: max(costs.get(name, 0.0), (after[name] - before[name]) / rows) for name in after}
+                costs = {name: max(costs.get(name, 0.0), (after[name] - before[name]) / rows) for name in limits}
                 rest = rest[count:]
 
         return run
 
-    def _affordable(self, rest: Sequence[ShardRef], used: dict[str, float], costs: dict[str, float]) -> tuple[int, str]:
+    def _limits(self, planned: Planned) -> dict[str, float]:
+        """Return the limits that a stage can pass: one that asks nothing runs also when all calls are used."""
+        used = {"hours", "disk_gb", *(("calls", "tokens") if planned.stage.remembers else ())}
+        if self.meter.budget.gpu_hours and self.gpus(planned):
+            used.add("gpu_hours")  # asked last: it loads PyTorch where there is a GPU
+        return {name: limit for name, limit in self.meter.budget.limits.items() if name in used}
+
+    def _affordable(self, rest: Sequence[ShardRef], left: dict[str, float], costs: dict[str, float]) -> tuple[int, str]:
         """Return how many of the shards may be given out now; where none may, also the limit that forbids it."""
-        left = {name: limit - used[name] for name, limit in self.meter.budget.limits.items()}
         for name, amount in left.items():
             if amount <= 0:
                 return 0, name
         if not costs:
-            return self.workers, ""
+            return (self.workers if left else len(rest)), ""
         rows = {name: left[name] / cost for name, cost in costs.items() if cost > 0}
         scarce = min(rows, key=rows.__getitem__, default="")
         if not scarce:

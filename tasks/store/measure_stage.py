@@ -129,7 +129,7 @@ def measure_stage(
         rows=_scaled(ratio([sample.rows for sample in samples], inputs), counts.rows / done),
         failed=_share(counts.failed, done),
         dropped=_share(counts.dropped, done),
-        reach=exactly(counts.of / read_rows) if read_rows else None,
+        reach=_reach(planned, counts.of, read_rows),
         calls=_rate([one.calls for one in asked], inputs),
         prompt_tokens=_rate([one.prompt_tokens for one in asked], inputs),
         completion_tokens=_rate([one.completion_tokens for one in asked], inputs),
@@ -164,6 +164,16 @@ def timed_stage(
         cpu_seconds=_rate([cpu for _, _, cpu in steady], inputs),
         start_seconds=max(0.0, stage_seconds - work / min(processes, len(timed))),
     )
+
+
+def _reach(planned: Planned, inputs: int, read_rows: int) -> Estimate | None:
+    """Return how many of the rows that it reads a stage is given; the more images, the more are in a pair."""
+    if not read_rows:
+        return None
+    if not planned.stage.only_in:
+        return exactly(inputs / read_rows)
+    share = _share(inputs, read_rows)
+    return Estimate(share.value, share.low, 1.0)
 
 
 def empty_bytes(planned: Planned) -> int:

@@ -1,0 +1,127 @@
+"""Look at the packages that a profile needs, the GPUs, and the weights: what is here, and what fetches the rest.
+
+PyTorch is loaded in a process of its own: where a driver and its build do not fit, loading may end the process.
+"""
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from schemas.health import Check, missing, ok, warning
+from tasks.models.devices import DRIVERS
+
+PROJECT = "pairwright"
+LOAD_SECONDS, ASK_SECONDS = 30.0, 5.0
+LOOK = """
+import json, torch
+found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+names = [torch.cuda.get_device_properties(n) for n in range(found)]
+print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda or torch.version.hip or "",
+                  "gpus": [{"name": p.name, "memory": p.total_memory} for p in names]}))
+"""
+
+
+def check_packages(extras: Sequence[str]) -> Iterator[Check]:
+    """Yield for the core, and for each extra, whether its packages are here in versions that fit."""
+    from packaging.requirements import Requirement
+
+    try:
+        wanted = [Requirement(line) for line in requires(PROJECT) or []]
+    except PackageNotFoundError:
+        yield warning("packages", "core", "the project is not installed, only imported", mend=_install(extras))
+        return
+    for extra in ("", *extras):
+        own = [one for one in wanted if one.name != PROJECT and _belongs(one.marker, extra)]
+        wrong = [text for one in own if (text := _fault(one))]
+        name = extra or "core"
+        if wrong:
+            yield missing("packages", name, "; ".join(wrong), mend=_install(extras))
+        else:
+            yield ok("packages", name, ", ".join(f"{one.name} {version(one.name)}" for one in own))
+
+
+def _belongs(marker: object, extra: str) -> bool:
+    if marker is None:
+        return not extra
+    text = str(marker)
+    return bool(extra) and f'extra == "{extra}"' in text
+
+
+def _fault(wanted: object) -> str:
+    from packaging.requirements import Requirement
+
+    assert isinstance(wanted, Requirement)
+    try:
+        here = version(wanted.name)
+    except PackageNotFoundError:
+        return f"{wanted.name} is not here"
+    if not wanted.specifier.contains(here, prereleases=True):
+        return f"{wanted.name} is {here}, not {wanted.specifier}"
+    return ""
+
+
+def _install(extras: Sequence[str]) -> str:
+    return f"python -m pip install -c constraints.txt -e '.[{','.join(dict.fromkeys(extras or ['cpu']))}]'"
+
+
+def faiss_extra() -> str:
+    """Return the extra whose Faiss is here; both builds own the same folder, so that it is one of the two."""
+    try:
+        version("faiss-gpu")
+    except PackageNotFoundError:
+        return "cpu"
+    return "gpu"
+
+
+def check_gpus(*, needed: bool) -> Iterator[Check]:
+    """Yield what GPUs there are and whether PyTorch can use them; ``needed``: a profile is meant for one."""
+    driver = next((path for path in DRIVERS if Path(path).exists()), "")
+    if not driver:
+        said = "no driver of a GPU: models run on the CPU"
+        yield warning("machine", "GPU", said) if needed else ok("machine", "GPU", said)
+        return
+    yield ok("machine", "GPU driver", _ask_driver() or f"{driver} is there")
+    if importlib.util.find_spec("torch") is None:
+        yield warning(
+            "machine", "GPU", "PyTorch is not installed, and nothing uses the GPU", mend=_install(["gpu", "models"])
+        )
+        return
+    yield _ask_torch()
+
+
+def _ask_driver() -> str:
+    """Return what NVIDIA's tool says of driver and devices; empty where it does not answer."""
+    program = shutil.which("nvidia-smi")
+    if not program:
+        return ""
+    words = [program, "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=ASK_SECONDS, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return "; ".join(done.stdout.splitlines()) if done.returncode == 0 else ""
+
+
+def _ask_torch() -> Check:
+    """Return which GPUs PyTorch sees."""
+    words = [sys.executable, "-c", LOOK]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=LOAD_SECONDS, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return warning("machine", "GPU", f"PyTorch did not load in {LOAD_SECONDS:.0f} s")
+    try:
+        found = json.loads(done.stdout)
+    except ValueError:
+        last = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+        return missing("machine", "GPU", f"PyTorch does not load: {last}", mend=_install(["gpu", "models"]))
+    gpus = [f"{gpu['name']}, {gpu['memory'] / 1e9:.0f} GB" for gpu in found["gpus"]]
+    built = f"PyTorch {found['version']}" + (f" for CUDA {found['cuda']}" if found["cuda"] else " for CPUs only")
+    if not gpus:
+        said = f"{built} sees none, though there is a driver"
+        return warning("machine", "GPU", said, mend=_install(["gpu", "models"]))
+    return ok("machine", "GPU", f"{'; '.join(gpus)} ({built})")

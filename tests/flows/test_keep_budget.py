@@ -1,0 +1,148 @@
+"""Builds stop in order before their budget is passed, and go on when it is raised."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from flows.progress import LineWatcher
+from flows.run_build import Report, make_request, resume_request, run_build
+from schemas.errors import ConfigError
+from tasks.store.asked import AskedOf
+from tasks.store.dataset import journals_of, read_record
+from tasks.store.files import Folder
+from tasks.store.pool import Workers
+from tests.fixtures.chat_server import ChatServer, chat_server
+from tests.flows.conftest import SMALL, WIDE
+from tests.flows.test_cli import run
+from tests.flows.test_report_served import answer as sound
+from tests.flows.test_report_served import kind_of
+
+SERVED = [
+    *(*SMALL, *WIDE, "run.rows_per_shard=3", "captions.writer=served", "chat.model=tiny", 'chat.structured="off"'),
+    *("chat.pixels=784", "captions.max_tokens=40"),
+]
+UNTIL = "captioning"
+STOPPED = "Stopped before run.budget."
+
+
+def build(out: Path, server: ChatServer, *settings: str, workers: int = 1) -> Report:
+    words = [*SERVED, f"chat.endpoint={server.url}", *settings]
+    request = make_request(str(out), None, profile="scenes", settings=words, limit=None, until=UNTIL)
+    with Workers(workers) as pool:
+        return run_build(request, run_shards=pool.run, watcher=LineWatcher())
+
+
+def resume(out: Path, *settings: str) -> Report:
+    with Workers(1) as pool:
+        request = resume_request(str(out), stage="", reason="", settings=settings)
+        return run_build(request, run_shards=pool.run, watcher=LineWatcher())
+
+
+def questions(server: ChatServer) -> list[str]:
+    """Return what was asked for rows."""
+    return [json.dumps(one.body, sort_keys=True) for one in server.asked if kind_of(one) != "probe"]
+
+
+def asked_of(out: Path) -> tuple[int, int]:
+    found = AskedOf(Folder(str(out)), journals_of(Folder(str(out)))).count()
+    return found.calls, found.tokens
+
+
+@pytest.fixture(scope="module")
+def mined(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a dataset of which only the served part is owed."""
+    out = tmp_path_factory.mktemp("mined") / "out"
+    request = make_request(str(out), None, profile="scenes", settings=SERVED, limit=None, until="mining")
+    with Workers(1) as pool:
+        assert run_build(request, run_shards=pool.run, watcher=LineWatcher()).is_complete
+    return out
+
+
+@pytest.fixture
+def out(mined: Path, tmp_path: Path) -> Path:
+    """Return a copy of it."""
+    return Path(shutil.copytree(mined, tmp_path / "out"))
+
+
+@pytest.fixture(scope="module")
+def whole(mined: Path, tmp_path_factory: pytest.TempPathFactory) -> int:
+    """Return how many calls a build without a budget makes; its parts say the same."""
+    out = Path(shutil.copytree(mined, tmp_path_factory.mktemp("whole") / "out"))
+    with chat_server(sound) as server:
+        assert build(out, server).is_complete
+        calls = len(questions(server))
+    assert calls >= 8
+    assert asked_of(out) == (calls, 10 * calls)  # the scripted server counts 7 and 3 tokens
+    return calls
+
+
+def test_calls_are_never_passed_and_none_is_asked_twice(out: Path, whole: int) -> None:
+    with chat_server(sound) as server:
+        report = build(out, server, "run.budget.calls=2")  # a shard has three rows
+        assert len(questions(server)) == 2
+        assert report.stopped.startswith(f"{STOPPED}calls would be passed: 2 of 2 are used")
+        assert report.stopped.endswith(f"Go on with: pairwright resume {out} --set run.budget.calls=4")
+        assert not report.is_complete
+        assert asked_of(out) == (2, 20), "answers of the shard that was cut off count, too"
+        again = resume(out)
+        assert len(questions(server)) == 2, "it is used up: nothing is asked"
+        assert again.stopped
+        assert resume(out, "run.budget.calls=5").stopped
+        assert len(questions(server)) <= 5
+        more = resume(out, f"run.budget.calls={whole}")
+        assert more.is_complete, more.stopped
+        assert len(questions(server)) == len(set(questions(server))) == whole
+    assert asked_of(out) == (whole, 10 * whole)
+    assert read_record(Folder(str(out))).profile.run.budget.calls == whole, "the raised budget stands from then on"
+
+
+@pytest.mark.usefixtures("whole")
+def test_several_workers_share_one_budget(out: Path) -> None:
+    with chat_server(sound) as server:
+        report = build(out, server, "run.budget.calls=4", "run.workers=2", workers=2)
+        assert len(questions(server)) == 4, "the first round has two shards of three rows"
+    assert report.stopped.startswith(f"{STOPPED}calls")
+
+
+def test_tokens_are_never_passed(out: Path, whole: int) -> None:
+    limit = 10 * whole - 5
+    with chat_server(sound) as server:
+        report = build(out, server, f"run.budget.tokens={limit}")
+    assert report.stopped.startswith(f"{STOPPED}tokens")
+    assert asked_of(out)[1] <= limit
+
+
+def test_a_round_takes_half_of_what_is_left_and_the_last_ones_are_small(out: Path, whole: int) -> None:
+    """Nine calls, three for a shard: one shard, then what fits into half of the rest, and none that would not fit."""
+    assert whole == 9
+    with chat_server(sound) as server:
+        report = build(out, server, "run.budget.calls=8")
+        assert len(questions(server)) == 6, "of the two calls that are left a shard of three rows has no use"
+    assert report.stopped.startswith(f"{STOPPED}calls would be passed: 6 of 8 are used")
+    assert not report.failures
+
+
+def test_time_and_disk_stop_a_build_between_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    (tmp_path / "in").mkdir()
+    for number in range(5):
+        Image.new("RGB", (32, 32), (40 * number, 0, 0)).save(tmp_path / "in" / f"{number}.png")
+    words = ["--until", "sources", "--set", "run.workers=1", "--set", "run.rows_per_shard_of={images: 1}"]
+    assert run("build", tmp_path / "in", "--out", out, *words, "--set", "run.budget.hours=0.000000001") == 1
+    said = capsys.readouterr().err
+    assert re.search(rf"{STOPPED}hours would be passed: \S+ of 1e-09 are used", said)
+    assert f"Go on with: pairwright resume {out}\n" in said
+    assert run("resume", out, "--set", "run.budget.hours=0", "--set", "run.budget.disk_gb=0.000001") == 1
+    assert f"{STOPPED}disk_gb would be passed" in capsys.readouterr().err
+    assert run("resume", out, "--set", "run.budget.disk_gb=1") == 0
+
+
+def test_resume_takes_no_setting_that_changes_rows(mined: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--set mining\.gamma=2: what is resumed takes settings of `run` only"):
+        resume_request(str(mined), stage="", reason="", settings=["mining.gamma=2"])
+    with pytest.raises(ConfigError, match=r"run\.budget\.call: no such field. Did you mean calls\?"):
+        resume_request(str(mined), stage="", reason="", settings=["run.budget.call=2"])
