@@ -18,17 +18,18 @@ from prefect.states import Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
+from flows.find_workers import workers_of
 from flows.load_profile import profile_names
 from flows.progress import LineWatcher
 from flows.run_build import Request, make_request, resume_request, run_build
 from flows.say_outcome import say_shard
 from flows.show_in_prefect import end_state, publish_report
 from flows.stages import GROUPS, table_names
-from tasks.store.pool import Outcome, Workers
+from tasks.store.pool import Outcome, Runner
 from tasks.store.shard import ShardRef
 from tasks.store.stage import Planned
 
-RUNNER: Any = ThreadPoolTaskRunner(max_workers=32)  # threads that wait; the worker processes set the pace
+RUNNER: Any = ThreadPoolTaskRunner(max_workers=512)  # threads that wait; the workers set the pace
 AHEAD = 2
 """Task runs that are submitted per worker process: so that none waits, and few are lost with a server."""
 log = logging.getLogger(__name__)
@@ -84,14 +85,14 @@ def tags_of(request: Request) -> tuple[str, str]:
 
 def run_as_flow(request: Request) -> State[None]:
     """Build within a flow run; return the state that it ends with."""
-    with Workers(request.profile.run.workers) as workers, tags(*tags_of(request)):
+    with workers_of(request) as workers, tags(*tags_of(request)):
         report = run_build(request, run_shards=as_task_runs(workers), watcher=LineWatcher())
     publish_report(request.folder.url, report)
     return end_state(report, request.folder.url)
 
 
-def as_task_runs(workers: Workers) -> Runs:
-    """Return a way to run shards as Prefect task runs, each in one of the worker processes.
+def as_task_runs(workers: Runner) -> Runs:
+    """Return a way to run shards as Prefect task runs, each in one of the workers; these need not know of Prefect.
 
     Prefect asks its server before a task's first run of each kind, and ends the task run unrun where nobody answers. A
     shard that came back so is run all the same, and what comes after it is not sent to Prefect any more.

@@ -11,6 +11,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from flows.find_workers import workers_of
 from flows.open_version import find_version, settle_version
 from flows.progress import watching
 from flows.run_build import Request, run_stage
@@ -20,7 +21,7 @@ from schemas.section import Section
 from tasks.store.dataset import Build
 from tasks.store.files import Folder
 from tasks.store.ledger import Counts
-from tasks.store.pool import ShardFailed, Workers
+from tasks.store.pool import ShardFailed
 from tasks.store.stage import Planned, Stage, fingerprint
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ def _plan(stage: Stage, config: Any, others: Sequence[Planned]) -> Planned:
 
 def _run(build: Build, planned: Planned, request: Request) -> None:
     start = time.monotonic()
-    with watching() as watcher, Workers(request.profile.run.workers) as workers:
+    with watching() as watcher, workers_of(request) as workers:
         with build.locked(planned, watcher.waiting):
             failures = run_stage(build, planned, request, run_shards=workers.run, watcher=watcher)
         counts = build.settle(planned)

@@ -40,14 +40,14 @@ def working(request: Any) -> Generator[tuple[Any, Any]]:
     """Give worker processes and who shows their progress; an interrupt ends them in order."""
     from rich.console import Console
 
+    from flows.find_workers import workers_of
     from flows.progress import BarWatcher, LineWatcher
-    from tasks.store.pool import Workers
 
     console = Console(stderr=True)
     bars = BarWatcher(console) if console.is_terminal else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as orderly an end as Ctrl-C
     try:
-        with Workers(request.profile.run.workers) as workers, bars.progress if bars else nullcontext():
+        with workers_of(request) as workers, bars.progress if bars else nullcontext():
             yield workers.run, bars or LineWatcher()
     except KeyboardInterrupt:
         print(f"Stopped. Nothing finished is lost; go on with: pairwright resume {request.folder.url}", file=sys.stderr)

@@ -68,7 +68,7 @@ class Folder:
             return call() if self.is_local else ask(call, place=place, what=what)
 
     def __getstate__(self) -> dict[str, str]:
-        return {"url": self.url}
+        return {"url": self._target[1] if self.is_local else self.url}  # a worker may be in another folder
 
     def names(self, folder: str) -> list[str]:
         """Return the names of the files directly in a folder, sorted; none when it does not exist."""
