@@ -1,0 +1,19 @@
+"""What the images install can be had, all of it together: pip finds each release; nothing is installed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docker.dockerfiles import FILES, FOLDER, pip_installs
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("file", FILES, ids=[file.name for file in FILES])
+def test_packages_resolve(file: Path) -> None:
+    for words in pip_installs(file):
+        command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", *words]
+        done = subprocess.run(command, cwd=FOLDER.parent, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
