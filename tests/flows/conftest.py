@@ -8,6 +8,7 @@ from flows.progress import LineWatcher
 from flows.run_build import make_request, run_build
 from tasks.store.pool import Workers
 from tests.fixtures.photographs import write_photographs
+from tests.fixtures.prefect_server import prefect_server
 
 SMALL = ["scenes.worlds=3", "scenes.width=96", "scenes.height=72", "scenes.samples=2", "run.workers=1"]
 WIDE = ["mining.max_below=0", "mining.min_similarity=0", "mining.max_similarity=1"]
@@ -33,3 +34,10 @@ def mined(tmp_path_factory):
     folder = tmp_path_factory.mktemp("photographs")
     write_photographs(folder / "in")
     return build(folder / "out", str(folder / "in"), until="mining", settings=["run.workers=1"])
+
+
+@pytest.fixture(scope="session")
+def prefect(tmp_path_factory):
+    """Return a running Prefect server on loopback."""
+    with prefect_server(tmp_path_factory.mktemp("prefect")) as server:
+        yield server

@@ -1,61 +1,17 @@
-"""Tests of builds under a real Prefect server on this machine: names, tags, task runs, the table artifact."""
+"""Builds under a real Prefect server on this machine: names, tags, task runs, messages, artifacts, and its loss."""
 
-import os
+import json
 import signal
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 from PIL import Image
 
-BIN = Path(sys.executable).parent
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Start a Prefect server on loopback with a database of its own; give the environment that reaches it."""
-    home = tmp_path_factory.mktemp("prefect")
-    port = free_port()
-    environment = {
-        **os.environ,
-        "PREFECT_HOME": str(home),
-        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
-        "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
-    }
-    command = [str(BIN / "prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui"]
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-    try:
-        deadline = time.monotonic() + 120
-        while not healthy(environment["PREFECT_API_URL"]):
-            assert process.poll() is None, (home / "log").read_text()
-            assert time.monotonic() < deadline, "the server did not start"
-            time.sleep(0.5)
-        yield environment
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(30)
-
-
-def healthy(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/health", timeout=2).status_code == 200
-    except httpx.HTTPError:
-        return False
+from tests.fixtures.prefect_server import PrefectServer, free_port, prefect_server
+from tests.tasks.store.toy import read_tree
 
 
 def write_photographs(folder: Path, count: int) -> Path:
@@ -70,26 +26,23 @@ def write_photographs(folder: Path, count: int) -> Path:
     return folder
 
 
-def build(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    command = [str(BIN / "pairwright"), *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
+def table_of(server: PrefectServer, key: str) -> list[dict[str, Any]]:
+    (artifact,) = server.ask("artifacts", artifacts={"key": {"any_": [key]}})
+    return json.loads(artifact["data"])
 
 
-def ask(environment: dict[str, str], path: str) -> list[dict[str, object]]:
-    return httpx.post(f"{environment['PREFECT_API_URL']}/{path}/filter", json={}, timeout=10).json()
+WORDS = ("--until", "embeddings", "--set", "run.rows_per_shard_of={images: 3}", "--set", "run.workers=1")
 
 
-def test_a_build_shows_up_in_prefect(server: dict[str, str], tmp_path: Path) -> None:
+def test_a_build_shows_up_in_prefect(prefect: PrefectServer, tmp_path: Path) -> None:
     photographs = write_photographs(tmp_path / "photographs", 6)
     out = tmp_path / "album"
-    words = ["--until", "embeddings", "--set", "run.rows_per_shard_of={images: 3}", "--set", "run.workers=1"]
-    done = build(server, "build", str(photographs), "--out", str(out), *words)
+    done = prefect.run("pairwright", "build", photographs, "--out", out, *WORDS)
     assert done.returncode == 0, done.stderr
-    (flow_run,) = ask(server, "flow_runs")
-    assert flow_run["name"] == f"build-{out}"
+    (flow_run,) = prefect.flow_runs(f"build-{out}")
     assert {"album", "scenes"} <= set(flow_run["tags"])
     assert flow_run["state_type"] == "COMPLETED"
-    task_runs = ask(server, "task_runs")
+    task_runs = prefect.task_runs(flow_run)
     assert sorted(run["name"] for run in task_runs) == [
         "embeddings-00000",
         "images-00000",
@@ -98,28 +51,92 @@ def test_a_build_shows_up_in_prefect(server: dict[str, str], tmp_path: Path) -> 
     ]
     assert all(run["state_type"] == "COMPLETED" for run in task_runs)
     assert all({run["name"].split("-")[0]} <= set(run["tags"]) for run in task_runs)
-    (artifact,) = ask(server, "artifacts")
-    assert artifact["key"] == "build-album"
-    assert "truncated" in str(artifact["data"]) or "empty file" in str(artifact["data"])
+    assert "empty file" in str(table_of(prefect, "build-album"))
 
-    again = build(server, "resume", str(out))
+    again = prefect.run("pairwright", "resume", out)
     assert again.returncode == 0, again.stderr
-    assert len(ask(server, "task_runs")) == len(task_runs), "nothing was owed, so nothing may run"
-    assert {run["name"] for run in ask(server, "flow_runs")} == {f"build-{out}", f"resume-{out}"}
+    (flow_run,) = prefect.flow_runs(f"resume-{out}")
+    assert not prefect.ask("task_runs", task_runs={"flow_run_id": {"any_": [flow_run["id"]]}}), "nothing was owed"
 
 
-def test_a_failing_build_says_why_and_not_how(server: dict[str, str], tmp_path: Path) -> None:
+def test_what_failed_is_told_alike_by_prefect_and_by_status(prefect: PrefectServer, tmp_path: Path) -> None:
+    addresses = tmp_path / "addresses.txt"
+    addresses.write_text("http://nowhere.invalid/a.png\nhttp://nowhere.invalid/b.png\nftp://else.invalid/c.png\n")
+    out = tmp_path / "web"
+    allowed = ("--until", "embeddings", "--set", "reading.download=true", "--set", "run.workers=1")
+    done = prefect.run("pairwright", "build", f"urls:{addresses}", "--out", out, *allowed)
+    assert done.returncode == 1, done.stderr
+
+    status = prefect.run("pairwright", "status", out, "--json")
+    images = json.loads(status.stdout)["stages"][0]
+    assert (images["in"], images["failed"], images["dropped"]) == (3, 2, 1)
+    (reason,) = [text for text, number in images["reasons"].items() if number == 2]
+    (shown,) = [row for row in table_of(prefect, "build-web") if row["stage"] == "images"]
+    assert {name: shown[name] for name in images if name != "reasons"} == {
+        name: images[name] for name in images if name != "reasons"
+    }
+    assert f"{reason} (2)" in shown["reasons"]
+
+    line = f"images: 2 rows failed: {reason} (2). Retry: pairwright resume {out} --stage images --reason "
+    (flow_run,) = prefect.flow_runs(f"build-{out}")
+    assert flow_run["state_type"] == "FAILED"
+    assert line in flow_run["state"]["message"]
+    assert "No version was published" in flow_run["state"]["message"], "two thirds failed"
+    assert line in prefect.run("pairwright", "status", out).stdout
+    (task_run,) = prefect.task_runs(flow_run)
+    assert task_run["state_type"] == "FAILED"
+    assert task_run["state"]["message"].startswith(
+        f"images: 2 of 3 rows failed: {reason} (2). Retry: pairwright resume"
+    )
+
+    other = prefect.run("pairwright", "resume", out, "--stage", "images", "--reason", "another reason")
+    assert other.returncode == 1
+    assert not prefect.ask("task_runs", flow_runs={"name": {"any_": [f"resume-{out}"]}}), "no row failed for that"
+    again = prefect.run("pairwright", "resume", out, "--stage", "images", "--reason", reason)
+    assert again.returncode == 1
+    (task_run,) = prefect.ask("task_runs", flow_runs={"name": {"any_": [f"resume-{out}"]}})
+    assert task_run["name"] == "images-00000"
+    assert f"images: 2 of 2 rows failed: {reason} (2)" in task_run["state"]["message"], "the dropped row is not retried"
+
+
+def test_a_failing_build_says_why_and_not_how(prefect: PrefectServer, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    done = build(server, "build", str(tmp_path / "empty"), "--out", str(tmp_path / "out"))
+    done = prefect.run("pairwright", "build", tmp_path / "empty", "--out", tmp_path / "out")
     assert done.returncode == 2, done.stderr
     assert f"error: {tmp_path / 'empty'}" in done.stderr
     assert "HTTP Request" not in done.stderr
 
 
-def test_without_an_answering_server_the_message_names_it(tmp_path: Path) -> None:
+def test_without_an_answering_server_the_message_names_it(prefect: PrefectServer, tmp_path: Path) -> None:
     photographs = write_photographs(tmp_path / "photographs", 2)
     nowhere = f"http://127.0.0.1:{free_port()}/api"
-    done = build({**os.environ, "PREFECT_API_URL": nowhere}, "build", str(photographs), "--out", str(tmp_path / "out"))
+    done = prefect.run("pairwright", "build", photographs, "--out", tmp_path / "out", PREFECT_API_URL=nowhere)
     assert done.returncode == 1
     assert f"error: {nowhere}: no Prefect server answers" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_build_whose_server_is_lost_goes_on(tmp_path: Path) -> None:
+    photographs = write_photographs(tmp_path / "photographs", 300)
+    words = ("--until", "embeddings", "--set", "run.rows_per_shard=10", "--set", "run.workers=2")
+    (tmp_path / "home").mkdir()
+    out, undisturbed = tmp_path / "album", tmp_path / "undisturbed"
+    with prefect_server(tmp_path / "home") as server:
+        build = server.spawn(tmp_path / "log", "pairwright", "build", photographs, "--out", out, *words)
+        try:
+            while not list(out.glob("tables/images/*/*.parquet")):
+                assert build.poll() is None, (tmp_path / "log").read_text()
+                time.sleep(0.05)
+            server.end(signal.SIGKILL)
+            assert build.poll() is None, "the server was not lost in mid-build"
+            assert build.wait(240) == 0, (tmp_path / "log").read_text()
+        finally:
+            if build.poll() is None:
+                build.kill()
+        said = (tmp_path / "log").read_text()
+        assert "the build goes on" in said
+        assert f"Done: {out} as version 1" in said
+        whole = server.run("pairwright", "build", photographs, "--out", undisturbed, *words, PREFECT_API_URL="")
+        assert whole.returncode == 0, whole.stderr
+    assert read_tree(out) == read_tree(undisturbed)
