@@ -116,7 +116,11 @@ def plan_garbage(folder: Folder, keep: int | None, sweep: int) -> Collected:
         gone |= dict(_need_versions(folder, kept, present, needed))
     else:
         _need_files(folder, kept, present, needed)
-    beside = [table for table in _beside(folder) if judge_beside(folder, table, needed, strictly=sweeping)]
+    beside = [
+        table
+        for table in _beside(folder)
+        if (present.owes and not sweeping) or judge_beside(folder, table, needed, strictly=sweeping)
+    ]
     plan = Plan(
         versions=sorted(gone),
         parts=list(mixed_parts(folder, needed, present.known)) if sweeping else [],

@@ -123,30 +123,35 @@ class Mortal:
         return call
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
-def test_a_kill_at_any_step_loses_nothing_and_the_next_run_does_the_rest(tmp_path: Path, late: bool) -> None:
-    make_removed(tmp_path / "whole")
-    made = tmp_path / "made"
-    shutil.copytree(tmp_path / "whole", made)
-    steps = plan(made, WORDS, gone=[1], kept=[2], sweep=True).steps
-    list(carry_out(Folder(str(made)), plan(made, WORDS, gone=[1], kept=[2], sweep=True)))
+def kill_at(whole: Path, root: Path, at: int, *, late: bool) -> dict[Path, bytes]:
+    """Clear up a copy of a dataset, die at a step, look at what there is, do the rest; return the parts."""
+    shutil.copytree(whole, root)
+    found = plan(root, WORDS, gone=[1], kept=[2], sweep=True)
+    with pytest.MonkeyPatch.context() as patches:
+        Mortal(patches, at, late=late)
+        with pytest.raises(Killed):
+            list(carry_out(Folder(str(root)), found))
+    check_version(root, 2, LEFT)
+    assert build_toy(root, WORDS, rows_per_shard=ROWS)[1] == [], "nothing is owed"
+    left = [number for number in snapshot_numbers(Folder(str(root))) if number != 2]
+    list(carry_out(Folder(str(root)), plan(root, WORDS, gone=left, kept=[2], sweep=True)))
+    parts = {path.relative_to(root): path.read_bytes() for path in root.rglob("*.parquet")}
+    shutil.rmtree(root)
+    return parts
+
+
+def test_a_kill_loses_nothing_and_the_next_run_does_the_rest(tmp_path: Path) -> None:
+    """Once among the versions, once among the parts, once among the files; every step is in ``make soak``."""
+    whole, made = tmp_path / "whole", tmp_path / "made"
+    make_removed(whole)
+    shutil.copytree(whole, made)
+    found = plan(made, WORDS, gone=[1], kept=[2], sweep=True)
+    list(carry_out(Folder(str(made)), found))
     expected = {path.relative_to(made): path.read_bytes() for path in made.rglob("*.parquet")}
-    assert steps >= 10
-    for at in range(1, steps + 1):
-        root = tmp_path / str(at)
-        shutil.copytree(tmp_path / "whole", root)
-        found = plan(root, WORDS, gone=[1], kept=[2], sweep=True)
-        with pytest.MonkeyPatch.context() as patches:
-            Mortal(patches, at, late=late)
-            with pytest.raises(Killed):
-                list(carry_out(Folder(str(root)), found))
-        check(root, LEFT)
-        check_version(root, 2, LEFT)
-        assert build_toy(root, WORDS, rows_per_shard=ROWS)[1] == [], "nothing is owed"
-        left = [number for number in snapshot_numbers(Folder(str(root))) if number != 2]
-        list(carry_out(Folder(str(root)), plan(root, WORDS, gone=left, kept=[2], sweep=True)))
-        assert {path.relative_to(root): path.read_bytes() for path in root.rglob("*.parquet")} == expected
-        shutil.rmtree(root)
+    assert len(found.parts) > 1
+    assert found.files
+    for at in (1, 3, found.steps):
+        assert kill_at(whole, tmp_path / str(at), at, late=at == 3) == expected
 
 
 def test_only_what_no_kept_version_names_goes(tmp_path: Path) -> None:

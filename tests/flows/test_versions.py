@@ -1,0 +1,189 @@
+"""The verbs of versions on a small real dataset: list, compare, follow, remove, clear up."""
+
+import json
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flows import cli
+from flows.read_rows import read_rows
+from flows.report_dataset import report_dataset
+from flows.run_build import look_at
+from schemas.rows import ImageRow, PairRow, PreferenceRow
+from tasks.store.files import Folder
+from tasks.store.part import Part, read_part
+from tests.flows.conftest import SMALL, WIDE, build
+
+Call = Callable[..., str]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Return a way to call the command line in this process; it gives the output."""
+
+    def run(*words: object, code: int = 0) -> str:
+        monkeypatch.setattr("sys.argv", ["pairwright", *map(str, words)])
+        monkeypatch.setattr(logging.root, "handlers", [])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        said = capsys.readouterr()
+        assert (end.value.code or 0) == code, said.err
+        return said.out + said.err
+
+    return run
+
+
+@pytest.fixture
+def copy(rendered: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(rendered, tmp_path / "demo", ignore=shutil.ignore_patterns("work", "report"))
+
+
+def images_of(dataset: Path, version: int | None = None) -> dict[str, ImageRow]:
+    rows = read_rows(str(dataset), "images", version=version)
+    return {row.key: row for row in rows if isinstance(row, ImageRow)}
+
+
+def pairs_of(dataset: Path) -> list[PairRow]:
+    return [row for row in read_rows(str(dataset), "pairs") if isinstance(row, PairRow)]
+
+
+def test_versions_are_listed_with_what_was_asked_for_otherwise(copy: Path, call: Call) -> None:
+    build(copy, None, until="mining", settings=[*SMALL, *WIDE, "mining.max_similarity=0.9"])
+    next(copy.glob("tables/preferences/*/part-*")).unlink()
+    first, second = json.loads(call("versions", copy, "--json"))
+    assert (first["version"], first["parent"], first["newest"], first["missing"]) == (1, None, False, 1)
+    assert (second["version"], second["parent"], second["newest"], second["missing"]) == (2, 1, True, 0)
+    assert second["changed"] == ["mining.max_similarity was 1.0, is 0.9", "until was none, is mining"]
+    assert first["rows"]["images"] == second["rows"]["images"] == 9
+    said = call("versions", copy)
+    assert "1 of its files are gone" in said
+    assert "newest" in said
+
+
+def test_two_versions_are_compared_by_key(copy: Path, call: Call) -> None:
+    pairs = pairs_of(copy)
+    limit = sorted(pair.similarity for pair in pairs)[-2]  # so that at least one goes
+    build(copy, None, until="mining", settings=[*SMALL, *WIDE, f"mining.max_similarity={limit - 1e-6}"])
+    left = pairs_of(copy)
+    found = json.loads(call("diff", copy, 1, 2, "--json", "--list", "--stage", "mining"))
+    by_stage = {stage["stage"]: stage for stage in found["stages"]}
+    assert set(by_stage["pairs"]["went_keys"]) == {p.key for p in pairs} - {p.key for p in left}
+    assert set(by_stage["pairs"]["came_keys"]) == {p.key for p in left} - {p.key for p in pairs}
+    assert by_stage["pairs"]["rows"] == [len(pairs), len(left)]
+    assert (by_stage["embeddings"]["came"], by_stage["embeddings"]["went"]) == (0, 0)
+    assert "images" not in by_stage
+    assert found["settings"][0].startswith("mining.max_similarity was 1.0, is ")
+    said = call("diff", copy, 1, 2, "--list")
+    assert all(f"-\tpairs\t{key}" in said for key in by_stage["pairs"]["went_keys"])
+    assert "no such table" not in said
+    assert "neither version has such a table" in call("diff", copy, 1, 2, "--stage", "nouns", code=2)
+    assert "there is no version 9" in call("diff", copy, 1, 9, code=2)
+
+
+def test_a_row_is_followed_down_and_up(copy: Path, call: Call) -> None:
+    preference = next(row for row in read_rows(str(copy), "preferences") if isinstance(row, PreferenceRow))
+    first, second = preference.image_keys
+    up = json.loads(call("lineage", copy, preference.key[:12], "--json"))
+    assert up["row"]["table"] == "preferences"
+    assert up["row"]["made"]["chosen_model"] == "scene-graph"
+    from_it = {(row["table"], row["key"]) for row in up["made_from"]}
+    assert {("images", first), ("images", second), ("pairs", preference.subject)} <= from_it
+    assert up["made_of_it"] == []
+    assert set(up["tables"]["preferences"]["prompts"]) == {"ask_difference"}
+    down = json.loads(call("lineage", copy, first, "--json"))
+    assert ("preferences", preference.key) in {(row["table"], row["key"]) for row in down["made_of_it"]}
+    mine = {pair.key for pair in pairs_of(copy) if first in (pair.first, pair.second)}
+    assert {row["key"] for row in down["made_of_it"] if row["table"] == "pairs"} == mine
+    assert [row["table"] for row in down["made_from"]] == ["items"]
+    said = call("lineage", copy, first)
+    assert f"images {first} name world-" in said
+    assert preference.key in said
+    assert "several keys begin with" in call("lineage", copy, "0", code=2)
+    assert "has no row whose key begins with 'xyz'" in call("lineage", copy, "xyz", code=2)
+
+
+def test_a_removed_image_leaves_the_versions_and_then_the_files(copy: Path, call: Call) -> None:
+    report_dataset(Folder(str(copy)), pairs=30)
+    before = images_of(copy)
+    victim = next(row for row in before.values() if row.key == pairs_of(copy)[0].first)
+    down = json.loads(call("lineage", copy, victim.key, "--json"))["made_of_it"]
+    said = call("remove", copy, "--name", victim.name, "--reason", "asked by mail")
+    counts: dict[str, int] = {"images": 1}
+    for row in down:
+        counts[row["table"]] = counts.get(row["table"], 0) + 1
+    assert f"Of the newest version go: {', '.join(f'{table} {n}' for table, n in counts.items())}" in said
+    assert victim.key in call("remove", copy)
+    assert victim.key in images_of(copy), "the version stays as it was published"
+    assert "First run: pairwright resume" in call("gc", copy, code=1)
+    assert victim.key in images_of(copy)
+
+    build(copy, None, settings=[*SMALL, *WIDE])
+    assert set(images_of(copy)) == set(before) - {victim.key}
+    assert victim.key in images_of(copy, version=1)
+    said = call("gc", copy)
+    assert "Deleted version 1: it holds what was removed on request" in said
+    copies = {line.split("also in ")[1] for line in said.splitlines() if "also in " in line}
+    assert f"report/images/{victim.key}.png" in copies
+    assert all(path.startswith("report/") for path in copies)
+    assert left_of(copy, victim, {row["key"] for row in down}) <= copies
+    report_dataset(Folder(str(copy)), pairs=30)
+    assert left_of(copy, victim, {row["key"] for row in down}) == set()
+    assert set(images_of(copy)) == set(before) - {victim.key}
+    assert not any(count.failed or count.pending for count in look_at(Folder(str(copy))))
+    assert "0 files" in call("gc", copy, "--dry-run")
+    assert "Every part is sound" in call("status", copy, "--verify")
+
+
+def left_of(dataset: Path, victim: ImageRow, made: set[str]) -> set[str]:
+    """Return the files that hold the image's bytes, or its key, or a row made of it; the list of removals left out."""
+    live = {row.key for table in ("neighbours", "splits", "preferences") for row in read_rows(str(dataset), table)}
+    return {
+        str(path.relative_to(dataset))
+        for path in dataset.rglob("*")
+        if path.is_file() and path.parent.name != "takedowns" and _holds(dataset, path, victim, made - live)
+    }
+
+
+def _holds(dataset: Path, path: Path, victim: ImageRow, made: set[str]) -> bool:
+    data = path.read_bytes()
+    if victim.image in data or any(key.encode() in data for key in (victim.key, *made)):
+        return True
+    if path.suffix != ".parquet":
+        return False
+    rows = read_part(Part(Folder(str(dataset)), str(path.relative_to(dataset)))).to_pylist()
+    return any(row["key"] in made or victim.key in str(row) for row in rows)
+
+
+def test_what_was_removed_can_be_taken_back(copy: Path, call: Call) -> None:
+    before = images_of(copy)
+    key = min(before)
+    call("remove", copy, key)
+    assert f"{key} was removed before" in call("remove", copy, key[:10])
+    assert f"Taken back: {key}" in call("remove", copy, key[:10], "--undo")
+    assert call("remove", copy) == ""
+    assert "no removed image's key begins so" in call("remove", copy, key, "--undo", code=2)
+
+
+def test_images_are_named_by_file_prefix_and_name(copy: Path, call: Call, tmp_path: Path) -> None:
+    one, other, *_ = sorted(images_of(copy))
+    (tmp_path / "keys.txt").write_text(f"# asked for\n{one}\tsome name\n\n{'f' * 32}\n")
+    said = call("remove", copy, other, "--from", tmp_path / "keys.txt")
+    assert f"{'f' * 32} is not in the newest version" in said
+    assert "3 images are removed (entry 1 of the list)" in said
+    assert "is no key" in call("remove", copy, "beach.jpg", code=2)
+    assert "no image of the newest version is called so" in call("remove", copy, "--name", "beach.jpg", code=2)
+    assert "no image's key begins so" in call("remove", copy, "0123456789", code=2)
+
+
+def test_only_the_newest_versions_stay(copy: Path, call: Call) -> None:
+    for worlds in (2, 1):
+        build(copy, None, until="mining", settings=[*SMALL, *WIDE, f"scenes.worlds={worlds}"])
+    assert "Would delete version 1: there are newer ones" in call("gc", copy, "--keep", 2, "--dry-run")
+    assert len(images_of(copy, version=1)) == 9
+    assert "Versions kept: 2, 3" in call("gc", copy, "--keep", 2)
+    assert [len(images_of(copy, version=number)) for number in (2, 3)] == [6, 3]
+    assert not (copy / "tables/preferences").exists()
+    assert "there is no version 1" in call("lineage", copy, "0", "--version", 1, code=2)
