@@ -1,0 +1,66 @@
+"""Choose the workers that a build's shards run in: processes of this machine, a Dask cluster, a Ray cluster."""
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from flows.find_models import served_models
+from flows.run_build import Request
+from schemas.errors import ConfigError
+from tasks.models.devices import count_gpus
+from tasks.store.pool import Runner, Workers
+
+
+@contextmanager
+def workers_of(request: Request) -> Generator[Runner]:
+    """Give the workers that the request's profile names; they end with it, those of a standing cluster stay.
+
+    Raises:
+        ConfigError: there is no such cluster, its package is not installed, or it cannot do what the profile wants.
+    """
+    run = request.profile.run
+    if run.runner == "threads":
+        with Workers(run.workers) as workers:
+            yield workers
+        return
+    _check_cluster(request)
+    from tasks.store.on_dask import DaskWorkers, Place
+    from tasks.store.on_ray import RayWorkers
+    from tasks.store.on_worker import needs_of
+
+    gpus = 0 if run.address else count_gpus()
+    place = Place(address=run.address, workers=run.workers, gpus=gpus, memory_gb_of=run.memory_gb_of)
+    with (DaskWorkers if run.runner == "dask" else RayWorkers)(place, needs_of(_paths(request))) as workers:
+        yield workers
+
+
+def _check_cluster(request: Request) -> None:
+    """Refuse what workers on other machines could not do.
+
+    Raises:
+        ConfigError: says which field, and what to do.
+    """
+    run = request.profile.run
+    if not run.address:
+        return
+    for field, chat in served_models(request.profile, request.until).items():
+        if chat.launch == "local":
+            raise ConfigError(
+                f"{field}.launch local starts vLLM on this machine, where the workers of {run.address} do not look for "
+                f"it: start it yourself, set {field}.launch to nothing and name its addresses in {field}.endpoint"
+            )
+    if not request.folder.is_local and (run.budget.calls or run.budget.tokens):
+        raise ConfigError(
+            f"run.budget.calls and run.budget.tokens are counted on a disk that all workers see, and those of "
+            f"{run.address} see none: build into a folder on a shared disk, or limit run.budget.hours"
+        )
+
+
+def _paths(request: Request) -> Iterator[str]:
+    """Yield what workers have to see of this machine's disk: the dataset, and what it is made from."""
+    profile = request.profile
+    if request.folder.is_local:
+        yield request.folder.path("")
+    sources = [profile.source, *profile.exclude.sources]
+    named = [profile.reading.images, *(source.partition(":")[2] for source in sources)]
+    yield from (path for path in named if path and "://" not in path and Path(path).exists())

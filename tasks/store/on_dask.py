@@ -1,0 +1,205 @@
+"""Run shards in the workers of a Dask cluster: one that is there, or a small one on this machine for the build's time.
+
+A worker that dies is Dask's to replace, and the shard that ran in it is run again elsewhere; one that no worker
+survives fails. Workers run one shard at a time and keep what they have loaded. Nothing but references travels.
+
+Workers that say what they have ("--resources GPU=1,MEMORY=64e9", one process per GPU) get the stages that need it. When
+the build ends, what waits is cancelled; when it is killed, Dask does so, and a shard under way is finished, at most.
+"""
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, cast
+
+from schemas.errors import ConfigError
+from tasks.store.on_worker import Needs, run_here
+from tasks.store.pool import (
+    DIED,
+    PLACE,
+    Outcome,
+    Run,
+    ShardFailed,
+    count_cores,
+    deaf,
+    limit_threads,
+    loads_models,
+    spread,
+)
+from tasks.store.shard import ShardRef, run_shard
+from tasks.store.stage import Planned
+
+log = logging.getLogger(__name__)
+INSTALL = "python -m pip install -c constraints.txt -e '.[dask]'"
+CONNECT_S, LOOK_S, NOBODY_S = 30, 5.0, 600.0
+"""Longest wait for the scheduler; how often it is looked whether workers are left; how long there may be none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Say where the workers are."""
+
+    address: str = ""
+    """Of a scheduler; empty: workers are started on this machine."""
+    workers: int = 0
+    """How many are started, or used at once; 0: one per core, or all there are."""
+    gpus: int = 0
+    """How many GPUs this machine has for them."""
+    memory_gb_of: Mapping[str, float]
+    """What a shard of a stage takes, by the stage's name; for clusters whose workers say what they have."""
+
+
+class DaskWorkers:
+    """Be the workers of a cluster; use as a context manager."""
+
+    def __init__(self, place: Place, needs: Needs, run: Run = run_shard) -> None:
+        """Connect, and start a cluster first where none is named.
+
+        Raises:
+            ConfigError: Dask is not installed, nobody answers at the address, or there are no workers.
+        """
+        try:
+            import distributed
+        except ImportError as error:
+            raise ConfigError(f"run.runner dask: Dask is not installed ({error}): {INSTALL}") from error
+        self._dask, self._place, self._needs, self._run = distributed, place, needs, run
+        started = 0 if place.address else place.workers or count_cores()
+        self._cluster: Any = _start(started, place.gpus) if started else None
+        self._client = _connect(place.address or self._cluster, started or 1)
+        self._under_way: set[Any] = set()
+        self._changing = threading.Lock()
+        self._stopped = False
+
+    @property
+    def count(self) -> int:
+        """Return how many shards run at once."""
+        there = len(self._client.nthreads())
+        return max(1, min(there, self._place.workers or there))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._stop()
+        with suppress(Exception):  # a scheduler that has gone cannot be said goodbye to
+            self._client.close(timeout=5)
+        if self._cluster is not None:
+            self._cluster.close(timeout=10)
+
+    def run(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
+        """Yield the outcome of each shard as it ends, in no certain order."""
+        return spread(self.run_one, planned, shards, most=self.count, stop=self._stop)
+
+    def run_one(self, planned: Planned, shard: ShardRef) -> Outcome:
+        """Run one shard in a worker and wait for it; may be called from many threads."""
+        start = time.monotonic()
+        try:
+            return self._result(self._submit(planned, shard))
+        except self._dask.KilledWorker:
+            error = DIED
+        except CancelledError:
+            error = "stopped" if self._stopped else "the cluster has lost it: is its scheduler gone?"
+        except Exception as fault:  # the worker could not even begin, or the connection is lost
+            log.exception("%s failed", shard.name)
+            error = f"{type(fault).__name__}: {fault}"
+        result = ShardFailed(name=shard.name, error=error)
+        return Outcome(shard=shard, result=result, seconds=time.monotonic() - start)
+
+    def _submit(self, planned: Planned, shard: ShardRef) -> Any:
+        with self._changing:
+            if self._stopped:
+                raise CancelledError
+            future = self._client.submit(
+                run_here,
+                self._run,
+                planned,
+                shard,
+                self._needs,
+                key=f"{shard.name}-{uuid.uuid4().hex}",
+                pure=False,
+                resources=self._wanted(planned) or None,
+            )
+            self._under_way.add(future)
+        return future
+
+    def _wanted(self, planned: Planned) -> dict[str, float]:
+        """Return what the stage asks for of what workers say that they have."""
+        workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
+        offered = {name for worker in workers.values() for name in worker["resources"]}
+        wanted = {"GPU": 1.0} if loads_models(planned) else {}
+        if planned.stage.name in self._place.memory_gb_of:
+            wanted["MEMORY"] = self._place.memory_gb_of[planned.stage.name] * 1e9
+        return {name: amount for name, amount in wanted.items() if name in offered}
+
+    def _result(self, future: Any) -> Outcome:
+        seen = time.monotonic()
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    return future.result(timeout=LOOK_S)
+                if self._client.nthreads():
+                    seen = time.monotonic()
+                elif time.monotonic() - seen > NOBODY_S:
+                    future.cancel()
+                    raise CancelledError
+        finally:
+            with self._changing:
+                self._under_way.discard(future)
+
+    def _stop(self) -> None:
+        """Give up what waits; on a cluster of others a shard under way goes on to its end, and its part counts."""
+        with self._changing:
+            self._stopped = True
+            with suppress(Exception):  # as above
+                self._client.cancel(list(self._under_way), force=True)
+
+
+def _start(count: int, gpus: int) -> Any:
+    """Start a cluster on this machine, on loopback, without its web page; it ends with this process."""
+    from distributed import Nanny, Scheduler, SpecCluster
+
+    limit_threads()
+    common = {"host": "127.0.0.1", "nthreads": 1, "memory_limit": 0, "dashboard": False, "silence_logs": logging.ERROR}
+    workers = {
+        number: {
+            "cls": Nanny,
+            "options": {
+                **common,
+                "env": {PLACE: str(number)},
+                "resources": {"GPU": 1} if number < gpus else {},
+            },
+        }
+        for number in range(count)
+    }
+    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}}
+    with deaf():  # Ctrl-C is this process' to hear
+        return SpecCluster(workers=workers, scheduler=scheduler, silence_logs=cast("Any", logging.ERROR))
+
+
+def _connect(where: Any, workers: int) -> Any:
+    from distributed import Client
+
+    try:
+        client = Client(where, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"run.address {where}: no Dask scheduler answers ({error}): start one (`dask scheduler`), correct the "
+            "address, or leave it empty for workers on this machine"
+        ) from error
+    try:
+        client.wait_for_workers(workers, timeout=CONNECT_S)
+    except TimeoutError as error:
+        client.close()
+        raise ConfigError(
+            f"run.address {where}: the scheduler has no workers: start some (`dask worker {where} --nthreads 1`)"
+        ) from error
+    return client
