@@ -6,6 +6,7 @@ neighbour changes) -> pairs -> notes (uses both images). ``expect`` says what th
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from schemas.rows import CaptionRow, Dropped, Failed, ImageRow, ItemRow, Neighbo
 from tasks.store.dataset import Build, write_items
 from tasks.store.files import Folder
 from tasks.store.ledger import Counts
-from tasks.store.pool import Outcome, ShardFailed, Workers
+from tasks.store.pool import Outcome, Runner, ShardFailed, Workers
 from tasks.store.snapshot import read_live, write_snapshot
 from tasks.store.stage import Planned, Stage, Uses, fingerprint
 
@@ -163,13 +164,14 @@ def build_toy(
     config: ToyConfig | None = None,
     *,
     rows_per_shard: int = 10,
-    workers: int = 1,
+    workers: int | Runner = 1,
     stages: Sequence[Stage] = STAGES,
 ) -> tuple[list[Counts], list[Outcome]]:
     """Build the toy dataset; return the counts per stage and what every shard did."""
+    running = Workers(workers) if isinstance(workers, int) else nullcontext(workers)
     outcomes: list[Outcome] = []
     counts: list[Counts] = []
-    with Workers(workers) as pool, open_toy(root, words, config, rows_per_shard=rows_per_shard, stages=stages) as build:
+    with running as pool, open_toy(root, words, config, rows_per_shard=rows_per_shard, stages=stages) as build:
         for stage in build.planned:
             with build.locked(stage):
                 build.clean(stage)
