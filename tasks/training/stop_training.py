@@ -5,6 +5,7 @@ A second one ends it at once, with the checkpoint before. Needs transformers.
 
 import signal
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,14 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback
 from typing_extensions import override
 
+from tasks.training.ranks import count_ranks
+
 if TYPE_CHECKING:
     from tasks.training.preference_trainer import PreferenceTrainer
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+PASSED_ON = 2.0
+"""Seconds in which a launcher passes on a Ctrl-C to processes that have had it from the terminal already."""
 
 
 class Stopping(TrainerCallback):
@@ -37,11 +42,16 @@ def stoppable(trainer: "PreferenceTrainer") -> Generator[None]:
         yield
         return
 
+    passed_on = PASSED_ON if count_ranks() > 1 else 0.0
+    began = 0.0
+
     def stop(number: int, frame: Any) -> None:
+        nonlocal began
         del number, frame
-        if trainer.stopping:
+        if trainer.stopping and time.monotonic() - began >= passed_on:
             raise KeyboardInterrupt
-        trainer.stopping = True
+        if not trainer.stopping:
+            trainer.stopping, began = True, time.monotonic()
 
     before = {number: signal.signal(number, stop) for number in SIGNALS}
     try:

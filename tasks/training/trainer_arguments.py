@@ -140,7 +140,7 @@ def _wandb(folder: Path, config: TrainConfig, step: int) -> TrainerCallback:
     from transformers.integrations.integration_utils import WandbCallback
 
     name = folder / "wandb" / "id"
-    name.parent.mkdir(exist_ok=True)
+    name.parent.mkdir(parents=True, exist_ok=True)
     if not step or not name.exists():  # else it goes on under the same one
         name.write_text(secrets.token_hex(8))
     with _tracking() as wandb:

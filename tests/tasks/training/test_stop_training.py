@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from tasks.training import stop_training
 from tasks.training.stop_training import Stopping, stoppable
 
 
@@ -20,6 +21,20 @@ def test_one_signal_and_two(number: signal.Signals) -> None:
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert signal.getsignal(number) is before
+
+
+def test_a_launcher_passes_on_what_the_terminal_has_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several processes, a second signal soon after the first is the same one."""
+    trainer, now = cast("Any", SimpleNamespace(stopping=False)), [100.0]
+    monkeypatch.setattr(stop_training, "count_ranks", lambda: 2)
+    monkeypatch.setattr(stop_training.time, "monotonic", lambda: now[0])
+    with stoppable(trainer):
+        for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        assert trainer.stopping
+        now[0] += stop_training.PASSED_ON
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_the_step_in_work_is_the_last_and_saved() -> None:

@@ -1,9 +1,11 @@
 """A run's settings in the Trainer's words."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from transformers import TrainerControl, TrainerState
 
 from schemas.errors import ConfigError
 from schemas.training import TrainConfig
@@ -49,8 +51,51 @@ def test_a_tracker_that_is_not_here_is_named(monkeypatch: pytest.MonkeyPatch) ->
     check_trackers(config())
 
 
-def test_tensorboard_gets_the_metrics(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
+def test_tensorboard_gets_the_settings_and_what_is_measured_last(tmp_path: Path) -> None:
+    """The last measurement comes when the Trainer has told it that the training is over."""
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     (tracker,) = make_trackers(Run(tmp_path), config(saving={"report_to": ["tensorboard"]}), step=0)
-    assert type(tracker).__name__ == "TensorBoardCallback"
-    assert list((tmp_path / "tensorboard").iterdir())
+    state, control = TrainerState(global_step=7, is_world_process_zero=True), TrainerControl()
+    made = make_arguments(Run(tmp_path), config(), torch.float32)
+    tracker.on_log(made, state, control, logs={"loss": 0.5})
+    tracker.on_train_end(made, state, control)
+    tracker.on_log(made, state, control, logs={"eval_loss": 0.25})
+    files = [events.EventAccumulator(str(path)) for path in sorted((tmp_path / "tensorboard").iterdir())]
+    told = {name: file.Reload().Scalars(name)[0] for file in files for name in file.Reload().Tags()["scalars"]}
+    assert {name: (event.step, event.value) for name, event in told.items()} == {
+        "train/loss": (7, 0.5),
+        "eval/loss": (7, 0.25),
+    }
+    (text,) = (
+        file.Tensors("settings/text_summary") for file in files if "settings/text_summary" in file.Tags()["tensors"]
+    )
+    assert b"objective: dpo" in text[0].tensor_proto.string_val[0]
+
+
+@pytest.fixture
+def wandb() -> Any:
+    """Give W&B's library, without what it remembers of other tests."""
+    library = pytest.importorskip("wandb")
+    library.teardown()
+    yield library
+    library.teardown()
+
+
+def test_wandb_goes_on_with_a_run_under_its_name(wandb: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    names: list[str] = []
+    for step in (0, 4, 0):
+        make_trackers(Run(tmp_path / "mine"), config(saving={"report_to": ["wandb"]}), step=step)
+        assert (wandb.run.name, wandb.config["objective"], wandb.config["dpo"]["beta"]) == ("mine", "dpo", 0.1)
+        names.append(wandb.run.id)
+        wandb.finish()
+    assert names[0] == names[1] != names[2]
+
+
+@pytest.mark.usefixtures("wandb")
+def test_nobody_is_logged_in_to_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WANDB_MODE", "WANDB_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match=r"saving\.report_to: wandb: .*wandb login; or .*WANDB_MODE=offline"):
+        check_trackers(config(saving={"report_to": ["wandb"]}))
