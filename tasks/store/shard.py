@@ -120,9 +120,10 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
 def _done_before(shard: ShardRef, name: str) -> ShardDone | None:
     """Return what a part says that covers exactly these inputs, none of which failed; ``None`` where there is none.
 
-    On an object store only: another build may have written it meanwhile, or a listing may not have shown it yet.
+    A cluster may run a shard again whose worker died after it was done. On an object store, another build may have
+    written the part meanwhile, or a listing may not have shown it yet.
     """
-    if shard.folder.is_local or not shard.folder.exists(name):
+    if not shard.folder.exists(name):
         return None
     about = read_about(Part(shard.folder, name))
     if about["failed"] != "0":
