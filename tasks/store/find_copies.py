@@ -52,5 +52,6 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
     """Yield a file's bytes, each piece with the end of the one before."""
     end = b""
     while data := file.read(READ_BYTES):
-        yield end + data
-        end = data[-31:]
+        piece = end + data
+        yield piece
+        end = piece[-31:]

@@ -9,15 +9,20 @@ from pathlib import Path
 import pytest
 
 from flows import cli
+from flows.open_version import opened
 from flows.read_rows import read_rows
 from flows.report_dataset import report_dataset
 from flows.run_build import look_at
+from schemas.errors import StoreError
 from schemas.rows import ImageRow, PairRow, PreferenceRow
 from tasks.store.files import Folder
 from tasks.store.part import Part, read_part
+from tasks.training.examples import Needs
+from tasks.training.freeze_rows import FILE, FrozenRows, count_rows, freeze_rows
 from tests.flows.conftest import SMALL, WIDE, build
 
 Call = Callable[..., str]
+SPLITS = ("train", "validation", "test")
 
 
 @pytest.fixture
@@ -187,3 +192,44 @@ def test_only_the_newest_versions_stay(copy: Path, call: Call) -> None:
     assert [len(images_of(copy, version=number)) for number in (2, 3)] == [6, 3]
     assert not (copy / "tables/preferences").exists()
     assert "there is no version 1" in call("lineage", copy, "0", "--version", 1, code=2)
+
+
+def _freeze(dataset: Path, name: str) -> FrozenRows:
+    """Begin a training: its settings, and which rows it is on."""
+    run = dataset / "runs" / name
+    run.mkdir(parents=True)
+    with opened(Folder(str(dataset))) as (opened_build, stages):
+        planned = next(planned for planned, _ in stages if planned.stage.name == "preferences")
+        freeze_rows(opened_build, planned, run / FILE, needs=Needs(), splits=SPLITS)
+    (run / "config.yaml").write_text("objective: sft\n")
+    split = next(split for split in SPLITS if count_rows(run / FILE, split))
+    return FrozenRows(folder=Folder(str(dataset)), file=str(run / FILE), split=split)
+
+
+def test_an_unfinished_training_keeps_its_rows(copy: Path, call: Call) -> None:
+    rows = _freeze(copy, "one")
+    before = rows.read(0)
+    build(copy, None, until="mining", settings=[*SMALL, *WIDE, "scenes.worlds=1"])
+    call("gc", copy, "--keep", 1)
+    assert rows.read(0) == before
+    (copy / "runs/one/checkpoint").mkdir()
+    call("gc", copy)
+    with pytest.raises(StoreError):
+        rows.read(0)
+
+
+def test_an_unfinished_training_on_a_removed_image_cannot_go_on(copy: Path, call: Call) -> None:
+    rows = _freeze(copy, "one")
+    kept = {place: rows.read(place) for place in range(len(rows))}
+    victim = kept[0].image_keys[0]
+    call("remove", copy, victim)
+    build(copy, None, settings=[*SMALL, *WIDE])
+    said = call("gc", copy)
+    assert "The unfinished training runs/one cannot go on" in said
+    assert "also in runs/one/rows.arrow" in said
+    with pytest.raises(StoreError):
+        rows.read(0)
+    now = {row.key for row in read_rows(str(copy), "preferences")}
+    for place, row in kept.items():
+        if row.key in now:
+            assert rows.read(place) == row, "other rows are in their places"
