@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from tasks.training.watch_training import Watcher
 
 log = logging.getLogger(__name__)
-LAST_WORD = 5.0
-"""Seconds for which the others wait when the first process ends: a launcher that sees one end ends all at once."""
+LAST_WORD = 30.0
+"""Seconds in which the first process may end before the others: a launcher that sees one end ends all at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
