@@ -4,7 +4,6 @@ What cannot be shown because the server is gone is logged: the rows are on disk 
 """
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -43,7 +42,6 @@ def publish_report(dataset: str, report: Report) -> None:
         reasons = "; ".join(f"{text} ({n})" for text, n in count.reasons.items())
         rows.append({**count.as_json(), "seconds": round(spent, 1), "reasons": reasons})
     table: dict[str, Any] = {"key": f"build-{key}", "table": rows, "description": f"What became of the rows of {name}."}
-    _try(create_table_artifact, **table)
     gates = [f"| {gate.gate} | {gate.say()} | {'yes' if gate.holds else '**no**'} |" for gate in report.verdict.gates]
     lines = [
         "| gate | measured | holds |",
@@ -53,11 +51,8 @@ def publish_report(dataset: str, report: Report) -> None:
         *(f"* {one}" for one in _lines(report, dataset)),
     ]
     words = {"key": f"gates-{key}", "markdown": "\n".join(lines), "description": f"What {name} was judged by."}
-    _try(create_markdown_artifact, **words)
-
-
-def _try(create: Callable[..., Any], **words: Any) -> None:
     try:
-        create(**words)
-    except UNREACHED as error:
-        log.warning("%s is not shown in Prefect: %s", words["key"], error)
+        create_table_artifact(**table)
+        create_markdown_artifact(**words)
+    except UNREACHED as error:  # after a minute, in which a server may have come back
+        log.warning("%s: its numbers are not shown in Prefect: %s", dataset, error)

@@ -123,7 +123,8 @@ def test_a_build_whose_server_is_lost_goes_on(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     out, undisturbed = tmp_path / "album", tmp_path / "undisturbed"
     with prefect_server(tmp_path / "home") as server:
-        build = server.spawn(tmp_path / "log", "pairwright", "build", photographs, "--out", out, *words)
+        soon = {"PREFECT_CLIENT_MAX_RETRIES": "1"}  # it tries for a minute by default
+        build = server.spawn(tmp_path / "log", "pairwright", "build", photographs, "--out", out, *words, **soon)
         try:
             while not list(out.glob("tables/images/*/*.parquet")):
                 assert build.poll() is None, (tmp_path / "log").read_text()

@@ -1,0 +1,128 @@
+"""Schedules: what is refused, what the forms show, and the deployments that a real server gets."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows.cli import keep_quiet
+from flows.stages import GROUPS
+from tests.fixtures.prefect_server import PrefectServer
+from tests.flows.test_build_dataset import write_photographs
+from tests.flows.test_cli import run
+
+ROOT = Path(__file__).parent.parent.parent
+NIGHTLY = ("--cron", "0 2 * * *")
+
+
+@pytest.fixture
+def album(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    photographs = write_photographs(tmp_path / "photographs", 4)
+    out = tmp_path / "album"
+    assert run("build", photographs, "--out", out, "--until", "embeddings", "--set", "run.workers=1") == 0
+    return out
+
+
+def test_what_is_no_schedule_is_refused_by_name(album: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("schedule", album, "--cron", "every night") == 2
+    assert "--cron every night: " in capsys.readouterr().err
+    assert run("schedule", album, *NIGHTLY, "--timezone", "Mars/Olympus") == 2
+    assert "--timezone Mars/Olympus: " in capsys.readouterr().err
+    assert run("schedule", album.parent / "nothing", *NIGHTLY) == 2
+    assert "holds no dataset" in capsys.readouterr().err
+    assert run("schedule", album, *NIGHTLY) == 2
+    said = capsys.readouterr().err
+    assert "PREFECT_API_URL" in said
+    assert "prefect server start --host 127.0.0.1" in said
+    assert not (album / "prefect.yaml").exists()
+
+
+def test_parameters_become_a_form() -> None:
+    from prefect.utilities.callables import parameter_schema
+
+    from flows.build_dataset import build_dataset, resume_dataset
+    from flows.hand_over_dataset import hand_over_dataset
+    from flows.train_dataset import train_dataset
+    from flows.update_dataset import update_dataset
+
+    schemas = {
+        flow.name: parameter_schema(flow)
+        for flow in (build_dataset, resume_dataset, update_dataset, train_dataset, hand_over_dataset)
+    }
+    for name, schema in schemas.items():
+        for parameter, about in schema.properties.items():
+            assert about.get("description"), f"{name}: {parameter} is not explained"
+    assert schemas["build-dataset"].required == ["out"]
+    until = schemas["build-dataset"].properties["until"]
+    assert until["default"] == ""
+    assert {"", "pairs", "preferences", *GROUPS} <= set(until["enum"])
+    assert schemas["resume-dataset"].properties["stage"]["enum"] == until["enum"]
+    assert schemas["build-dataset"].properties["profile"]["examples"] == ["gpu", "laptop", "scenes"]
+    assert schemas["build-dataset"].properties["limit"]["anyOf"][0] == {"minimum": 1, "type": "integer"}
+    assert "adpo" in schemas["train-model"].properties["objective"]["enum"]
+    assert schemas["export-dataset"].properties["form"]["enum"] == ["hf"]
+
+
+def test_telemetry_is_off_unless_the_user_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    for name in ("DO_NOT_TRACK", "PREFECT_SERVER_ANALYTICS_ENABLED"):
+        monkeypatch.setenv(name, "")  # so that it is put back as it was
+        monkeypatch.delenv(name)
+    keep_quiet()
+    assert (os.environ["DO_NOT_TRACK"], os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"]) == ("1", "false")
+    monkeypatch.delenv("DO_NOT_TRACK")
+    monkeypatch.setenv("PREFECT_SERVER_ANALYTICS_ENABLED", "true")
+    keep_quiet()
+    assert "DO_NOT_TRACK" not in os.environ
+    assert os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] == "true"
+
+
+def test_a_schedule_is_applied_changed_and_paused(prefect: PrefectServer, album: Path) -> None:
+    done = prefect.run("pairwright", "schedule", album, *NIGHTLY, "--timezone", "Europe/Zurich")
+    assert done.returncode == 0, done.stderr
+    assert "prefect worker start --pool pairwright --type process" in done.stdout
+    own = {"deployments": {"tags": {"all_": ["album"]}}}
+    (deployment,) = prefect.ask("deployments", **own)
+    assert deployment["entrypoint"] == "flows.update_dataset.update_dataset"
+    assert deployment["parameters"] == {"dataset": str(album)}
+    assert deployment["work_pool_name"] == "pairwright"
+    assert [
+        (one["schedule"]["cron"], one["schedule"]["timezone"], one["active"]) for one in deployment["schedules"]
+    ] == [("0 2 * * *", "Europe/Zurich", True)]
+    assert prefect.run("pairwright", "schedule", album, "--cron", "0 3 * * *", "--pause").returncode == 0
+    (changed,) = prefect.ask("deployments", **own)
+    assert changed["id"] == deployment["id"]
+    assert [(one["schedule"]["cron"], one["active"]) for one in changed["schedules"]] == [("0 3 * * *", False)]
+
+    written = yaml.safe_load((album / "prefect.yaml").read_text())["deployments"][0]
+    assert written["name"] == changed["name"]
+    again = prefect.run("prefect", "--no-prompt", "deploy", "--all", "--prefect-file", album / "prefect.yaml")
+    assert again.returncode == 0, again.stdout + again.stderr
+    (applied,) = prefect.ask("deployments", **own)
+    same = ("id", "entrypoint", "parameters", "work_pool_name", "tags", "description")
+    assert {name: applied[name] for name in same} == {name: changed[name] for name in same}
+    assert [(one["schedule"]["cron"], one["active"]) for one in applied["schedules"]] == [("0 3 * * *", False)]
+
+
+def test_the_deployments_of_the_repository_name_flows_and_their_parameters() -> None:
+    from prefect.flows import load_flow_from_entrypoint
+
+    deployments = yaml.safe_load((ROOT / "docker" / "prefect.yaml").read_text())["deployments"]
+    assert [one["name"] for one in deployments] == ["build", "resume", "update", "train", "export"]
+    for one in deployments:
+        load_flow_from_entrypoint(one["entrypoint"]).validate_parameters(one["parameters"])
+
+
+@pytest.mark.slow
+def test_the_deployments_of_the_repository_are_applied(prefect: PrefectServer) -> None:
+    for pool in ("pairwright", "pairwright-gpu"):
+        prefect.run("prefect", "work-pool", "create", pool, "--type", "process")
+    done = prefect.run("prefect", "--no-prompt", "deploy", "--all", "--prefect-file", ROOT / "docker" / "prefect.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = ["build", "resume", "update", "train", "export"]
+    found = prefect.ask("deployments", deployments={"name": {"any_": names}})
+    assert sorted(one["name"] for one in found) == sorted(names)
+    build = next(one for one in found if one["name"] == "build")
+    assert "preferences" in build["parameter_openapi_schema"]["properties"]["until"]["enum"]
