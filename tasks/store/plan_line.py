@@ -115,7 +115,7 @@ def _plan(planned: Planned, counts: Counts | None, rates: StageRates, *, line: _
     rows = _times(inputs, rates.rows)
     if inputs is not None and rows is not None and issubclass(planned.stage.writes, PairRow):
         rows = _with_more_pairs(rows, inputs, planned, rates=rates, images=line.images)
-    line.fresh[name] = _beyond(rows, counts.rows if counts and name in line.redone else 0)
+    line.fresh[name] = _beyond(rows, counts.rows if counts and planned.stage.reads in line.redone else 0)
     return StagePlan(
         stage=name,
         known_from=rates.known_from,
@@ -142,7 +142,6 @@ def _inputs(planned: Planned, counts: Counts | None, rates: StageRates, line: _L
         return None
     new = fresh * (rates.reach or exactly(1))
     if stage.reads in line.redone:
-        line.redone.add(stage.name)
         return new
     if not stage.whole or counts is None or not counts.of:
         return new + exactly(counts.pending + counts.failed if counts else 0)

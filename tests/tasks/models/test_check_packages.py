@@ -1,0 +1,74 @@
+"""Packages are compared with what the project asks for, and PyTorch is asked in a process of its own."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tasks.models import check_packages as look
+from tasks.models.check_packages import check_gpus, check_packages, faiss_extra
+
+
+def test_what_is_installed_fits() -> None:
+    core, models = check_packages(["models"])
+    assert (core.name, core.state) == ("core", "ok")
+    assert f"pyarrow {version('pyarrow')}" in core.found
+    assert (models.name, models.state) == ("models", "ok")
+    assert "torch" in models.found
+    assert "torch" not in core.found
+    assert faiss_extra() in ("cpu", "gpu")
+
+
+def test_what_is_not_here_or_too_old_is_said() -> None:
+    assert look._fault(Requirement("no-such-package-here>=1")) == "no-such-package-here is not here"
+    assert look._fault(Requirement("pyarrow<1")) == f"pyarrow is {version('pyarrow')}, not <1"
+    assert look._fault(Requirement("pyarrow>=1")) == ""
+    assert look._install(["cpu", "models"]) == "python -m pip install -c constraints.txt -e '.[cpu,models]'"
+
+
+def test_a_machine_without_a_driver_needs_no_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "DRIVERS", ())
+    (plain,) = check_gpus(needed=False)
+    (needed,) = check_gpus(needed=True)
+    assert (plain.state, needed.state) == ("ok", "warning")
+    assert plain.found == "no driver of a GPU: models run on the CPU"
+
+
+def stand_in(folder: Path, text: str) -> str:
+    """Write a Python that says something else when it is asked for PyTorch."""
+    program = folder / "python"
+    program.write_text(f"#!{sys.executable}\n{text}\n")
+    program.chmod(0o755)
+    assert subprocess.run([program], capture_output=True, check=False).returncode in (0, 1, -11, 139)
+    return str(program)
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "words"),
+    [
+        ("import os; os.kill(os.getpid(), 11)", "missing", "PyTorch does not load: it ended with -11"),
+        (
+            "raise SystemExit('libcudart.so.13: not found')",
+            "missing",
+            "PyTorch does not load: libcudart.so.13: not found",
+        ),
+        ("""print('{"version": "2.15", "cuda": "", "gpus": []}')""", "warning", "PyTorch 2.15 for CPUs only sees none"),
+        (
+            """print('{"version": "2.15", "cuda": "13.0", "gpus": [{"name": "H200", "memory": 150000000000}]}')""",
+            "ok",
+            "H200, 150 GB (PyTorch 2.15 for CUDA 13.0)",
+        ),
+    ],
+)
+def test_pytorch_is_asked_in_its_own_process(
+    text: str, state: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look, "DRIVERS", (str(tmp_path),))
+    monkeypatch.setattr(sys, "executable", stand_in(tmp_path, text))
+    driver, check = check_gpus(needed=True)
+    assert driver.state == "ok"
+    assert check.state == state
+    assert words in check.found
