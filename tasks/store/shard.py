@@ -4,7 +4,7 @@ A shard is a slice of a plan file; nothing else is passed between processes. The
 that it covers, so a shard that is done twice writes the same file.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -29,7 +29,7 @@ from tasks.store.part import (
     count_statuses,
     describe_part,
     encode_part,
-    read_about,
+    read_columns,
     read_rows,
 )
 from tasks.store.purse import Purse
@@ -92,7 +92,7 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
         zip(plan.column("key").to_pylist(), plan.column("source_key").to_pylist(), strict=True)
     )
     name = f"{planned.table}/part-{make_key(*sources.values())}.parquet"
-    if done := _done_before(shard, name):
+    if done := _done_before(shard, name, set(sources.values())):
         return done
     inputs = list(_input_rows(planned, shard, plan))
     place = Path(shard.journals) / Path(name).stem
@@ -117,7 +117,7 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
     return ShardDone(name=shard.name, part=name, counts=count_statuses(table), failures=count_failures(table))
 
 
-def _done_before(shard: ShardRef, name: str) -> ShardDone | None:
+def _done_before(shard: ShardRef, name: str, sources: Set[str]) -> ShardDone | None:
     """Return what a part says that covers exactly these inputs, none of which failed; ``None`` where there is none.
 
     A cluster may run a shard again whose worker died after it was done. On an object store, another build may have
@@ -125,10 +125,10 @@ def _done_before(shard: ShardRef, name: str) -> ShardDone | None:
     """
     if not shard.folder.exists(name):
         return None
-    about = read_about(Part(shard.folder, name))
-    if about["failed"] != "0":
+    table, _ = read_columns(Part(shard.folder, name), ["source_key", "status"])
+    counts = count_statuses(table)
+    if "failed" in counts or set(table.column("source_key").to_pylist()) != sources:
         return None
-    counts = {status: int(about[status]) for status in ("ok", "dropped") if about[status] != "0"}
     return ShardDone(name=shard.name, part=name, counts=counts)
 
 
