@@ -30,7 +30,8 @@ def workers_of(request: Request) -> Generator[Runner]:
 
     gpus = 0 if run.address else count_gpus()
     place = Place(address=run.address, workers=run.workers, gpus=gpus, memory_gb_of=run.memory_gb_of)
-    with (DaskWorkers if run.runner == "dask" else RayWorkers)(place, needs_of(_paths(request))) as workers:
+    needs = needs_of(_paths(request), elsewhere=bool(run.address))
+    with (DaskWorkers if run.runner == "dask" else RayWorkers)(place, needs) as workers:
         yield workers
 
 

@@ -180,7 +180,8 @@ def _start(count: int, gpus: int) -> Any:
         }
         for number in range(count)
     }
-    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}}
+    page = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # not drawn, and on no port that others may want
+    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, **page}}
     with deaf():  # Ctrl-C is this process' to hear
         return SpecCluster(workers=workers, scheduler=scheduler, silence_logs=cast("Any", logging.ERROR))
 

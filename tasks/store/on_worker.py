@@ -31,13 +31,13 @@ class Needs:
     """Say what a worker must have to give the rows that a worker of this machine gives."""
 
     code: str
-    """Hash of the code."""
+    """Hash of the code; empty: it is that of this machine."""
     paths: tuple[str, ...]
     """Files and folders of a disk that all machines share."""
 
     def lack(self) -> str:
         """Return what this process lacks; empty: nothing."""
-        if self.code != code_mark():
+        if self.code and self.code != code_mark():
             return (
                 f"worker on {socket.gethostname()}: it has other code of Pairwright than the machine that builds: "
                 "install the same commit there, and start the worker anew"
@@ -51,9 +51,9 @@ class Needs:
         return ""
 
 
-def needs_of(paths: Iterable[str]) -> Needs:
-    """Return what a worker must have: this code, and to see these paths."""
-    return Needs(code_mark(), tuple(dict.fromkeys(str(Path(path).absolute()) for path in paths)))
+def needs_of(paths: Iterable[str], *, elsewhere: bool) -> Needs:
+    """Return what a worker must have: this code, if it was started elsewhere, and to see these paths."""
+    return Needs(code_mark() if elsewhere else "", tuple(dict.fromkeys(str(Path(path).absolute()) for path in paths)))
 
 
 @lru_cache(maxsize=1)
