@@ -4,7 +4,8 @@ A shard is a slice of a plan file; nothing else is passed between processes. The
 that it covers, so a shard that is done twice writes the same file.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence, Set
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -34,7 +35,7 @@ from tasks.store.part import (
 )
 from tasks.store.purse import Purse
 from tasks.store.stage import Planned, Uses
-from tasks.store.takedowns import bury, find_removed, removed_images
+from tasks.store.takedowns import REMOVED, bury, find_removed, removed_images
 from tasks.store.vectors import open_vectors, place_vectors
 
 NOTHING = "gave nothing"
@@ -117,7 +118,7 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
     return ShardDone(name=shard.name, part=name, counts=count_statuses(table), failures=count_failures(table))
 
 
-def _done_before(shard: ShardRef, name: str, sources: Set[str]) -> ShardDone | None:
+def _done_before(shard: ShardRef, name: str, sources: AbstractSet[str]) -> ShardDone | None:
     """Return what a part says that covers exactly these inputs, none of which failed; ``None`` where there is none.
 
     A cluster may run a shard again whose worker died after it was done. On an object store, another build may have
@@ -125,9 +126,11 @@ def _done_before(shard: ShardRef, name: str, sources: Set[str]) -> ShardDone | N
     """
     if not shard.folder.exists(name):
         return None
-    table, _ = read_columns(Part(shard.folder, name), ["source_key", "status"])
+    table, _ = read_columns(Part(shard.folder, name), ["source_key", "status", "reason"])
     counts = count_statuses(table)
     if "failed" in counts or set(table.column("source_key").to_pylist()) != sources:
+        return None
+    if REMOVED in table.column("reason").to_pylist():  # it is owed, so what was removed has been taken back
         return None
     return ShardDone(name=shard.name, part=name, counts=counts)
 
