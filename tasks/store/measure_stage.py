@@ -6,6 +6,7 @@ Parts say how many rows they hold, how large they are and what was asked for the
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import isinf
 from typing import Any
 
 from schemas.arrow import schema_of
@@ -126,7 +127,7 @@ def measure_stage(
     empty = empty_bytes(planned)
     return StageRates(
         known_from=known_from,
-        rows=_scaled(ratio([sample.rows for sample in samples], inputs), counts.rows / done),
+        rows=_rows_rate(counts, ratio([sample.rows for sample in samples], inputs), done),
         failed=_share(counts.failed, done),
         dropped=_share(counts.dropped, done),
         reach=_reach(planned, counts.of, read_rows),
@@ -191,11 +192,19 @@ def _share(part: int, whole: int) -> Estimate:
     return Estimate(part / whole, max(0.0, middle - half), min(1.0, middle + half))
 
 
-def _scaled(spread: Estimate, value: float) -> Estimate:
-    """Return an exact rate with the spread of its samples: of duplicates the parts do not know."""
-    if not spread.value:
-        return spread
-    return spread.times(value / spread.value)
+def _rows_rate(counts: Counts, spread: Estimate, done: int) -> Estimate:
+    """Return the exact number of live rows per input, of which parts do not know the duplicates.
+
+    Its range is the wider one of the shards' spread and of how sure so few inputs make the share that gave any.
+    """
+    rate, share = counts.rows / done, _share(counts.ok, done)
+    if not rate or not spread.value:
+        return Estimate(rate, 0.0, max(spread.high, share.high))
+    low, high = rate * share.low / share.value, rate * share.high / share.value
+    if isinf(spread.high) and counts.rows <= counts.ok:  # one shard, whose inputs give one row or none
+        return Estimate(rate, low, high)
+    scale = rate / spread.value
+    return Estimate(rate, min(low, spread.low * scale), max(high, spread.high * scale))
 
 
 def _rate(amounts: Sequence[float], inputs: Sequence[int]) -> Estimate:

@@ -50,7 +50,8 @@ def test_rows_that_others_repeat_do_not_count() -> None:
     """The parts hold 12 rows for 10 inputs, of which 9 are live."""
     samples = [Sample(inputs=5, rows=6, bytes=0), Sample(inputs=5, rows=6, bytes=0)]
     rates = measure_stage(IMAGES, counts("images", 10, ok=9, dropped=1, rows=9), samples, read_rows=10, known_from="")
-    assert rates.rows == exactly(pytest.approx(0.9))
+    # The shards agree; Wilson's interval for 9 of 10 is 0.5958 to 0.9821.
+    assert rates.rows == Estimate(pytest.approx(0.9), pytest.approx(0.5958, abs=1e-4), pytest.approx(0.9821, abs=1e-4))
 
 
 def test_shares_have_wilsons_range() -> None:
