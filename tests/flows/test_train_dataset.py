@@ -5,27 +5,25 @@ from pathlib import Path
 
 from tasks.training.runs import Run
 from tests.fixtures.families_of_models import write_qwen2_vl
-from tests.flows.test_build_dataset import ask, build, server
+from tests.fixtures.prefect_server import PrefectServer
 from tests.flows.test_train_model import FAST, words_of, write_dataset
 
-__all__ = ["server"]  # a fixture
 
-
-def test_a_training_shows_up_in_prefect(server: dict[str, str], tmp_path: Path) -> None:
+def test_a_training_shows_up_in_prefect(prefect: PrefectServer, tmp_path: Path) -> None:
     dataset = write_dataset(tmp_path / "dogs")
     model = write_qwen2_vl(tmp_path / "qwen")
     words = ["train", str(dataset), "--objective", "dpo", "--model", str(model), *words_of(FAST)]
-    done = build({**server, "OMP_NUM_THREADS": "1"}, *words)
+    done = prefect.run("pairwright", *words, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     run = Run(dataset / "runs/dpo")
     assert f"Trained, 4 steps: {run.model}" in done.stdout
-    (flow_run,) = ask(server, "flow_runs")
-    assert (flow_run["state_type"], {"dogs", "dpo"} <= set(flow_run["tags"])) == ("COMPLETED", True)
-    (artifact,) = ask(server, "artifacts")
-    assert artifact["key"] == "train-dogs-dpo"
+    tagged = {"tags": {"all_": ["dogs", "dpo"]}}
+    (flow_run,) = prefect.ask("flow_runs", flow_runs=tagged)
+    assert flow_run["state_type"] == "COMPLETED"
+    (artifact,) = prefect.ask("artifacts", artifacts={"key": {"any_": ["train-dogs-dpo"]}})
     assert "margin" in str(artifact["data"])
 
-    wrong = build(server, *words, "--set", "dpo.beta=0.7")
+    wrong = prefect.run("pairwright", *words, "--set", "dpo.beta=0.7")
     assert wrong.returncode == 2
     assert "error: " in wrong.stderr
     assert "dpo.beta was 0.1, is 0.7" in wrong.stderr
