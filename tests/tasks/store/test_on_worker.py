@@ -1,4 +1,4 @@
-"""What a worker of a cluster does beside its shard: refuse what it is not fit for, one at a time, make room for models."""
+"""What a worker of a cluster does beside its shard: refuse what it is not fit for, make room for models."""
 
 import sys
 import threading

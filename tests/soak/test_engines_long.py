@@ -1,0 +1,192 @@
+"""Clusters for longer: shards that no worker survives, Ctrl-C, a killed driver, a standing cluster over an S3 server.
+
+Run with ``make soak``; some minutes on two cores.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.rows import ItemRow
+from tasks.store.on_dask import DaskWorkers, Place
+from tasks.store.on_ray import RayWorkers
+from tasks.store.on_worker import needs_of
+from tasks.store.pool import DIED, ShardFailed
+from tests.fixtures.prefect_server import prefect_server
+from tests.fixtures.s3_server import S3Server, environment
+from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, read_toy, read_tree, read_words
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+BIN = Path(sys.executable).parent
+ENGINES = {"dask": DaskWorkers, "ray": RayWorkers}
+SMALL = {
+    "scenes.worlds": 6, "scenes.width": 96, "scenes.height": 72, "scenes.samples": 4, "run.workers": 2,
+    "run.rows_per_shard": 3, "run.rows_per_shard_of": "{images: 1}",
+}  # fmt: skip
+WORDS = [*"abcdefgh"]
+
+
+def read_or_die(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[Any]:
+    """Read words; no process survives "c"."""
+    for row in rows:
+        if row.name == "c":
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield from read_words([row], config)
+
+
+@pytest.mark.parametrize("name", list(ENGINES))
+def test_a_shard_that_no_worker_survives_fails_and_the_others_go_on(name: str, tmp_path: Path) -> None:
+    with ENGINES[name](Place(workers=2, memory_gb_of={}), needs_of([], elsewhere=False)) as workers:
+        stages = [replace(STAGES[0], function=read_or_die)]
+        counts, outcomes = build_toy(tmp_path / "out", WORDS, workers=workers, rows_per_shard=2, stages=stages)
+    errors = {o.shard.name: o.result.error for o in outcomes if isinstance(o.result, ShardFailed)}
+    assert errors == {"images-00001": DIED}
+    assert (counts[0].ok, counts[0].pending) == (6, 2)
+
+
+def build_command(out: Path | str, *more: str) -> list[str]:
+    settings = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
+    return ["pairwright", "build", "--profile", "scenes", "--until", "mining", "--out", str(out), *settings, *more]
+
+
+def local_command(words: list[str]) -> list[str]:
+    return [str(BIN / words[0]), *words[1:]]
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a dataset that was built in worker processes of this machine."""
+    out = tmp_path_factory.mktemp("local") / "out"
+    subprocess.run(local_command(build_command(out)), check=True, capture_output=True, timeout=600)
+    return out
+
+
+def begun(out: Path, process: subprocess.Popen[bytes]) -> None:
+    """Wait until the first images are written."""
+    deadline = time.monotonic() + 600
+    while not list(out.glob("tables/images/*/*.parquet")):
+        assert process.poll() is None, "it has ended"
+        assert time.monotonic() < deadline, "it does not begin"
+        time.sleep(0.05)
+
+
+def environment_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def marked(mark: str) -> list[int]:
+    """Return the processes whose environment has the mark, whatever session they are in."""
+    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [pid for pid in pids if mark.encode() in environment_of(pid)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("name", list(ENGINES))
+def test_a_stopped_build_leaves_nobody_at_work_and_goes_on(name: str, number: int, tmp_path: Path, local: Path) -> None:
+    out, mark = tmp_path / "out", f"PAIRWRIGHT_TEST_MARK={tmp_path}"
+    variables = {**os.environ, "PAIRWRIGHT_TEST_MARK": str(tmp_path)}
+    process = subprocess.Popen(
+        local_command(build_command(out, "--set", f"run.runner={name}")), env=variables, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    begun(out, process)
+    os.kill(process.pid, number)
+    _, said = process.communicate(timeout=120)
+    if number == signal.SIGINT:
+        assert process.returncode == 130, said.decode()
+        assert b"Stopped. Nothing finished is lost" in said
+        assert b"Traceback" not in said
+    deadline = time.monotonic() + 120
+    while left := marked(mark):
+        assert time.monotonic() < deadline, [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left]
+        time.sleep(0.5)
+    done = subprocess.run(
+        local_command(["pairwright", "resume", str(out)]), capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert read_tree(out) == read_tree(local)
+
+
+@contextmanager
+def dask_cluster(folder: Path, variables: dict[str, str]) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """Start a scheduler and two workers without nannies, each with a "GPU"."""
+    place = folder / "scheduler.json"
+    loopback = ["--host", "127.0.0.1", "--no-dashboard"]
+    commands = [["scheduler", *loopback, "--port", "0", "--scheduler-file", str(place)]]
+    one = ["--nthreads", "1", "--no-nanny", "--resources", "GPU=1", "--scheduler-file", str(place)]
+    commands += [["worker", *loopback, *one]] * 2
+    with (folder / "log").open("wb") as log:
+        started = [
+            subprocess.Popen([str(BIN / "dask"), *words], env=variables, cwd=folder, stdout=log, stderr=log)
+            for words in commands
+        ]
+        try:
+            while not (place.exists() and place.stat().st_size):
+                assert started[0].poll() is None, (folder / "log").read_text()
+                time.sleep(0.1)
+            yield json.loads(place.read_text())["address"], started[1:]
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+
+
+def test_a_standing_cluster_builds_on_an_object_store_and_loses_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = S3Server(tmp_path / "moto")
+    try:
+        server.make_bucket("data")
+        for name, value in environment(server).items():
+            monkeypatch.setenv(name, value)
+        server.set_faults(
+            {"method": "GET", "path": "/data/", "what": "500", "left": 99, "every": 17},
+            {"method": "PUT", "path": "/data/", "what": "reset", "left": 99, "every": 17},
+        )
+        with dask_cluster(tmp_path, {**os.environ}) as (address, workers):
+            place = Place(address=address, memory_gb_of={})
+            with DaskWorkers(place, needs_of([], elsewhere=False)) as cluster:
+                config = ToyConfig(seconds_per_row=0.2, calls=str(tmp_path / "calls"))
+
+                def kill() -> None:
+                    while not (tmp_path / "calls").exists():
+                        time.sleep(0.05)
+                    workers[0].kill()
+
+                thread = threading.Thread(target=kill)
+                thread.start()
+                counts, outcomes = build_toy("s3://data/toy", WORDS, config, rows_per_shard=2, workers=cluster)
+                thread.join()
+        assert not [outcome.result for outcome in outcomes if isinstance(outcome.result, ShardFailed)]
+        assert {count.failed + count.pending for count in counts} == {0}
+        build_toy(tmp_path / "local", WORDS, rows_per_shard=2)
+        assert read_toy("s3://data/toy", WORDS) == read_toy(tmp_path / "local", WORDS)
+    finally:
+        server.stop()
+
+
+def test_under_prefect_the_workers_of_a_cluster_need_not_know_of_it(tmp_path: Path, local: Path) -> None:
+    home = tmp_path / "prefect"
+    home.mkdir()
+    with prefect_server(home) as server:
+        done = server.run(*build_command(tmp_path / "out", "--set", "run.runner=dask"))
+        assert done.returncode == 0, done.stderr
+        (flow_run,) = server.flow_runs(f"build-{tmp_path / 'out'}")
+        runs = server.task_runs(flow_run)
+    assert {run["state_type"] for run in runs} == {"COMPLETED"}
+    assert sum(run["name"].startswith("images-") for run in runs) == 18
+    assert read_tree(tmp_path / "out") == read_tree(local)
