@@ -12,10 +12,12 @@ Amount = Annotated[float, Field(ge=0)]
 class StoredRate(Section):
     """Say what one input row of a stage gave and took; what was not measured is left out."""
 
+    reach: Amount | None = None
+    """Input rows per row of the table that the stage reads."""
     rows: Amount | None = None
     """Rows out."""
     seconds: Amount | None = None
-    """Seconds of one worker process."""
+    """Seconds of one worker process; left out where the machine had other work."""
     cpu_seconds: Amount | None = None
     """Seconds of a core."""
     bytes: Amount | None = None
@@ -43,6 +45,6 @@ class StoredRates(Section):
     """"cpu", or the GPU's name."""
     measured: str
     """Date and command."""
-    shard_seconds: Amount
+    shard_seconds: Amount = 0.0
     """What a shard takes beside its rows."""
     stages: dict[str, StoredRate]

@@ -179,20 +179,17 @@ def _bytes_of(inputs: Estimate | None, rates: StageRates, rows_per_shard: int) -
 
 def _times_of(planned: Planned, inputs: Estimate | None, rates: StageRates, site: Site) -> dict[str, Estimate | None]:
     """Return the hours of processors, GPUs and the clock."""
-    if inputs is None or rates.seconds is None:
-        return {"cpu_hours": None, "gpu_hours": None, "hours": None}
     name = planned.stage.name
     more = site.more_seconds.get(name, 0.0)
+    cpu = _times(inputs, None if rates.cpu_seconds is None else rates.cpu_seconds + exactly(more))
+    cpu = None if cpu is None else cpu.times(1 / HOUR)
+    if inputs is None or rates.seconds is None:
+        return {"cpu_hours": cpu, "gpu_hours": None if site.gpus[name] else NOTHING, "hours": None}
     shards = math.ceil(inputs.value / site.rows_per_shard[name])
     at_once = max(1, min(site.processes[name], shards))
     work = inputs * (rates.seconds + exactly(more)) + exactly(shards * site.shard_seconds)
     hours = (work.times(1 / at_once) + exactly(rates.start_seconds)).times(1 / HOUR)
-    cpu = None if rates.cpu_seconds is None else inputs * (rates.cpu_seconds + exactly(more))
-    return {
-        "cpu_hours": None if cpu is None else cpu.times(1 / HOUR),
-        "gpu_hours": hours.times(site.gpus[name]),
-        "hours": hours,
-    }
+    return {"cpu_hours": cpu, "gpu_hours": hours.times(site.gpus[name]), "hours": hours}
 
 
 def total_of(plans: Sequence[StagePlan], name: str) -> tuple[Estimate, list[str]]:
