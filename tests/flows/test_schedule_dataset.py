@@ -1,6 +1,12 @@
 """Schedules: what is refused, what the forms show, and the deployments that a real server gets."""
 
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 
 import pytest
 import yaml
@@ -126,3 +132,43 @@ def test_the_deployments_of_the_repository_are_applied(prefect: PrefectServer) -
     assert sorted(one["name"] for one in found) == sorted(names)
     build = next(one for one in found if one["name"] == "build")
     assert "preferences" in build["parameter_openapi_schema"]["properties"]["until"]["enum"]
+
+
+@pytest.mark.slow
+def test_a_failed_build_is_told_to_a_webhook(prefect: PrefectServer, tmp_path: Path) -> None:
+    photographs = write_photographs(tmp_path / "photographs", 3)  # and one that is empty
+    with listening() as (address, told):
+        make = f"from prefect.blocks.webhook import Webhook; print(Webhook(url={address!r}).save('pairwright'))"
+        block = prefect.run("python", "-c", make)
+        assert block.returncode == 0, block.stderr
+        text = (ROOT / "docker" / "notify.yaml").read_text()
+        (tmp_path / "notify.yaml").write_text(text.replace("BLOCK", block.stdout.strip()))
+        made = prefect.run("prefect", "automation", "create", "--from-file", tmp_path / "notify.yaml")
+        assert made.returncode == 0, made.stdout + made.stderr
+        strict = ("--until", "embeddings", "--set", "run.workers=1", "--set", "gates.min_yield={images: 1}")
+        done = prefect.run("pairwright", "build", photographs, "--out", tmp_path / "held", *strict)
+        assert done.returncode == 1, done.stderr
+        said = json.loads(told.get(timeout=120))["text"]
+    assert said.startswith(f"build-{tmp_path / 'held'}: Failed\n")
+    assert "images: ok of 4 inputs: 0.75, must be at least 1 (gates.min_yield)" in said
+    assert f"pairwright publish {tmp_path / 'held'}" in said
+
+
+@contextmanager
+def listening() -> Generator[tuple[str, Queue[bytes]]]:
+    """Give the address of a server on loopback, and what is posted to it."""
+    told: Queue[bytes] = Queue()
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            told.put(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hook) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/hook", told
+        server.shutdown()
