@@ -204,7 +204,8 @@ class Endpoints:
             return None
         now = time.monotonic()
         free = [endpoint for endpoint in self._endpoints if endpoint.is_free(now)]
-        return min(free, key=lambda endpoint: endpoint.load, default=None)
+        # The clients of many workers begin together: not all of them with the first endpoint.
+        return min(free, key=lambda endpoint: (*endpoint.load, random.random()), default=None)
 
     async def close(self) -> None:
         """Close all connections."""
