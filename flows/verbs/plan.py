@@ -129,25 +129,33 @@ def _print_plan(plan: Any) -> None:
     wanted = plan.wanted
     new = "" if wanted.is_new else f", {wanted.new_items:,} of them new to {wanted.request.folder.url}"
     print(f"{wanted.request.profile.source} lists {wanted.items:,} items{new}.")
-    columns = ("stage", "in", "rows", "calls", "tokens in", "tokens out", "CPU h", "GPU h", "disk", "time")
+    columns = ("stage", "in", "rows", "calls", "tokens in", "tokens out", "CPU", "GPU", "disk", "time")
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
         table.add_column(column, justify="left" if column == "stage" else "right")
     shown: dict[str, Callable[[Any], str]] = {
-        "calls": _count, "prompt_tokens": _count, "completion_tokens": _count, "cpu_hours": _hours,
-        "gpu_hours": _hours, "bytes": _size, "hours": _time,
+        "calls": _count, "prompt_tokens": _count, "completion_tokens": _count, "cpu_hours": _time,
+        "gpu_hours": _time, "bytes": _size, "hours": _time,
     }  # fmt: skip
     for one in plan.stages:
         cells = [_ranged(one.inputs), _ranged(one.rows)]
         cells += [show(amount) if (amount := one.amounts[name]) else "?" for name, show in shown.items()]
         table.add_row(one.stage, *cells)
     totals = {name: total_of(plan.stages, name) for name in AMOUNTS}
-    sums = [("at least " if totals[name][1] else "") + show(totals[name][0]) for name, show in shown.items()]
+    sums = [_sum(totals[name], show) for name, show in shown.items()]
     table.add_row("[bold]total[/bold]", "", "", *sums)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
     _print_ranges(totals)
     for note in plan.notes:
         print(f"Note: {note}")
+
+
+def _sum(total: Any, show: Callable[[Any], str]) -> str:
+    """Return a total in words; where it is not known of some stages, it is what the others come to."""
+    amount, missing = total
+    if missing:
+        return f"at least {show(amount)}" if amount.value else "?"
+    return show(amount)
 
 
 def _print_ranges(totals: Any) -> None:
@@ -174,10 +182,6 @@ def _ranged(amount: Any) -> str:
 
 def _count(amount: Any) -> str:
     return f"{amount.value:,.0f}"
-
-
-def _hours(amount: Any) -> str:
-    return f"{amount.value:,.2f}" if amount.value < 100 else f"{amount.value:,.0f}"
 
 
 def _size(amount: Any) -> str:
