@@ -21,7 +21,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerState
 from typing_extensions import override
 
-from schemas.errors import ModelError, TrainingError
+from schemas.errors import ConfigError, ModelError, TrainingError
 from schemas.training import DpoConfig
 from tasks.training.collate import Batch
 from tasks.training.freeze_rows import Refused
@@ -98,6 +98,20 @@ class PreferenceTrainer(Trainer):
         saving = self.setting.config.saving  # may be others than before
         self.state.logging_steps, self.state.save_steps = saving.log_every, saving.every
         return found
+
+    @override
+    def _prepare_for_training(self, *args: Any, **words: Any) -> Any:
+        """Wrap the model, and load a checkpoint of a wrapped one.
+
+        Raises:
+            ConfigError: DeepSpeed's settings do not go with the run's.
+        """
+        try:
+            return super()._prepare_for_training(*args, **words)
+        except ValueError as error:
+            if not self.is_deepspeed_enabled:
+                raise
+            raise ConfigError(f"DeepSpeed: {error}") from error
 
     @override
     def _run_epoch(self, *args: Any, **words: Any) -> None:
