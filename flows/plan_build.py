@@ -162,7 +162,8 @@ def _notes(wanted: Wanted, stages: Sequence[StagePlan], measured: Measured, *, i
             "Extrapolated from a build of the source's first rows. The ranges hold 19 times of 20 where these are a "
             "fair sample of the others, and not where the source is in some order."
         )
-    if any(plan.stage == pair_neighbours.STAGE.name and plan.rows and plan.rows.high > plan.rows.value for plan in stages):
+    pairs = next((plan.rows for plan in stages if plan.stage == pair_neighbours.STAGE.name), None)
+    if pairs and pairs.high > pairs.value:
         yield (
             "Pairs are taken to grow with the source, as where like images come together; where they are anywhere in "
             "it, there are more: up to the range's end."
