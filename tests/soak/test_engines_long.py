@@ -24,7 +24,7 @@ from tasks.store.on_ray import RayWorkers
 from tasks.store.on_worker import needs_of
 from tasks.store.pool import DIED, ShardFailed
 from tests.fixtures.prefect_server import prefect_server
-from tests.fixtures.s3_server import S3Server, environment
+from tests.fixtures.s3_server import s3_server
 from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, read_toy, read_tree, read_words
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -145,38 +145,31 @@ def dask_cluster(folder: Path, variables: dict[str, str]) -> Iterator[tuple[str,
                 process.wait()
 
 
-def test_a_standing_cluster_builds_on_an_object_store_and_loses_a_worker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = S3Server(tmp_path / "moto")
-    try:
-        server.make_bucket("data")
-        for name, value in environment(server).items():
-            monkeypatch.setenv(name, value)
+def test_a_standing_cluster_builds_on_an_object_store_and_loses_a_worker(tmp_path: Path) -> None:
+    with s3_server(tmp_path) as server:
         server.set_faults(
             {"method": "GET", "path": "/data/", "what": "500", "left": 99, "every": 17},
             {"method": "PUT", "path": "/data/", "what": "reset", "left": 99, "every": 17},
         )
-        with dask_cluster(tmp_path, {**os.environ}) as (address, workers):
-            place = Place(address=address, memory_gb_of={})
-            with DaskWorkers(place, needs_of([], elsewhere=False)) as cluster:
-                config = ToyConfig(seconds_per_row=0.2, calls=str(tmp_path / "calls"))
+        with (
+            dask_cluster(tmp_path, {**os.environ}) as (address, workers),
+            DaskWorkers(Place(address=address, memory_gb_of={}), needs_of([], elsewhere=False)) as cluster,
+        ):
+            config = ToyConfig(seconds_per_row=0.2, calls=str(tmp_path / "calls"))
 
-                def kill() -> None:
-                    while not (tmp_path / "calls").exists():
-                        time.sleep(0.05)
-                    workers[0].kill()
+            def kill() -> None:
+                while not (tmp_path / "calls").exists():
+                    time.sleep(0.05)
+                workers[0].kill()
 
-                thread = threading.Thread(target=kill)
-                thread.start()
-                counts, outcomes = build_toy("s3://data/toy", WORDS, config, rows_per_shard=2, workers=cluster)
-                thread.join()
+            thread = threading.Thread(target=kill)
+            thread.start()
+            counts, outcomes = build_toy("s3://data/toy", WORDS, config, rows_per_shard=2, workers=cluster)
+            thread.join()
         assert not [outcome.result for outcome in outcomes if isinstance(outcome.result, ShardFailed)]
         assert {count.failed + count.pending for count in counts} == {0}
         build_toy(tmp_path / "local", WORDS, rows_per_shard=2)
         assert read_toy("s3://data/toy", WORDS) == read_toy(tmp_path / "local", WORDS)
-    finally:
-        server.stop()
 
 
 def test_under_prefect_the_workers_of_a_cluster_need_not_know_of_it(tmp_path: Path, local: Path) -> None:

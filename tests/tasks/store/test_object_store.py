@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import fsspec.config
 import pytest
 from s3fs import S3FileSystem
 
@@ -20,26 +19,16 @@ from tasks.store.lease import leased
 from tasks.store.pool import ShardFailed
 from tasks.store.scratch import own_temporary_folder
 from tasks.store.snapshot import latest_snapshot
-from tests.fixtures.s3_server import S3Server, environment
+from tests.fixtures.s3_server import S3Server, s3_server
 from tests.tasks.store.toy import ToyConfig, build_toy, expect, read_toy, say
 
 WORDS = ["a", "b", "bad", "c", "d", "e/1", "e/2", "f"]
-READ_TIMEOUT_S = 1
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    server = S3Server(tmp_path_factory.mktemp("moto") / "log")
-    with pytest.MonkeyPatch.context() as patches:
-        for name, value in environment(server).items():
-            patches.setenv(name, value)
-        patches.setenv("FSSPEC_S3", json.dumps({"config_kwargs": {"read_timeout": READ_TIMEOUT_S}}))  # of workers
-        patches.setitem(fsspec.config.conf, "s3", {"config_kwargs": {"read_timeout": READ_TIMEOUT_S}})
-        S3FileSystem.clear_instance_cache()
-        server.make_bucket("data")
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
         yield server
-    S3FileSystem.clear_instance_cache()
-    server.stop()
 
 
 @pytest.fixture(autouse=True)
