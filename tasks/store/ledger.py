@@ -8,8 +8,10 @@ Every stage's input is partitioned into ok, dropped, failed and pending. Rows wh
 are stale: they stay in their parts but are in no live table.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -27,6 +29,8 @@ MEMORY_LIMIT = "1GB"
 COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor", "image_key", "element")
 PARTS_SCHEMA = pa.schema([("part", pa.int32()), ("name", pa.string())])
 BATCH_ROWS = 20_000
+READERS = 32
+"""Parts of an object store that are read at once."""
 COLLECTION = "collection"
 """Under this a part of a stage with ``whole`` says what identifies the input that it was made of."""
 DUPLICATE = "duplicate of another row"
@@ -130,8 +134,7 @@ class Ledger:
         known.update(new)
         self._insert(f"parts_{name}", pa.table({"part": list(new.values()), "name": list(new)}, PARTS_SCHEMA))
         batch: list[pa.Table] = []
-        for part in [n for n in names if n in again or n in new]:
-            keys, about = _keys(Part(self.folder, f"{table}/{part}"), known[part])
+        for part, keys, about in self._read_keys(table, {n: known[n] for n in names if n in again or n in new}):
             batch.append(removed.read(keys) if removed else keys)
             if part in new:
                 self._seen[name].setdefault(about.get(COLLECTION, ""), []).append(known[part])
@@ -140,6 +143,20 @@ class Ledger:
                 batch = []
         if batch:
             self._insert(f"rows_{name}", pa.concat_tables(batch))
+
+    def _read_keys(self, table: str, parts: Mapping[str, int]) -> Iterator[tuple[str, pa.Table, dict[str, str]]]:
+        """Yield the keys of each part, and what it states; many at once where each costs round trips to a store."""
+
+        def read(item: tuple[str, int]) -> tuple[str, pa.Table, dict[str, str]]:
+            name, number = item
+            return name, *_keys(Part(self.folder, f"{table}/{name}"), number)
+
+        if self.folder.is_local:
+            yield from map(read, parts.items())
+            return
+        with ThreadPoolExecutor(READERS) as threads:
+            for start in range(0, len(parts), 2 * READERS):  # so that few wait in memory to be taken in
+                yield from threads.map(read, islice(parts.items(), start, start + 2 * READERS))
 
     def expect(self, part: str) -> None:
         """Know of a part that was written, though a listing may not show it yet."""
