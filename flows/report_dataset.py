@@ -8,6 +8,7 @@ from typing import TypeVar
 from flows.open_version import find_version, settle_version
 from tasks.report.write_report import Pages, Subject, write_report
 from tasks.store.files import Folder
+from tasks.store.gates import read_verdict
 from tasks.store.replace import replacing
 from tasks.store.snapshot import Snapshot, describe_version
 
@@ -27,13 +28,19 @@ def report_dataset(folder: Folder, *, pairs: int, version: int | None = None) ->
         counts = [count for _, count in settle_version(build, found)]
         subject = Subject(
             name=name_of(folder),
-            version=describe_version(build, found.planned),
+            version=f"{describe_version(build, found.planned)}{_later(folder)}",
             made=day_of(found.snapshot),
             counts=counts,
             profile=found.request.profile,
             pairs=pairs,
         )
         return put_pages(folder, REPORT, lambda place: write_report(build, place, subject=subject))
+
+
+def _later(folder: Folder) -> str:
+    """Say where what is shown is not the last build, since that was held back."""
+    verdict = read_verdict(folder)
+    return "; the last build was held back by its gates" if verdict and verdict.held else ""
 
 
 def put_pages(folder: Folder, name: str, write: Callable[[Path], T]) -> T:

@@ -119,10 +119,15 @@ def make_request(
     """
     check_stage(until)
     chosen = with_excluded(with_source(load_profile(profile, settings), source), exclude)
-    for table in (*chosen.run.rows_per_shard_of, *chosen.gates.min_yield):
-        find_table(table)
+    _check_tables(chosen)
     _check_place(out, chosen)
     return Request(folder=Folder(out), profile=pin_models(pin_served(chosen, until), until), limit=limit, until=until)
+
+
+def _check_tables(profile: Profile) -> None:
+    """Refuse settings of tables that no build has."""
+    for table in (*profile.run.rows_per_shard_of, *profile.gates.min_yield):
+        find_table(table)
 
 
 def _check_place(out: str, profile: Profile) -> None:
@@ -154,12 +159,13 @@ def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[
     """
     check_stage(stage)
     request, _ = request_of(Folder(dataset))
-    if other := next((setting for setting in settings if not setting.startswith("run.")), ""):
+    if other := next((setting for setting in settings if not setting.startswith(("run.", "gates."))), ""):
         raise ConfigError(
-            f"--set {other}: what is resumed takes settings of `run` only, which change no row; for another one, build "
-            "with all of its options: pairwright build SOURCE --out DIR"
+            f"--set {other}: what is resumed takes settings of `run` and `gates` only, which change no row; for "
+            "another one, build with all of its options: pairwright build SOURCE --out DIR"
         )
     request = replace(request, profile=change_profile(request.profile, settings))
+    _check_tables(request.profile)
     if not stage or any(stage in (one.name, one.group) for one in (*CHECKS, *STAGES) if one.pin or one.models):
         request = replace(request, profile=pin_models(request.profile, request.until))
     return replace(request, only_stage=stage, only_reason=reason)

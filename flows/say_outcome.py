@@ -65,5 +65,5 @@ def say_held(verdict: Verdict | None, current: int, dataset: str) -> Iterator[st
     place = shlex.quote(dataset)
     yield (
         f"See why: pairwright status {place}. Publish it all the same: pairwright publish {place}. "
-        f"Or build it with another bound: --set gates.{name}=..."
+        f"Or with another bound from now on: pairwright resume {place} --set gates.{name}=..."
     )

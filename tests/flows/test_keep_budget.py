@@ -142,7 +142,9 @@ def test_time_and_disk_stop_a_build_between_rounds(tmp_path: Path, capsys: pytes
 
 
 def test_resume_takes_no_setting_that_changes_rows(mined: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--set mining\.gamma=2: what is resumed takes settings of `run` only"):
+    with pytest.raises(
+        ConfigError, match=r"--set mining\.gamma=2: what is resumed takes settings of `run` and `gates` only"
+    ):
         resume_request(str(mined), stage="", reason="", settings=["mining.gamma=2"])
     with pytest.raises(ConfigError, match=r"run\.budget\.call: no such field. Did you mean calls\?"):
         resume_request(str(mined), stage="", reason="", settings=["run.budget.call=2"])

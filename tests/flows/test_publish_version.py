@@ -45,8 +45,11 @@ def test_a_build_that_yields_too_little_publishes_no_version(
     assert "version 1 stays current" in said
     assert "images: ok of 5 inputs: 0.6, must be at least 0.7 (gates.min_yield)" in said
     assert f"pairwright publish {out}" in said
-    assert "--set gates.min_yield=" in said
+    assert f"pairwright resume {out} --set gates.min_yield=" in said
     assert versions(out) == ["000001.json"]
+    assert run("report", out) == 0
+    assert "Version 1; the last build was held back by its gates" in (out / "report/index.html").read_text()
+    capsys.readouterr()
 
     assert run("status", out) == 0
     assert "images: ok of 5 inputs: 0.6, must be at least 0.7" in capsys.readouterr().out
@@ -78,7 +81,7 @@ def test_a_first_build_that_is_held_back_leaves_no_version(tmp_path: Path, capsy
     assert run(*words, "--set", "gates.min_yield={pairs: 1}") == 1
     assert "there is no version yet" in capsys.readouterr().err
     assert versions(out) == []
-    assert run(*words) == 0, "another bound lets it pass"
+    assert run("resume", out, "--set", "gates.min_yield={pairs: 0}") == 0, "another bound lets it pass"
     assert versions(out) == ["000001.json"]
 
 
