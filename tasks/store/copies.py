@@ -1,6 +1,6 @@
 """Keep this machine's copies of what workers read beside parts, where the dataset is on an object store.
 
-Plans, indexes and vectors belong to one build and are named by its workspace ("work/ID"). Whoever needs one first makes
+Plans, indexes and vectors belong to one build and lie in its workspace ("work/ID"). Whoever needs one first makes
 the copy, the others on the machine wait and map the same file: one of each per machine, however many workers it has.
 
 ``TMP/pairwright-UID/copies/ID/`` holds the files, ``ID.users/`` a locked file for each process that uses them. A
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from schemas.rows import make_key
 from tasks.store.files import Folder, naming
 from tasks.store.scratch import own_temporary_folder
 
@@ -77,7 +78,7 @@ class Used:
 
     def folder_of(self, folder: Folder, workspace: str) -> Path:
         """Return the folder of a build's copies, which this process uses from now on."""
-        name = f"{Path(workspace).name}-{folder.url.rpartition('/')[2] or 'dataset'}"
+        name = make_key(folder.url, workspace)[:16]
         with self._changing:
             if name not in self._marks:
                 with naming(str(self._parent), "written"), self._alone():
