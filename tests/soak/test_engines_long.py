@@ -60,6 +60,34 @@ def build_command(out: Path | str, *more: str) -> list[str]:
     return ["pairwright", "build", "--profile", "scenes", "--until", "mining", "--out", str(out), *settings, *more]
 
 
+def read_here(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[Any]:
+    """Read words, and note in which process."""
+    for row, result in zip(rows, read_words(rows, ToyConfig()), strict=True):
+        config.work(str(os.getpid()), row.name)
+        yield result
+
+
+def one_device(config: ToyConfig) -> int:
+    return 1
+
+
+@pytest.mark.parametrize("name", list(ENGINES))
+def test_a_stage_with_models_runs_where_a_device_is(name: str, tmp_path: Path) -> None:
+    place = Place(workers=2, gpus=1, memory_gb_of={})
+    pids: dict[str, set[str]] = {}
+    with ENGINES[name](place, needs_of([], elsewhere=False)) as workers:
+        for what, processes in (("models", one_device), ("none", None)):
+            calls = tmp_path / what
+            stages = [replace(STAGES[0], function=read_here, processes=processes)]
+            config = ToyConfig(calls=str(calls), seconds_per_row=0.3)
+            counts, _ = build_toy(
+                tmp_path / f"{what}-out", WORDS, config, workers=workers, rows_per_shard=1, stages=stages
+            )
+            assert counts[0].ok == len(WORDS)
+            pids[what] = {line.partition(" ")[0] for line in calls.read_text().splitlines()}
+    assert (len(pids["models"]), len(pids["none"])) == (1, 2)
+
+
 def local_command(words: list[str]) -> list[str]:
     return [str(BIN / words[0]), *words[1:]]
 
