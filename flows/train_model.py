@@ -221,7 +221,7 @@ def prepare(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
     from tasks.training.references import choose_reference
     from tasks.training.trainer_arguments import check_trackers
 
-    check_launcher()
+    check_launcher(config)
     check_trackers(config)
     choose_reference(config)
     run.clean()

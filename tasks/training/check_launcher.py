@@ -7,21 +7,33 @@ set.
 import os
 
 from schemas.errors import ConfigError
+from schemas.training import TrainConfig
 
-FSDP, VERSION, DEEPSPEED = "ACCELERATE_USE_FSDP", "FSDP_VERSION", "ACCELERATE_USE_DEEPSPEED"
+FSDP, VERSION, KIND, DEEPSPEED = (
+    "ACCELERATE_USE_FSDP",
+    "FSDP_VERSION",
+    "FSDP_STATE_DICT_TYPE",
+    "ACCELERATE_USE_DEEPSPEED",
+)
 
 
-def check_launcher() -> None:
+def check_launcher(config: TrainConfig) -> None:
     """Look at the way in which the processes were started; they have to have joined.
 
     Raises:
-        ConfigError: FSDP's first version, which does not write adapters; or weights are to be spread over processes
+        ConfigError: FSDP's first version, which does not write adapters, or checkpoints in one piece, from which the
+            second leaves some adapters out (those of Qwen2-VL's projector); or weights are to be spread over processes
             that have no GPU, where accelerate would keep them whole without a word.
     """
     if not (_is_on(FSDP) or _is_on(DEEPSPEED)):
         return
     if _is_on(FSDP) and (version := os.environ.get(VERSION, "1")) != "2":
         raise ConfigError(f"accelerate: fsdp_version is {version}; give --fsdp_version 2")
+    if _is_on(FSDP) and os.environ.get(KIND) == "FULL_STATE_DICT" and config.model.tuning == "lora":
+        raise ConfigError(
+            "accelerate: fsdp_state_dict_type is FULL_STATE_DICT, whose checkpoints lack some adapters; give "
+            "--fsdp_state_dict_type SHARDED_STATE_DICT"
+        )
     from accelerate import PartialState
     from accelerate.utils import DistributedType
 

@@ -3,11 +3,14 @@
 import pytest
 
 from schemas.errors import ConfigError
+from schemas.training import TrainConfig
 from tasks.training.check_launcher import check_launcher
+
+CONFIG = TrainConfig(objective="dpo")
 
 
 def test_nothing_is_asked_for() -> None:
-    check_launcher()
+    check_launcher(CONFIG)
 
 
 def test_the_first_fsdp_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,7 +20,15 @@ def test_the_first_fsdp_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         if version:
             monkeypatch.setenv("FSDP_VERSION", version)
         with pytest.raises(ConfigError, match=r"fsdp_version is 1; give --fsdp_version 2"):
-            check_launcher()
+            check_launcher(CONFIG)
+
+
+def test_checkpoints_in_one_piece_lack_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setenv("FSDP_VERSION", "2")
+    monkeypatch.setenv("FSDP_STATE_DICT_TYPE", "FULL_STATE_DICT")
+    with pytest.raises(ConfigError, match=r"give --fsdp_state_dict_type SHARDED_STATE_DICT"):
+        check_launcher(CONFIG)
 
 
 @pytest.mark.parametrize("name", ["FSDP", "DEEPSPEED"])
@@ -29,4 +40,4 @@ def test_weights_are_not_spread_over_cpus(name: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv(f"ACCELERATE_USE_{name}", "true")
     monkeypatch.setenv("FSDP_VERSION", "2")
     with pytest.raises(ConfigError, match=rf"use_{name.lower()}: weights are spread over several GPUs"):
-        check_launcher()
+        check_launcher(CONFIG)
