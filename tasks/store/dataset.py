@@ -325,7 +325,7 @@ class Build:
         if not self._work and self.folder.is_local:
             work = Path(self.folder.path("work"))
             with naming(str(work), "written"):
-                work.mkdir(exist_ok=True)
+                work.mkdir(parents=True, exist_ok=True)
                 with FileLock(work / GATE):
                     self._work = f"work/{self._stack.enter_context(scratch_folder(work)).name}"
         elif not self._work:

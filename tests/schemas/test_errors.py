@@ -22,6 +22,7 @@ def test_the_docstring_draws_the_tree() -> None:
         "StoreError",
         "ModelError",
         "ServerError",
+        "BudgetError",
         "ValidationError",
         "TrainingError",
     } == set(drawn)
