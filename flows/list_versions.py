@@ -5,11 +5,12 @@ Reads the snapshots' own files, of whatever release, and the names of the parts 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any
 
 from rich.table import Table
 
 from flows.run_build import OWN_NOTES, request_of
+from schemas.say_changes import say_changes
 from tasks.store.files import Folder
 from tasks.store.snapshot import Snapshot, missing_files, read_snapshot, snapshot_numbers
 
@@ -61,10 +62,7 @@ def _list(folder: Folder, snapshot: Snapshot, others: Mapping[int, Snapshot]) ->
 
 def changes_between(before: Snapshot, after: Snapshot) -> Iterator[str]:
     """Yield what one version was asked for otherwise than another, in words."""
-    old, new = (dict(_fields(_asked(snapshot))) for snapshot in (before, after))
-    for name in dict.fromkeys((*new, *old)):
-        if old.get(name) != new.get(name) and not name.startswith(OWN_NOTES):
-            yield f"{name} was {_shown(old.get(name))}, is {_shown(new.get(name))}"
+    yield from say_changes(_asked(before), _asked(after), free=OWN_NOTES)
     if before.content["items"] != after.content["items"]:
         yield "the source lists other things"
     if (count := after.content.get("takedowns", 0)) != before.content.get("takedowns", 0):
@@ -74,20 +72,6 @@ def changes_between(before: Snapshot, after: Snapshot) -> Iterator[str]:
 def _asked(snapshot: Snapshot) -> dict[str, Any]:
     lineage = snapshot.content["lineage"]
     return {**lineage["profile"], "limit": lineage["limit"], "until": lineage["until"]}
-
-
-def _fields(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in section.items():
-        if isinstance(value, Mapping):
-            yield from _fields(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, cast("list[Any]", value))) or "none"
-    return "none" if value is None or value == "" else str(value)
 
 
 def versions_json(found: list[Listed]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from flows.find_models import gpus_of, pin_models, pin_served, run_served, servers_of, waits_for
 from flows.load_profile import change_profile, load_profile
@@ -23,7 +23,7 @@ from schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig
 from schemas.errors import ConfigError, SourceError, StoreError
 from schemas.gates import GatesConfig
 from schemas.rows import make_key
-from schemas.section import Section
+from schemas.say_changes import say_changes
 from tasks.mining import embed_images
 from tasks.mining.exclude_images import write_references
 from tasks.sources import read_images
@@ -269,22 +269,7 @@ def changes_since(request: Request) -> Iterator[str]:
         last = read_record(request.folder).profile
     except (ConfigError, StoreError):  # none yet, or one that this build replaces
         return
-    before, now = (dict(_fields(profile, "")) for profile in (last, request.profile))
-    for name in now:
-        if before.get(name) != now[name] and not name.startswith(OWN_NOTES):
-            yield f"{name} was {_shown(before.get(name))}, is {_shown(now[name])}"
-
-
-def _fields(section: Section, prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in section:
-        if isinstance(value, Section):
-            yield from _fields(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def _shown(value: Any) -> str:
-    return ", ".join(map(str, value)) or "none" if isinstance(value, tuple) else f"{value}" or "none"
+    yield from say_changes(last.model_dump(mode="json"), request.profile.model_dump(mode="json"), free=OWN_NOTES)
 
 
 def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:

@@ -32,6 +32,7 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from schemas.errors import ConfigError
+from schemas.say_changes import say_changes
 from schemas.section import Section
 from schemas.training import TrainConfig
 from tasks.store.files import Folder, naming
@@ -248,15 +249,6 @@ def _key_of(line: str) -> str:
         return ""
 
 
-def differences(old: Section, new: Section, prefix: str = "") -> Iterator[str]:
+def differences(old: Section, new: Section) -> Iterator[str]:
     """Yield in words where two settings differ, but for those that change no result."""
-    for name, value in new:
-        before, field = getattr(old, name), f"{prefix}{name}"
-        if isinstance(value, Section) and isinstance(before, Section):
-            yield from differences(before, value, f"{field}.")
-        elif before != value and not field.startswith(FREE):
-            yield f"{field} was {_shown(before)}, is {_shown(value)}"
-
-
-def _shown(value: Any) -> str:
-    return (", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) or "empty"
+    return say_changes(old.model_dump(mode="json"), new.model_dump(mode="json"), free=FREE)

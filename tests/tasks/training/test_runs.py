@@ -113,4 +113,4 @@ def test_differences_name_the_fields_that_change_a_result() -> None:
         "dpo.beta was 0.1, is 0.2",
         "loading.limit was 0, is 5",
     ]
-    assert list(differences(CONFIG, TrainConfig(objective="dpo", start="sft"))) == ["start was empty, is sft"]
+    assert list(differences(CONFIG, TrainConfig(objective="dpo", start="sft"))) == ["start was none, is sft"]
