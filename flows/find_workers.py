@@ -24,9 +24,9 @@ def workers_of(request: Request) -> Generator[Runner]:
             yield workers
         return
     _check_cluster(request)
-    from tasks.store.on_dask import DaskWorkers, Place
+    from tasks.store.on_dask import DaskWorkers
     from tasks.store.on_ray import RayWorkers
-    from tasks.store.on_worker import needs_of
+    from tasks.store.on_worker import Place, needs_of
 
     gpus = 0 if run.address else count_gpus()
     place = Place(address=run.address, workers=run.workers, gpus=gpus, memory_gb_of=run.memory_gb_of)

@@ -11,15 +11,14 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, cast
 
 from schemas.errors import ConfigError
-from tasks.store.on_worker import Needs, run_here
+from tasks.store.on_worker import Needs, Place, run_here
 from tasks.store.pool import (
     DIED,
     PLACE,
@@ -39,20 +38,6 @@ log = logging.getLogger(__name__)
 INSTALL = "python -m pip install -c constraints.txt -e '.[dask]'"
 CONNECT_S, LOOK_S, NOBODY_S = 30, 5.0, 600.0
 """Longest wait for the scheduler; how often it is looked whether workers are left; how long there may be none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Say where the workers are."""
-
-    address: str = ""
-    """Of a scheduler; empty: workers are started on this machine."""
-    workers: int = 0
-    """How many are started, or used at once; 0: one per core, or all there are."""
-    gpus: int = 0
-    """How many GPUs this machine has for them."""
-    memory_gb_of: Mapping[str, float]
-    """What a shard of a stage takes, by the stage's name; for clusters whose workers say what they have."""
 
 
 class DaskWorkers:

@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from schemas.errors import ConfigError
-from tasks.store.on_dask import LOOK_S, NOBODY_S, Place
-from tasks.store.on_worker import Needs, run_here
+from tasks.store.on_dask import LOOK_S, NOBODY_S
+from tasks.store.on_worker import Needs, Place, run_here
 from tasks.store.pool import DIED, Outcome, Run, ShardFailed, count_cores, limit_threads, loads_models, spread
 from tasks.store.shard import ShardRef, run_shard
 from tasks.store.stage import Planned

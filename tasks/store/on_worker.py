@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,20 @@ CODE = ("prompts", "schemas", "tasks")
 ENDINGS = (".py", ".j2")
 _ALONE = threading.Lock()
 """Held by the shard that runs: a worker of several threads does one at a time, whose models have the device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Say where the workers are."""
+
+    address: str = ""
+    """Of a scheduler; empty: workers are started on this machine."""
+    workers: int = 0
+    """How many are started, or used at once; 0: one per core, or all there are."""
+    gpus: int = 0
+    """How many GPUs this machine has for them."""
+    memory_gb_of: Mapping[str, float]
+    """What a shard of a stage takes, by the stage's name; for clusters whose workers say what they have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from schemas.rows import ItemRow
-from tasks.store.on_dask import DaskWorkers, Place
+from tasks.store.on_dask import DaskWorkers
 from tasks.store.on_ray import RayWorkers
-from tasks.store.on_worker import needs_of
+from tasks.store.on_worker import Place, needs_of
 from tasks.store.pool import DIED, ShardFailed
 from tests.fixtures.prefect_server import prefect_server
 from tests.fixtures.s3_server import s3_server

@@ -13,9 +13,9 @@ import pytest
 
 from schemas.errors import ConfigError
 from schemas.rows import ItemRow
-from tasks.store.on_dask import DaskWorkers, Place
+from tasks.store.on_dask import DaskWorkers
 from tasks.store.on_ray import RayWorkers
-from tasks.store.on_worker import Needs, needs_of
+from tasks.store.on_worker import Needs, Place, needs_of
 from tasks.store.pool import Runner, ShardFailed
 from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, expect, read_toy, read_tree, read_words, say
 
