@@ -27,7 +27,7 @@ from schemas.arrow import to_table
 from schemas.config import BuildRecord
 from schemas.errors import ConfigError, StoreError
 from schemas.rows import ItemRow, make_key
-from tasks.store.files import TEMPORARY, Folder, naming
+from tasks.store.files import TEMPORARY, Folder, make_folder, naming
 from tasks.store.index import open_index, write_index
 from tasks.store.lease import leased
 from tasks.store.ledger import COLLECTION, Counts, Ledger
@@ -99,7 +99,7 @@ def hold(folder: Folder, table: str, on_wait: Callable[[], None] | None = None) 
         return
     path = Path(folder.path(table)) / ".lock"
     with naming(str(path), "locked"):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         lock = FileLock(path)
         try:
             lock.acquire(timeout=0.05)

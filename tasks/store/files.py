@@ -133,8 +133,9 @@ class Folder:
     def create(self, name: str, data: bytes) -> bool:
         """Write a file unless its name is taken; say whether it was written.
 
-        Atomic on a local disk and on stores that know conditional writes (If-None-Match on S3, and its like on Google's
-        and Azure's); on others the last of those who write at the same moment wins, and each is told that it did.
+        On return it survives a loss of power. Atomic on a local disk and on stores that know conditional writes
+        (If-None-Match on S3, and its like on Google's and Azure's); on others the last of those who write at the same
+        moment wins, and each is told that it did.
         """
         if not self.is_local:
             return self._create_remote(name, data)
@@ -147,6 +148,7 @@ class Folder:
                 return False
             finally:
                 Path(self.path(temporary)).unlink()
+            _flush_folder(Path(self.path(name)).parent)
         return True
 
     def _create_remote(self, name: str, data: bytes) -> bool:
@@ -186,13 +188,20 @@ class Folder:
         return self._ask("", "listed", size)
 
     def delete(self, name: str) -> None:
-        """Delete a file; not an error where there is none."""
+        """Delete a file; not an error where there is none. A loss of power may bring it back until ``flush``."""
 
         def drop() -> None:
             with suppress(FileNotFoundError):
                 self._target[0].rm_file(self.path(name))
 
         self._ask(name, "deleted", drop)
+
+    def flush(self, folder: str) -> None:
+        """Let what was deleted in a folder be gone for good, also where the folder itself is gone."""
+        if self.is_local:
+            place = Path(self.path(folder))
+            with naming(str(place), "written"):
+                _flush_folder(next(here for here in (place, *place.parents) if here.is_dir()))
 
 
 def _size(path: Path) -> int:
@@ -203,7 +212,7 @@ def _size(path: Path) -> int:
 
 
 def _write_local(path: Path, pieces: Iterator[Data]) -> None:
-    _make_folder(path.parent)
+    make_folder(path.parent)
     temporary = path.with_name(f"{path.name}{TEMPORARY}{uuid.uuid4().hex}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -235,16 +244,16 @@ def _start_writing(descriptor: int, place: int, count: int) -> None:
             os.posix_fadvise(descriptor, place, count, os.POSIX_FADV_DONTNEED)
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """Make a folder and those above it, durably."""
     if not folder.is_dir():
-        _make_folder(folder.parent)
+        make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
         _flush_folder(folder.parent)
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make a rename in the folder durable; Windows has no such call and needs none."""
+    """Make what came and went in the folder durable; Windows has no such call and needs none."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

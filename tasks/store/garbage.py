@@ -21,6 +21,7 @@ from tasks.store.dataset import Build, journals_of
 from tasks.store.files import TEMPORARY, Folder
 from tasks.store.ledger import COLLECTION
 from tasks.store.part import Part, count_statuses, encode_part, read_about, read_columns, read_part
+from tasks.store.snapshot import FOLDER as VERSIONS
 from tasks.store.snapshot import snapshot_file
 from tasks.store.takedowns import NAMES, blank, bury, find_removed
 
@@ -130,9 +131,14 @@ def _look(part: Part, rows: Rows, known: Mapping[str, str]) -> tuple[list[int], 
 
 
 def carry_out(folder: Folder, plan: Plan) -> Iterator[int]:
-    """Do what a plan says, one step after the other; yield how many bytes each has freed."""
+    """Do what a plan says, one step after the other; yield how many bytes each has freed.
+
+    What is deleted is flushed twice: no version may come back without its parts, and at the end nothing at all.
+    """
     for number in plan.versions:
         yield _delete(folder, snapshot_file(number))
+    if plan.versions:
+        folder.flush(VERSIONS)
     for path in plan.parts:
         yield _rewrite(Part(folder, path), plan)
     for path in plan.files:
@@ -142,6 +148,8 @@ def carry_out(folder: Folder, plan: Plan) -> Iterator[int]:
         shutil.rmtree(place, ignore_errors=True)
         yield size
     _drop_empty(folder)
+    for place in {path.rpartition("/")[0] for path in plan.files} | {"journals", "cache"}:
+        folder.flush(place)
 
 
 def _delete(folder: Folder, path: str) -> int:

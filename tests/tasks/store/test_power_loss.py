@@ -1,0 +1,146 @@
+"""Cut the power at a random moment in the life of a dataset: whatever was flushed is there, and of the rest any part.
+
+The life: a build, one of other words, a removal on request, clearing up. After the cut it goes on with the step that
+was cut off, as its user would.
+"""
+
+import random
+import shutil
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tasks.store.files import Folder
+from tasks.store.garbage import carry_out
+from tasks.store.snapshot import snapshot_numbers
+from tasks.store.takedowns import read_swept, read_takedowns, write_swept, write_takedown
+from tests.tasks.store.power import Disk
+from tests.tasks.store.test_dataset import check
+from tests.tasks.store.test_garbage import cells_of, key_of, plan
+from tests.tasks.store.test_pinned import check as check_version
+from tests.tasks.store.toy import build_toy, read_tree
+
+FIRST = ["a1", "a2", "b1", "bad", "c1"]
+SECOND = ["a1", "a2", "b1", "b1/again", "d1", "bad"]
+LEFT = [word for word in SECOND if not word.startswith("b1")]
+VERSIONS = {1: FIRST, 2: SECOND, 3: LEFT}
+
+
+def _build(root: Path, words: list[str]) -> None:
+    build_toy(root, words, rows_per_shard=3)
+
+
+def _remove(root: Path) -> None:
+    folder = Folder(str(root))
+    if not read_takedowns(folder):
+        write_takedown(folder, [key_of("b1")], reason="on request")
+
+
+def _clear_up(root: Path) -> None:
+    folder = Folder(str(root))
+    gone = [number for number in snapshot_numbers(folder) if number != 3]
+    list(carry_out(folder, plan(root, SECOND, gone=gone, kept=[3], sweep=True)))
+    write_swept(folder, 1)
+
+
+STEPS: tuple[Callable[[Path], None], ...] = (
+    lambda root: _build(root, FIRST),
+    lambda root: _build(root, SECOND),
+    _remove,
+    lambda root: _build(root, SECOND),
+    _clear_up,
+)
+PROMISED = ([], [1], [1, 2], [1, 2], [1, 2, 3], [3])
+"""Versions that there must be after so many steps, but for those that the next step deletes."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """Be a dataset whose power was never cut."""
+
+    disk: Disk
+    ends: list[int]
+    """The moment at which each step was over."""
+    tree: dict[str, bytes]
+
+
+def live(root: Path) -> Life:
+    """Go through all steps, and record them."""
+    root.mkdir()
+    disk, ends = Disk(root), list[int]()
+    with disk.recording():
+        for step in STEPS:
+            step(root)
+            ends.append(disk.tick())
+    return Life(disk, ends, read_tree(root))
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
+    return live(tmp_path_factory.mktemp("whole") / "data")
+
+
+def cut(life: Life, root: Path, seed: int) -> None:
+    """Cut the power at a moment that the seed says, look at what is left, go on to the end, and look again.
+
+    One time in three, it is the moment after a step, whose promises stand.
+    """
+    rng = random.Random(seed)
+    moment = rng.choice([rng.randrange(life.disk.moment), rng.randrange(life.disk.moment), rng.choice(life.ends) + 1])
+    share = rng.choice([0.0, 0.5, 0.9, 1.0])
+    life.disk.lay_down(root, moment, rng, share)
+    done = bisect_right(life.ends, moment - 1)
+    _look(root, done)
+    for step in STEPS[done:]:
+        step(root)
+    assert read_tree(root) == life.tree
+    _look(root, len(STEPS))
+    check(root, LEFT)
+    shutil.rmtree(root)
+
+
+def _look(root: Path, done: int) -> None:
+    """What a finished step has promised is there, and every version that is there is whole."""
+    folder = Folder(str(root))
+    numbers, kept = snapshot_numbers(folder), [3] if done >= 4 else PROMISED[done]
+    assert set(kept) <= set(numbers)
+    for number in numbers:
+        check_version(root, number, VERSIONS[number])
+    if done >= 3:
+        assert [one.keys for one in read_takedowns(folder)] == [(key_of("b1"),)]
+    if read_swept(folder):
+        assert not [cell for cell in cells_of(root) if key_of("b1") in cell]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_loss_of_power_loses_and_doubles_nothing(life: Life, tmp_path: Path, seed: int) -> None:
+    cut(life, tmp_path / "cut", seed)
+
+
+def test_what_is_recorded_is_all_that_happened(life: Life, tmp_path: Path) -> None:
+    """Files are the same, but for work files and locks, which a loss of power may take."""
+    life.disk.lay_down(tmp_path / "all", life.disk.moment, random.Random(0), 1.0)
+    # Writes that were not flushed are torn: none of those is left at the end.
+    assert _files(tmp_path / "all") == _files(life.disk.root)
+    assert len(_files(life.disk.root)) > 8
+
+
+def _files(root: Path) -> dict[str, bytes]:
+    found = [path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock" and "work" not in path.parts]
+    return {str(path.relative_to(root)): path.read_bytes() for path in found}
+
+
+def test_a_cut_really_loses_what_was_not_flushed(tmp_path: Path) -> None:
+    (root := tmp_path / "data").mkdir()
+    disk = Disk(root)
+    with disk.recording():
+        Folder(str(root)).write("flushed", b"flushed")
+        (root / "flushed").replace(root / "renamed")
+        (root / "folder").mkdir()
+        Folder(str(root)).write("folder/kept", b"kept")
+    for share, expected in ((0.0, {"flushed": b"flushed"}), (1.0, {"renamed": b"flushed", "folder/kept": b"kept"})):
+        disk.lay_down(tmp_path / str(share), disk.moment, random.Random(0), share)
+        assert _files(tmp_path / str(share)) == expected
