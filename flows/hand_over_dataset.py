@@ -7,7 +7,8 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 from pydantic import Field
 
-from flows.export_dataset import FORMATS, export_dataset
+from flows.export_dataset import Wanted, export_dataset
+from tasks.export.formats import FORMATS
 from tasks.export.select_rows import Selection
 from tasks.store.files import Folder
 
@@ -21,18 +22,33 @@ def hand_over_dataset(
     sources: list[str] | None = None,
     version: Annotated[int, Field(ge=1)] | None = None,
     negatives: str = "",
+    splits: list[str] | None = None,
+    kinds: list[str] | None = None,
+    score: float | None = None,
+    model: str = "",
 ) -> State[None]:
     """Write a dataset in a form that other programs read.
 
     Args:
         dataset: Folder or URL of the dataset.
         to: Folder to write; a new name, or an earlier export.
-        form: hf is Parquet that datasets.load_dataset reads.
+        form: hf is Parquet that datasets.load_dataset reads; README.md says what the others are.
         licences: Only rows all of whose images are under one of these licences; "unstated" is under none.
         sources: Only rows whose images are from a source of one of these kinds.
         version: A version's number; none is the newest.
         negatives: With the negatives that this ADPO run has mined.
+        splits: Only rows of these splits.
+        kinds: Only rows of one of these kinds, as the verb's help names them.
+        score: Least score of the removal that the rejected images show.
+        model: Whom the requests of openai-batch ask.
     """
-    selection = Selection(licences=tuple(licences or ()), sources=tuple(sources or ()))
-    tally = export_dataset(Folder(dataset), to, form=form, selection=selection, version=version, negatives=negatives)
-    return Completed(message=f"{tally.rows:,} preferences are in {to}")
+    selection = Selection(
+        licences=tuple(licences or ()),
+        sources=tuple(sources or ()),
+        splits=tuple(splits or ()),
+        kinds=tuple(kinds or ()),
+        score=score,
+    )
+    wanted = Wanted(selection=selection, version=version, negatives=negatives, model=model)
+    tally = export_dataset(Folder(dataset), to, form=form, wanted=wanted)
+    return Completed(message=f"{tally.rows:,} rows are in {to}")

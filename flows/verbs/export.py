@@ -6,38 +6,86 @@ import typer
 
 from flows.verbs.options import Dataset, Version, app
 
+Names = list[str] | None
+Form = Annotated[
+    str, typer.Option("--format", "-f", help="In which form: hf (`pairwright formats` says what each is).")
+]
 Negatives = Annotated[
     str,
     typer.Option("--negatives", help="With the negatives that this ADPO run has mined (`train --set negatives=RUN`)."),
 ]
+Licence = Annotated[
+    Names,
+    typer.Option(
+        "--licence", help="Only rows all of whose images are under this licence; `unstated`: under none (repeatable)."
+    ),
+]
+Source = Annotated[
+    Names, typer.Option("--source", help="Only rows whose images are from a source of this kind (repeatable).")
+]
+Split = Annotated[Names, typer.Option("--split", help="Only this split: train, validation or test (repeatable).")]
+Kind = Annotated[
+    Names,
+    typer.Option(
+        "--kind",
+        help="Only rows about a `pair` or one `image`, or whose rejected text or image was made so: `edited`, "
+        "`swapped`, `retrieved`, `removal`, `crop`, ... (repeatable: any of them).",
+    ),
+]
+Score = Annotated[
+    float | None,
+    typer.Option("--score", help="Only rows whose rejected images show a removal of at least this score."),
+]
+Model = Annotated[str, typer.Option("--model", help="openai-batch: the model that the requests ask.")]
 
 
 @app.command(epilog="Example: `pairwright export dataset --format hf --to dataset-hf`")
 def export(
     dataset: Dataset,
     to: Annotated[str, typer.Option("--to", help="Folder to write: a new name, or an earlier export.")],
-    form: Annotated[str, typer.Option("--format", "-f", help="hf: Parquet that `datasets.load_dataset` reads.")] = "hf",
-    licence: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--licence",
-            help="Only rows all of whose images are under this licence; `unstated`: under none (repeatable).",
-        ),
-    ] = None,
-    source: Annotated[
-        list[str] | None,
-        typer.Option("--source", help="Only rows whose images are from a source of this kind (repeatable)."),
-    ] = None,
+    form: Form = "hf",
+    licence: Licence = None,
+    source: Source = None,
+    split: Split = None,
+    kind: Kind = None,
+    score: Score = None,
     version: Version = None,
     negatives: Negatives = "",
+    model: Model = "",
 ) -> None:
     """Write a dataset in a form that other programs read."""
-    from flows.export_dataset import export_dataset
+    from flows.export_dataset import Wanted, export_dataset
+    from flows.progress import count_steps
+    from tasks.export.formats import find_form
     from tasks.export.select_rows import Selection
     from tasks.store.files import Folder
 
-    selection = Selection(licences=tuple(licence or ()), sources=tuple(source or ()))
-    tally = export_dataset(Folder(dataset), to, form=form, selection=selection, version=version, negatives=negatives)
+    selection = Selection(
+        licences=tuple(licence or ()),
+        sources=tuple(source or ()),
+        splits=tuple(split or ()),
+        kinds=tuple(kind or ()),
+        score=score,
+    )
+    wanted = Wanted(selection=selection, version=version, negatives=negatives, model=model)
+    with count_steps("Rows") as watch:
+        tally = export_dataset(Folder(dataset), to, form=form, wanted=wanted, watch=watch)
     sizes = ", ".join(f"{split} {rows:,}" for split, (rows, _) in tally.sizes.items())
     left_out = f"; {tally.left_out:,} others are left out" if tally.left_out else ""
     print(f"{tally.rows:,} preferences ({sizes}) are in {to}{left_out}")
+    for why, number in tally.unheld.items():
+        print(f"{number:,} more are left out: {why}")
+    print(find_form(form).cannot)
+
+
+@app.command(epilog="Examples: `pairwright formats`, `pairwright formats trl`")
+def formats(form: Annotated[str, typer.Argument(help="One format, to see how its reader is started.")] = "") -> None:
+    """List the formats of `export`: what each is, and what it cannot hold."""
+    from tasks.export.formats import FORMATS, find_form
+
+    if form:
+        found = find_form(form)
+        print(f"{found.name}: {found.about}\n\n{found.use}\n\n{found.cannot}")
+        return
+    for found in FORMATS.values():
+        print(f"{found.name}\n    {found.about}\n    {found.cannot}")

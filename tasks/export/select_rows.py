@@ -1,4 +1,4 @@
-"""Say which preferences are exported, by the licence and the source of their images."""
+"""Say which preferences are exported: by the licence and the source of their images, split, kind and score."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -11,15 +11,36 @@ UNSTATED = "unstated"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Keep preferences all of whose images are under these licences and from these sources; none named: any."""
+    """Keep preferences to which all of this applies; what is not named may be anything. Names compare without case."""
 
     licences: tuple[str, ...] = ()
-    """Compared without case; ``UNSTATED`` for none."""
+    """All images are under one of these; ``UNSTATED`` for none."""
     sources: tuple[str, ...] = ()
+    """All images are from one of these."""
+    splits: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    """The row is of one of these, as ``kinds_of`` names them."""
+    score: float | None = None
+    """Least score of the removal that its rejected images show; rows without such a removal have none."""
 
     def keeps(self, row: PreferenceRow) -> bool:
         """Say whether a row is exported."""
-        return _all_in(row.licences, self.licences) and _all_in(row.sources, self.sources)
+        return (
+            _all_in(row.licences, self.licences)
+            and _all_in(row.sources, self.sources)
+            and _all_in([row.split], self.splits)
+            and (not self.kinds or any(_all_in([kind], self.kinds) for kind in kinds_of(row)))
+            and (self.score is None or any(one.chosen and one.score >= self.score for one in row.removal_scores))
+        )
+
+
+EVERYTHING = Selection()
+
+
+def kinds_of(row: PreferenceRow) -> set[str]:
+    """Return what a row is: about a "pair" or one "image", and what made its rejected text and its rejected image."""
+    about = "pair" if len(row.images) > 1 else "image"
+    return {about, row.rejected_maker, row.rejected_image_maker} - {""}
 
 
 def _all_in(found: Collection[str], wanted: Collection[str]) -> bool:

@@ -1,10 +1,14 @@
-"""Write the rows of one split to Parquet files of limited size, a row group at a time.
+"""Write rows to Parquet files of limited size, split by split, a row group at a time.
 
-``data/train-00000-of-00003.parquet``: how many files there are is known at the end only, so they get their names then.
+``train-00000-of-00003.parquet``: how many files there are is known at the end only, so they get their names then.
 Images are stored as they are (they are compressed already, and so one can be read without its neighbours); text is
 compressed. Row groups hold 100 rows, or fewer where images are large: that is the memory that is needed.
 """
 
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,23 +16,75 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.export.hf_schema import SCHEMA
+from tasks.export.form import BYTES_PER_FILE, SPLITS, Sizes
 
 ROWS_PER_GROUP = 100
 BYTES_PER_GROUP = 64 << 20
-BYTES_PER_FILE = 500 << 20
-IMAGE_COLUMNS = ("images", "rejected_images")
+IMAGES = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Say what the columns of the files are."""
+
+    schema: pa.Schema
+
+    @cached_property
+    def images(self) -> tuple[str, ...]:
+        """Return the columns that hold images, or lists of them."""
+        return tuple(field.name for field in self.schema if IMAGES in (field.type, _inner(field.type)))
+
+    def size_of(self, record: dict[str, Any]) -> int:
+        """Return the bytes of a record's images."""
+        return sum(len(image["bytes"]) for name in self.images for image in _each(record[name]))
+
+
+def _inner(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_list(kind) else kind
+
+
+def _each(cell: Any) -> Iterator[dict[str, Any]]:
+    yield from cell if isinstance(cell, list) else [cell]
+
+
+class SplitWriters:
+    """Take records of every split; use as a context manager."""
+
+    def __init__(self, folder: Path, schema: pa.Schema, *, bytes_per_file: int = BYTES_PER_FILE) -> None:
+        """Write below ``folder``; no file is made before a split's first record."""
+        layout = Layout(schema)
+        self._writers = {split: SplitWriter(folder, split, layout, bytes_per_file=bytes_per_file) for split in SPLITS}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        for writer in self._writers.values():
+            self._stack.enter_context(writer)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def add(self, split: str, record: dict[str, Any]) -> None:
+        """Take one record."""
+        self._writers[split].add(record)
+
+    def sizes(self) -> Sizes:
+        """Return rows and bytes of each split that has any; complete once closed."""
+        return {split: (writer.rows, writer.size_bytes) for split, writer in self._writers.items() if writer.rows}
 
 
 class SplitWriter:
     """Take the records of one split; use as a context manager."""
 
-    def __init__(self, folder: Path, split: str, *, bytes_per_file: int = BYTES_PER_FILE) -> None:
+    def __init__(self, folder: Path, split: str, layout: Layout, *, bytes_per_file: int = BYTES_PER_FILE) -> None:
         """Write below ``folder``; no file is made before the first record."""
         self.folder, self.split = folder, split
         self.rows = 0
         self.size_bytes = 0
         """Bytes of all files; complete once closed."""
+        self._layout = layout
         self._bytes_per_file = bytes_per_file
         self._waiting: list[dict[str, Any]] = []
         self._waiting_bytes = 0
@@ -50,7 +106,7 @@ class SplitWriter:
 
     def add(self, record: dict[str, Any]) -> None:
         """Take one record."""
-        size = sum(len(image["bytes"]) for name in IMAGE_COLUMNS for image in record[name])
+        size = self._layout.size_of(record)
         if self._waiting_bytes + size > BYTES_PER_GROUP:
             self._write_group()
         self._waiting.append(record)
@@ -65,14 +121,15 @@ class SplitWriter:
         if self._writer and self._file_bytes + self._waiting_bytes > self._bytes_per_file:
             self._close_file()
         writer = self._writer or self._open_file()
-        writer.write_table(pa.Table.from_pylist(self._waiting, schema=SCHEMA), row_group_size=ROWS_PER_GROUP)
+        table = pa.Table.from_pylist(self._waiting, schema=self._layout.schema)
+        writer.write_table(table, row_group_size=ROWS_PER_GROUP)
         self._file_bytes += self._waiting_bytes
         self._waiting, self._waiting_bytes = [], 0
 
     def _open_file(self) -> pq.ParquetWriter:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._files.append(self.folder / f"{self.split}-{len(self._files):05d}.unfinished")
-        self._writer = pq.ParquetWriter(self._files[-1], SCHEMA, **parquet_options())
+        self._writer = pq.ParquetWriter(self._files[-1], self._layout.schema, **parquet_options(self._layout))
         return self._writer
 
     def _close_file(self) -> None:
@@ -86,13 +143,13 @@ class SplitWriter:
             path.rename(path.with_name(f"{self.split}-{number:05d}-of-{len(self._files):05d}.parquet"))
 
 
-def parquet_options() -> dict[str, Any]:
+def parquet_options(layout: Layout) -> dict[str, Any]:
     """Return how columns are stored: images plain, text compressed."""
     sink = pa.BufferOutputStream()
-    pq.write_table(SCHEMA.empty_table(), sink)
+    pq.write_table(layout.schema.empty_table(), sink)
     schema = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
     paths = [schema.column(index).path for index in range(len(schema))]
-    texts = [path for path in paths if path.split(".")[0] not in IMAGE_COLUMNS]
+    texts = [path for path in paths if path.split(".")[0] not in layout.images]
     return {
         "compression": {path: "zstd" if path in texts else "none" for path in paths},
         "use_dictionary": texts,

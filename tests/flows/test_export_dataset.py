@@ -10,6 +10,7 @@ from flows.run_build import open_build, request_of
 from flows.stages import plan_stages, stages_until
 from schemas.errors import ConfigError
 from schemas.rows import ImageRow
+from tasks.export.formats import FORMATS
 from tasks.store.files import Folder
 from tasks.store.images import decode_rgb
 from tasks.store.snapshot import read_live
@@ -69,7 +70,9 @@ def test_a_rendered_dataset_loads_with_its_images(rendered, tmp_path, offline):
 
 def test_command_line(rendered, tmp_path, monkeypatch, capsys):
     assert run(monkeypatch, "export", rendered, "--format", "hf", "--to", tmp_path / "out") == 0
-    assert str(tmp_path / "out") in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert str(tmp_path / "out") in said
+    assert FORMATS["hf"].cannot in said
     assert run(monkeypatch, "report", rendered, "--pairs", "3") == 0
     assert f"Pairs shown: 3. Open {rendered}/report/index.html" in capsys.readouterr().out
 
@@ -80,7 +83,7 @@ def test_licences_are_selected_and_the_card_says_what_is_left_out(rendered, tmp_
     assert "left out" not in (tmp_path / "all/README.md").read_text()
     assert run(monkeypatch, "export", rendered, "--to", tmp_path / "none", "--licence", "MIT") == 2
     said = capsys.readouterr().err
-    assert "has images of these licences and sources. It has licences: CC0-1.0; sources: scenes" in said
+    assert "rows is selected. It has licences: CC0-1.0; sources: scenes; splits: " in said
     assert not (tmp_path / "none").exists()
 
 
@@ -102,3 +105,17 @@ def test_the_dataset_itself_is_not_overwritten(rendered):
     with pytest.raises(ConfigError, match="no earlier export"):
         export_dataset(Folder(str(rendered)), str(rendered), form="hf")
     assert (rendered / "build.json").exists()
+
+
+def test_formats_are_explained_and_the_help_names_them(monkeypatch, capsys):
+    assert run(monkeypatch, "formats") == 0
+    said = capsys.readouterr().out
+    assert run(monkeypatch, "export", "--help") == 0
+    helped = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for form in FORMATS.values():
+        assert f"{form.name}\n    {form.about}\n    {form.cannot}" in said
+        assert form.name in helped
+    assert run(monkeypatch, "formats", "hf") == 0
+    assert "datasets.load_dataset(" in capsys.readouterr().out
+    assert run(monkeypatch, "formats", "csv") == 2
+    assert "no such format" in capsys.readouterr().err

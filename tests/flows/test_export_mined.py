@@ -115,7 +115,7 @@ def test_a_selection_is_of_the_mined_rows(dataset: Dataset, tmp_path: Path, caps
     assert dataset.train("dpo", "on-mined", negatives="hard") == 0
     assert dataset.export(tmp_path / "out", *words) == 0
     assert dataset.export(tmp_path / "none", *words[:2], "--licence", "mit") == 2
-    assert "has images of these licences and sources" in said(capsys)
+    assert "rows is selected. It has licences: CC0-1.0" in said(capsys)
 
 
 def test_negatives_are_of_the_newest_version(

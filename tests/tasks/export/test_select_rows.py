@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.rows import PreferenceRow
-from tasks.export.select_rows import Selection
+from schemas.rows import PreferenceRow, RemovalScore
+from tasks.export.select_rows import Selection, kinds_of
 from tests.tasks.report.handmade import make_whole
 
 ROW: PreferenceRow = make_whole().of("preferences")[0]
@@ -32,3 +32,26 @@ def test_both_licence_and_source_must_fit() -> None:
     assert Selection(licences=("mit",), sources=("folder", "jsonl")).keeps(row)
     assert not Selection(licences=("mit",), sources=("folder",)).keeps(row)
     assert not Selection(licences=("CC0-1.0",), sources=("folder", "jsonl")).keeps(row)
+
+
+def test_splits_and_kinds_are_any_of_those_named() -> None:
+    row = replace(ROW, split="test", rejected_maker="edited", rejected_image_maker="crop")
+    assert Selection(splits=("test", "train")).keeps(row)
+    assert not Selection(splits=("train",)).keeps(row)
+    assert kinds_of(row) == {"pair", "edited", "crop"}
+    for kinds in (("edited",), ("removal", "Crop"), ("pair",)):
+        assert Selection(kinds=kinds).keeps(row)
+    for kinds in (("image",), ("removal", "swapped")):
+        assert not Selection(kinds=kinds).keeps(row)
+    assert kinds_of(replace(row, images=row.images[:1], rejected_maker="")) == {"image", "crop"}
+
+
+def test_the_score_is_that_of_the_removal_that_was_taken() -> None:
+    scores = [
+        RemovalScore(removal="a", tag="ball", side=0, score=0.9, chosen=False),
+        RemovalScore(removal="b", tag="cup", side=1, score=0.5, chosen=True),
+    ]
+    row = replace(ROW, removal_scores=tuple(scores))
+    assert Selection(score=0.5).keeps(row)
+    assert not Selection(score=0.51).keeps(row)
+    assert not Selection(score=0.0).keeps(replace(row, removal_scores=tuple(scores[:1])))

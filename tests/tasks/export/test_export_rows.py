@@ -12,12 +12,13 @@ from PIL import Image as Pillow
 
 from schemas.errors import ConfigError, StoreError
 from tasks.export import write_shards
-from tasks.export.export_hf import MARKER, check_target, export_hf
+from tasks.export.claim_target import MARKER, check_target
 from tasks.export.hf_schema import FEATURES, SCHEMA, card_features
 from tasks.export.select_rows import Selection
-from tasks.export.write_card import About
+from tasks.export.tally_rows import Tally
 from tasks.store.images import decode_rgb
-from tests.tasks.report.handmade import PROFILE, build_handmade, make_whole
+from tests.fixtures.exports import export_handmade as export
+from tests.tasks.report.handmade import make_whole
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +35,6 @@ def offline(tmp_path, monkeypatch):
     datasets.disable_progress_bars()
     logging.getLogger("filelock").setLevel(logging.WARNING)
     return tmp_path / "cache"
-
-
-def export(tmp_path, made, target="out", **options):
-    with build_handmade(tmp_path / "dataset", made) as (build, counts):
-        about = About(name="hand | made", version="version 1", counts=counts, profile=PROFILE)
-        return export_hf(build, build.planned[-1], about=about, target=tmp_path / target, **options)
 
 
 def test_datasets_loads_it_with_images(tmp_path, made, offline):
@@ -167,9 +162,7 @@ def test_card_has_the_numbers_of_all_texts_and_says_what_models_made(tmp_path):
     made = make_whole()
     rows = made.of("preferences")
     made.tables["preferences"] = [replace(rows[0], rejected_maker="refuted"), *rows[1:]]
-    with build_handmade(tmp_path / "dataset", made) as (build, counts):
-        about = About(name="a", version="v", counts=counts, profile=PROFILE, numbers=["3 of 4 <b>repeat</b>", "x | y"])
-        export_hf(build, build.planned[-1], about=about, target=tmp_path / "out")
+    export(tmp_path, made, numbers=["3 of 4 <b>repeat</b>", "x | y"])
     body = (tmp_path / "out/README.md").read_text()
     assert "Measured over all texts of the dataset:\n\n* 3 of 4 \\<b\\>repeat\\</b\\>\n* x \\| y\n" in body
     assert "*refuted* (a description that a check found" in body
@@ -247,7 +240,7 @@ def test_rows_without_rejected_text_have_an_empty_list(tmp_path, offline):
 def test_licences_not_stated_or_mixed(tmp_path):
     from collections import Counter
 
-    from tasks.export.write_card import Tally, _licence
+    from tasks.export.write_card import _licence
 
     assert _licence(Tally(licences=Counter({"": 2, "CC0-1.0": 2}))) == {"license": "unknown"}
     assert _licence(Tally(licences=Counter({"MIT": 1, "CC0-1.0": 2})))["license"] == "other"

@@ -1,0 +1,84 @@
+"""Export the preferences of a dataset to a local folder, in one of the forms that other programs read.
+
+Reads live ``PreferenceRow``, writes a form's files, ``README.md`` and a marker by which a later export knows that it
+may replace the folder. Rows pass by one row group at a time, in the order of the parts. Needs a local disk.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from schemas.arrow import from_table, schema_of
+from schemas.errors import ConfigError
+from schemas.rows import PreferenceRow
+from tasks.export.claim_target import README, check_target, write_marker
+from tasks.export.form import Form, RowWriter, Setting, UnheldError
+from tasks.export.select_rows import EVERYTHING, Selection
+from tasks.export.tally_rows import About, Tally
+from tasks.export.write_readme import write_readme
+from tasks.store.dataset import Build
+from tasks.store.replace import replacing
+from tasks.store.snapshot import stream_live
+from tasks.store.stage import Planned
+
+Groups = Iterable[Sequence[PreferenceRow]]
+
+
+def say_nothing(done: int, total: int) -> None:
+    """Hear how many rows have passed by, of how many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """Say what is exported, and how."""
+
+    form: Form
+    about: About
+    setting: Setting
+    selection: Selection = EVERYTHING
+    total: int = 0
+    """Rows that pass by, selected or not."""
+
+
+def export_rows(
+    groups: Groups, target: Path, *, order: Order, watch: Callable[[int, int], None] = say_nothing
+) -> Tally:
+    """Write rows, or those selected; the folder has them all under its final name, or is as it was.
+
+    Raises:
+        ConfigError: the target holds something else, or there are no such rows.
+        StoreError: a file cannot be read or written.
+    """
+    check_target(target)
+    with replacing(target) as folder:
+        with order.form.opens(folder, order.setting) as writer:
+            tally = _write(groups, writer, order=order, watch=watch)
+        tally = replace(tally, sizes=dict(writer.sizes()))
+        if not tally.rows:
+            raise ConfigError(tally.why_nothing(order.form.name))
+        (folder / README).write_text(write_readme(order.form, order.about, tally), encoding="utf-8")
+        write_marker(folder, form=order.form.name, version=order.about.version, rows=tally.rows)
+    return tally
+
+
+def stream_preferences(build: Build, preferences: Planned) -> Iterator[list[PreferenceRow]]:
+    """Yield the live preferences of a settled stage, a row group at a time."""
+    for table in stream_live(build, preferences, schema_of(PreferenceRow).names):
+        yield list(from_table(table, PreferenceRow))
+
+
+def _write(groups: Groups, writer: RowWriter, *, order: Order, watch: Callable[[int, int], None]) -> Tally:
+    tally = Tally()
+    for rows in groups:
+        for row in rows:
+            if not order.selection.keeps(row):
+                tally.leave_out(row)
+                continue
+            try:
+                writer.add(row)
+            except UnheldError as why:
+                tally.unheld[str(why)] += 1
+            else:
+                tally.add(row)
+        watch(tally.seen, order.total)
+    return tally

@@ -1,0 +1,81 @@
+"""What a form of export is: its name, what it cannot hold, and how rows are written in it.
+
+A file of ``tasks.export.forms`` ends with its ``FORM``; the command line's list of formats follows from the table in
+``tasks.export.formats``. What all forms have in common is in ``tasks.export.export_rows``.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol, Self
+
+from schemas.rows import PreferenceRow
+from tasks.export.tally_rows import About, Tally
+
+SPLITS = ("train", "validation", "test")
+BYTES_PER_FILE = 500 << 20
+Sizes = Mapping[str, tuple[int, int]]
+"""Rows and bytes of each split that has any."""
+
+
+class UnheldError(Exception):
+    """Say that a form cannot hold a row: a short constant phrase, by which such rows are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Say how an export is written."""
+
+    name: str
+    """Of the dataset, as its new folder is called."""
+    model: str = ""
+    """Who is asked; only requests name one."""
+    bytes_per_file: int = BYTES_PER_FILE
+
+
+def plain_name(name: str) -> str:
+    """Return a name as other programs take it: letters, digits, ``_`` and ``-``."""
+    return re.sub(r"[^\w-]+", "-", name, flags=re.ASCII).strip("-") or "dataset"
+
+
+class RowWriter(AbstractContextManager["RowWriter"], Protocol):
+    """Write rows into one folder; a context manager that closes its files."""
+
+    def __enter__(self) -> Self: ...
+
+    def add(self, row: PreferenceRow) -> None:
+        """Write a row.
+
+        Raises:
+            UnheldError: the form cannot hold it; nothing of it was written.
+        """
+        ...
+
+    def sizes(self) -> Sizes:
+        """Return what was written; complete once closed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """Declare one form of export."""
+
+    name: str
+    """What ``--format`` takes."""
+    about: str
+    """What it is and who reads it, in one line for people."""
+    cannot: str
+    """What it cannot hold, in sentences."""
+    opens: Callable[[Path, Setting], RowWriter]
+    """``opens(folder, setting)`` returns what writes into an empty folder; no file is made before it is entered."""
+    use: str
+    """Markdown: how its reader is started. ``FOLDER`` and ``NAME`` stand for the folder and the dataset's name."""
+    owns: frozenset[str]
+    """Names of files and folders that it makes in its folder."""
+    reads: Literal["preferences", "conversations"] = "preferences"
+    card: Callable[[About, Tally], str] | None = None
+    """Returns its README.md; None: the one that most forms have."""
+    needs_model: bool = False
+    """Whether its rows name a model."""

@@ -1,0 +1,101 @@
+"""Say which dataset is exported, and count what passes by while its rows are written."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from schemas.config import Profile
+from schemas.rows import PreferenceRow
+from tasks.export.select_rows import UNSTATED, kinds_of
+from tasks.store.ledger import Counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """Say which dataset is exported."""
+
+    name: str
+    version: str
+    """"version 3", or what it is instead."""
+    counts: Sequence[Counts]
+    profile: Profile
+    numbers: Sequence[str] = ()
+    """What was measured of the whole dataset's texts, a sentence each."""
+    mined_by: str = ""
+    """The training run whose retriever mined the rejected texts; empty: they are those that the dataset was built
+    with."""
+
+
+@dataclass
+class Tally:
+    """Count what passes by while rows are written."""
+
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """Rows and bytes of each split that has any."""
+    images: set[bytes] = field(default_factory=set[bytes])
+    """Keys of the images that were counted: about 100 bytes of memory per image."""
+    licences: Counter[str] = field(default_factory=Counter[str])
+    """Images under each licence, one that is in several pairs counted once; so with sources."""
+    sources: Counter[str] = field(default_factory=Counter[str])
+    writers: Counter[str] = field(default_factory=Counter[str])
+    makers: Counter[str] = field(default_factory=Counter[str])
+    rejected_texts: int = 0
+    rejected_images: int = 0
+    crops: int = 0
+    """Rows whose rejected image is a random crop."""
+    rows: int = 0
+    pairs: int = 0
+    """Rows about two images; the others are about one."""
+    unheld: Counter[str] = field(default_factory=Counter[str])
+    """Rows that the form cannot hold, by the reason."""
+    left_out: int = 0
+    """Rows that were not selected."""
+    left_out_of: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    """What those are: "licences", "sources", "splits", "kinds", each with the names that there are."""
+
+    @property
+    def seen(self) -> int:
+        """Return how many rows have passed by."""
+        return self.rows + self.left_out + self.unheld.total()
+
+    def leave_out(self, row: PreferenceRow) -> None:
+        """Count a row that is not selected."""
+        self.left_out += 1
+        names = {
+            "licences": {name or UNSTATED for name in row.licences},
+            "sources": set(row.sources),
+            "splits": {row.split},
+            "kinds": kinds_of(row),
+        }
+        for what, found in names.items():
+            self.left_out_of.setdefault(what, set()).update(found)
+
+    def add(self, row: PreferenceRow) -> None:
+        """Count one row."""
+        self.rows += 1
+        self.pairs += len(row.images) > 1
+        self._add_images(row)
+        self.writers[row.chosen_model] += 1
+        self.rejected_texts += bool(row.rejected)
+        self.rejected_images += bool(row.rejected_images)
+        self.crops += row.rejected_image_maker == "crop"
+        if row.rejected:
+            self.makers[row.rejected_maker] += 1
+
+    def _add_images(self, row: PreferenceRow) -> None:
+        for key, licence, source in zip(row.image_keys, row.licences, row.sources, strict=True):
+            name = bytes.fromhex(key)
+            if name not in self.images:
+                self.images.add(name)
+                self.licences[licence] += 1
+                self.sources[source] += 1
+
+    def why_nothing(self, form: str) -> str:
+        """Say why no row was written."""
+        if not self.seen:
+            return "holds no preferences, so there is nothing to export"
+        if self.unheld:
+            reasons = ", ".join(f"{why} ({number:,})" for why, number in self.unheld.most_common())
+            return f"none of the {self.unheld.total():,} selected rows can be held by --format {form}: {reasons}"
+        there = "; ".join(f"{what}: {', '.join(sorted(names))}" for what, names in self.left_out_of.items())
+        return f"none of its {self.left_out:,} rows is selected. It has {there}"
