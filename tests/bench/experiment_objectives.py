@@ -8,7 +8,7 @@ dataset is a build of rendered scenes, as in
 
 Per seed: SFT from random weights; then, each from there and with the same rows, steps and learning rate, more SFT, DPO
 with negatives drawn evenly from the training texts (the same code with a temperature at which the retriever's choice is
-even), and ADPO. Measured on the test split, greedy answers: CIDEr-D (pycocoevalcap; each answer against its one
+even), and ADPO. Measured on the test split, greedy answers: CIDEr-D (each answer against its one
 reference), the share of answers whose every statement holds of the two scene graphs, the share of statements that hold,
 and the share of answers of which nothing can be read. Writes ``results.jsonl`` as it goes and a table at the end.
 """
@@ -153,15 +153,16 @@ def judge(answer: str, graphs: Graphs) -> list[bool]:
 
 def cider(references: Sequence[str], answers: Sequence[str]) -> float:
     """Return CIDEr-D, in the usual points (times 100), of lower-cased words without punctuation."""
-    from pycocoevalcap.cider.cider import Cider
+    from tasks.evaluation.corpus import Corpus, number_words
+    from tasks.evaluation.count_ngrams import count_ngrams
+    from tasks.evaluation.score_cider import measure_cider
 
-    def words(text: str) -> list[str]:
-        return [" ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())]
+    def tokens(text: str) -> str:
+        return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
 
-    score, _ = Cider().compute_score(
-        {n: words(text) for n, text in enumerate(references)}, {n: words(text) for n, text in enumerate(answers)}
-    )
-    return 100 * float(score)
+    words = number_words(Corpus([tokens(text) for text in answers], [[tokens(text)] for text in references]))
+    measured = measure_cider(words, count_ngrams(words))
+    return 100 * float(measured.conclude(measured.statistics.sum(axis=0))[0])
 
 
 def _table(done: Sequence[dict[str, Any]]) -> str:

@@ -1,0 +1,1 @@
+"""Evaluation: scores of written captions against references."""
