@@ -35,7 +35,7 @@ def build(
     run_request(request, "build_dataset", {"out": out, "source": source, **words})
 
 
-@app.command(epilog="Example: `pairwright resume dataset --stage captioning --reason timeout`")
+@app.command(epilog="Example: `pairwright resume dataset --stage captioning --reason 'no answer in time'`")
 def resume(
     dataset: Dataset,
     stage: Annotated[str, typer.Option("--stage", help="Retry this stage only.")] = "",
