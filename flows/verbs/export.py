@@ -8,7 +8,12 @@ from flows.verbs.options import Dataset, Version, app
 
 Names = list[str] | None
 Form = Annotated[
-    str, typer.Option("--format", "-f", help="In which form: hf (`pairwright formats` says what each is).")
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        help="In which form: hf, trl, llamafactory, ms-swift (`pairwright formats` says what each is).",
+    ),
 ]
 Negatives = Annotated[
     str,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol
 
 from schemas.rows import PreferenceRow
 from tasks.export.tally_rows import About, Tally
@@ -17,7 +17,7 @@ from tasks.export.tally_rows import About, Tally
 SPLITS = ("train", "validation", "test")
 BYTES_PER_FILE = 500 << 20
 Sizes = Mapping[str, tuple[int, int]]
-"""Rows and bytes of each split that has any."""
+"""Rows and bytes of each split that has any; a form may have several files per split, each with its own name."""
 
 
 class UnheldError(Exception):
@@ -40,10 +40,8 @@ def plain_name(name: str) -> str:
     return re.sub(r"[^\w-]+", "-", name, flags=re.ASCII).strip("-") or "dataset"
 
 
-class RowWriter(AbstractContextManager["RowWriter"], Protocol):
-    """Write rows into one folder; a context manager that closes its files."""
-
-    def __enter__(self) -> Self: ...
+class RowWriter(Protocol):
+    """Write rows into one folder."""
 
     def add(self, row: PreferenceRow) -> None:
         """Write a row.
@@ -68,8 +66,9 @@ class Form:
     """What it is and who reads it, in one line for people."""
     cannot: str
     """What it cannot hold, in sentences."""
-    opens: Callable[[Path, Setting], RowWriter]
-    """``opens(folder, setting)`` returns what writes into an empty folder; no file is made before it is entered."""
+    opens: Callable[[Path, Setting], AbstractContextManager[RowWriter]]
+    """``opens(folder, setting)``, when it is entered, gives what writes into an empty folder, and completes its files
+    when it is left."""
     use: str
     """Markdown: how its reader is started. ``FOLDER`` and ``NAME`` stand for the folder and the dataset's name."""
     owns: frozenset[str]

@@ -2,9 +2,9 @@
 
 from schemas.errors import ConfigError
 from tasks.export.form import Form
-from tasks.export.forms import hf
+from tasks.export.forms import hf, llamafactory, ms_swift, trl
 
-FORMATS: dict[str, Form] = {form.name: form for form in (hf.FORM,)}
+FORMATS: dict[str, Form] = {form.name: form for form in (hf.FORM, trl.FORM, llamafactory.FORM, ms_swift.FORM)}
 
 
 def find_form(name: str) -> Form:

@@ -101,9 +101,13 @@ def _arrow(feature: Feature) -> pa.DataType:
     return pa.struct([(name, _arrow(inner)) for name, inner in feature.items()])
 
 
-SCHEMA = pa.schema([(name, _arrow(feature)) for name, feature in FEATURES.items()]).with_metadata(
-    {"huggingface": json.dumps({"info": {"features": FEATURES}})}
-)
+def arrow_schema(features: Feature) -> pa.Schema:
+    """Return the schema of Parquet files that ``datasets`` loads with these features."""
+    schema = pa.schema([(name, _arrow(feature)) for name, feature in features.items()])
+    return schema.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+
+
+SCHEMA = arrow_schema(FEATURES)
 
 
 def card_features(features: Feature = FEATURES) -> list[dict[str, Any]]:
@@ -129,19 +133,24 @@ def to_record(row: PreferenceRow) -> dict[str, Any]:
     return {
         **own,
         "pair": row.subject,
-        "images": [_image(data, name) for data, name in zip(row.images, row.image_keys, strict=True)],
-        "rejected_images": [_image(*both) for both in zip(row.rejected_images, _rejected_names(row), strict=True)],
+        "images": [image_cell(data, name) for data, name in zip(row.images, row.image_keys, strict=True)],
+        "rejected_images": [image_cell(*both) for both in zip(row.rejected_images, _rejected_names(row), strict=True)],
         "prompt": _prompt(row),
-        "chosen": _answer(row.chosen),
-        "rejected": _answer(row.rejected),
+        "chosen": answer(row.chosen),
+        "rejected": answer(row.rejected),
         "negatives": [asdict(one) for one in row.negatives],
         "removal_scores": [asdict(one) for one in row.removal_scores],
     }
 
 
-def _image(data: bytes, name: str) -> dict[str, Any]:
-    ending = next((ending for start, ending in SIGNATURES if data.startswith(start)), "img")
-    return {"bytes": data, "path": f"{name}.{ending}"}
+def image_cell(data: bytes, name: str) -> dict[str, Any]:
+    """Return an image as a cell of a column of images."""
+    return {"bytes": data, "path": f"{name}.{ending_of(data)}"}
+
+
+def ending_of(data: bytes) -> str:
+    """Return the ending of an image's file name, by how its bytes begin."""
+    return next((ending for start, ending in SIGNATURES if data.startswith(start)), "img")
 
 
 def _rejected_names(row: PreferenceRow) -> list[str]:
@@ -168,5 +177,6 @@ def _message(turn: Turn) -> dict[str, Any]:
     return {"role": turn.role, "content": [{"type": "text", "text": turn.text}]}
 
 
-def _answer(text: str) -> list[dict[str, Any]]:
+def answer(text: str) -> list[dict[str, Any]]:
+    """Return an answer as messages: one, or none where there is no text."""
     return [_message(Turn(role="assistant", text=text))] if text else []
