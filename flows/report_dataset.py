@@ -28,19 +28,20 @@ def report_dataset(folder: Folder, *, pairs: int, version: int | None = None) ->
         counts = [count for _, count in settle_version(build, found)]
         subject = Subject(
             name=name_of(folder),
-            version=f"{describe_version(build, found.planned)}{_later(folder)}",
+            version=describe_version(build, found.planned),
             made=day_of(found.snapshot),
             counts=counts,
             profile=found.request.profile,
             pairs=pairs,
+            held=_held(folder),
         )
         return put_pages(folder, REPORT, lambda place: write_report(build, place, subject=subject))
 
 
-def _later(folder: Folder) -> str:
-    """Say where what is shown is not the last build, since that was held back."""
+def _held(folder: Folder) -> list[str]:
+    """Return why what is shown is not the last build: that was held back by its gates."""
     verdict = read_verdict(folder)
-    return "; the last build was held back by its gates" if verdict and verdict.held else ""
+    return [gate.say() for gate in verdict.failed] if verdict and verdict.held else []
 
 
 def put_pages(folder: Folder, name: str, write: Callable[[Path], T]) -> T:

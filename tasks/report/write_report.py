@@ -55,6 +55,8 @@ class Subject:
     profile: Profile
     pairs: int
     """How many pairs to show."""
+    held: Sequence[str] = ()
+    """Why this build, or one after the version that is shown, was held back: what its gates measured, in words."""
 
     @property
     def source(self) -> str:
