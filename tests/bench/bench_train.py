@@ -1,6 +1,6 @@
 """Measure the training: our DPO against TRL's ``DPOTrainer``, and our ADPO against our DPO.
 
-Run with ``make bench BENCH=train``, or ``python -m tests.bench.bench_train``; takes some five minutes and 2 GB. Needs
+Run with ``make bench BENCH=train``, or ``python -m tests.bench.bench_train``; takes some six minutes and 2 GB. Needs
 the extra ``train`` and trl. On a machine with a GPU, ``--gpu`` takes a model of Qwen2.5-VL-3B's architecture (random
 weights, 8 GB on disk), adapters and full tuning, bfloat16; there, and with ``--profile``, it is shown where the time
 goes.
@@ -93,7 +93,7 @@ ON_CPU = Plan(
     workers=0,
     warm=2,
     timed=6,
-    turns=3,
+    turns=5,
     gpu=False,
 )
 ON_GPU = Plan(
