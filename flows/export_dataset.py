@@ -1,27 +1,32 @@
 """Export a dataset: open one of its versions, the newest by default, and hand its rows to the exporter."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from flows.open_version import find_version, settle_version
 from flows.prepare_retriever import find_retriever, mine_table
 from flows.run_beside import plan_beside
+from flows.run_build import Request
 from schemas.errors import ConfigError
+from schemas.rows import PreferenceRow
 from tasks.export.claim_target import check_target
 from tasks.export.export_rows import Order, export_rows, say_nothing, stream_preferences
 from tasks.export.form import Form, Setting
 from tasks.export.formats import find_form
 from tasks.export.select_rows import EVERYTHING, Selection
+from tasks.export.stream_conversations import stream_conversations
 from tasks.export.tally_rows import About, Tally
 from tasks.report.measure_writing import measure_writing, say_writing
 from tasks.report.tables import Tables
+from tasks.store.dataset import Build
 from tasks.store.files import Folder
 from tasks.store.ledger import Counts
 from tasks.store.snapshot import describe_version
 from tasks.store.stage import Planned
 
-TABLE = "preferences"
+TABLES = {"preferences": "preferences", "conversations": "comparisons"}
+"""Which table the rows of a form are in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,28 +66,39 @@ def export_dataset(
     kind = find_form(form)
     _check(kind, target, wanted)
     found = find_version(folder, wanted.version)
-    request, planned = found.request, found.planned
     beside = _find_mined(folder, wanted.negatives, wanted.version) if wanted.negatives else []
     with found.opened(beside) as build:
-        counts = [*(count for _, count in settle_version(build, found)), *map(build.settle, beside)]
-        last = next((stage for stage in planned if stage.stage.name == TABLE), None)
-        if last is None or not counts[planned.index(last)].rows:
-            raise ConfigError(_nothing(folder, request.until, kind=request.profile.sources.kind))
-        total = counts[planned.index(last)].rows
+        settled = settle_version(build, found)
+        counts = [*(count for _, count in settled), *map(build.settle, beside)]
+        own = next((n for n, (planned, _) in enumerate(settled) if planned.stage.name == TABLES[kind.reads]), None)
+        if own is None or not counts[own].rows:
+            raise ConfigError(_nothing(folder, found.request, kind.reads))
         if beside:
-            last, total = beside[-1], counts[-1].rows
             _check_mined(folder, wanted.negatives, counts[-1])
         about = About(
             name=Path(target).resolve().name,
-            version=describe_version(build, planned),
+            version=describe_version(build, found.planned),
             counts=counts,
-            profile=request.profile,
-            numbers=list(say_writing(measure_writing(Tables(build), counts))),
+            profile=found.request.profile,
+            numbers=list(say_writing(measure_writing(Tables(build), counts))) if kind.card else [],
             mined_by=wanted.negatives,
         )
-        setting = Setting(name=about.name, model=wanted.model)
-        order = Order(form=kind, about=about, setting=setting, selection=wanted.selection, total=total)
-        return export_rows(stream_preferences(build, last), Path(target), order=order, watch=watch)
+        order = Order(
+            form=kind,
+            about=about,
+            setting=Setting(name=about.name, model=wanted.model),
+            selection=wanted.selection,
+            total=counts[-1 if beside else own].rows,
+        )
+        groups = _stream(build, [*found.planned, *beside], kind.reads)
+        return export_rows(groups, Path(target), order=order, watch=watch)
+
+
+def _stream(build: Build, planned: Sequence[Planned], reads: str) -> Iterator[list[PreferenceRow]]:
+    """Return the rows that are exported: the table of preferences that is last, or the conversations."""
+    if reads == "conversations":
+        return stream_conversations(build, {one.stage.name: one for one in planned})
+    return stream_preferences(build, [one for one in planned if one.stage.writes is PreferenceRow][-1])
 
 
 def _check(form: Form, target: str, wanted: Wanted) -> None:
@@ -95,6 +111,8 @@ def _check(form: Form, target: str, wanted: Wanted) -> None:
             if form.needs_model
             else f"--model {wanted.model}: --format {form.name} asks no model"
         )
+    if wanted.negatives and form.reads != "preferences":
+        raise ConfigError(f"--negatives {wanted.negatives}: {form.reads} have none; leave it out with {form.name}")
     check_target(Path(target))
 
 
@@ -120,13 +138,15 @@ def _check_mined(folder: Folder, negatives: str, counts: Counts) -> None:
         )
 
 
-def _nothing(folder: Folder, until: str, *, kind: str) -> str:
-    built = f"was built until {until} and " if until else ""
-    return f"{folder.url}: {built}has no preferences to export. {_remedy(folder, until, kind=kind)}"
+def _nothing(folder: Folder, request: Request, what: str) -> str:
+    built = f"was built until {request.until} and " if request.until else ""
+    can_be_made = request.profile.sources.kind == "scenes" or what != "preferences"
+    remedy = _remedy(folder, request.until, can_be_made=can_be_made)
+    return f"{folder.url}: {built}has no {what} to export. {remedy}"
 
 
-def _remedy(folder: Folder, until: str, *, kind: str) -> str:
-    if kind != "scenes":
+def _remedy(folder: Folder, until: str, *, can_be_made: bool) -> str:
+    if not can_be_made:
         return (
             "A build cannot make them: its images have no scene graph, "
             "and captions of photographs need a writer that this version does not have"

@@ -77,7 +77,7 @@ def export(
         tally = export_dataset(Folder(dataset), to, form=form, wanted=wanted, watch=watch)
     sizes = ", ".join(f"{split} {rows:,}" for split, (rows, _) in tally.sizes.items())
     left_out = f"; {tally.left_out:,} others are left out" if tally.left_out else ""
-    print(f"{tally.rows:,} preferences ({sizes}) are in {to}{left_out}")
+    print(f"{tally.rows:,} {find_form(form).reads} ({sizes}) are in {to}{left_out}")
     for why, number in tally.unheld.items():
         print(f"{number:,} more are left out: {why}")
     print(find_form(form).cannot)

@@ -2,9 +2,10 @@
 
 from schemas.errors import ConfigError
 from tasks.export.form import Form
-from tasks.export.forms import hf, llamafactory, ms_swift, trl
+from tasks.export.forms import hf, llamafactory, llava, ms_swift, openai_batch, rlaif_v, trl, webdataset
 
-FORMATS: dict[str, Form] = {form.name: form for form in (hf.FORM, trl.FORM, llamafactory.FORM, ms_swift.FORM)}
+_FORMS = (hf, trl, llamafactory, ms_swift, rlaif_v, llava, webdataset, openai_batch)
+FORMATS: dict[str, Form] = {module.FORM.name: module.FORM for module in _FORMS}
 
 
 def find_form(name: str) -> Form:
@@ -14,5 +15,5 @@ def find_form(name: str) -> Form:
         ConfigError: there is none of this name.
     """
     if name not in FORMATS:
-        raise ConfigError(f"--format {name}: no such format. There is: {', '.join(FORMATS)}")
+        raise ConfigError(f"--format {name}: no such format. There are: {', '.join(FORMATS)}")
     return FORMATS[name]

@@ -1,15 +1,19 @@
+import json
 import logging
 
 import datasets
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from flows import cli
 from flows.export_dataset import export_dataset
+from flows.read_rows import read_rows
 from flows.run_build import open_build, request_of
 from flows.stages import plan_stages, stages_until
 from schemas.errors import ConfigError
 from schemas.rows import ImageRow
+from tasks.export.claim_target import MARKER, README
 from tasks.export.formats import FORMATS
 from tasks.store.files import Folder
 from tasks.store.images import decode_rgb
@@ -111,7 +115,7 @@ def test_formats_are_explained_and_the_help_names_them(monkeypatch, capsys):
     assert run(monkeypatch, "formats") == 0
     said = capsys.readouterr().out
     assert run(monkeypatch, "export", "--help") == 0
-    helped = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    helped = "".join(capsys.readouterr().out.replace("│", " ").split())  # lines may break within a name
     for form in FORMATS.values():
         assert f"{form.name}\n    {form.about}\n    {form.cannot}" in said
         assert form.name in helped
@@ -119,3 +123,74 @@ def test_formats_are_explained_and_the_help_names_them(monkeypatch, capsys):
     assert "datasets.load_dataset(" in capsys.readouterr().out
     assert run(monkeypatch, "formats", "csv") == 2
     assert "no such format" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", [name for name in FORMATS if name not in ("hf", "llava")])
+def test_every_format_is_written_by_the_command_line(rendered, tmp_path, monkeypatch, capsys, form):
+    more = ["--model", "m"] if FORMATS[form].needs_model else []
+    assert run(monkeypatch, "export", rendered, "--format", form, "--to", tmp_path / "out", *more) == 0
+    said = capsys.readouterr().out
+    assert " preferences (train " in said
+    assert FORMATS[form].cannot in said
+    readme = (tmp_path / "out/README.md").read_text()
+    assert FORMATS[form].cannot in readme
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {*FORMATS[form].owns, README, MARKER}
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert run(monkeypatch, "export", rendered, "--format", form, "--to", tmp_path / "out", *more) == 0
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
+
+
+def test_conversations_are_those_of_the_dataset(rendered, tmp_path):
+    tally = export_dataset(Folder(str(rendered)), str(tmp_path / "out"), form="llava")
+    rows = {row.key: row for row in read_rows(str(rendered), "comparisons")}
+    splits = {row.subject: row.split for row in read_rows(str(rendered), "splits")}
+    pairs = {row.key: row for row in read_rows(str(rendered), "pairs")}
+    images = {row.key: row.image for row in read_rows(str(rendered), "images")}
+    written = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "out/data").iterdir()}
+    assert sum(map(len, written.values())) == tally.rows == len(rows) > 0
+    for split, records in written.items():
+        for record in records:
+            row = rows[record["id"]]
+            assert splits[row.subject] == split
+            said = [turn["value"] for turn in record["conversations"]]
+            assert said == [turn.text for turn in row.conversation]
+            assert sum(text.count("<image>") for text in said) == 2
+            pair = pairs[row.subject]
+            shown = [(tmp_path / "out" / name).read_bytes() for name in record["image"]]
+            assert shown == [images[pair.first], images[pair.second]]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--format", "openai-batch"], "give it with --model"),
+        (["--model", "m"], "--format hf asks no model"),
+        (["--format", "llava", "--negatives", "hard"], "conversations have none"),
+        (["--split", "nowhere"], "rows is selected. It has licences: "),
+        (["--score", "2"], "rows is selected"),
+        (["--kind", "given"], "edited"),
+    ],
+)
+def test_wrong_words_of_the_command_line(rendered, tmp_path, monkeypatch, capsys, words, message):
+    assert run(monkeypatch, "export", rendered, "--to", tmp_path / "out", *words) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_filters_leave_the_rest_out(rendered, tmp_path, monkeypatch, capsys):
+    every = list(read_rows(str(rendered), "preferences", without=("images", "rejected_images")))
+    train = [row for row in every if row.split == "train"]
+    made = [row for row in train if row.rejected_maker == train[0].rejected_maker]
+    words = ["--split", "train", "--kind", train[0].rejected_maker]
+    assert run(monkeypatch, "export", rendered, "--to", tmp_path / "out", *words) == 0
+    assert f"{len(made)} preferences (train {len(made)})" in capsys.readouterr().out
+    rows = pq.read_table(next((tmp_path / "out/data").iterdir()), columns=["key"])["key"].to_pylist()
+    assert sorted(rows) == sorted(row.key for row in made)
+
+
+def test_an_export_of_another_format_is_replaced(rendered, tmp_path, monkeypatch):
+    for form in ("trl", "llamafactory", "hf"):
+        assert run(monkeypatch, "export", rendered, "--format", form, "--to", tmp_path / "out") == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"data", README, MARKER}
+    (tmp_path / "out/images").mkdir()
+    assert run(monkeypatch, "export", rendered, "--format", "llamafactory", "--to", tmp_path / "out") == 2
