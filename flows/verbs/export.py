@@ -12,7 +12,7 @@ Form = Annotated[
     typer.Option(
         "--format",
         "-f",
-        help="In which form: hf, trl, llamafactory, ms-swift (`pairwright formats` says what each is).",
+        help="hf, trl, llamafactory, ms-swift, rlaif-v, llava, webdataset or openai-batch (`pairwright formats`).",
     ),
 ]
 Negatives = Annotated[
@@ -44,7 +44,7 @@ Score = Annotated[
 Model = Annotated[str, typer.Option("--model", help="openai-batch: the model that the requests ask.")]
 
 
-@app.command(epilog="Example: `pairwright export dataset --format hf --to dataset-hf`")
+@app.command(epilog="Example: `pairwright export dataset --format trl --to dataset-trl --split train`")
 def export(
     dataset: Dataset,
     to: Annotated[str, typer.Option("--to", help="Folder to write: a new name, or an earlier export.")],
