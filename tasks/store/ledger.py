@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from schemas.errors import StoreError, ValidationError
@@ -69,6 +70,7 @@ class Ledger:
         self._database = duckdb.connect(
             config={"memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch), "preserve_insertion_order": True}
         )
+        self._run("SET enable_progress_bar = false")  # it would be drawn on standard output
         self._loaded: dict[str, dict[str, int]] = {}
         self.removed = Removed()
         """What was removed on request; to be set before tables are read."""
@@ -91,11 +93,10 @@ class Ledger:
     def set_items(self, table: str, names: Sequence[str]) -> None:
         """Make the parts of a listing, in this order, the present input of the sources stage."""
         self._load("items", table, only=names)
-        self._run("""
-            CREATE OR REPLACE TEMP TABLE live_items AS
-            SELECT row_number() OVER (ORDER BY part, row) - 1 AS seq, * FROM (
-                SELECT * FROM rows_items QUALIFY row_number() OVER (PARTITION BY key ORDER BY part, row) = 1
-            ) ORDER BY part, row""")
+        self._run(f"""
+            CREATE OR REPLACE TEMP TABLE live_items AS SELECT row_number() OVER () - 1 AS seq, * FROM (
+                SELECT * FROM rows_items r WHERE {_first_of_its_key("rows_items", "true", "r.part, r.row")}
+                ORDER BY part, row)""")
 
     def load(self, planned: Planned) -> None:
         """Read the keys of the parts that came since the last call."""
@@ -183,27 +184,28 @@ class Ledger:
         """Work out the stage's present input and its live rows, from live tables of the stages before."""
         self._make_input(stage)
         name = stage.name
+        alive = f"r.status = 'ok' AND r.source_key IN (SELECT source_key FROM input_{name})"
+        first = _first_of_its_key(f"rows_{name}", alive, f"r.{stage.tie}, r.source_key, r.part, r.row")
         self._run(f"""
-            CREATE OR REPLACE TEMP TABLE live_{name} AS
-            SELECT row_number() OVER (ORDER BY p.name, w.row) - 1 AS seq, w.* FROM (
+            CREATE OR REPLACE TEMP TABLE live_{name} AS SELECT row_number() OVER () - 1 AS seq, * FROM (
                 SELECT r.* FROM rows_{name} r
-                WHERE r.status = 'ok' AND r.source_key IN (SELECT source_key FROM input_{name})
-                QUALIFY row_number() OVER (
-                    PARTITION BY r.key ORDER BY r.{stage.tie}, r.source_key, r.part, r.row) = 1
-            ) w JOIN parts_{name} p USING (part) ORDER BY seq""")
+                JOIN (SELECT part, row_number() OVER (ORDER BY name) AS place FROM parts_{name}) p USING (part)
+                WHERE {alive} AND {first} ORDER BY p.place, r.row)""")
         self._run(f"""
             CREATE OR REPLACE TEMP TABLE outcome_{name} AS
             SELECT i.seq, i.source_key, i.key, i.part, i.row,
-                CASE WHEN w.source_key IS NOT NULL THEN 'ok' WHEN b.best >= 2 THEN 'dropped'
+                CASE WHEN i.done THEN 'ok' WHEN b.best >= 2 THEN 'dropped'
                     WHEN b.best = 1 THEN 'failed' ELSE 'pending' END AS outcome,
-                CASE WHEN w.source_key IS NOT NULL THEN w.remark
+                CASE WHEN i.done THEN coalesce(w.remark, '')
                     WHEN b.best = 3 THEN '{DUPLICATE}' WHEN b.best = 2 THEN b.dropped ELSE b.failed END AS reason
-            FROM input_{name} i
-            LEFT JOIN (SELECT source_key, max(reason) AS remark FROM live_{name} GROUP BY ALL) w USING (source_key)
+            FROM (SELECT *, source_key IN (SELECT source_key FROM live_{name}) AS done FROM input_{name}) i
+            LEFT JOIN (SELECT source_key, max(reason) AS remark FROM live_{name} WHERE reason != '' GROUP BY ALL) w
+                USING (source_key)
             LEFT JOIN (SELECT source_key,
                     max(CASE status WHEN 'ok' THEN 3 WHEN 'dropped' THEN 2 ELSE 1 END) AS best,
                     min(reason) FILTER (status = 'dropped') AS dropped, min(reason) FILTER (status = 'failed') AS failed
-                FROM rows_{name} GROUP BY source_key) b USING (source_key)""")
+                FROM rows_{name} WHERE source_key NOT IN (SELECT source_key FROM live_{name}) GROUP BY source_key) b
+                USING (source_key)""")
 
     def _make_input(self, stage: Stage) -> None:
         """Give each input row the name by which its results are recognised.
@@ -222,8 +224,9 @@ class Ledger:
         chosen = f"WHERE l.key IN (SELECT unnest([first, second]) FROM live_{stage.only_in})" if stage.only_in else ""
         self._run(f"""
             CREATE OR REPLACE TEMP TABLE input_{stage.name} AS
-            SELECT row_number() OVER (ORDER BY l.seq) - 1 AS seq, l.key, {name} AS source_key, l.part, l.row
-            FROM live_{stage.reads} l {joins} {chosen} ORDER BY seq""")
+            SELECT row_number() OVER () - 1 AS seq, * FROM (
+                SELECT l.key, {name} AS source_key, l.part, l.row
+                FROM live_{stage.reads} l {joins} {chosen} ORDER BY l.seq)""")
 
     def collection(self, stage: Stage) -> str:
         """Return what identifies the whole input, and every table handed over whole."""
@@ -413,6 +416,17 @@ def _used(stage: Stage, use: Uses) -> str:
     )
 
 
+def _first_of_its_key(table: str, which: str, order: str) -> str:
+    """Return the condition that a row ``r`` of a table is the first, by ``order``, of those rows that have its key.
+
+    Only keys that there are more than once are put in order: that is dear, and they are few.
+    """
+    twice = f"SELECT key FROM {table} r WHERE {which} GROUP BY key HAVING count(*) > 1"
+    return f"""(r.key NOT IN ({twice}) OR (r.part, r.row) IN (
+        SELECT (r.part, r.row) FROM {table} r WHERE {which} AND r.key IN ({twice})
+        QUALIFY row_number() OVER (PARTITION BY r.key ORDER BY {order}) = 1))"""
+
+
 def links_of(stage: Stage, use: Uses) -> str:
     """Return the query that lists, per input row, what the rows used with it are about; straight, or of other rows."""
     if not use.of:
@@ -437,5 +451,5 @@ def _keys(part: Part, number: int) -> tuple[pa.Table, dict[str, str]]:
     missing = [name for name in COLUMNS if name not in table.column_names]
     for name in missing:
         table = table.append_column(name, pa.nulls(len(table), pa.string()))
-    table = table.select(COLUMNS).append_column("part", pa.array([number] * len(table), pa.int32()))
-    return table.append_column("row", pa.array(range(len(table)), pa.int32())), about
+    table = table.select(COLUMNS).append_column("part", pa.array(np.full(len(table), number, np.int32)))
+    return table.append_column("row", pa.array(np.arange(len(table), dtype=np.int32))), about
