@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from flows.verbs import build, doctor, export, look, operate, plan, train, versions
+from flows.verbs import build, doctor, evaluate, export, look, operate, plan, train, versions
 from flows.verbs.options import OWED, STOPPED, WRONG, app
 from schemas.errors import ConfigError, ModelError, PairwrightError, SourceError
 
-VERBS = (build, look, export, train, operate, plan, versions, doctor)
+VERBS = (build, look, export, evaluate, train, operate, plan, versions, doctor)
 """Importing them has registered their verbs."""
 
 
@@ -38,7 +38,8 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger("faiss").setLevel(logging.WARNING)  # it tells which of its builds it tries
     logging.getLogger("huggingface_hub").propagate = False  # it prints what it says itself
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells each request, signed addresses in full
+    for client in ("httpx", "httpx2"):  # they tell each request, signed addresses in full
+        logging.getLogger(client).setLevel(logging.WARNING)
     try:
         app()
     except (ConfigError, SourceError, ModelError) as error:

@@ -1,6 +1,5 @@
 """Run what was asked for, show how it goes, say how it ended and what to do next."""
 
-import logging
 import os
 import signal
 import sys
@@ -68,7 +67,6 @@ def _run_with_prefect(request: Any, flow: str, words: dict[str, Any]) -> None:
     from tasks.store.gates import read_verdict
     from tasks.store.snapshot import latest_snapshot
 
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     state, began = None, now()
     try:
         with tags(*build_dataset.tags_of(request)):
