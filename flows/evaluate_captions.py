@@ -1,0 +1,61 @@
+"""Evaluate captions: read predictions and references, match them by a protocol, score them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.evaluation.protocols import Matched, match_captions
+from tasks.evaluation.read_captions import read_captions
+from tasks.evaluation.score_captions import CONFIDENCE, Scores, ScoringConfig, score_captions
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was scored, how, and the scores."""
+
+    protocol: str
+    config: ScoringConfig
+    matched: Matched
+    found: Scores
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for scripts: scores as fractions, intervals, counts, what was skipped and why."""
+        found, matched = self.found, self.matched
+        return {
+            "protocol": self.protocol,
+            "items": len(matched.items),
+            "references": found.references,
+            "left_out": {"blank_references": matched.blank, "items_without_references": matched.unreferenced},
+            "predictions": {"empty": matched.empty, "missing": matched.missing},
+            "tokeniser": {"name": found.tokenised_by, "reason": found.tokeniser_reason},
+            "bootstrap": {"resamples": self.config.resamples, "seed": self.config.seed, "confidence": CONFIDENCE},
+            "scores": {one.name: {"score": one.value, "low": one.low, "high": one.high} for one in found.scores},
+            "skipped": found.skipped,
+        }
+
+
+def evaluate_captions(
+    predictions: Path,
+    references: Path,
+    config: ScoringConfig,
+    *,
+    protocol: str = "coco",
+    missing: str = "refuse",
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Evaluation:
+    """Score the captions of one file against those of another.
+
+    Args:
+        predictions: JSON Lines, JSON, or COCO's results: one text per id.
+        references: the same, or COCO's annotations, or Spot-the-Diff's own file: texts per id.
+        config: which metrics, and how.
+        protocol: which texts are an item's references.
+        missing: what becomes of references without a prediction.
+        progress: hears how many steps are done, of how many.
+
+    Raises:
+        ConfigError: a file or an option is wrong; the message names it.
+    """
+    matched = match_captions(read_captions(predictions), read_captions(references), protocol=protocol, missing=missing)
+    return Evaluation(protocol, config, matched, score_captions(matched, config, progress=progress))

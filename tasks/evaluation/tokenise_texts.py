@@ -1,0 +1,69 @@
+"""Tokenise captions as coco-caption does: by Stanford's PTBTokenizer where there is Java, else by its rules in Python.
+
+Words come in lower case and without punctuation. Line breaks in a text count as spaces.
+"""
+
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.evaluation.ptb_rules import tokenise
+from tasks.evaluation.run_java import UnavailableError, find_jar, run_java
+
+JAR = "tokenizer/stanford-corenlp-3.4.1.jar"
+CLASS = "edu.stanford.nlp.process.PTBTokenizer"
+PUNCTUATION = frozenset(["''", "``", "-LRB-", "-RRB-", "-LCB-", "-RCB-", "--", "...", *"'`.?!,:-;"])
+"""What coco-caption leaves out. Its brackets are in capitals and those of the tokeniser are not: they stay in."""
+TOKENISERS = ("auto", "java", "python")
+JAVA, PYTHON = "PTBTokenizer 3.4.1 (Java)", "PTBTokenizer's rules in Python"
+_BREAKS = re.compile("[\n\r\x0b\x0c\u2028\u2029]")
+
+
+@dataclass(frozen=True)
+class Tokenised:
+    """Tokens of each text, joined by one space each; by what; and why not by Java where Java was to be preferred."""
+
+    texts: list[str]
+    by: str
+    reason: str = ""
+
+
+def tokenise_texts(texts: Sequence[str], *, tokeniser: str = "auto", limit_s: float = 600) -> Tokenised:
+    """Return the tokens of each text.
+
+    Args:
+        texts: captions, as they were written.
+        tokeniser: one of ``TOKENISERS``; ``auto``: Java's where it runs.
+        limit_s: seconds that Java may take.
+
+    Raises:
+        UnavailableError: Java's was asked for, and does not run.
+    """
+    reason = ""
+    if tokeniser != "python":
+        try:
+            return Tokenised(tokenise_with_java(texts, limit_s=limit_s), JAVA)
+        except UnavailableError as error:
+            if tokeniser == "java":
+                raise
+            reason = str(error)
+    return Tokenised([tokenise(_BREAKS.sub(" ", text)) for text in texts], PYTHON, reason)
+
+
+def tokenise_with_java(texts: Sequence[str], *, limit_s: float) -> list[str]:
+    """Return the tokens of each text, one line per text.
+
+    Raises:
+        UnavailableError: it does not run, or takes longer than ``limit_s``.
+    """
+    jar = find_jar(JAR)
+    with tempfile.TemporaryDirectory(prefix="pairwright-tokens-") as folder:
+        given = Path(folder, "texts")
+        given.write_text("".join(_BREAKS.sub(" ", text) + "\n" for text in texts), encoding="utf-8")
+        words = ["-cp", str(jar), CLASS, "-preserveLines", "-lowerCase", str(given)]
+        lines = run_java(words, b"", limit_s=limit_s).decode().split("\n")[:-1]
+    if len(lines) != len(texts):
+        raise UnavailableError(f"PTBTokenizer made {len(lines)} lines of {len(texts)}")
+    return [" ".join(word for word in line.rstrip().split(" ") if word not in PUNCTUATION) for line in lines]
