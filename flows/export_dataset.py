@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from flows.load_tiny_processor import load_tiny_processor
 from flows.open_version import find_version, settle_version
 from flows.prepare_retriever import find_retriever, mine_table
 from flows.run_beside import plan_beside
@@ -14,9 +15,11 @@ from tasks.export.claim_target import check_target
 from tasks.export.export_rows import Order, export_rows, say_nothing, stream_preferences
 from tasks.export.form import Form, Setting
 from tasks.export.formats import find_form
+from tasks.export.load_processor import load_processor
 from tasks.export.select_rows import EVERYTHING, Selection
 from tasks.export.stream_conversations import stream_conversations
 from tasks.export.tally_rows import About, Tally
+from tasks.export.verify import Verifier, make_ruler
 from tasks.report.measure_writing import measure_writing, say_writing
 from tasks.report.tables import Tables
 from tasks.store.dataset import Build
@@ -30,6 +33,16 @@ TABLES = {"preferences": "preferences", "conversations": "comparisons"}
 
 
 @dataclass(frozen=True, kw_only=True)
+class Verifying:
+    """Say what a result is read back with."""
+
+    processor: str = ""
+    """A folder or a name on the Hub: rows are measured in its tokens; empty: they are not."""
+    longest: int = 0
+    """Most tokens of a row; 0: what the processor states."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Wanted:
     """Say which rows of a dataset are exported, and what goes with them."""
 
@@ -40,6 +53,8 @@ class Wanted:
     """An ADPO run: the rows are those that a training with the negatives that it has mined would see."""
     model: str = ""
     """Who is asked, where the form is requests."""
+    verifying: Verifying | None = None
+    """How the result is read back; ``None``: it is not."""
 
 
 ALL = Wanted()
@@ -62,9 +77,11 @@ def export_dataset(
             negatives.
         ModelError: what makes the vectors of texts is not on this machine; only with ``negatives``.
         StoreError: a file cannot be read or written, or is gone.
+        ValidationError: the result was verified, and a row would not train; the target is as it was.
     """
     kind = find_form(form)
     _check(kind, target, wanted)
+    verifier = _make_verifier(kind, wanted.verifying) if wanted.verifying else None
     found = find_version(folder, wanted.version)
     beside = _find_mined(folder, wanted.negatives, wanted.version) if wanted.negatives else []
     with found.opened(beside) as build:
@@ -89,6 +106,7 @@ def export_dataset(
             setting=Setting(name=about.name, model=wanted.model),
             selection=wanted.selection,
             total=counts[-1 if beside else own].rows,
+            verifier=verifier,
         )
         groups = _stream(build, [*found.planned, *beside], kind.reads)
         return export_rows(groups, Path(target), order=order, watch=watch)
@@ -114,6 +132,16 @@ def _check(form: Form, target: str, wanted: Wanted) -> None:
     if wanted.negatives and form.reads != "preferences":
         raise ConfigError(f"--negatives {wanted.negatives}: {form.reads} have none; leave it out with {form.name}")
     check_target(Path(target))
+
+
+def _make_verifier(form: Form, verifying: Verifying) -> Verifier:
+    """Return what reads a result back: with the processor that is named, or a tiny one where one is needed."""
+    if verifying.processor:
+        processor = load_processor(verifying.processor)
+        return Verifier(form=form, processor=processor, ruler=make_ruler(processor, verifying.longest))
+    if verifying.longest:
+        raise ConfigError("--longest: in whose tokens? Name a processor with --processor")
+    return Verifier(form=form, processor=load_tiny_processor() if form.collates else None)
 
 
 def _find_mined(folder: Folder, negatives: str, version: int | None) -> list[Planned]:

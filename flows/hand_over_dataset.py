@@ -7,7 +7,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 from pydantic import Field
 
-from flows.export_dataset import Wanted, export_dataset
+from flows.export_dataset import Verifying, Wanted, export_dataset
 from tasks.export.formats import FORMATS
 from tasks.export.select_rows import Selection
 from tasks.store.files import Folder
@@ -26,6 +26,8 @@ def hand_over_dataset(
     kinds: list[str] | None = None,
     score: float | None = None,
     model: str = "",
+    *,
+    verify: bool = False,
 ) -> State[None]:
     """Write a dataset in a form that other programs read.
 
@@ -41,6 +43,7 @@ def hand_over_dataset(
         kinds: Only rows of one of these kinds, as the verb's help names them.
         score: Least score of the removal that the rejected images show.
         model: Whom the requests of openai-batch ask.
+        verify: Read the result as its consumer does, and fail on the first row that is no good.
     """
     selection = Selection(
         licences=tuple(licences or ()),
@@ -49,6 +52,12 @@ def hand_over_dataset(
         kinds=tuple(kinds or ()),
         score=score,
     )
-    wanted = Wanted(selection=selection, version=version, negatives=negatives, model=model)
+    wanted = Wanted(
+        selection=selection,
+        version=version,
+        negatives=negatives,
+        model=model,
+        verifying=Verifying() if verify else None,
+    )
     tally = export_dataset(Folder(dataset), to, form=form, wanted=wanted)
     return Completed(message=f"{tally.rows:,} rows are in {to}")

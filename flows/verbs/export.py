@@ -43,8 +43,18 @@ Score = Annotated[
 ]
 Model = Annotated[str, typer.Option("--model", help="openai-batch: the model that the requests ask.")]
 
+Verify = Annotated[
+    bool, typer.Option("--verify", help="Read the result as its consumer does; fail on the first row that is no good.")
+]
+Processor = Annotated[
+    str, typer.Option("--processor", help="With --verify: measure rows in the tokens of this model (folder or name).")
+]
+Longest = Annotated[
+    int, typer.Option("--longest", min=0, help="Most tokens of a row. Default: what the processor states.")
+]
 
-@app.command(epilog="Example: `pairwright export dataset --format trl --to dataset-trl --split train`")
+
+@app.command(epilog="Example: `pairwright export dataset --format trl --to dataset-trl --split train --verify`")
 def export(
     dataset: Dataset,
     to: Annotated[str, typer.Option("--to", help="Folder to write: a new name, or an earlier export.")],
@@ -57,9 +67,12 @@ def export(
     version: Version = None,
     negatives: Negatives = "",
     model: Model = "",
+    verify: Verify = False,
+    processor: Processor = "",
+    longest: Longest = 0,
 ) -> None:
     """Write a dataset in a form that other programs read."""
-    from flows.export_dataset import Wanted, export_dataset
+    from flows.export_dataset import Verifying, Wanted, export_dataset
     from flows.progress import count_steps
     from tasks.export.formats import find_form
     from tasks.export.select_rows import Selection
@@ -72,12 +85,17 @@ def export(
         kinds=tuple(kind or ()),
         score=score,
     )
-    wanted = Wanted(selection=selection, version=version, negatives=negatives, model=model)
+    verifying = Verifying(processor=processor, longest=longest) if verify else None
+    if not verify and (processor or longest):
+        raise typer.BadParameter("--processor and --longest go with --verify")
+    wanted = Wanted(selection=selection, version=version, negatives=negatives, model=model, verifying=verifying)
     with count_steps("Rows") as watch:
         tally = export_dataset(Folder(dataset), to, form=form, wanted=wanted, watch=watch)
     sizes = ", ".join(f"{split} {rows:,}" for split, (rows, _) in tally.sizes.items())
     left_out = f"; {tally.left_out:,} others are left out" if tally.left_out else ""
     print(f"{tally.rows:,} {find_form(form).reads} ({sizes}) are in {to}{left_out}")
+    if verify:
+        print("Read back as its consumer does: all rows are good")
     for why, number in tally.unheld.items():
         print(f"{number:,} more are left out: {why}")
     print(find_form(form).cannot)

@@ -15,6 +15,7 @@ from tasks.export.claim_target import README, check_target, write_marker
 from tasks.export.form import Form, RowWriter, Setting, UnheldError
 from tasks.export.select_rows import EVERYTHING, Selection
 from tasks.export.tally_rows import About, Tally
+from tasks.export.verify import Verifier
 from tasks.export.write_readme import write_readme
 from tasks.store.dataset import Build
 from tasks.store.replace import replacing
@@ -38,6 +39,8 @@ class Order:
     selection: Selection = EVERYTHING
     total: int = 0
     """Rows that pass by, selected or not."""
+    verifier: Verifier | None = None
+    """Reads what was written before it takes the target's place; None: nobody does."""
 
 
 def export_rows(
@@ -47,6 +50,7 @@ def export_rows(
 
     Raises:
         ConfigError: the target holds something else, or there are no such rows.
+        ValidationError: a row was found that would not train.
         StoreError: a file cannot be read or written.
     """
     check_target(target)
@@ -58,6 +62,8 @@ def export_rows(
             raise ConfigError(tally.why_nothing(order.form.name))
         (folder / README).write_text(write_readme(order.form, order.about, tally), encoding="utf-8")
         write_marker(folder, form=order.form.name, version=order.about.version, rows=tally.rows)
+        if order.verifier:
+            order.verifier.verify(folder, sum(rows for rows, _ in tally.sizes.values()), watch)
     return tally
 
 

@@ -5,13 +5,14 @@ A file of ``tasks.export.forms`` ends with its ``FORM``; the command line's list
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from schemas.rows import PreferenceRow
+from tasks.export.sample import Sample
 from tasks.export.tally_rows import About, Tally
 
 SPLITS = ("train", "validation", "test")
@@ -69,6 +70,9 @@ class Form:
     opens: Callable[[Path, Setting], AbstractContextManager[RowWriter]]
     """``opens(folder, setting)``, when it is entered, gives what writes into an empty folder, and completes its files
     when it is left."""
+    check: Callable[[Path, Any], Iterator[Sample]]
+    """``check(folder, processor)`` reads its files back as its consumer does, and yields their rows; it raises
+    ``BrokenRowError`` at the first that would not train."""
     use: str
     """Markdown: how its reader is started. ``FOLDER`` and ``NAME`` stand for the folder and the dataset's name."""
     owns: frozenset[str]
@@ -78,3 +82,5 @@ class Form:
     """Returns its README.md; None: the one that most forms have."""
     needs_model: bool = False
     """Whether its rows name a model."""
+    collates: bool = False
+    """Whether ``check`` runs its consumer's own code, which needs a processor."""

@@ -47,6 +47,22 @@ def markdown() -> Environment:
     return environment
 
 
+def front_matter(about: About, tally: Tally) -> str:
+    """Return the YAML that the Hub reads, where a form's own reader says what its columns are."""
+    told = {"pretty_name": about.name, **_licence(tally), "tags": [*_tags(tally), "pairwright"], **_size(tally)}
+    if "license_name" in told:
+        told["license_name"] = "see-below"  # only hf has them by row
+    return yaml.safe_dump(told, sort_keys=False, allow_unicode=True).strip()
+
+
+def _tags(tally: Tally) -> list[str]:
+    return [*["image-difference"] * bool(tally.pairs), "preference", "dpo", "synthetic"]
+
+
+def _size(tally: Tally) -> dict[str, list[str]]:
+    return {"size_categories": [next((name for below, name in SIZES if tally.rows < below), "1M<n<10M")]}
+
+
 def _front_matter(about: About, tally: Tally) -> dict[str, object]:
     sizes = {split: tally.sizes[split] for split in SPLITS if split in tally.sizes}
     total = sum(size for _, size in sizes.values())
@@ -54,8 +70,8 @@ def _front_matter(about: About, tally: Tally) -> dict[str, object]:
         "pretty_name": about.name,
         **_licence(tally),
         "task_categories": ["image-text-to-text"],
-        "tags": [*["image-difference"] * bool(tally.pairs), "preference", "dpo", "synthetic", "pairwright"],
-        "size_categories": [next((name for below, name in SIZES if tally.rows < below), "1M<n<10M")],
+        "tags": [*_tags(tally), "pairwright"],
+        **_size(tally),
         "configs": [
             {
                 "config_name": "default",

@@ -2,7 +2,7 @@
 
 from tasks.export.form import Form, plain_name
 from tasks.export.tally_rows import About, Tally
-from tasks.export.write_card import markdown
+from tasks.export.write_card import front_matter, markdown
 
 
 def write_readme(form: Form, about: About, tally: Tally) -> str:
@@ -10,4 +10,5 @@ def write_readme(form: Form, about: About, tally: Tally) -> str:
     if form.card:
         return form.card(about, tally)
     use = form.use.replace("NAME", plain_name(about.name)).strip()
-    return markdown().get_template("readme.md.j2").render(form=form, about=about, tally=tally, use=use)
+    front = front_matter(about, tally)
+    return markdown().get_template("readme.md.j2").render(form=form, about=about, tally=tally, use=use, front=front)

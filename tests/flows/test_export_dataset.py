@@ -18,6 +18,7 @@ from tasks.export.formats import FORMATS
 from tasks.store.files import Folder
 from tasks.store.images import decode_rgb
 from tasks.store.snapshot import read_live
+from tests.fixtures.families_of_models import write_qwen2_vl
 
 
 @pytest.fixture
@@ -194,3 +195,28 @@ def test_an_export_of_another_format_is_replaced(rendered, tmp_path, monkeypatch
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"data", README, MARKER}
     (tmp_path / "out/images").mkdir()
     assert run(monkeypatch, "export", rendered, "--format", "llamafactory", "--to", tmp_path / "out") == 2
+
+
+@pytest.mark.parametrize("form", ["trl", "ms-swift"])
+def test_verified_by_the_command_line(rendered, tmp_path, monkeypatch, capsys, offline, form):
+    words = ("export", rendered, "--format", form, "--to", tmp_path / "out", "--verify")
+    assert run(monkeypatch, *words) == 0
+    assert "all rows are good" in capsys.readouterr().out
+    model = write_qwen2_vl(tmp_path / "qwen")
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert run(monkeypatch, *words, "--processor", model, "--longest", "9") == 1
+    assert "tokens, more than 9" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
+    assert run(monkeypatch, *words, "--processor", model, "--longest", "2000") == 0
+    assert run(monkeypatch, *words, "--longest", "9") == 2
+    assert "Name a processor with --processor" in capsys.readouterr().err
+    assert run(monkeypatch, *words[:-1], "--longest", "9") == 2
+
+
+def test_progress_is_heard(rendered, tmp_path):
+    heard = []
+    tally = export_dataset(
+        Folder(str(rendered)), str(tmp_path / "out"), form="trl", watch=lambda done, total: heard.append((done, total))
+    )
+    seen = tally.rows + tally.unheld.total()
+    assert heard[-1] == (seen, seen)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.rows import PreferenceRow
+from tasks.export.checks.parquet import read_hf
 from tasks.export.form import Form, Setting, Sizes
 from tasks.export.hf_schema import SCHEMA, to_record
 from tasks.export.write_card import write_card
@@ -39,6 +40,7 @@ FORM = Form(
     about="Parquet with every column, for datasets.load_dataset",
     cannot="It holds preferences only: conversations about commonalities and differences are in llava.",
     opens=opened,
+    check=read_hf,
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',
     owns=frozenset({"data"}),
     card=write_card,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.rows import PreferenceRow
+from tasks.export.checks.llamafactory import read_samples
 from tasks.export.form import Form, Setting, Sizes, plain_name
 from tasks.export.media_folder import MediaFolder
 from tasks.export.place_images import place_images, rejected_text
@@ -80,6 +81,7 @@ FORM = Form(
         "negatives, licences and how a text was made."
     ),
     opens=opened,
+    check=read_samples,
     use=(
         "```yaml\n"
         "stage: dpo\n"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.rows import PreferenceRow
+from tasks.export.checks.llava import read_samples
 from tasks.export.form import Form, Setting, Sizes
 from tasks.export.media_folder import MediaFolder
 from tasks.export.place_images import PLACE, place_images
@@ -60,6 +61,7 @@ FORM = Form(
         "LLaVA-1.5 takes one image per conversation; trainers such as CaD-VI's and VLM-R1's take these lists of two."
     ),
     opens=opened,
+    check=read_samples,
     use="```bash\n--data_path FOLDER/data/train.json --image_folder FOLDER\n```",
     owns=frozenset({"data", "images"}),
     reads="conversations",

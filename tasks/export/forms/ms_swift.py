@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.rows import PreferenceRow
+from tasks.export.checks.ms_swift import read_samples
 from tasks.export.form import Form, Setting, Sizes, UnheldError
 from tasks.export.media_folder import MediaFolder
 from tasks.export.place_images import place_images, rejected_text
@@ -79,6 +80,7 @@ FORM = Form(
         "something was made. Rejected images are in files of their own (train-images.jsonl)."
     ),
     opens=opened,
+    check=read_samples,
     use=(
         "```bash\n"
         "ROOT_IMAGE_DIR=FOLDER swift rlhf --rlhf_type dpo --dataset FOLDER/data/train.jsonl \\\n"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.rows import PreferenceRow, Turn
+from tasks.export.checks.openai_batch import read_samples
 from tasks.export.form import Form, Setting, Sizes
 from tasks.export.hf_schema import ending_of
 from tasks.export.place_images import PLACE, place_images
@@ -73,6 +74,7 @@ FORM = Form(
         "OpenAI's own models take PNG, JPEG, WebP and GIF only."
     ),
     opens=opened,
+    check=read_samples,
     use="```bash\nvllm run-batch -i FOLDER/data/train-00000.jsonl -o answers.jsonl --model MODEL\n```",
     owns=frozenset({"data"}),
     needs_model=True,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.rows import PreferenceRow
+from tasks.export.checks.parquet import read_rlaif_v
 from tasks.export.form import Form, Setting, Sizes, UnheldError
 from tasks.export.hf_schema import TEXT, arrow_schema, image_cell
 from tasks.export.place_images import PLACE, place_images, rejected_text
@@ -92,6 +93,7 @@ FORM = Form(
         "negatives, prompts of several turns and log-probabilities (logps) are not in it."
     ),
     opens=opened,
+    check=read_rlaif_v,
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',
     owns=frozenset({"data"}),
 )

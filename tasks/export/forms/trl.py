@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.rows import PreferenceRow, Turn
+from tasks.export.checks.parquet import read_trl
 from tasks.export.form import Form, Setting, Sizes
 from tasks.export.hf_schema import IMAGES, MESSAGES, answer, arrow_schema, image_cell
 from tasks.export.place_images import PLACE, place_images, rejected_text
@@ -67,6 +68,8 @@ FORM = Form(
         "and how a text was made."
     ),
     opens=opened,
+    check=read_trl,
+    collates=True,
     use=(
         "```python\n"
         'dataset = datasets.load_dataset("FOLDER")\n'

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from schemas.rows import PreferenceRow
+from tasks.export.checks.webdataset import read_samples
 from tasks.export.form import Form, Setting, Sizes
 from tasks.export.hf_schema import ending_of
 
@@ -122,6 +123,7 @@ FORM = Form(
         "member for them: readers that want equal members in all samples take rows of one kind (--kind)."
     ),
     opens=opened,
+    check=read_samples,
     use=(
         "```python\n"
         'dataset = webdataset.WebDataset("FOLDER/data/train-000000.tar", shardshuffle=False).decode("pil")\n'

@@ -1,0 +1,1 @@
+"""Read exports back as their consumers do, a file per form."""

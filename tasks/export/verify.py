@@ -1,0 +1,91 @@
+"""Verify an export: read it back as its consumer does, row by row, and stop at the first one that would not train.
+
+With a processor, also render each row by its chat template and count its tokens, images included. Needs what the form's
+consumer needs; the memory of one row.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import ConfigError, ValidationError
+from tasks.export.form import Form
+from tasks.export.sample import BrokenRowError, Sample, naming_row, need
+
+UNLIMITED = 10_000_000
+"""Tokenizers that state no limit state a very large number."""
+
+
+@dataclass(frozen=True)
+class Ruler:
+    """Measure rows in a model's tokens."""
+
+    processor: Any
+    """What ``AutoProcessor`` gave."""
+    longest: int
+    """Most tokens of a row."""
+
+    def check(self, sample: Sample) -> None:
+        """Check a row's length: its prompt with images, and the longest of its answers.
+
+        Raises:
+            BrokenRowError: it is longer, or the processor does not take it.
+        """
+        with naming_row(sample.where, "the processor refuses it"):
+            length = self._measure(sample)
+        need(true=length <= self.longest, where=sample.where, why=f"{length:,} tokens, more than {self.longest:,}")
+
+    def _measure(self, sample: Sample) -> int:
+        messages = list(sample.messages)
+        if sample.answers:
+            said = max(sample.answers, key=lambda text: len(self.processor.tokenizer(text)["input_ids"]))
+            messages.append({"role": "assistant", "content": [{"type": "text", "text": said}]})
+        text = self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=not sample.answers)
+        images = [image.convert("RGB") for image in sample.images]
+        return len(self.processor(text=[text], images=images or None)["input_ids"][0])
+
+
+def make_ruler(processor: Any, longest: int) -> Ruler:
+    """Return what measures rows; with ``longest`` 0 the limit is the processor's own.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    limit = longest or getattr(processor.tokenizer, "model_max_length", None) or UNLIMITED
+    if limit >= UNLIMITED:
+        raise ConfigError("--processor: its tokenizer states no longest text; give one with --longest")
+    return Ruler(processor, limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verifier:
+    """Verify folders of one form."""
+
+    form: Form
+    processor: Any = None
+    """What the form's own code is run with, where it needs one."""
+    ruler: Ruler | None = None
+    """None: no lengths are measured."""
+
+    def verify(self, folder: Path, rows: int, watch: Callable[[int, int], None]) -> int:
+        """Read all rows of an export, and return how many there are.
+
+        Raises:
+            ValidationError: names the first that would not train, or there are others than ``rows``.
+            ConfigError: a package that its consumer needs is missing.
+        """
+        read = 0
+        try:
+            for sample in self.form.check(folder, self.processor):
+                if self.ruler:
+                    self.ruler.check(sample)
+                read += 1
+                watch(read, rows)
+        except BrokenRowError as error:
+            raise ValidationError(
+                f"--format {self.form.name}: a row would not train: {error}. Nothing is kept"
+            ) from error
+        if read != rows:
+            raise ValidationError(f"--format {self.form.name}: {rows:,} rows were written and {read:,} are read back")
+        return read
