@@ -41,7 +41,7 @@ from tasks.store.stage import Planned
 log = logging.getLogger(__name__)
 OWN_NOTES = (
     *("exclude.files", "exclude.marks", "embedding.clip.revision", "embedding.dinov2.revision", "tagging.ram.revision"),
-    *("detection.revision", "segmentation.revision", "removals.lama.revision", "run.", "gates."),
+    *("detection.revision", "segmentation.revision", "removals.lama.revision", "run.", "gates.", "health."),
 )
 """Fields that a build writes itself, or that change no row."""
 RunShards = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]

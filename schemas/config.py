@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from schemas.budget import BudgetConfig
 from schemas.encoders import ClipConfig, Dinov2Config
 from schemas.gates import GatesConfig
+from schemas.health import HealthConfig
 from schemas.removing import (
     DetectionConfig,
     ElementsConfig,
@@ -357,6 +358,8 @@ class Profile(Section):
     """How preferences are put together."""
     gates: GatesConfig = GatesConfig()
     """What a version must be like to be published."""
+    health: HealthConfig = HealthConfig()
+    """From where on the report remarks on what preferences are like."""
     run: RunConfig = RunConfig()
     """How the work is cut and spread."""
 

@@ -24,6 +24,7 @@ from tasks.report.gather_preferences import gather_preferences
 from tasks.report.list_dropped import list_dropped
 from tasks.report.list_written import write_plainly
 from tasks.report.measure_dataset import measure_dataset
+from tasks.report.measure_health import judge_health, measure_health
 from tasks.report.measure_removals import measure_removals
 from tasks.report.measure_writing import measure_writing
 from tasks.report.sample_pairs import sample_pairs
@@ -105,6 +106,7 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
         here="index.html",
         pairs=first,
         measures=measure_dataset(tables, subject.counts),
+        health=list(judge_health(health, subject.profile.health)) if (health := measure_health(tables)) else [],
         removals=measure_removals(tables, subject.counts),
         writing=writing,
         totals={one.stage: one.rows for one in subject.counts},

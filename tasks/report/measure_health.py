@@ -1,0 +1,256 @@
+"""Measure whether preferences teach what they should: to look at the images, and not how rejected answers are worded.
+
+Reads texts, keys and makers of ``PreferenceRow``, the images of some, claims of ``DifferenceRow`` and graphs of
+``ImageRow``; holds the texts of at most ``MOST_ROWS`` preferences. Needs scikit-learn.
+
+All measures are ours. *Told by the text*: a classifier that sees no image is shown both answers and says which one is
+preferred; it is a logistic regression on words and pairs of words, tested on rows whose images it has not met (five
+folds over the components by which splits are drawn). Half is chance; what is above it can be learnt without looking.
+"""
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.claims import CLAIMS, Claim, all_hold
+from schemas.health import HealthConfig
+from schemas.rows import ImageRow
+from schemas.scene import SceneGraph
+from tasks.report.tables import Tables
+
+MOST_ROWS, MOST_IMAGES = 20_000, 200
+"""Preferences whose texts, and whose images, are looked at: the first ones by their keys, which is no order."""
+LEAST_ROWS, FOLDS = 40, 5
+"""Fewer rows tell nothing; their components are dealt out to so many folds."""
+Z95 = 1.959964
+"""Of a normal distribution, 95 % are nearer to the mean, in standard deviations."""
+VISIBLE = 10
+"""Of 255: by less, a pixel is not seen to differ."""
+TEXTS = ("key", "component", "chosen", "rejected", "rejected_maker", "image_keys")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Be a share of some rows, with the 95 % interval of Wilson."""
+
+    hits: float
+    of: int
+
+    @property
+    def value(self) -> float:
+        """Return the share; NaN of none."""
+        return self.hits / self.of if self.of else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Return both ends."""
+        if not self.of:
+            return 0.0, 1.0
+        middle = (self.value + Z95**2 / 2 / self.of) / (1 + Z95**2 / self.of)
+        spread = self.value * (1 - self.value) / self.of + (Z95 / 2 / self.of) ** 2
+        half = Z95 * math.sqrt(spread) / (1 + Z95**2 / self.of)
+        return middle - half, middle + half
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Hold what was measured of the preferences of a dataset."""
+
+    rows: int
+    """Preferences looked at."""
+    words: tuple[float, float]
+    """Mean number of words of chosen and of rejected texts, of rows that have both."""
+    longer: Share
+    """Rows whose chosen text has more words; one that has as many counts half."""
+    told: Share | None
+    """Rows whose chosen text a classifier finds without the images; ``None``: too few rows."""
+    told_by: Mapping[str, Share]
+    """The same by the maker of the rejected text."""
+    true: Share
+    """Rejected texts that hold of their images, of those of which it is known."""
+    repeated: Share
+    """Rows both of whose texts are those of an earlier row."""
+    same: int
+    """Rows whose rejected text is the chosen one."""
+    changed: tuple[float, ...]
+    """Of some rejected images, which share of the pixels is seen to differ, rising; crops are left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Say one measure in words, and whether it is within its bound."""
+
+    name: str
+    value: str
+    about: str
+    good: bool
+
+
+def judge_health(health: Health, bounds: HealthConfig) -> Iterator[Finding]:
+    """Yield what was measured, each with what it means and whether the profile's bounds hold."""
+    if health.told:
+        low, high = health.told.interval
+        by = ", ".join(f"{maker or 'unnamed'} {share.value:.0%}" for maker, share in health.told_by.items())
+        about = f"A classifier that sees no image finds the chosen text ({low:.0%} to {high:.0%}; chance: 50%): {by}."
+        yield Finding(name="Told by the text", value=f"{health.told.value:.0%}", about=about, good=low <= bounds.told)
+    if health.longer.of:
+        more = max(health.longer.value, 1 - health.longer.value)
+        about = f"Rows whose chosen text is the longer one; {health.words[0]:.1f} words against {health.words[1]:.1f}."
+        yield Finding(name="Longer", value=f"{health.longer.value:.0%}", about=about, good=more <= bounds.longer)
+    if health.true.of:
+        about = f"Of {health.true.of:,} rejected texts of which it is known, these hold of their images."
+        good = health.true.value <= bounds.true
+        yield Finding(name="Rejected, yet true", value=f"{health.true.value:.1%}", about=about, good=good)
+    about = f"Rows whose two texts another row has, too; in {health.same:,} chosen and rejected are the same."
+    good = health.repeated.value <= bounds.repeated and not health.same
+    yield Finding(name="Repeated", value=f"{health.repeated.value:.1%}", about=about, good=good)
+    if health.changed:
+        middle = statistics.median(health.changed)
+        about = f"Pixels that differ in the median of {len(health.changed):,} rejected images; the least: "
+        about += f"{health.changed[0]:.2%}."
+        good = middle >= bounds.changed
+        yield Finding(name="Rejected images differ", value=f"{middle:.1%}", about=about, good=good)
+
+
+def measure_health(tables: Tables) -> Health | None:
+    """Measure the preferences; ``None``: there are none."""
+    rows = _read(tables)
+    if not rows:
+        return None
+    both = [row for row in rows if row["rejected"]]
+    lengths = np.array([[len(row[side].split()) for side in ("chosen", "rejected")] for row in both]).reshape(-1, 2)
+    right = tell(both)
+    makers = sorted({row["rejected_maker"] for row in both})
+    return Health(
+        rows=len(rows),
+        words=(float(lengths[:, 0].mean()), float(lengths[:, 1].mean())) if both else (0.0, 0.0),
+        longer=Share(hits=float(_wins(lengths[:, 0] - lengths[:, 1]).sum()), of=len(both)),
+        told=None if right is None else Share(hits=float(right.sum()), of=len(both)),
+        told_by={} if right is None else {maker: _of_maker(both, right, maker) for maker in makers},
+        true=_count_true(tables, both),
+        repeated=_count_repeated(rows),
+        same=sum(row["chosen"] == row["rejected"] for row in rows),
+        changed=tuple(sorted(_changes(tables))),
+    )
+
+
+def _read(tables: Tables) -> list[dict[str, Any]]:
+    """Return the texts of some preferences, in the order of their keys."""
+    found: list[dict[str, Any]] = []
+    for table in tables.stream("preferences", TEXTS):
+        found += table.to_pylist()
+        if len(found) > 2 * MOST_ROWS:
+            found = sorted(found, key=lambda row: row["key"])[:MOST_ROWS]
+    return sorted(found, key=lambda row: row["key"])[:MOST_ROWS]
+
+
+def _wins(differences: NDArray[Any]) -> NDArray[np.float64]:
+    """Return 1 where a difference is for the chosen text, 1/2 where there is none, else 0."""
+    return (np.sign(differences) + 1) / 2
+
+
+def tell(rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64] | None:
+    """Return for each row whether a classifier that sees no image finds the chosen text; 1/2 where it cannot say.
+
+    Returns:
+        ``(rows,)``; ``None`` where there are too few rows or components to learn and to test.
+    """
+    from scipy import sparse
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.linear_model import LogisticRegression
+
+    folds = _deal([row["component"] for row in rows])
+    if len(rows) < LEAST_ROWS or len(set(folds)) < FOLDS:
+        return None
+    words = CountVectorizer(ngram_range=(1, 2), token_pattern=r"\w+|[^\w\s]", binary=True)
+    words.fit(row[side] for row in rows for side in ("chosen", "rejected"))
+    # What only one of the two says: of both orders of a row, so that no side is the likelier one.
+    shown = sparse.csr_matrix(words.transform(row["chosen"] for row in rows))
+    shown = shown - words.transform(row["rejected"] for row in rows)
+    found = np.zeros(len(rows))
+    for fold in range(FOLDS):
+        learnt, tested = shown[folds != fold], shown[folds == fold]
+        model = LogisticRegression(fit_intercept=False, solver="liblinear", random_state=0)
+        model.fit(sparse.vstack([learnt, -learnt]), np.repeat([1, 0], learnt.shape[0]))
+        found[folds == fold] = _wins(np.round(tested @ model.coef_[0], 9))
+    return found
+
+
+def _deal(components: Sequence[str]) -> NDArray[np.int64]:
+    """Return a fold per row: components go, the largest first, to the fold that has the fewest rows."""
+    sizes = [0] * FOLDS
+    fold_of: dict[str, int] = {}
+    for component, count in sorted(Counter(components).items(), key=lambda item: (-item[1], item[0])):
+        fold_of[component] = sizes.index(min(sizes))
+        sizes[fold_of[component]] += count
+    return np.array([fold_of[component] for component in components], dtype=np.int64)
+
+
+def _of_maker(rows: Sequence[Mapping[str, Any]], right: NDArray[np.float64], maker: str) -> Share:
+    own = np.array([row["rejected_maker"] == maker for row in rows])
+    return Share(hits=float(right[own].sum()), of=int(own.sum()))
+
+
+def _count_repeated(rows: Sequence[Mapping[str, Any]]) -> Share:
+    texts = [(row["chosen"], row["rejected"]) for row in rows]
+    return Share(hits=len(texts) - len(set(texts)), of=len(texts))
+
+
+def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
+    """Count the rejected texts that hold of their images, where their claims and the images' graphs are known."""
+    known = _claims(tables, {_plain(row["rejected"]) for row in rows})
+    wanted = [row for row in rows if _plain(row["rejected"]) in known and len(row["image_keys"]) == 2]
+    graphs = _graphs(tables, {key for row in wanted for key in row["image_keys"]})
+    held = [
+        all_hold(known[_plain(row["rejected"])], (graphs[first], graphs[second]))
+        for row in wanted
+        for first, second in [row["image_keys"]]
+        if first in graphs and second in graphs
+    ]
+    return Share(hits=sum(held), of=len(held))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).lower()
+
+
+def _claims(tables: Tables, wanted: set[str]) -> dict[str, tuple[Claim, ...]]:
+    """Return what these texts claim, where a description of the dataset has the same words and says so."""
+    found: dict[str, tuple[Claim, ...]] = {}
+    for table in tables.chunks("differences", ["text", "claims"]):
+        for text, claims in zip(*(table[name].to_pylist() for name in ("text", "claims")), strict=True):
+            if claims and claims != "[]" and (plain := _plain(text)) in wanted and plain not in found:
+                found[plain] = CLAIMS.validate_json(claims)
+    return found
+
+
+def _graphs(tables: Tables, keys: set[str]) -> dict[str, SceneGraph]:
+    rows = tables.find("images", ImageRow, sorted(keys), without=["image"]) if keys else []
+    return {row.key: row.graph for row in rows if row.graph}
+
+
+def _changes(tables: Tables) -> Iterator[float]:
+    """Yield of some rejected images which share of their pixels is seen to differ from the image's."""
+    columns = ["images", "rejected_images", "rejected_image_maker"]
+    rows = (row for table in tables.stream("preferences", columns) for row in table.to_pylist())
+    removed = (row for row in rows if row["rejected_image_maker"] == "removal")
+    for row in islice(removed, MOST_IMAGES):
+        pairs = zip(row["images"], row["rejected_images"], strict=True)
+        yield next((_share(before, after) for before, after in pairs if before != after), 0.0)
+
+
+def _share(before: bytes, after: bytes) -> float:
+    from PIL import Image
+
+    one, other = (np.asarray(Image.open(BytesIO(data)).convert("RGB"), np.int16) for data in (before, after))
+    if one.shape != other.shape:
+        return 1.0
+    return float((np.abs(one - other).max(axis=2) > VISIBLE).mean())

@@ -1,0 +1,172 @@
+"""What is told of preferences: texts that give themselves away, lengths, copies, rejected texts that are true."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from schemas.health import HealthConfig
+from tasks.report.measure_health import FOLDS, LEAST_ROWS, Health, Share, judge_health, measure_health, tell
+from tasks.report.tables import Tables
+from tests.tasks.report.handmade import build_handmade, encode, make_whole
+from tests.tasks.report.pages import read, report
+
+WORDS = ["cup", "ball", "duck", "chair", "lamp", "book", "ring", "sign"]
+
+
+def rows_of(count: int, *, marked: float, components: int = 20) -> list[dict[str, str]]:
+    """Return rows whose texts are drawn evenly; a share of the rejected ones says "perhaps"."""
+    rng = random.Random(0)
+    rows = []
+    for number in range(count):
+        texts = [" ".join(rng.choices(WORDS, k=6)) for _ in range(2)]
+        told = " perhaps" if rng.random() < marked else ""
+        rows.append({"chosen": texts[0], "rejected": texts[1] + told, "component": str(number % components)})
+    return rows
+
+
+def test_texts_that_give_themselves_away_are_found_and_others_are_not() -> None:
+    found = tell(rows_of(400, marked=1.0))
+    assert found is not None
+    assert found.mean() == 1.0
+    half = tell(rows_of(400, marked=0.5))
+    assert half is not None
+    assert 0.65 < half.mean() < 0.85, "one half for certain, the other by chance"
+    even = tell(rows_of(400, marked=0.0))
+    assert even is not None
+    assert 0.4 < even.mean() < 0.6
+
+
+def test_what_is_learnt_of_a_component_does_not_count_for_it() -> None:
+    """Each component has a word of its own, by which its rejected texts are known: no other one has it."""
+    rng = random.Random(1)
+    rows = []
+    for number in range(400):
+        texts = [" ".join(rng.choices(WORDS, k=6)) for _ in range(2)]
+        own = number % 20
+        rows.append({"chosen": texts[0], "rejected": f"{texts[1]} only{own}", "component": str(own)})
+    found = tell(rows)
+    assert found is not None
+    assert 0.4 < found.mean() < 0.6
+
+
+def test_equal_texts_cannot_be_told_apart() -> None:
+    rows = [{"chosen": "a b", "rejected": "a b", "component": str(number)} for number in range(LEAST_ROWS)]
+    assert np.array_equal(tell(rows), np.full(LEAST_ROWS, 0.5))
+
+
+def test_few_rows_tell_nothing() -> None:
+    assert tell(rows_of(LEAST_ROWS - 1, marked=1.0)) is None
+    assert tell(rows_of(400, marked=1.0, components=FOLDS - 1)) is None
+
+
+def test_the_interval_is_that_of_wilson() -> None:
+    # By hand for 8 of 10: (0.8 + 3.8415/20 +- 1.96 sqrt(0.016 + 3.8415/400)) / (1 + 3.8415/10).
+    low, high = Share(hits=8, of=10).interval
+    assert (round(low, 4), round(high, 4)) == (0.4902, 0.9433)
+    assert Share(hits=0, of=0).interval == (0.0, 1.0)
+
+
+GOOD = Health(
+    rows=100,
+    words=(10.0, 10.0),
+    longer=Share(hits=50, of=100),
+    told=Share(hits=52, of=100),
+    told_by={"edited": Share(hits=52, of=100)},
+    true=Share(hits=0, of=50),
+    repeated=Share(hits=1, of=100),
+    same=0,
+    changed=(0.01, 0.02, 0.03),
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"told": Share(hits=99, of=100)}, "Told by the text"),
+        ({"longer": Share(hits=90, of=100)}, "Longer"),
+        ({"longer": Share(hits=10, of=100)}, "Longer"),
+        ({"true": Share(hits=5, of=50)}, "Rejected, yet true"),
+        ({"repeated": Share(hits=50, of=100)}, "Repeated"),
+        ({"same": 1}, "Repeated"),
+        ({"changed": (0.0, 0.0, 0.5)}, "Rejected images differ"),
+    ],
+)
+def test_what_is_beyond_its_bound_is_said(change: dict[str, object], name: str) -> None:
+    assert all(one.good for one in judge_health(GOOD, HealthConfig()))
+    beyond = [one.name for one in judge_health(replace(GOOD, **change), HealthConfig()) if not one.good]
+    assert beyond == [name]
+    off = HealthConfig(told=1, longer=1, true=1, repeated=1, changed=0)
+    assert [one.name for one in judge_health(replace(GOOD, **change), off) if not one.good] == (
+        [name] if "same" in change else []
+    )
+
+
+def test_few_rows_above_a_bound_by_chance_are_not_beyond_it() -> None:
+    few = replace(GOOD, told=Share(hits=34, of=40))
+    assert all(one.good for one in judge_health(few, HealthConfig(told=0.8)))
+
+
+def test_rejected_texts_that_hold_and_rows_that_repeat_are_counted(tmp_path: Path) -> None:
+    made = make_whole()
+    preferences, differences = made.of("preferences"), made.of("differences")
+    shape = made.of("images")[0].graph.objects[0].shape
+    claims = [f'[{{"side": 0, "kind": "exists", "selector": {{"shape": "{name}"}}}}]' for name in (shape, "unicorn")]
+    first, second = preferences[:2]
+    told = {one.subject: text for one, text in zip((first, second), claims, strict=True)}
+    made.tables["differences"] = [replace(one, claims=told.get(one.subject, "[]")) for one in differences]
+    made.tables["preferences"] = [
+        replace(first, rejected=f" {second.chosen.upper()}"),  # claims a unicorn
+        replace(second, rejected=first.chosen),  # claims what all images have
+        replace(preferences[2], rejected=preferences[2].chosen),
+        *preferences[3:],
+    ]
+    with build_handmade(tmp_path / "dataset", made) as (build, _):
+        found = measure_health(Tables(build))
+    assert found is not None
+    assert (found.rows, found.same) == (len(preferences), 1)
+    assert (found.true.hits, found.true.of) == (1, 2)
+    assert found.longer.of == len(preferences)
+    words = [(len(one.chosen.split()), len(one.rejected.split())) for one in made.tables["preferences"]]
+    assert found.longer.hits == sum((a > b) + (a == b) / 2 for a, b in words)
+    assert found.words == pytest.approx(tuple(np.mean(words, axis=0)))
+    assert found.repeated.hits == len(words) - len({(one.chosen, one.rejected) for one in made.tables["preferences"]})
+
+
+def test_the_changed_share_of_a_rejected_image_is_that_of_its_pixels(tmp_path: Path) -> None:
+    made = make_whole()
+    image = Image.new("RGB", (20, 10), "white")
+    whole, changed = (encode(one, "PNG") for one in (image, _painted(image)))
+    made.tables["preferences"] = [
+        replace(one, images=(whole, whole), rejected_images=(whole, changed), rejected_image_maker="removal")
+        for one in made.of("preferences")
+    ]
+    with build_handmade(tmp_path / "dataset", made) as (build, _):
+        found = measure_health(Tables(build))
+    assert found is not None
+    assert set(found.changed) == {0.05}
+
+
+def _painted(image: Image.Image) -> Image.Image:
+    """Paint 10 of 200 pixels, and 10 others so little that nobody sees it."""
+    painted = image.copy()
+    painted.paste("black", (0, 0, 5, 2))
+    painted.paste((250, 250, 250), (10, 0, 15, 2))
+    return painted
+
+
+def test_the_page_says_it_first_and_marks_what_is_beyond(tmp_path: Path) -> None:
+    made = make_whole()
+    made.tables["preferences"] = [replace(one, rejected=one.chosen) for one in made.of("preferences")]
+    page = read(report(tmp_path, made))
+    assert page.text.index("Health of the preferences") < page.text.index("Point at an image")
+    assert "Beyond the bound." in page.text
+    assert [one for tag, one in page.tags if tag == "div" and one.get("class") == "beyond"]
+
+
+def test_without_preferences_there_is_no_health(tmp_path: Path) -> None:
+    with build_handmade(tmp_path / "dataset", make_whole(), until="pairs") as (build, _):
+        assert measure_health(Tables(build)) is None
