@@ -48,13 +48,17 @@ def test_parameters_become_a_form() -> None:
     from prefect.utilities.callables import parameter_schema
 
     from flows.build_dataset import build_dataset, resume_dataset
+    from flows.compare_captions import compare_captions
     from flows.hand_over_dataset import hand_over_dataset
     from flows.train_dataset import train_dataset
     from flows.update_dataset import update_dataset
 
     schemas = {
         flow.name: parameter_schema(flow)
-        for flow in (build_dataset, resume_dataset, update_dataset, train_dataset, hand_over_dataset)
+        for flow in (
+            *(build_dataset, resume_dataset, update_dataset, train_dataset, hand_over_dataset),
+            compare_captions,
+        )
     }
     for name, schema in schemas.items():
         for parameter, about in schema.properties.items():
@@ -67,7 +71,8 @@ def test_parameters_become_a_form() -> None:
     assert schemas["build-dataset"].properties["profile"]["examples"] == ["gpu", "laptop", "scenes"]
     assert schemas["build-dataset"].properties["limit"]["anyOf"][0] == {"minimum": 1, "type": "integer"}
     assert "adpo" in schemas["train-model"].properties["objective"]["enum"]
-    assert schemas["export-dataset"].properties["form"]["enum"] == ["hf"]
+    assert {"hf", "trl"} <= set(schemas["export-dataset"].properties["form"]["enum"])
+    assert "spot-the-diff" in schemas["evaluate-captions"].properties["protocol"]["enum"]
 
 
 def test_telemetry_is_off_unless_the_user_decided(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +121,9 @@ def test_the_deployments_of_the_repository_name_flows_and_their_parameters() -> 
     from prefect.flows import load_flow_from_entrypoint
 
     deployments = yaml.safe_load((ROOT / "docker" / "prefect.yaml").read_text())["deployments"]
-    assert [one["name"] for one in deployments] == ["build", "resume", "update", "train", "export"]
+    assert [one["name"] for one in deployments] == [
+        *("build", "resume", "update", "train", "export", "evaluate"),
+    ]
     for one in deployments:
         load_flow_from_entrypoint(one["entrypoint"]).validate_parameters(one["parameters"])
 
