@@ -41,7 +41,7 @@ _OPENERS = (
     "|One|Other|Our|She|Since|So|Some|Such|That|The|Their|Then|There|These|They|This|We|What|When|While|Yet|You"
 )
 _BEFORE_NUMBERS = "pp|ca|figs?|prop|nos?|art|op"
-_URL = r"(?:(?:https?|ftp)://[^\s<>|()\[\]{}\"]+(?<![.!?,;:&])|(?:www\.)?(?:[\w-]+\.)+(?:com|net|org|edu)(?:/[^\s<>|()]+)?)"
+_URL = r"(?:(?:https?|ftp)://[^\s<>|()\[\]{}\"]+(?<![.!?,;:&])|(?:www\.)?(?:[\w-]{1,99}\.){1,9}(?:com|net|org|edu)(?:/[^\s<>|()]+)?)"
 _PHONE = (
     r"(?:(?:\(\d{2,3}\)[ \u00A0]?|\+{0,2}(?:\d{2,4}[- \u00A0])?\d{2,4}[- \u00A0])\d{3,4}[- \u00A0]?\d{3,5}"
     r"|\+{0,2}(?:\d{2,4}\.)?\d{2,4}\.\d{3,4}\.\d{3,5})"
@@ -67,7 +67,7 @@ _WORDS = (
     r"((?-i:[A-Z]+)\$)",
     r"(c\+\+|[cf]#)",
 )
-_EMAIL = r"(<?[a-z0-9][^\s\"<>|(){}]*@(?:[^\s\"<>|(){}.]+\.)*[^\s\"<>|(){}.]+>?)"
+_EMAIL = r"(<?[a-z0-9][^\s\"<>|(){}]{0,200}@(?:[^\s\"<>|(){}.]{1,99}\.){0,9}[^\s\"<>|(){}.]{1,99}>?)"
 _WORDS_OR_NUMBERS = (
     rf"({_HYPHENED}){_SHORT}",
     rf"({_THING}){_SHORT}",

@@ -1,0 +1,125 @@
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+from pycocoevalcap.bleu.bleu import Bleu
+from pycocoevalcap.cider.cider import Cider
+from pycocoevalcap.rouge.rouge import Rouge
+
+from flows import cli
+from tasks.evaluation.tokenise_texts import tokenise_texts
+
+PREDICTIONS = {"1": "The red car isn't there.", "2": "Two people have left the parking-lot", "3": ""}
+REFERENCES = [
+    ("1", "The red car is gone"),
+    ("1", "the red car has left"),
+    ("2", "The two people are no longer in the parking lot."),
+    ("3", "no change"),
+    ("3", " "),
+]
+
+
+def run(monkeypatch, *words) -> int:
+    """Call the command line in this process and return its exit code."""
+    monkeypatch.setattr("sys.argv", ["pairwright", "evaluate", "captions", *map(str, words)])
+    monkeypatch.setattr(logging.root, "handlers", [])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    return end.value.code
+
+
+@pytest.fixture
+def files(tmp_path):
+    predictions, references = tmp_path / "predictions.jsonl", tmp_path / "references.json"
+    lines = (json.dumps({"id": name, "text": text}) + "\n" for name, text in PREDICTIONS.items())
+    predictions.write_text("".join(lines))
+    rows = [{"image_id": name, "id": number, "caption": text} for number, (name, text) in enumerate(REFERENCES)]
+    references.write_text(json.dumps({"annotations": rows, "images": []}))
+    return predictions, references
+
+
+def expected():
+    """Return what pycocoevalcap makes of the same tokens."""
+    texts = [(name, text) for name, text in REFERENCES if text.strip()]
+    tokens = tokenise_texts([text for _, text in texts], tokeniser="python").texts
+    theirs = {
+        name: [one for (other, _), one in zip(texts, tokens, strict=True) if other == name] for name in PREDICTIONS
+    }
+    own = {name: tokenise_texts([text], tokeniser="python").texts for name, text in PREDICTIONS.items()}
+    bleus, _ = Bleu().compute_score(theirs, own, verbose=0)
+    found = {f"BLEU-{number}": score for number, score in enumerate(bleus, start=1)}
+    return {**found, "ROUGE-L": Rouge().compute_score(theirs, own)[0], "CIDEr-D": Cider().compute_score(theirs, own)[0]}
+
+
+def test_the_scores_are_the_reference_implementations(files, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", "")  # as on a machine without Java
+    assert run(monkeypatch, *files, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {name: one["score"] for name, one in found["scores"].items()} == pytest.approx(expected(), abs=1e-9)
+    assert all(one["low"] <= one["score"] <= one["high"] for one in found["scores"].values())
+    assert (found["items"], found["references"], found["predictions"]) == (3, 4, {"empty": 1, "missing": 0})
+    assert found["left_out"] == {"blank_references": 1, "items_without_references": 0}
+    assert set(found["skipped"]) == {"meteor", "spice"}
+    assert "no Java" in found["skipped"]["meteor"]
+    assert found["tokeniser"]["name"] == "PTBTokenizer's rules in Python"
+    assert "no Java" in found["tokeniser"]["reason"]
+
+
+def test_a_table_tells_scores_and_what_was_skipped(files, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", "")
+    assert run(monkeypatch, *files, "--resamples", "0") == 0
+    said = capsys.readouterr().out
+    assert f"{100 * expected()['CIDEr-D']:.2f}" in said
+    assert "3 items, 4 references; protocol coco" in said
+    assert "1 predictions are empty" in said
+    assert "meteor was skipped: there is no Java on this machine" in said
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")
+def test_java_is_used_where_it_is(files, monkeypatch, capsys):
+    assert run(monkeypatch, *files, "--metric", "bleu", "--metric", "spice", "--json") == 1  # SPICE was asked for
+    found = json.loads(capsys.readouterr().out)
+    assert found["tokeniser"] == {"name": "PTBTokenizer 3.4.1 (Java)", "reason": ""}
+    assert found["scores"]["BLEU-4"]["score"] == pytest.approx(expected()["BLEU-4"])
+    assert "get_stanford_models" in found["skipped"]["spice"]
+
+
+def test_spot_the_diff_protocols_score_other_items(tmp_path, monkeypatch, capsys):
+    predictions, references = tmp_path / "predictions.json", tmp_path / "test.json"
+    predictions.write_text(json.dumps([{"image_id": "1", "caption": "a car left"}, {"image_id": "2", "caption": "no"}]))
+    rows = [("1", ["a car left", "a man came"]), ("2", ["no change", ""]), ("1", ["a bus left"])]
+    references.write_text(json.dumps([{"img_id": name, "sentences": texts} for name, texts in rows]))
+    counts = {}
+    for protocol in ("spot-the-diff", "spot-the-diff-records", "spot-the-diff-multi"):
+        words = ("--protocol", protocol, "--metric", "bleu", "--tokeniser", "python", "--json")
+        assert run(monkeypatch, predictions, references, *words) == 0
+        found = json.loads(capsys.readouterr().out)
+        counts[protocol] = (found["items"], found["references"])
+    assert counts == {"spot-the-diff": (2, 4), "spot-the-diff-records": (3, 4), "spot-the-diff-multi": (3, 3)}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--metric", "bleurt"], "--metric bleurt: there is no such one. There are: bleu, meteor"),
+        (["--protocol", "x"], "--protocol x: there is no such one. There are: coco, spot-the-diff"),
+        (["--tokeniser", "x"], "--tokeniser x: there is no such one"),
+        (["--tokeniser", "java"], "--tokeniser java: there is no Java"),
+        (["--missing", "x"], "--missing x"),
+    ],
+)
+def test_wrong_words_are_named(files, monkeypatch, capsys, words, said):
+    monkeypatch.setenv("PATH", "")
+    assert run(monkeypatch, *files, *words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_files_that_do_not_fit_are_named(files, tmp_path, monkeypatch, capsys):
+    predictions, references = files
+    predictions.write_text('{"id": "1", "text": "a"}\n{"id": "7", "text": "b"}\n')
+    assert run(monkeypatch, predictions, references) == 2
+    assert f"{predictions} line 2: ids '7' of the predictions have no references" in capsys.readouterr().err
+    assert run(monkeypatch, Path(tmp_path, "none.json"), references) == 2
+    assert "none.json: cannot be read" in capsys.readouterr().err

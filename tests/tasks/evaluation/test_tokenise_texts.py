@@ -1,0 +1,116 @@
+"""The rules in Python, and their equality with PTBTokenizer itself where there is Java."""
+
+import itertools
+import random
+import shutil
+
+import pytest
+
+from tasks.evaluation.ptb_rules import NBSP, tokenise
+from tasks.evaluation.run_java import UnavailableError
+from tasks.evaluation.tokenise_texts import JAVA, PYTHON, tokenise_texts, tokenise_with_java
+
+needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")
+
+WRITTEN = [
+    ("The man's in the left-hand corner.", "the man 's in the left-hand corner"),
+    ("It isn't there; they're gone, aren't they?", "it is n't there they 're gone are n't they"),
+    ("“Two” cars don’t ‘move’ -- they can't!", "two cars do n't move they ca n't"),
+    ("I cannot see, and I'm gonna leave...", "i can not see and i 'm gon na leave"),
+    ('a "STOP" sign (on the left) [sic]', "a stop sign -lrb- on the left -rrb- -lsb- sic -rsb-"),
+    ("3.5 cars, 1,000 people at 10:30 or 10:30am", "3.5 cars 1,000 people at 10:30 or 10:30 am"),
+    ("1/2 of it, 2 1/2 cups and ½ a cup", f"1/2 of it 2{NBSP}1/2 cups and 1/2 a cup"),
+    ("$5, £6, €7 and 5¢", "$ 5 # 6 $ 7 and 5 cents"),
+    ("No. 5 vs. the U.S. flag, e.g. no. It is red.", "no. 5 vs. the u.s. flag e.g. no it is red"),
+    ("a 3-year-old's t-shirt of the mid-1990s", "a 3-year-old 's t-shirt of the mid-1990s"),
+    ("what?! really!! no", "what ?! really !! no"),
+    ("café naïve Ελλ’s 東京タワー", "café naïve ελλ 's 東京タワー"),
+    ("a car 😀 and ★ 90° × 2²", "a car and ★ 90 ° × 2 ²"),
+    ("", ""),
+    (" . , ; ", ""),
+    ("'tis rock'n'roll o'clock, y'all: 'em", "'t is rock 'n' roll o'clock y' all 'em"),
+    ("black/white and/or AT&T & co", "black/white and/or at&t & co"),
+    ("*bold* #2 @home <br> a_b", "* bold * # 2 @home <br> a_b"),
+]
+
+
+@pytest.mark.parametrize(("text", "tokens"), WRITTEN)
+def test_the_rules(text, tokens):
+    assert tokenise(text) == tokens
+
+
+@needs_java
+def test_java_writes_the_same():
+    texts = [text for text, _ in WRITTEN]
+    assert tokenise_with_java(texts, limit_s=120) == [tokens for _, tokens in WRITTEN]
+
+
+NOUNS = (
+    "man woman people person car truck SUV van T-shirt U.S. bicycle café kid's men's people's left-hand-side top-left "
+    "traffic-light 2nd 3rd parking-lot McDonald's O'Neill's corner, lot; sign: image's bus's cars' 10am Mr. St. Dr."
+).split()
+VERBS = "is isn't are aren't was wasn't has hasn't can't don't won't it's there's they're he'd we'll I'm cannot".split()
+MANNERS = (
+    "red dark-blue light-colored 3 2.5 1,000 10:30 5% $5 £3 two-door 'big' \"big\" (left) [red] “small” ‘tiny’ "
+    "front/back and/or 1/2 ½ 3-year-old mid-1990s 20-30 6ft 90° #2 & + = * e.g. i.e. etc. vs. no. approx. naïve — – --"
+).split()
+ENDS = [".", "!", "?", "...", "…", "", ";", " -", "?!", '"', "'"]
+
+
+def captions(count):
+    rng = random.Random(11)
+
+    def one():
+        words = [rng.choice(rng.choice([NOUNS, VERBS, MANNERS, NOUNS])) for _ in range(rng.randint(3, 14))]
+        words = [word.capitalize() if rng.random() < 0.15 else word for word in words]
+        return rng.choice(["", "In the after image, ", "The "]) + " ".join(words) + rng.choice(ENDS)
+
+    return [one() for _ in range(count)]
+
+
+@needs_java
+def test_they_equal_java_on_captions_made_of_hard_words():
+    texts = captions(1000)
+    theirs = tokenise_with_java(texts, limit_s=120)
+    different = [
+        (text, own, tokens)
+        for text, own, tokens in zip(texts, map(tokenise, texts), theirs, strict=True)
+        if own != tokens
+    ]
+    assert different == []
+
+
+@needs_java
+def test_lines_stay_apart_whatever_a_text_holds():
+    breaks = ["\n", "\r\n", "\x0b", "\x0c", "\u2028", "\u2029"]
+    texts = [f"a{one}b" for one in breaks] + ["<a", "b> c", "", "\x85", "can't"]
+    found = tokenise_texts(texts, tokeniser="java")
+    assert found.by == JAVA
+    assert found.texts == ["a b"] * len(breaks) + ["< a", "b > c", "", "", "ca n't"]
+    assert tokenise_texts(texts, tokeniser="python").texts == found.texts
+
+
+@needs_java
+def test_java_reads_unicode_whatever_the_locale(monkeypatch):
+    monkeypatch.setenv("LC_ALL", "C")
+    assert tokenise_with_java(["Café ünï — “x”"], limit_s=120) == ["café ünï x"]
+
+
+def test_without_java_the_rules_are_used_and_the_reason_is_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = tokenise_texts(["It isn't."])
+    assert (found.texts, found.by) == (["it is n't"], PYTHON)
+    assert found.reason == "there is no Java on this machine (no `java` on the PATH)"
+    with pytest.raises(UnavailableError, match="no Java"):
+        tokenise_texts(["x"], tokeniser="java")
+    assert tokenise_texts(["x"], tokeniser="python").reason == ""
+
+
+@pytest.mark.parametrize("unit", ["a-.", "a@a.", "a;", "<a b=", "(1", "a.a-", "'a", "http://a/"])
+def test_hostile_texts_take_time_in_proportion(unit):
+    assert tokenise(unit * (20_000 // len(unit)))  # minutes, where a rule looks at the whole rest from each place
+
+
+def test_every_short_text_is_tokenised():
+    for letters in itertools.product("a1'-.,<(&@/ ", repeat=4):
+        assert NBSP not in tokenise("".join(letters)) or " " in "".join(letters)
