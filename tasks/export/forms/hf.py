@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.rows import PreferenceRow
+from tasks.export import croissant
 from tasks.export.checks.parquet import read_hf
 from tasks.export.form import Form, Setting, Sizes
 from tasks.export.hf_schema import SCHEMA, to_record
@@ -42,6 +43,7 @@ FORM = Form(
     opens=opened,
     check=read_hf,
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',
-    owns=frozenset({"data"}),
+    owns=frozenset({"data", croissant.FILE}),
+    beside={croissant.FILE: croissant.write_croissant},
     card=write_card,
 )
