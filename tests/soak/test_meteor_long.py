@@ -11,7 +11,7 @@ from tasks.evaluation.score_meteor import measure_meteor
 WORDS = (
     "the a red blue car cars automobile truck gone is are moving moved move man woman people person left right walks "
     "walking sidewalk street in of two no longer"
-).split()
+)
 
 
 @pytest.mark.slow
@@ -22,11 +22,14 @@ def test_meteor_equals_pycocoevalcap():
     rng = random.Random(1)
 
     def draw():
-        return " ".join(rng.choices(WORDS, k=rng.randint(1, 12)))
+        return " ".join(rng.choices(WORDS.split(), k=rng.randint(1, 12)))
 
     predictions = [draw() for _ in range(300)] + ["the red car"] * 3 + [""]
     references = [[draw() for _ in range(rng.randint(1, 4))] for _ in range(300)] + [["the red car"]] * 3 + [["a car"]]
     measured = measure_meteor(Corpus(predictions, references), limit_s=300)
-    whole, each = Meteor().compute_score(dict(enumerate(references)), {n: [one] for n, one in enumerate(predictions)})
+    meteor = Meteor()
+    whole, each = meteor.compute_score(dict(enumerate(references)), {n: [one] for n, one in enumerate(predictions)})
+    meteor.meteor_p.stdout.close()  # which it leaves open
+    meteor.meteor_p.stderr.close()
     assert measured.conclude(measured.statistics)[:, 0] == pytest.approx(each, abs=1e-9)
     assert measured.conclude(measured.statistics.sum(axis=0))[0] == pytest.approx(whole, abs=1e-9)

@@ -86,7 +86,7 @@ def test_spice_fetches_nothing_unasked():
     if (folder / Path(score_spice.MODELS[0]).name).exists():
         pytest.skip("CoreNLP's files are here")
     with pytest.raises(
-        UnavailableError, match="needs stanford-corenlp-3.6.0.jar, .*models.jar .*unasked.*get_stanford_models"
+        UnavailableError, match=r"needs stanford-corenlp-3\.6\.0\.jar, .*models.jar .*unasked.*get_stanford_models"
     ):
         measure_spice(Corpus(PREDICTIONS, REFERENCES), limit_s=60)
     assert sorted(folder.iterdir()) == before
@@ -98,6 +98,6 @@ def test_spice_that_fails_says_why(monkeypatch):
     monkeypatch.setattr(score_spice, "MODELS", ())
     if (find_jar(score_spice.JAR).parent / "lib/stanford-corenlp-3.6.0.jar").exists():
         pytest.skip("CoreNLP's files are here")
-    with pytest.raises(UnavailableError, match="Java ended with 1: .*stanford"):
+    with pytest.raises(UnavailableError, match=r"Java ended with 1: .*stanford"):
         measure_spice(Corpus(PREDICTIONS, REFERENCES), limit_s=120)
     assert children() == []

@@ -76,7 +76,7 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path, text, words):
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path, monkeypatch):
-    with pytest.raises(ConfigError, match="nowhere.json: cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"nowhere\.json: cannot be read: No such file"):
         read_captions(tmp_path / "nowhere.json")
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
         read_captions(tmp_path)

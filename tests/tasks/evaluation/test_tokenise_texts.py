@@ -48,20 +48,21 @@ def test_java_writes_the_same():
 NOUNS = (
     "man woman people person car truck SUV van T-shirt U.S. bicycle café kid's men's people's left-hand-side top-left "
     "traffic-light 2nd 3rd parking-lot McDonald's O'Neill's corner, lot; sign: image's bus's cars' 10am Mr. St. Dr."
-).split()
-VERBS = "is isn't are aren't was wasn't has hasn't can't don't won't it's there's they're he'd we'll I'm cannot".split()
+)
+VERBS = "is isn't are aren't was wasn't has hasn't can't don't won't it's there's they're he'd we'll I'm cannot"
 MANNERS = (
     "red dark-blue light-colored 3 2.5 1,000 10:30 5% $5 £3 two-door 'big' \"big\" (left) [red] “small” ‘tiny’ "
     "front/back and/or 1/2 ½ 3-year-old mid-1990s 20-30 6ft 90° #2 & + = * e.g. i.e. etc. vs. no. approx. naïve — – --"
-).split()
+)
 ENDS = [".", "!", "?", "...", "…", "", ";", " -", "?!", '"', "'"]
 
 
 def captions(count):
     rng = random.Random(11)
+    kinds = [words.split() for words in (NOUNS, VERBS, MANNERS, NOUNS)]
 
     def one():
-        words = [rng.choice(rng.choice([NOUNS, VERBS, MANNERS, NOUNS])) for _ in range(rng.randint(3, 14))]
+        words = [rng.choice(rng.choice(kinds)) for _ in range(rng.randint(3, 14))]
         words = [word.capitalize() if rng.random() < 0.15 else word for word in words]
         return rng.choice(["", "In the after image, ", "The "]) + " ".join(words) + rng.choice(ENDS)
 
