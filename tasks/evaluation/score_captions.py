@@ -110,17 +110,14 @@ def score_captions(
 
 
 def _tokenise(matched: Matched, config: ScoringConfig) -> tuple[Tokenised, Corpus]:
-    """Tokenise all texts at once: Java starts once."""
-    texts = [item.prediction for item in matched.items]
-    for item in matched.items:
-        texts.extend(item.references)
+    predictions = [item.prediction for item in matched.items]
+    references = [text for item in matched.items for text in item.references]
     try:
-        tokenised = tokenise_texts(texts, tokeniser=config.tokeniser, limit_s=config.limit_s)
+        tokenised = tokenise_texts(predictions, references, tokeniser=config.tokeniser, limit_s=config.limit_s)
     except UnavailableError as error:
         raise ConfigError(f"--tokeniser {config.tokeniser}: {error}") from error
-    rest = iter(tokenised.texts[len(matched.items) :])
-    references = [[next(rest) for _ in item.references] for item in matched.items]
-    return tokenised, Corpus(tokenised.texts[: len(matched.items)], references)
+    rest = iter(tokenised.files[1])
+    return tokenised, Corpus(tokenised.files[0], [[next(rest) for _ in item.references] for item in matched.items])
 
 
 def _measure(name: str, corpus: Corpus, limit_s: float) -> Measured:

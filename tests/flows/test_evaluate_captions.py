@@ -43,11 +43,11 @@ def files(tmp_path):
 def expected():
     """Return what pycocoevalcap makes of the same tokens."""
     texts = [(name, text) for name, text in REFERENCES if text.strip()]
-    tokens = tokenise_texts([text for _, text in texts], tokeniser="python").texts
+    tokens = tokenise_texts([text for _, text in texts], tokeniser="python").files[0]
     theirs = {
         name: [one for (other, _), one in zip(texts, tokens, strict=True) if other == name] for name in PREDICTIONS
     }
-    own = {name: tokenise_texts([text], tokeniser="python").texts for name, text in PREDICTIONS.items()}
+    own = {name: tokenise_texts([text], tokeniser="python").files[0] for name, text in PREDICTIONS.items()}
     bleus, _ = Bleu().compute_score(theirs, own, verbose=0)
     found = {f"BLEU-{number}": score for number, score in enumerate(bleus, start=1)}
     return {**found, "ROUGE-L": Rouge().compute_score(theirs, own)[0], "CIDEr-D": Cider().compute_score(theirs, own)[0]}

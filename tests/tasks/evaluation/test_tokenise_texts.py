@@ -87,8 +87,8 @@ def test_lines_stay_apart_whatever_a_text_holds():
     texts = [f"a{one}b" for one in breaks] + ["<a", "b> c", "", "\x85", "can't"]
     found = tokenise_texts(texts, tokeniser="java")
     assert found.by == JAVA
-    assert found.texts == ["a b"] * len(breaks) + ["< a", "b > c", "", "", "ca n't"]
-    assert tokenise_texts(texts, tokeniser="python").texts == found.texts
+    assert found.files == [["a b"] * len(breaks) + ["< a", "b > c", "", "", "ca n't"]]
+    assert tokenise_texts(texts, tokeniser="python").files == found.files
 
 
 @needs_java
@@ -100,7 +100,7 @@ def test_java_reads_unicode_whatever_the_locale(monkeypatch):
 def test_without_java_the_rules_are_used_and_the_reason_is_told(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     found = tokenise_texts(["It isn't."])
-    assert (found.texts, found.by) == (["it is n't"], PYTHON)
+    assert (found.files, found.by) == ([["it is n't"]], PYTHON)
     assert found.reason == "there is no Java on this machine (no `java` on the PATH)"
     with pytest.raises(UnavailableError, match="no Java"):
         tokenise_texts(["x"], tokeniser="java")
@@ -115,3 +115,16 @@ def test_hostile_texts_take_time_in_proportion(unit):
 def test_every_short_text_is_tokenised():
     for letters in itertools.product("a1'-.,<(&@/ ", repeat=4):
         assert NBSP not in tokenise("".join(letters)) or " " in "".join(letters)
+
+
+@needs_java
+def test_equals_pycocoevalcap_file_by_file():
+    """With what it takes over from the next line, too: the first "no." stands before a digit."""
+    from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
+
+    texts = ["it is no.", "2 cars", *captions(50), "", "plan a.", "The end"]
+    theirs = PTBTokenizer().tokenize({number: [{"caption": text}] for number, text in enumerate(texts)})
+    found = tokenise_texts(texts, texts[1:], tokeniser="java")
+    assert found.files[0] == [theirs[number][0] for number in range(len(texts))]
+    assert found.files[0][0] == "it is no."
+    assert found.files[1] == found.files[0][1:]
