@@ -98,6 +98,7 @@ def export_dataset(
             counts=counts,
             profile=found.request.profile,
             numbers=list(say_writing(measure_writing(Tables(build), counts))) if kind.card else [],
+            prompts=sorted({name for planned in found.planned for name in planned.stage.prompts}),
             mined_by=wanted.negatives,
         )
         order = Order(

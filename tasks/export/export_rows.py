@@ -61,8 +61,8 @@ def export_rows(
         if not tally.rows:
             raise ConfigError(tally.why_nothing(order.form.name))
         (folder / README).write_text(write_readme(order.form, order.about, tally), encoding="utf-8")
-        for name, write in order.form.beside.items():
-            (folder / name).write_text(write(order.about, tally), encoding="utf-8")
+        if order.form.beside:
+            order.form.beside(folder, order.about, tally)
         write_marker(folder, form=order.form.name, version=order.about.version, rows=tally.rows)
         if order.verifier:
             order.verifier.verify(folder, sum(rows for rows, _ in tally.sizes.values()), watch)

@@ -7,7 +7,7 @@ A file of ``tasks.export.forms`` ends with its ``FORM``; the command line's list
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -80,8 +80,8 @@ class Form:
     reads: Literal["preferences", "conversations"] = "preferences"
     card: Callable[[About, Tally], str] | None = None
     """Returns its README.md; None: the one that most forms have."""
-    beside: Mapping[str, Callable[[About, Tally], str]] = field(default_factory=dict[str, Any])
-    """Further texts about it, by the names of their files."""
+    beside: Callable[[Path, About, Tally], None] | None = None
+    """Writes further files about it into its folder."""
     needs_model: bool = False
     """Whether its rows name a model."""
     collates: bool = False

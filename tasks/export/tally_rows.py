@@ -21,6 +21,8 @@ class About:
     profile: Profile
     numbers: Sequence[str] = ()
     """What was measured of the whole dataset's texts, a sentence each."""
+    prompts: Sequence[str] = ()
+    """Files of ``prompts/`` that its stages use."""
     mined_by: str = ""
     """The training run whose retriever mined the rejected texts; empty: they are those that the dataset was built
     with."""
@@ -48,6 +50,8 @@ class Tally:
     """Rows about two images; the others are about one."""
     unheld: Counter[str] = field(default_factory=Counter[str])
     """Rows that the form cannot hold, by the reason."""
+    example: PreferenceRow | None = None
+    """The first row, to be shown."""
     left_out: int = 0
     """Rows that were not selected."""
     left_out_of: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
@@ -73,6 +77,7 @@ class Tally:
     def add(self, row: PreferenceRow) -> None:
         """Count one row."""
         self.rows += 1
+        self.example = self.example or row
         self.pairs += len(row.images) > 1
         self._add_images(row)
         self.writers[row.chosen_model] += 1

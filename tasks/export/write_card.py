@@ -6,12 +6,14 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tasks.export.form import SPLITS
-from tasks.export.hf_schema import COLUMNS, card_features
+from tasks.export.hf_schema import COLUMNS, card_features, ending_of
 from tasks.export.tally_rows import About, Tally
 
 LICENCES = ("apache-2.0", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "mit", "odc-by")
 """Licences that the Hub knows by name; another one is "other", none stated "unknown"."""
 INPAINTERS = {"telea": "OpenCV, telea", "navier-stokes": "OpenCV, navier-stokes", "lama": "LaMa"}
+ASSETS = "assets"
+"""Folder of the images that the card shows."""
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 
@@ -25,6 +27,7 @@ def write_card(about: About, tally: Tally) -> str:
             about=about,
             tally=tally,
             columns=COLUMNS,
+            pictures=list(example_files(tally)),
             empty=[split for split in SPLITS if split not in tally.sizes],
             was_mined="neighbours" in {stage.stage for stage in about.counts},
             inpainter=INPAINTERS[about.profile.removals.inpainter],
@@ -45,6 +48,15 @@ def markdown() -> Environment:
     )
     environment.filters["md"] = escape_markdown
     return environment
+
+
+def example_files(tally: Tally) -> dict[str, bytes]:
+    """Return the images of the row that the card shows, by their names from its folder."""
+    if tally.example is None:
+        return {}
+    rejected = {f"rejected{number}": image for number, image in enumerate(tally.example.rejected_images, start=1)}
+    shown = {f"image{number}": image for number, image in enumerate(tally.example.images, start=1)} | rejected
+    return {f"{ASSETS}/{name}.{ending_of(image)}": image for name, image in shown.items()}
 
 
 def front_matter(about: About, tally: Tally) -> str:

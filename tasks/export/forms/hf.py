@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.rows import PreferenceRow
-from tasks.export import croissant
 from tasks.export.checks.parquet import read_hf
+from tasks.export.croissant import FILE, write_croissant
 from tasks.export.form import Form, Setting, Sizes
 from tasks.export.hf_schema import SCHEMA, to_record
-from tasks.export.write_card import write_card
+from tasks.export.tally_rows import About, Tally
+from tasks.export.write_card import ASSETS, example_files, write_card
 from tasks.export.write_shards import SplitWriters
 
 
@@ -36,6 +37,14 @@ def opened(folder: Path, setting: Setting) -> Generator[HfWriter]:
         yield HfWriter(files)
 
 
+def describe(folder: Path, about: About, tally: Tally) -> None:
+    """Write the Croissant file, and the images that the card shows."""
+    (folder / FILE).write_text(write_croissant(about, tally), encoding="utf-8")
+    for name, image in example_files(tally).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(image)
+
+
 FORM = Form(
     name="hf",
     about="Parquet with every column, for datasets.load_dataset",
@@ -43,7 +52,7 @@ FORM = Form(
     opens=opened,
     check=read_hf,
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',
-    owns=frozenset({"data", croissant.FILE}),
-    beside={croissant.FILE: croissant.write_croissant},
+    owns=frozenset({"data", ASSETS, FILE}),
+    beside=describe,
     card=write_card,
 )

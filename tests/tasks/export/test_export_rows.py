@@ -1,5 +1,6 @@
 import json
 import logging
+import re
 from dataclasses import replace
 
 import datasets
@@ -16,6 +17,7 @@ from tasks.export.claim_target import MARKER, check_target
 from tasks.export.hf_schema import FEATURES, SCHEMA, card_features
 from tasks.export.select_rows import Selection
 from tasks.export.tally_rows import Tally
+from tasks.export.write_card import escape_markdown
 from tasks.store.images import decode_rgb
 from tests.fixtures.exports import export_handmade as export
 from tests.tasks.report.handmade import make_whole
@@ -302,3 +304,16 @@ def test_no_preferences_is_a_clear_error(tmp_path):
     with pytest.raises(ConfigError, match="no preferences"):
         export(tmp_path, made)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_card_shows_a_row_with_its_images(tmp_path):
+    made = make_whole()
+    first = next(row for row in made.of("preferences"))
+    made.tables["preferences"] = [first]
+    export(tmp_path, made)
+    body = (tmp_path / "out/README.md").read_text()
+    shown = re.findall(r"!\[\w+\]\((assets/[\w.]+)\)", body)
+    assert [(tmp_path / "out" / name).read_bytes() for name in shown] == [*first.images, *first.rejected_images]
+    assert f"* **chosen** (by hand): {escape_markdown(first.chosen)}\n" in body
+    assert f"): {escape_markdown(first.rejected)}\n" in body
+    assert "<script>" not in body
