@@ -1,6 +1,7 @@
 """The verbs that evaluate: captions against references."""
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,6 +56,7 @@ def captions(
     from tasks.evaluation.score_captions import METRICS, ScoringConfig
 
     config = ScoringConfig(tuple(dict.fromkeys(metric or METRICS)), tokeniser, resamples, seed, limit_s)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no Java program is left behind
     with count_steps("metrics") as progress:
         found = evaluate_captions(
             predictions, references, config, protocol=protocol, missing=missing, progress=progress
