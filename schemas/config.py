@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from schemas.budget import BudgetConfig
 from schemas.encoders import ClipConfig, Dinov2Config
 from schemas.gates import GatesConfig
-from schemas.health import HealthConfig
+from schemas.preference_health import HealthConfig
 from schemas.removing import (
     DetectionConfig,
     ElementsConfig,

@@ -1,21 +1,40 @@
-"""How healthy preferences should be: bounds that the report and the card hold the measures against."""
+"""What `pairwright doctor` finds: one line per thing that was looked at."""
 
-from schemas.section import Section, Share
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+State = Literal["ok", "warning", "missing"]
 
 
-class HealthConfig(Section):
-    """Say from where on a measure of the preferences is remarked on; none of it changes a row, or holds one back.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Say how one thing stands, and what mends it."""
 
-    The bounds are ours. 1 (0 for ``changed``) switches one off.
-    """
+    area: str
+    """"machine", "packages", "disk", ..."""
+    name: str
+    state: State
+    """"warning": a build can go on; "missing": it cannot."""
+    found: str
+    """What was found, in words."""
+    mend: str = ""
+    """The command or setting that mends it; empty: nothing is to be mended, or no command does."""
 
-    told: Share = 0.8
-    """The largest share of rows whose chosen text a classifier may find without seeing the images; chance is 0.5."""
-    longer: Share = 0.7
-    """The largest share of rows in which the text of one side, chosen or rejected, may be the longer one."""
-    true: Share = 0.02
-    """The largest share of rejected texts that may be true, of those of which it is known."""
-    repeated: Share = 0.1
-    """The largest share of rows that may have both texts of another row."""
-    changed: Share = 0.001
-    """The least share of its pixels by which the median rejected image must be seen to differ."""
+    def as_json(self) -> dict[str, str]:
+        """Return the form that scripts read."""
+        return asdict(self)
+
+
+def ok(area: str, name: str, found: str) -> Check:
+    """Return that something is as it should be."""
+    return Check(area=area, name=name, state="ok", found=found)
+
+
+def warning(area: str, name: str, found: str, *, mend: str = "") -> Check:
+    """Return that something may cost time or fail later."""
+    return Check(area=area, name=name, state="warning", found=found, mend=mend)
+
+
+def missing(area: str, name: str, found: str, *, mend: str = "") -> Check:
+    """Return that a build cannot go on without something."""
+    return Check(area=area, name=name, state="missing", found=found, mend=mend)

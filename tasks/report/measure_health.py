@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.claims import CLAIMS, Claim, all_hold
-from schemas.health import HealthConfig
+from schemas.preference_health import HealthConfig
 from schemas.rows import ImageRow
 from schemas.scene import SceneGraph
 from tasks.report.tables import Tables

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from schemas.health import HealthConfig
+from schemas.preference_health import HealthConfig
 from tasks.report.measure_health import FOLDS, LEAST_ROWS, Health, Share, judge_health, measure_health, tell
 from tasks.report.tables import Tables
 from tests.tasks.report.handmade import build_handmade, encode, make_whole
