@@ -9,6 +9,7 @@ from flows.open_version import find_version, settle_version
 from flows.prepare_retriever import find_retriever, mine_table
 from flows.run_beside import plan_beside
 from flows.run_build import Request
+from schemas.config import Profile
 from schemas.errors import ConfigError
 from schemas.rows import PreferenceRow
 from tasks.export.claim_target import check_target
@@ -20,6 +21,7 @@ from tasks.export.select_rows import EVERYTHING, Selection
 from tasks.export.stream_conversations import stream_conversations
 from tasks.export.tally_rows import About, Tally
 from tasks.export.verify import Verifier, make_ruler
+from tasks.report.measure_health import judge_health, measure_health
 from tasks.report.measure_writing import measure_writing, say_writing
 from tasks.report.tables import Tables
 from tasks.store.dataset import Build
@@ -98,6 +100,7 @@ def export_dataset(
             counts=counts,
             profile=found.request.profile,
             numbers=list(say_writing(measure_writing(Tables(build), counts))) if kind.card else [],
+            health=list(_health(Tables(build), found.request.profile)) if kind.card else [],
             prompts=sorted({name for planned in found.planned for name in planned.stage.prompts}),
             mined_by=wanted.negatives,
         )
@@ -156,6 +159,12 @@ def _find_mined(folder: Folder, negatives: str, version: int | None) -> list[Pla
     retriever = find_retriever(folder, negatives)
     require_packages()
     return mine_table(folder, retriever, have=plan_beside)
+
+
+def _health(tables: Tables, profile: Profile) -> Iterator[tuple[str, str, str, bool]]:
+    if health := measure_health(tables):
+        for one in judge_health(health, profile.health):
+            yield one.name, one.value, one.about, one.good
 
 
 def _check_mined(folder: Folder, negatives: str, counts: Counts) -> None:

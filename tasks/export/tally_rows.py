@@ -21,6 +21,8 @@ class About:
     profile: Profile
     numbers: Sequence[str] = ()
     """What was measured of the whole dataset's texts, a sentence each."""
+    health: Sequence[tuple[str, str, str, bool]] = ()
+    """What was measured of its preferences: name, value, what it means, and whether it is within its bound."""
     prompts: Sequence[str] = ()
     """Files of ``prompts/`` that its stages use."""
     mined_by: str = ""

@@ -51,6 +51,8 @@ def test_a_rendered_dataset_loads_with_its_images(rendered, tmp_path, offline):
     card = (tmp_path / "out/README.md").read_text()
     assert "repeat another one word for word (paper 001, Table 14: 3.07%)." in card
     assert "words on average (paper 003: 40 + 117)" in card
+    assert card.index("## Health") < card.index("## What is in it")
+    assert "Rows whose chosen text is the longer one" in card
     loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=offline)
     images = source_images(Folder(str(rendered)))
     seen: dict[str, str] = {}
