@@ -138,9 +138,10 @@ class Workers:
 
     def _stop(self) -> None:
         """Kill the workers: their shards are owed, and a half-written part has no final name."""
-        self._stopped = True
-        for pool in self._pools.values():
-            _kill(pool)
+        with self._changing:  # a thread may be adding a pool
+            self._stopped = True
+            for pool in self._pools.values():
+                _kill(pool)
 
     def _discard(self, name: str, pool: ProcessPoolExecutor) -> None:
         with self._changing:
