@@ -1,19 +1,17 @@
 """Measure whether preferences teach what they should: to look at the images, and not how rejected answers are worded.
 
 Reads texts, keys and makers of ``PreferenceRow``, the images of some, claims of ``DifferenceRow`` and graphs of
-``ImageRow``; holds the texts of at most ``MOST_ROWS`` preferences. Needs scikit-learn.
+``ImageRow``; holds the texts of at most twice ``MOST_ROWS`` preferences. Needs scikit-learn.
 
 All measures are ours. *Told by the text*: a classifier that sees no image is shown both answers and says which one is
 preferred; it is a logistic regression on words and pairs of words, tested on rows whose images it has not met (five
 folds over the components by which splits are drawn). Half is chance; what is above it can be learnt without looking.
 """
 
-import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import islice
 from typing import Any
 
@@ -21,17 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.claims import CLAIMS, Claim, all_hold
+from schemas.plain_text import plain_text
 from schemas.preference_health import HealthConfig
 from schemas.rows import ImageRow
 from schemas.scene import SceneGraph
 from tasks.report.tables import Tables
+from tasks.store.estimate import Estimate, share_of
+from tasks.store.images import decode_rgb
 
 MOST_ROWS, MOST_IMAGES = 20_000, 200
-"""Preferences whose texts, and whose images, are looked at: the first ones by their keys, which is no order."""
+"""Preferences whose texts are looked at, the first by their keys, and removals that are, the first of the table."""
 LEAST_ROWS, FOLDS = 40, 5
 """Fewer rows tell nothing; their components are dealt out to so many folds."""
-Z95 = 1.959964
-"""Of a normal distribution, 95 % are nearer to the mean, in standard deviations."""
 VISIBLE = 10
 """Of 255: by less, a pixel is not seen to differ."""
 TEXTS = ("key", "component", "chosen", "rejected", "rejected_maker", "image_keys")
@@ -39,25 +38,20 @@ TEXTS = ("key", "component", "chosen", "rejected", "rejected_maker", "image_keys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Be a share of some rows, with the 95 % interval of Wilson."""
+    """Be a share of some rows."""
 
     hits: float
     of: int
 
     @property
-    def value(self) -> float:
-        """Return the share; NaN of none."""
-        return self.hits / self.of if self.of else math.nan
+    def known(self) -> Estimate:
+        """Return it with the range that holds it 19 times of 20; not of no rows."""
+        return share_of(self.hits, self.of)
 
     @property
-    def interval(self) -> tuple[float, float]:
-        """Return both ends."""
-        if not self.of:
-            return 0.0, 1.0
-        middle = (self.value + Z95**2 / 2 / self.of) / (1 + Z95**2 / self.of)
-        spread = self.value * (1 - self.value) / self.of + (Z95 / 2 / self.of) ** 2
-        half = Z95 * math.sqrt(spread) / (1 + Z95**2 / self.of)
-        return middle - half, middle + half
+    def value(self) -> float:
+        """Return it as it is; not of no rows."""
+        return self.known.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +91,7 @@ class Finding:
 def judge_health(health: Health, bounds: HealthConfig) -> Iterator[Finding]:
     """Yield what was measured, each with what it means and whether the profile's bounds hold."""
     if health.told:
-        low, high = health.told.interval
+        low, high = health.told.known.low, health.told.known.high
         by = ", ".join(f"{maker or 'unnamed'} {share.value:.0%}" for maker, share in health.told_by.items())
         about = f"A classifier that sees no image finds the chosen text ({low:.0%} to {high:.0%}; chance: 50%): {by}."
         yield Finding(name="Told by the text", value=f"{health.told.value:.0%}", about=about, good=low <= bounds.told)
@@ -206,11 +200,11 @@ def _count_repeated(rows: Sequence[Mapping[str, Any]]) -> Share:
 
 def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
     """Count the rejected texts that hold of their images, where their claims and the images' graphs are known."""
-    known = _claims(tables, {_plain(row["rejected"]) for row in rows})
-    wanted = [row for row in rows if _plain(row["rejected"]) in known and len(row["image_keys"]) == 2]
+    known = _claims(tables, {plain_text(row["rejected"]) for row in rows})
+    wanted = [row for row in rows if plain_text(row["rejected"]) in known and len(row["image_keys"]) == 2]
     graphs = _graphs(tables, {key for row in wanted for key in row["image_keys"]})
     held = [
-        all_hold(known[_plain(row["rejected"])], (graphs[first], graphs[second]))
+        all_hold(known[plain_text(row["rejected"])], (graphs[first], graphs[second]))
         for row in wanted
         for first, second in [row["image_keys"]]
         if first in graphs and second in graphs
@@ -218,16 +212,12 @@ def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
     return Share(hits=sum(held), of=len(held))
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.split()).lower()
-
-
 def _claims(tables: Tables, wanted: set[str]) -> dict[str, tuple[Claim, ...]]:
     """Return what these texts claim, where a description of the dataset has the same words and says so."""
     found: dict[str, tuple[Claim, ...]] = {}
     for table in tables.chunks("differences", ["text", "claims"]):
         for text, claims in zip(*(table[name].to_pylist() for name in ("text", "claims")), strict=True):
-            if claims and claims != "[]" and (plain := _plain(text)) in wanted and plain not in found:
+            if claims and claims != "[]" and (plain := plain_text(text)) in wanted and plain not in found:
                 found[plain] = CLAIMS.validate_json(claims)
     return found
 
@@ -248,9 +238,7 @@ def _changes(tables: Tables) -> Iterator[float]:
 
 
 def _share(before: bytes, after: bytes) -> float:
-    from PIL import Image
-
-    one, other = (np.asarray(Image.open(BytesIO(data)).convert("RGB"), np.int16) for data in (before, after))
+    one, other = (decode_rgb(data).astype(np.int16) for data in (before, after))
     if one.shape != other.shape:
         return 1.0
     return float((np.abs(one - other).max(axis=2) > VISIBLE).mean())

@@ -53,6 +53,14 @@ def exactly(value: float) -> Estimate:
 NOTHING = exactly(0.0)
 
 
+def share_of(part: float, whole: int) -> Estimate:
+    """Return a share with Wilson's range, which suits small numbers and shares near 0 and 1."""
+    z = SIGMAS**2
+    middle = (part + z / 2) / (whole + z)
+    half = (z * (part * (whole - part) / whole + z / 4)) ** 0.5 / (whole + z)
+    return Estimate(part / whole, max(0.0, middle - half), min(1.0, middle + half))
+
+
 def _depth(estimate: Estimate) -> float:
     return math.log(estimate.value / estimate.low) if estimate.low else math.inf
 

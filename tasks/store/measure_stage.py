@@ -12,7 +12,7 @@ from typing import Any
 from schemas.arrow import schema_of
 from schemas.rates import StoredRate
 from tasks.store.asked import Asked, asked_of_part
-from tasks.store.estimate import NOTHING, Estimate, exactly, ratio
+from tasks.store.estimate import NOTHING, Estimate, exactly, ratio, share_of
 from tasks.store.files import Folder
 from tasks.store.ledger import Counts
 from tasks.store.part import Part, describe_part, encode_part, read_columns
@@ -128,8 +128,8 @@ def measure_stage(
     return StageRates(
         known_from=known_from,
         rows=_rows_rate(counts, ratio([sample.rows for sample in samples], inputs), done),
-        failed=_share(counts.failed, done),
-        dropped=_share(counts.dropped, done),
+        failed=share_of(counts.failed, done),
+        dropped=share_of(counts.dropped, done),
         reach=_reach(planned, counts.of, read_rows),
         calls=_rate([one.calls for one in asked], inputs),
         prompt_tokens=_rate([one.prompt_tokens for one in asked], inputs),
@@ -173,7 +173,7 @@ def _reach(planned: Planned, inputs: int, read_rows: int) -> Estimate | None:
         return None
     if not planned.stage.only_in:
         return exactly(inputs / read_rows)
-    share = _share(inputs, read_rows)
+    share = share_of(inputs, read_rows)
     return Estimate(share.value, share.low, 1.0)
 
 
@@ -184,20 +184,12 @@ def empty_bytes(planned: Planned) -> int:
     return sum(map(len, encode_part(table, about)))
 
 
-def _share(part: int, whole: int) -> Estimate:
-    """Return a share with Wilson's range, which suits small numbers and shares near 0 and 1."""
-    z = 1.96**2
-    middle = (part + z / 2) / (whole + z)
-    half = (z * (part * (whole - part) / whole + z / 4)) ** 0.5 / (whole + z)
-    return Estimate(part / whole, max(0.0, middle - half), min(1.0, middle + half))
-
-
 def _rows_rate(counts: Counts, spread: Estimate, done: int) -> Estimate:
     """Return the exact number of live rows per input, of which parts do not know the duplicates.
 
     Its range is the wider one of the shards' spread and of how sure so few inputs make the share that gave any.
     """
-    rate, share = counts.rows / done, _share(counts.ok, done)
+    rate, share = counts.rows / done, share_of(counts.ok, done)
     if not rate or not spread.value:
         return Estimate(rate, 0.0, max(spread.high, share.high))
     low, high = rate * share.low / share.value, rate * share.high / share.value

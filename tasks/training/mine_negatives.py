@@ -21,13 +21,14 @@ import pyarrow as pa
 from schemas.arrow import schema_of
 from schemas.claims import CLAIMS, all_hold
 from schemas.errors import ModelError
+from schemas.plain_text import plain_text
 from schemas.retrieving import MinedConfig
 from schemas.rows import DifferenceRow, Dropped, EmbeddingRow, ImageRow, Negative, PairRow, PreferenceRow, Row, make_key
 from tasks.store.stage import Stage, Uses
 from tasks.store.vectors import Vectors
 from tasks.training.retriever.features import map_features
 from tasks.training.retriever.material import make_entry
-from tasks.training.retriever.pool import Entry, Places, Pool, make_pool, plain_text
+from tasks.training.retriever.pool import Entry, Places, Pool, make_pool
 
 if TYPE_CHECKING:
     from tasks.training.retriever.retriever import Encoder

@@ -15,6 +15,7 @@ from schemas.claims import CLAIMS, all_hold
 from schemas.config import EmbeddingConfig
 from schemas.encoders import ClipConfig
 from schemas.errors import ModelError
+from schemas.plain_text import plain_text
 from schemas.rows import DifferenceRow, EmbeddingRow, ImageRow, PreferenceRow
 from schemas.training import TrainConfig
 from tasks.store.files import Folder
@@ -27,7 +28,7 @@ from tasks.training.retriever.adversary import PAGE
 from tasks.training.retriever.known_truth import TRUE, UNKNOWN
 from tasks.training.retriever.material import open_material
 from tasks.training.retriever.open_adversary import open_adversary
-from tasks.training.retriever.pool import NONE, plain_text
+from tasks.training.retriever.pool import NONE
 from tasks.training.retriever.saved import NETWORK
 
 CONFIG = TrainConfig.model_validate(

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.claims import CLAIMS, Claim, all_hold
+from schemas.plain_text import plain_text
 from schemas.scene import SceneGraph
-from tasks.training.retriever.pool import NONE, Entry, Places, Pool, plain_text
+from tasks.training.retriever.pool import NONE, Entry, Places, Pool
 
 UNKNOWN, WRONG, TRUE = -1, 0, 1
 

@@ -8,14 +8,13 @@ are drawn of the rest, all equally likely, however many rows have the text (ours
 Reads and writes nothing; needs NumPy. State: 8 bytes per row and positive text, and the texts.
 """
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.plain_text import plain_text
 from tasks.training.retriever.counters import Numbers, draw_bits, marks_of
 
 Places = NDArray[np.int64]
@@ -134,27 +133,6 @@ def make_pool(entries: Sequence[Entry]) -> Pool:
         unchanged=np.array([entry.pair in same_pairs for entry in entries], dtype=bool),
         marks=marks_of(entry.key for entry in entries),
     )
-
-
-def plain_text(text: str) -> str:
-    """Return a text by which equal ones are known: in small letters, words only; itself where that leaves nothing."""
-    spaced = unicodedata.normalize("NFKC", text).casefold().translate(_SPACES)
-    return " ".join(spaced.split()) or text
-
-
-class _Spaces:
-    """Map code points: punctuation, spaces and controls to a space; letters, marks, digits and symbols stay."""
-
-    def __getitem__(self, point: int) -> int:
-        return _space(point)
-
-
-@cache
-def _space(point: int) -> int:
-    return ord(" ") if unicodedata.category(chr(point))[0] in "PZC" else point
-
-
-_SPACES = _Spaces()
 
 
 def _fill(lists: Sequence[Sequence[int]]) -> Places:

@@ -63,13 +63,6 @@ def test_few_rows_tell_nothing() -> None:
     assert tell(rows_of(400, marked=1.0, components=FOLDS - 1)) is None
 
 
-def test_the_interval_is_that_of_wilson() -> None:
-    # By hand for 8 of 10: (0.8 + 3.8415/20 +- 1.96 sqrt(0.016 + 3.8415/400)) / (1 + 3.8415/10).
-    low, high = Share(hits=8, of=10).interval
-    assert (round(low, 4), round(high, 4)) == (0.4902, 0.9433)
-    assert Share(hits=0, of=0).interval == (0.0, 1.0)
-
-
 GOOD = Health(
     rows=100,
     words=(10.0, 10.0),

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tasks.store.estimate import NOTHING, Estimate, add, exactly, ratio
+from tasks.store.estimate import NOTHING, Estimate, add, exactly, ratio, share_of
 
 
 def test_a_rate_is_the_ratio_of_the_sums_and_its_range_the_spread_of_the_samples() -> None:
@@ -56,3 +56,11 @@ def test_what_is_added_rises_and_falls_together() -> None:
 
 def test_json_has_four_digits_or_whole_numbers() -> None:
     assert Estimate(0.123456, 12.3456, 123456.7).as_json() == {"value": 0.1235, "low": 12.35, "high": 123457}
+
+
+def test_a_share_has_the_range_of_wilson() -> None:
+    # By hand for 8 of 10: (8 + 3.8416/2 +- sqrt(3.8416 (8 * 2/10 + 3.8416/4))) / (10 + 3.8416).
+    share = share_of(8, 10)
+    assert (share.value, round(share.low, 4), round(share.high, 4)) == (0.8, 0.4902, 0.9433)
+    assert share_of(0, 10).low == 0.0
+    assert share_of(10, 10).high == 1.0

@@ -8,40 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.training.retriever.pool import NONE, make_pool, plain_text
+from schemas.plain_text import plain_text
+from tasks.training.retriever.pool import NONE, make_pool
 from tests.fixtures.graphs import PROPERTY
 from tests.fixtures.retrieving import entry, random_entries, renamed
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("A red ball.", "a red  ball"),
-        ("there's a car", "There s a car!"),
-        ("well-known", "well known"),
-        ("ＲＥＤ ball", "red ball"),
-        ("straße", "STRASSE"),
-        ("a\tred\u200bball", "a red ball"),
-    ],
-)
-def test_texts_that_are_one(first, second):
-    assert plain_text(first) == plain_text(second)
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("a red ball", "a red bell"),
-        ("5 balls", "6 balls"),
-        ("a + b", "a b"),
-        ("कि", "की"),  # marks are not punctuation
-        ("...", "!!!"),
-        ("", "."),
-        ("red ball", "ball red"),
-    ],
-)
-def test_texts_that_are_not(first, second):
-    assert plain_text(first) != plain_text(second)
 
 
 def test_the_pool_holds_the_training_split_s_texts_once():

@@ -1,0 +1,25 @@
+"""By what texts are known to be equal: their words, whatever stands between them."""
+
+import unicodedata
+from functools import cache
+
+
+def plain_text(text: str) -> str:
+    """Return a text by which equal ones are known: in small letters, words only; itself where that leaves nothing."""
+    spaced = unicodedata.normalize("NFKC", text).casefold().translate(_SPACES)
+    return " ".join(spaced.split()) or text
+
+
+class _Spaces:
+    """Map code points: punctuation, spaces and controls to a space; letters, marks, digits and symbols stay."""
+
+    def __getitem__(self, point: int) -> int:
+        return _space(point)
+
+
+@cache
+def _space(point: int) -> int:
+    return ord(" ") if unicodedata.category(chr(point))[0] in "PZC" else point
+
+
+_SPACES = _Spaces()

@@ -1,0 +1,34 @@
+import pytest
+
+from schemas.plain_text import plain_text
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("A red ball.", "a red  ball"),
+        ("there's a car", "There s a car!"),
+        ("well-known", "well known"),
+        ("ＲＥＤ ball", "red ball"),
+        ("straße", "STRASSE"),
+        ("a\tred\u200bball", "a red ball"),
+    ],
+)
+def test_texts_that_are_one(first, second):
+    assert plain_text(first) == plain_text(second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("a red ball", "a red bell"),
+        ("5 balls", "6 balls"),
+        ("a + b", "a b"),
+        ("कि", "की"),  # marks are not punctuation
+        ("...", "!!!"),
+        ("", "."),
+        ("red ball", "ball red"),
+    ],
+)
+def test_texts_that_are_not(first, second):
+    assert plain_text(first) != plain_text(second)
