@@ -7,7 +7,8 @@ from typing import Any
 
 from tasks.evaluation.protocols import Matched, match_captions
 from tasks.evaluation.read_captions import read_captions
-from tasks.evaluation.score_captions import CONFIDENCE, Scores, ScoringConfig, score_captions
+from tasks.evaluation.resample import CONFIDENCE
+from tasks.evaluation.score_captions import Scores, ScoringConfig, score_captions
 
 
 @dataclass(frozen=True)

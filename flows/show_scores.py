@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from flows.evaluate_captions import Evaluation
-from tasks.evaluation.score_captions import CONFIDENCE
+from tasks.evaluation.resample import CONFIDENCE
 
 
 def score_table(evaluation: Evaluation) -> Table:

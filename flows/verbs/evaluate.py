@@ -2,7 +2,6 @@
 
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,15 +71,9 @@ def captions(
 def _print_scores(found: Any) -> None:
     from rich.console import Console
 
-    from flows.show_scores import score_table
+    from flows.show_scores import score_notes, score_table
 
     console = Console()
     console.print(score_table(found), soft_wrap=False)
-    for line in _notes(found):
+    for line in score_notes(found):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _notes(found: Any) -> Iterator[str]:
-    from flows.show_scores import score_notes
-
-    yield from score_notes(found)

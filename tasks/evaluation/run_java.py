@@ -31,7 +31,9 @@ def find_jar(place: str) -> Path:
     found = find_spec("pycocoevalcap")
     folders = list(found.submodule_search_locations or ()) if found else []
     if not folders:
-        raise UnavailableError("pycocoevalcap is not installed: pip install 'pairwright[evaluation]'")
+        raise UnavailableError(
+            "pycocoevalcap is not installed: python -m pip install -c constraints.txt -e '.[evaluation]'"
+        )
     path = Path(folders[0], place)
     if not path.is_file():
         raise UnavailableError(f"{path} is not there")

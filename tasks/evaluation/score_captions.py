@@ -3,15 +3,15 @@
 CPU; METEOR, SPICE and the usual tokeniser are Java programs, run where Java and pycocoevalcap are. No network.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 
 from schemas.errors import ConfigError
-from tasks.evaluation.corpus import Corpus, Measured, number_words
-from tasks.evaluation.count_ngrams import count_ngrams
+from tasks.evaluation.corpus import Corpus, Measured, Words, number_words
+from tasks.evaluation.count_ngrams import Counts, count_ngrams
 from tasks.evaluation.protocols import Matched
-from tasks.evaluation.resample import CONFIDENCE, resample
+from tasks.evaluation.resample import resample
 from tasks.evaluation.run_java import UnavailableError
 from tasks.evaluation.score_bleu import measure_bleu
 from tasks.evaluation.score_cider import measure_cider
@@ -69,7 +69,6 @@ class Scores:
         tokenised_by: which tokeniser made the words.
         tokeniser_reason: why it was not Java's, where that was to be preferred.
         references: how many there were.
-        measured: what each metric has found of each item, for whoever wants more than the corpus' scores.
     """
 
     scores: list[Score]
@@ -77,7 +76,6 @@ class Scores:
     tokenised_by: str
     tokeniser_reason: str
     references: int
-    measured: list[Measured] = field(repr=False)
 
 
 def score_captions(
@@ -90,12 +88,13 @@ def score_captions(
     """
     steps = len(config.metrics) + 2
     tokenised, corpus = _tokenise(matched, config)
+    count = cache(lambda: _count(corpus))  # BLEU and CIDEr-D are made of the same n-grams
     measured: list[Measured] = []
     skipped: dict[str, str] = {}
     for number, name in enumerate(config.metrics):
         progress(number + 1, steps)
         try:
-            measured.append(_measure(name, corpus, config.limit_s))
+            measured.append(_measure(name, corpus, count, limit_s=config.limit_s))
         except UnavailableError as error:
             skipped[name] = str(error)
     progress(steps - 1, steps)
@@ -105,7 +104,6 @@ def score_captions(
         tokenised_by=tokenised.by,
         tokeniser_reason=tokenised.reason,
         references=sum(len(texts) for texts in corpus.references),
-        measured=measured,
     )
 
 
@@ -120,18 +118,22 @@ def _tokenise(matched: Matched, config: ScoringConfig) -> tuple[Tokenised, Corpu
     return tokenised, Corpus(tokenised.files[0], [[next(rest) for _ in item.references] for item in matched.items])
 
 
-def _measure(name: str, corpus: Corpus, limit_s: float) -> Measured:
+def _count(corpus: Corpus) -> tuple[Words, list[Counts]]:
+    words = number_words(corpus)
+    return words, count_ngrams(words)
+
+
+def _measure(name: str, corpus: Corpus, count: Callable[[], tuple[Words, list[Counts]]], *, limit_s: float) -> Measured:
     if name == "rouge-l":
         return measure_rouge(corpus)
     if name == "meteor":
         return measure_meteor(corpus, limit_s=limit_s)
     if name == "spice":
         return measure_spice(corpus, limit_s=limit_s)
-    words = number_words(corpus)
-    return (measure_bleu if name == "bleu" else measure_cider)(words, count_ngrams(words))
+    return (measure_bleu if name == "bleu" else measure_cider)(*count())
 
 
-def _conclude(measured: Sequence[Measured], config: ScoringConfig) -> Any:
+def _conclude(measured: Sequence[Measured], config: ScoringConfig) -> Iterator[Score]:
     ends = resample(measured, resamples=config.resamples, seed=config.seed) if config.resamples and measured else None
     values = [
         (name, float(value))
@@ -140,6 +142,3 @@ def _conclude(measured: Sequence[Measured], config: ScoringConfig) -> Any:
     ]
     for place, (name, value) in enumerate(values):
         yield Score(name, value) if ends is None else Score(name, value, *map(float, ends[place]))
-
-
-__all__ = ["CONFIDENCE", "METRICS", "Score", "Scores", "ScoringConfig", "score_captions"]

@@ -27,6 +27,11 @@ def test_scores_are_a_table_of_the_run(prefect: PrefectServer, tmp_path: Path) -
     scores = {row["metric"]: row["score"] for row in json.loads(artifact["data"])}
     assert abs(scores["BLEU-1"] - 1) < 1e-9
 
+    asked = CODE.replace('"cider-d"', '"spice"')  # CoreNLP's files are fetched by nobody unasked
+    prefect.run("python", "-c", asked, *paths, PATH="")
+    skipped = prefect.flow_runs(f"evaluate-{paths[0]}")[-1]
+    assert (skipped["state_type"], "spice was skipped: " in skipped["state"]["message"]) == ("FAILED", True)
+
     paths[0].write_text("")
     assert prefect.run("python", "-c", CODE, *paths).returncode != 0
     failed = prefect.flow_runs(f"evaluate-{paths[0]}")[-1]
