@@ -39,9 +39,12 @@ from tasks.store.snapshot import Snapshot
 from tasks.store.stage import Planned
 
 log = logging.getLogger(__name__)
+ROWLESS = ("run.", "gates.", "health.")
+"""Sections that change no row."""
 OWN_NOTES = (
+    *ROWLESS,
     *("exclude.files", "exclude.marks", "embedding.clip.revision", "embedding.dinov2.revision", "tagging.ram.revision"),
-    *("detection.revision", "segmentation.revision", "removals.lama.revision", "run.", "gates.", "health."),
+    *("detection.revision", "segmentation.revision", "removals.lama.revision"),
 )
 """Fields that a build writes itself, or that change no row."""
 RunShards = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
@@ -159,10 +162,10 @@ def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[
     """
     check_stage(stage)
     request, _ = request_of(Folder(dataset))
-    if other := next((setting for setting in settings if not setting.startswith(("run.", "gates."))), ""):
+    if other := next((setting for setting in settings if not setting.startswith(ROWLESS)), ""):
         raise ConfigError(
-            f"--set {other}: what is resumed takes settings of `run` and `gates` only, which change no row; for "
-            "another one, build with all of its options: pairwright build SOURCE --out DIR"
+            f"--set {other}: what is resumed takes settings of `run`, `gates` and `health` only, which change no row; "
+            "for another one, build with all of its options: pairwright build SOURCE --out DIR"
         )
     request = replace(request, profile=change_profile(request.profile, settings))
     _check_tables(request.profile)

@@ -143,7 +143,7 @@ def test_time_and_disk_stop_a_build_between_rounds(tmp_path: Path, capsys: pytes
 
 def test_resume_takes_no_setting_that_changes_rows(mined: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"--set mining\.gamma=2: what is resumed takes settings of `run` and `gates` only"
+        ConfigError, match=r"--set mining\.gamma=2: what is resumed takes settings of `run`, `gates` and `health` only"
     ):
         resume_request(str(mined), stage="", reason="", settings=["mining.gamma=2"])
     with pytest.raises(ConfigError, match=r"run\.budget\.call: no such field. Did you mean calls\?"):
