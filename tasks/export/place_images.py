@@ -12,6 +12,7 @@ from tasks.export.form import UnheldError
 PLACE = "<image>"
 MEDIA = (PLACE, "<video>", "<audio>")
 """What readers take for a place of something."""
+SHAREGPT_ROLES = {"user": "human", "assistant": "gpt", "system": "system"}
 
 
 def place_images(row: PreferenceRow, marks: Sequence[str] = MEDIA) -> list[Turn]:

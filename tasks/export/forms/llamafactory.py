@@ -13,10 +13,9 @@ from schemas.rows import PreferenceRow
 from tasks.export.checks.llamafactory import read_samples
 from tasks.export.form import Form, Setting, Sizes, plain_name
 from tasks.export.media_folder import MediaFolder
-from tasks.export.place_images import place_images, rejected_text
+from tasks.export.place_images import SHAREGPT_ROLES, place_images, rejected_text
 from tasks.export.write_lines import LineWriters
 
-ROLES = {"user": "human", "assistant": "gpt", "system": "system"}
 INFO = "dataset_info.json"
 COLUMNS = {"messages": "conversations", "chosen": "chosen", "rejected": "rejected", "images": "images"}
 TAGS = {
@@ -43,7 +42,7 @@ class LlamaFactoryWriter:
         """
         turns, rejected, before = place_images(row), rejected_text(row), self.media.written
         record = {
-            "conversations": [{"from": ROLES[turn.role], "value": turn.text} for turn in turns],
+            "conversations": [{"from": SHAREGPT_ROLES[turn.role], "value": turn.text} for turn in turns],
             "chosen": {"from": "gpt", "value": row.chosen},
             "rejected": {"from": "gpt", "value": rejected},
             "images": [self.media.put(image) for image in row.images],

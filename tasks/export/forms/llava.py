@@ -12,10 +12,8 @@ from schemas.rows import PreferenceRow
 from tasks.export.checks.llava import read_samples
 from tasks.export.form import Form, Setting, Sizes
 from tasks.export.media_folder import MediaFolder
-from tasks.export.place_images import PLACE, place_images
+from tasks.export.place_images import PLACE, SHAREGPT_ROLES, place_images
 from tasks.export.write_lines import JSON_LIST, LineWriters
-
-ROLES = {"user": "human", "assistant": "gpt", "system": "system"}
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class LlavaWriter:
         """
         turns, before = place_images(row, [PLACE]), self.media.written
         names = [self.media.put(image) for image in row.images]
-        said = [{"from": ROLES[turn.role], "value": turn.text} for turn in turns]
+        said = [{"from": SHAREGPT_ROLES[turn.role], "value": turn.text} for turn in turns]
         record = {
             "id": row.key,
             "image": names[0] if len(names) == 1 else names,
