@@ -1,5 +1,6 @@
 """Evaluate captions: read predictions and references, match them by a protocol, score them."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 from tasks.evaluation.protocols import Matched, match_captions
 from tasks.evaluation.read_captions import read_captions
 from tasks.evaluation.resample import CONFIDENCE
-from tasks.evaluation.score_captions import Scores, ScoringConfig, score_captions
+from tasks.evaluation.score_captions import Score, Scores, ScoringConfig, score_captions
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,15 @@ class Evaluation:
             "predictions": {"empty": matched.empty, "missing": matched.missing},
             "tokeniser": {"name": found.tokenised_by, "reason": found.tokeniser_reason},
             "bootstrap": {"resamples": self.config.resamples, "seed": self.config.seed, "confidence": CONFIDENCE},
-            "scores": {one.name: {"score": one.value, "low": one.low, "high": one.high} for one in found.scores},
+            "scores": {one.name: _as_json(one) for one in found.scores},
             "skipped": found.skipped,
         }
+
+
+def _as_json(score: Score) -> dict[str, float | None]:
+    """Return a score and its interval; JSON has no word for what SPICE leaves undefined."""
+    ends = {"score": score.value, "low": score.low, "high": score.high}
+    return {name: None if value is None or math.isnan(value) else value for name, value in ends.items()}
 
 
 def evaluate_captions(

@@ -1,5 +1,6 @@
 import json
 import logging
+import math
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
 from flows import cli
+from flows.evaluate_captions import Evaluation
+from tasks.evaluation.protocols import Matched
+from tasks.evaluation.score_captions import Score, Scores, ScoringConfig
 from tasks.evaluation.tokenise_texts import tokenise_texts
 
 PREDICTIONS = {"1": "The red car isn't there.", "2": "Two people have left the parking-lot", "3": ""}
@@ -123,3 +127,10 @@ def test_files_that_do_not_fit_are_named(files, tmp_path, monkeypatch, capsys):
     assert f"{predictions} line 2: ids '7' of the predictions have no references" in capsys.readouterr().err
     assert run(monkeypatch, Path(tmp_path, "none.json"), references) == 2
     assert "none.json: cannot be read" in capsys.readouterr().err
+
+
+def test_a_score_that_is_undefined_is_null_for_scripts():
+    """SPICE calls a caption without propositions undefined, and JSON has no NaN."""
+    found = Scores(scores=[Score("SPICE", math.nan)], skipped={}, tokenised_by="", tokeniser_reason="", references=1)
+    evaluation = Evaluation("coco", ScoringConfig(), Matched([], 0, 0, 0, 0), found)
+    assert evaluation.as_json()["scores"] == {"SPICE": {"score": None, "low": None, "high": None}}
