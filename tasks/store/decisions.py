@@ -1,0 +1,128 @@
+"""The table of what people decided about rows, beside a dataset's own tables.
+
+DIR/decisions/part-<hash>.parquet    decisions as they were made; files are added, none is changed
+
+The table is the union of its files: who adds to it at the same time disturbs nobody, and what is stored twice is
+there once. Many small files are joined to one that holds the same. Clearing up leaves the table alone, but for what
+was removed on request. Read with other programs, it has the history of each key; the latest by ``at`` counts. All of it
+is in memory at once: about 1 kB per decision.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import UTC
+
+import pyarrow as pa
+
+from schemas.decisions import Decision, Decisions, latest
+from schemas.errors import StoreError
+from schemas.rows import make_key
+from tasks.store.files import TEMPORARY, Folder
+from tasks.store.part import Part, encode_part, read_part
+
+FOLDER = "decisions"
+MOST_FILES = 64
+"""Small files that there may be before they are joined."""
+SMALL_BYTES = 1 << 20
+TRIES = 20
+SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("key", "verdict", "chosen", "rejected", "note")),
+        ("at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+
+def decision_files(folder: Folder) -> list[str]:
+    """Return the names of the table's files, below the dataset's folder."""
+    names = folder.names(FOLDER)
+    return [f"{FOLDER}/{name}" for name in names if name.endswith(".parquet") and TEMPORARY not in name]
+
+
+def read_decisions(folder: Folder) -> Decisions:
+    """Return the decisions that count.
+
+    Raises:
+        StoreError: a file cannot be read, or is damaged.
+    """
+    return latest(read_history(folder))
+
+
+def read_history(folder: Folder) -> list[Decision]:
+    """Return all that was ever decided and not removed, each once.
+
+    Raises:
+        StoreError: a file cannot be read, or is damaged.
+    """
+    for _ in range(TRIES):
+        names = decision_files(folder)
+        try:
+            return list(dict.fromkeys(one for name in names for one in _read(folder, name)))
+        except StoreError:
+            if set(names) <= set(decision_files(folder)):
+                raise
+        # somebody has joined some of them meanwhile
+    raise StoreError(f"{folder.path(FOLDER)}: changes all the time, and cannot be read. Try again")
+
+
+def write_decisions(folder: Folder, decisions: Sequence[Decision]) -> None:
+    """Add decisions: all of them, or none; on return they survive a loss of power."""
+    if decisions:
+        _write(folder, decisions)
+        _join_small(folder)
+
+
+def forget_decisions(folder: Folder, keep: Collection[str]) -> int:
+    """Take all decisions about other keys out of the files; return how many keys that were.
+
+    Nobody may add to the table meanwhile but by adding files.
+    """
+    names = decision_files(folder)
+    history = [one for name in names for one in _read(folder, name)]
+    gone = {one.key for one in history if one.key not in keep}
+    if gone:
+        rest = list(dict.fromkeys(one for one in history if one.key in keep))
+        kept = [_write(folder, rest)] if rest else []
+        _delete(folder, set(names) - set(kept))
+    return len(gone)
+
+
+def _join_small(folder: Folder) -> None:
+    names = decision_files(folder)
+    if len(names) <= MOST_FILES:
+        return
+    try:
+        small = [name for name in names if folder.size_of(name) < SMALL_BYTES]
+        history = dict.fromkeys(one for name in small for one in _read(folder, name))
+    except StoreError:  # what was to be stored is stored; somebody else joins them now, or a reader says what is wrong
+        return
+    if len(small) > MOST_FILES:
+        _delete(folder, set(small) - {_write(folder, list(history))})
+
+
+def _delete(folder: Folder, names: Iterable[str]) -> None:
+    for name in sorted(names):
+        folder.delete(name)
+    folder.flush(FOLDER)
+
+
+def _write(folder: Folder, decisions: Sequence[Decision]) -> str:
+    """Write a file that is named after what it holds."""
+    ordered = sorted(decisions, key=lambda one: one.order)
+    rows = [one.model_dump() for one in ordered]
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    name = f"{FOLDER}/part-{make_key(*(one.model_dump_json() for one in ordered))}.parquet"
+    folder.write(name, encode_part(table, {"table": FOLDER, "rows": str(len(rows))}))
+    return name
+
+
+def _read(folder: Folder, name: str) -> Iterator[Decision]:
+    try:
+        table = read_part(Part(folder, name))
+    except StoreError as error:
+        why = error.__cause__ or error
+        raise StoreError(
+            f"{folder.path(name)}: what people decided cannot be read: {why}. Put it back from a copy; or "
+            "delete it, and give `pairwright decide` their files again"
+        ) from error
+    for row in table.to_pylist():
+        yield Decision.model_construct(**{**row, "at": row["at"].astimezone(UTC)})
