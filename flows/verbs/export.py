@@ -1,10 +1,15 @@
 """The verb that hands a dataset over: export."""
 
-from typing import Annotated
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.verbs.options import Dataset, Version, app
+from flows.verbs.options import STOPPED, Dataset, Version, app
+
+if TYPE_CHECKING:
+    from tasks.export.push_to_hub import Destination
 
 Names = list[str] | None
 Form = Annotated[
@@ -41,6 +46,9 @@ Score = Annotated[
     float | None,
     typer.Option("--score", help="Only rows whose rejected images show a removal of at least this score."),
 ]
+Accepted = Annotated[
+    bool, typer.Option("--accepted", help="Only rows that people accepted or edited (`pairwright decide`).")
+]
 Model = Annotated[str, typer.Option("--model", help="openai-batch: the model that the requests ask.")]
 
 Verify = Annotated[
@@ -52,9 +60,22 @@ Processor = Annotated[
 Longest = Annotated[
     int, typer.Option("--longest", min=0, help="Most tokens of a row. Default: what the processor states.")
 ]
+Push = Annotated[
+    str,
+    typer.Option(
+        "--push-to-hub",
+        help="Then send the folder to this dataset repository of Hugging Face's Hub, OWNER/NAME; made where there is "
+        "none. Sent again, only what the Hub lacks goes out.",
+    ),
+]
+Private = Annotated[bool, typer.Option("--private", help="With --push-to-hub: only its owner may see it.")]
+Revision = Annotated[str, typer.Option("--revision", help="With --push-to-hub: a branch; made where there is none.")]
 
 
-@app.command(epilog="Example: `pairwright export dataset --format trl --to dataset-trl --split train --verify`")
+@app.command(
+    epilog="Examples: `pairwright export dataset --format trl --to dataset-trl --split train --verify`, "
+    "`pairwright export dataset --to dataset-hf --push-to-hub me/dataset --private`"
+)
 def export(
     dataset: Dataset,
     to: Annotated[str, typer.Option("--to", help="Folder to write: a new name, or an earlier export.")],
@@ -64,12 +85,16 @@ def export(
     split: Split = None,
     kind: Kind = None,
     score: Score = None,
+    accepted: Accepted = False,
     version: Version = None,
     negatives: Negatives = "",
     model: Model = "",
     verify: Verify = False,
     processor: Processor = "",
     longest: Longest = 0,
+    push: Push = "",
+    private: Private = False,
+    revision: Revision = "",
 ) -> None:
     """Write a dataset in a form that other programs read."""
     from flows.export_dataset import Verifying, Wanted, export_dataset
@@ -84,21 +109,58 @@ def export(
         splits=tuple(split or ()),
         kinds=tuple(kind or ()),
         score=score,
+        accepted=accepted,
     )
     verifying = Verifying(processor=processor, longest=longest) if verify else None
     if not verify and (processor or longest):
         raise typer.BadParameter("--processor and --longest go with --verify")
+    destination = _find_destination(push, private=private, revision=revision)
     wanted = Wanted(selection=selection, version=version, negatives=negatives, model=model, verifying=verifying)
     with count_steps("Rows") as watch:
         tally = export_dataset(Folder(dataset), to, form=form, wanted=wanted, watch=watch)
     sizes = ", ".join(f"{split} {rows:,}" for split, (rows, _) in tally.sizes.items())
     left_out = f"; {tally.left_out:,} others are left out" if tally.left_out else ""
     print(f"{tally.rows:,} {find_form(form).reads} ({sizes}) are in {to}{left_out}")
+    if said := tally.say_decided():
+        print(f"People said of the selected rows: {said}")
     if verify:
         print("Read back as its consumer does: all rows are good")
     for why, number in tally.unheld.items():
         print(f"{number:,} more are left out: {why}")
     print(find_form(form).cannot)
+    if destination:
+        _push(to, destination)
+
+
+def _find_destination(repository: str, *, private: bool, revision: str) -> "Destination | None":
+    """Return where the result is sent, once that is known to be possible."""
+    from tasks.export.push_to_hub import Destination, check_destination
+
+    if not repository:
+        if private or revision:
+            raise typer.BadParameter("--private and --revision go with --push-to-hub")
+        return None
+    destination = Destination(repository=repository, private=private, branch=revision or "main")
+    check_destination(destination)
+    return destination
+
+
+def _push(folder: str, destination: "Destination") -> None:
+    from flows.fetch_weights import shown_size
+    from tasks.export.push_to_hub import push_folder
+
+    try:
+        pushed = push_folder(Path(folder), destination)
+    except KeyboardInterrupt:
+        print("Stopped. What was sent is kept; the same command goes on with it.", file=sys.stderr)
+        raise typer.Exit(STOPPED) from None
+    seen_by = "private" if pushed.private else "public"
+    if not pushed.sent and not pushed.removed:
+        print(f"{pushed.address} ({seen_by}) has all {pushed.kept:,} files already: nothing was sent")
+        return
+    kept = f"; {pushed.kept:,} were there already" if pushed.kept else ""
+    removed = f"; {pushed.removed:,} of an earlier export were removed" if pushed.removed else ""
+    print(f"Sent {pushed.sent:,} files ({shown_size(pushed.size)}) to {pushed.address} ({seen_by}){kept}{removed}")
 
 
 @app.command(epilog="Examples: `pairwright formats`, `pairwright formats trl`")

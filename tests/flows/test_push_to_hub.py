@@ -1,0 +1,194 @@
+"""`pairwright export --push-to-hub` as a user calls it, against a stand-in of the Hub, whole and cut in the middle."""
+
+import hashlib
+import logging
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import datasets
+import huggingface_hub
+import pytest
+
+from flows import cli
+from tasks.export import push_to_hub
+from tests.fixtures.file_server import Fault, use_as_hub
+from tests.fixtures.hub_server import LARGE, READER, TOKEN, Repository, serving_hub
+
+NAME = "owner/pairs"
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    with serving_hub() as running:
+        use_as_hub(monkeypatch, running, tmp_path / "cache" / "hub")
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
+        monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        yield running
+
+
+@pytest.fixture
+def push(rendered, tmp_path, monkeypatch, capsys):
+    def run(*words, name=NAME):
+        """Run the verb as a shell would; return its exit code and all that it said."""
+        out = ["--to", tmp_path / "out", "--push-to-hub", name]
+        monkeypatch.setattr("sys.argv", ["pairwright", "export", *map(str, [rendered, *out, *words])])
+        monkeypatch.setattr(logging.root, "handlers", [])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        said = capsys.readouterr()
+        assert TOKEN not in said.out + said.err
+        assert "X-Amz" not in said.out + said.err
+        return int(end.value.code or 0), said.out + said.err
+
+    return run
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def once(files: dict[str, bytes]) -> Counter[str]:
+    """Return how often each large object of a folder comes when each file is sent once."""
+    return Counter(hashlib.sha256(data).hexdigest() for name, data in files.items() if name.endswith(LARGE))
+
+
+def test_the_folder_arrives_byte_for_byte_in_one_commit_and_reads_back(hub, push, tmp_path, monkeypatch):
+    code, said = push("--private")
+    files = files_of(tmp_path / "out")
+    assert code == 0
+    assert f"Sent {len(files)} files (" in said
+    assert f"to {hub.address}/datasets/{NAME} (private)" in said
+    repository = hub.repositories[NAME]
+    assert repository.files == files
+    assert repository.private
+    assert len(repository.commits) == 1
+    assert [repository.commits[0][0], repository.commits[0][-1]] == [".pairwright-export.json", "README.md"]
+    assert hub.received == once(files)
+    read = huggingface_hub.snapshot_download(NAME, repo_type="dataset", local_dir=tmp_path / "read")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_OFFLINE", True)
+    loaded = datasets.load_dataset(read, cache_dir=str(tmp_path / "datasets"))
+    assert sum(loaded.num_rows.values()) > 0
+    assert TOKEN.encode() not in b"".join(files_of(tmp_path).values())
+
+
+def test_pushed_again_only_what_changed_goes_out(hub, push, tmp_path):
+    push()
+    before = files_of(tmp_path / "out")
+    code, said = push()
+    assert (code, len(hub.repositories[NAME].commits)) == (0, 1)
+    assert f"has all {len(before)} files already: nothing was sent" in said
+    hub.repositories[NAME].branches["main"]["LICENSE"] = b"by hand"
+    code, said = push("--format", "llamafactory")
+    now = files_of(tmp_path / "out")
+    assert code == 0
+    assert f"; {len(before.keys() - now)} of an earlier export were removed" in said
+    assert hub.repositories[NAME].files == now | {"LICENSE": b"by hand"}
+
+
+def test_many_files_take_several_commits_and_the_readme_is_last(hub, push, tmp_path, monkeypatch):
+    monkeypatch.setattr(push_to_hub, "FILES_PER_COMMIT", 5)
+    assert push("--format", "llamafactory")[0] == 0
+    commits = hub.repositories[NAME].commits
+    assert len(commits) > 2
+    assert {*map(len, commits[:-1])} == {5}
+    assert [name for commit in commits for name in commit][-1] == "README.md"
+    assert hub.repositories[NAME].files == files_of(tmp_path / "out")
+
+
+def test_cut_and_broken_answers_are_survived(hub, push, tmp_path):
+    hub.next_answers = [Fault(cut=1_000), Fault(status=500), Fault(cut=0)]
+    assert push()[0] == 0
+    assert hub.repositories[NAME].files == files_of(tmp_path / "out")
+    assert hub.received == once(files_of(tmp_path / "out"))
+    assert hub.begun.total() == hub.received.total() + 3
+
+
+def test_a_hub_that_goes_away_is_gone_on_with(hub, push, tmp_path, monkeypatch):
+    answers, put = [], hub._put
+
+    def put_and_die(*request):
+        answers.append(put(*request))
+        hub.dead = len(answers) >= 2
+        return answers[-1]
+
+    monkeypatch.setattr(hub, "_put", put_and_die)
+    code, said = push("--format", "llamafactory")
+    assert code == 1
+    assert "could not be reached, or broke off (" in said
+    assert "the same command goes on with it" in said
+    assert not hub.repositories[NAME].commits
+    hub.dead = False
+    monkeypatch.setattr(hub, "_put", put)
+    assert push("--format", "llamafactory")[0] == 0
+    assert hub.repositories[NAME].files == files_of(tmp_path / "out")
+    assert set(hub.received.values()) == {1}
+    hub.dead = True
+    assert push()[0] == 1
+
+
+def test_killed_in_the_middle_the_same_command_goes_on(hub, push, rendered, tmp_path):
+    stall = threading.Event()
+    hub.next_answers = [Fault(), Fault(), *[Fault(cut=10, stall=stall) for _ in range(5)]]
+    words = [rendered, "--format", "llamafactory", "--to", tmp_path / "out", "--push-to-hub", NAME]
+    command = [sys.executable, "-m", "flows.cli", "export", *map(str, words)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+        until = time.monotonic() + 120
+        while hub.begun.total() < 7 or hub.received.total() < 2:
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    stall.set()
+    before = Counter(hub.received)
+    assert before.total() == 2
+    assert push("--format", "llamafactory")[0] == 0
+    assert hub.repositories[NAME].files == files_of(tmp_path / "out")
+    assert set(hub.received.values()) == {1}
+
+
+def test_a_branch_of_its_own(hub, push, tmp_path):
+    code, said = push("--revision", "v2/a")
+    assert code == 0
+    assert f"/datasets/{NAME}/tree/v2/a (public)" in said
+    assert hub.repositories[NAME].files == {}
+    assert hub.repositories[NAME].branches["v2/a"].keys() == {*files_of(tmp_path / "out"), ".gitattributes"}
+    assert "nothing was sent" in push("--revision", "v2/a")[1]
+
+
+@pytest.mark.parametrize(
+    ("token", "name", "words", "message"),
+    [
+        ("", NAME, [], "no token of the Hub on this machine. Log in with `hf auth login`, or set HF_TOKEN"),
+        ("hf_unknown", NAME, [], "the Hub does not accept the token. Log in"),
+        (READER, NAME, [], "the token may not write there, or owner is somebody else"),
+        (TOKEN, "somebody/pairs", [], "or somebody is somebody else. Log in"),
+        (TOKEN, "pairs", [], "whose is it? Give OWNER/NAME"),
+        (TOKEN, "owner/pa irs", [], "owner/pa irs: Repo id must use alphanumeric"),
+        (TOKEN, "owner/photographs", [], "holds what no export made (a.txt, b.txt); give a new name"),
+        (TOKEN, "owner/open", ["--private"], "is public. Make it private"),
+    ],
+)
+def test_what_is_refused_says_what_to_do(hub, push, monkeypatch, token, name, words, message):
+    files = {".gitattributes": b"", "a.txt": b"a", "b.txt": b"b"}
+    hub.repositories = {"owner/photographs": Repository(branches={"main": dict(files)}), "owner/open": Repository()}
+    monkeypatch.setenv("HF_TOKEN", token)
+    code, said = push(*words, name=name)
+    assert code == 2
+    assert message in said
+    assert not token or token not in said
+    assert hub.repositories["owner/photographs"].branches["main"] == files
+    assert not hub.received
+
+
+def test_where_nothing_is_pushed_its_options_are_wrong(rendered, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["pairwright", "export", str(rendered), "--to", str(tmp_path / "o"), "--private"])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 2
+    assert "go with --push-to-hub" in capsys.readouterr().err
