@@ -1,0 +1,65 @@
+"""NAMC's three losses (paper 001, 3.3 and Appendix E): alignment, reconstruction, description."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TEMPERATURE = 0.02
+EPSILON = 1e-8
+"""IRRA's values (Jiang and Ye 2023); NAMC does not print its own."""
+IGNORED = -100
+"""Label of what is not to be learnt."""
+
+
+def align(images: "Tensor", texts: "Tensor", identity: "Tensor") -> "Tensor":
+    """Return IRRA's similarity distribution matching, both directions.
+
+    KL(p || q) of the softmax p over cosines / 0.02 and the shares q of the texts that are alike: a text that occurs
+    twice in a batch is no false negative. Summed over the batch's other side, averaged over it.
+
+    Args:
+        images: ``(B, e)``.
+        texts: ``(B, e)``.
+        identity: ``(B,)``, equal where the texts are the same.
+    """
+    from torch.nn.functional import normalize
+
+    logits = normalize(images.float(), dim=-1) @ normalize(texts.float(), dim=-1).T / TEMPERATURE
+    same = (identity[:, None] == identity).float()
+    wanted = same / same.sum(1, keepdim=True)  # of both directions: which texts are alike is symmetric
+    return _diverge(logits, wanted) + _diverge(logits.T, wanted)
+
+
+def _diverge(logits: "Tensor", wanted: "Tensor") -> "Tensor":
+    logs = logits.log_softmax(1)
+    return (logs.exp() * (logs - (wanted + EPSILON).log())).sum(1).mean()
+
+
+def reconstruct(logits: "Tensor", codes: "Tensor", masked: "Tensor") -> "Tensor":
+    """Return the mean cross-entropy of VQGAN's codes at masked places; 0 where nothing is masked.
+
+    The paper's Eq. 18 sums over all places, its text speaks of masked ones; the text is followed.
+
+    Args:
+        logits: ``(B, places, codes)``.
+        codes: ``(B, places)``.
+        masked: ``(B, places)`` bool.
+    """
+    from torch.nn.functional import cross_entropy
+
+    losses = cross_entropy(logits.float().flatten(0, 1), codes.flatten(), reduction="none")
+    return (losses * masked.flatten()).sum() / masked.sum().clamp(min=1)
+
+
+def describe(logits: "Tensor", labels: "Tensor") -> "Tensor":
+    """Return the mean cross-entropy of the next token; 0 where nothing is to be learnt.
+
+    Args:
+        logits: ``(B, T, vocabulary)``, of what follows each token.
+        labels: ``(B, T)``, what does; ``IGNORED`` where it does not count.
+    """
+    from torch.nn.functional import cross_entropy
+
+    losses = cross_entropy(logits.float().flatten(0, 1), labels.flatten(), reduction="sum", ignore_index=IGNORED)
+    return losses / (labels != IGNORED).sum().clamp(min=1)
