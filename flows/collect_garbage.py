@@ -17,6 +17,7 @@ from flows.stages import table_names
 from schemas.errors import PairwrightError
 from schemas.rows import make_key
 from tasks.store.dataset import alone
+from tasks.store.decisions import forget_decisions
 from tasks.store.files import Folder
 from tasks.store.find_copies import find_copies
 from tasks.store.garbage import (
@@ -99,6 +100,7 @@ def collect_garbage(folder: Folder, *, keep: int | None, dry_run: bool, watch: W
             if watch:
                 watch(done, found.plan.steps)
         if found.swept:
+            forget_decisions(folder, found.plan.needed.names)
             write_swept(folder, found.swept)
     return found
 

@@ -25,6 +25,7 @@ from tasks.report.measure_health import judge_health, measure_health
 from tasks.report.measure_writing import measure_writing, say_writing
 from tasks.report.tables import Tables
 from tasks.store.dataset import Build
+from tasks.store.decisions import read_decisions
 from tasks.store.files import Folder
 from tasks.store.ledger import Counts
 from tasks.store.snapshot import describe_version
@@ -109,6 +110,7 @@ def export_dataset(
             about=about,
             setting=Setting(name=about.name, model=wanted.model),
             selection=wanted.selection,
+            decisions=read_decisions(folder),
             total=counts[-1 if beside else own].rows,
             verifier=verifier,
         )

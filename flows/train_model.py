@@ -19,6 +19,7 @@ from flows.run_beside import settled_beside
 from flows.score_reference import score_reference
 from schemas.errors import ConfigError, PairwrightError, StoreError
 from schemas.training import STAND_INS, TINY, TrainConfig
+from tasks.store.decisions import read_decisions
 from tasks.store.files import Folder
 from tasks.store.snapshot import describe_version
 from tasks.store.stage import Planned
@@ -288,7 +289,9 @@ def _begin(folder: Folder, start: Start, run: "Run", beside: Sequence[Planned]) 
                 f"{folder.url}: has no preferences to train on. See why with: pairwright status {folder.url}"
             )
         needs = OBJECTIVES[config.objective].needs_of(config)
-        refused = freeze_rows(build, planned, run.rows, needs=needs, splits=(loading.split, loading.held_out))
+        splits = (loading.split, loading.held_out)
+        decisions = read_decisions(folder)
+        refused = freeze_rows(build, planned, run.rows, needs=needs, splits=splits, decisions=decisions)
         data = {
             "dataset": folder.url,
             "snapshot": build.pinned.number if build.pinned else None,

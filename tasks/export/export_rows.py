@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from schemas.arrow import from_table, schema_of
+from schemas.decisions import UNDECIDED, Decision, Decisions, edit_row
 from schemas.errors import ConfigError
 from schemas.rows import PreferenceRow
 from tasks.export.claim_target import README, check_target, write_marker
@@ -37,6 +38,8 @@ class Order:
     about: About
     setting: Setting
     selection: Selection = EVERYTHING
+    decisions: Decisions = UNDECIDED
+    """What people said of the rows: rejected ones are left out, edited ones have their new texts."""
     total: int = 0
     """Rows that pass by, selected or not."""
     verifier: Verifier | None = None
@@ -79,14 +82,31 @@ def _write(groups: Groups, writer: RowWriter, *, order: Order, watch: Callable[[
     tally = Tally()
     for rows in groups:
         for row in rows:
-            if not order.selection.keeps(row):
-                tally.leave_out(row)
-                continue
-            try:
-                writer.add(row)
-            except UnheldError as why:
-                tally.unheld[str(why)] += 1
-            else:
-                tally.add(row)
+            _write_row(row, writer, order=order, tally=tally)
         watch(tally.seen, order.total)
     return tally
+
+
+def _write_row(row: PreferenceRow, writer: RowWriter, *, order: Order, tally: Tally) -> None:
+    """Write a row unless it is not selected, a person rejected it, or the form cannot hold it."""
+    decision = order.decisions.about(row)
+    if not order.selection.keeps(row, decision):
+        tally.leave_out(row, decision.verdict if decision else "")
+        return
+    if decision and decision.verdict == "reject":
+        tally.decided["reject"] += 1
+        return
+    try:
+        final = edit_row(row, decision) if decision else row
+        _check_edit(final, decision)
+        writer.add(final)
+    except UnheldError as why:
+        tally.unheld[str(why)] += 1
+    else:
+        tally.add(final)
+        tally.decided[decision.verdict if decision else ""] += 1
+
+
+def _check_edit(row: PreferenceRow, decision: Decision | None) -> None:
+    if decision and decision.verdict == "edit" and row.rejected.strip() == row.chosen.strip():
+        raise UnheldError("an edit made the chosen and the rejected text the same")

@@ -1,8 +1,9 @@
-"""Say which preferences are exported: by the licence and the source of their images, split, kind and score."""
+"""Say which preferences are exported: by licence and source of their images, split, kind, score, people's verdicts."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from schemas.decisions import ACCEPTED, Decision
 from schemas.rows import PreferenceRow
 
 UNSTATED = "unstated"
@@ -22,11 +23,14 @@ class Selection:
     """The row is of one of these, as ``kinds_of`` names them."""
     score: float | None = None
     """Least score of the removal that its rejected images show; rows without such a removal have none."""
+    accepted: bool = False
+    """A person accepted the row, or edited it."""
 
-    def keeps(self, row: PreferenceRow) -> bool:
-        """Say whether a row is exported."""
+    def keeps(self, row: PreferenceRow, decision: Decision | None = None) -> bool:
+        """Say whether a row is exported about which a person may have decided."""
         return (
-            _all_in(row.licences, self.licences)
+            (not self.accepted or (decision is not None and decision.verdict in ACCEPTED))
+            and _all_in(row.licences, self.licences)
             and _all_in(row.sources, self.sources)
             and _all_in([row.split], self.splits)
             and (not self.kinds or any(_all_in([kind], self.kinds) for kind in kinds_of(row)))

@@ -57,21 +57,33 @@ class Tally:
     left_out: int = 0
     """Rows that were not selected."""
     left_out_of: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    """What those are: "licences", "sources", "splits", "kinds", each with the names that there are."""
+    """What those are: "licences", "sources", "splits", ..., each with the names that there are."""
+
+    decided: Counter[str] = field(default_factory=Counter[str])
+    """Selected rows by what people said of them: "accept", "edit", "reject", or empty: nothing. Rejected ones are not
+    written."""
 
     @property
     def seen(self) -> int:
         """Return how many rows have passed by."""
-        return self.rows + self.left_out + self.unheld.total()
+        return self.rows + self.left_out + self.unheld.total() + self.decided["reject"]
 
-    def leave_out(self, row: PreferenceRow) -> None:
-        """Count a row that is not selected."""
+    def say_decided(self) -> str:
+        """Return what people said of the selected rows; empty: nobody has looked at any."""
+        words = (("accept", "accepted as they are"), ("edit", "edited"), ("reject", "rejected and left out"))
+        said = [f"{self.decided[verdict]:,} {word}" for verdict, word in words if self.decided[verdict]]
+        rest = f"; {self.decided['']:,} nobody has looked at" if self.decided[""] else ""
+        return f"{', '.join(said)}{rest}" if said else ""
+
+    def leave_out(self, row: PreferenceRow, verdict: str = "") -> None:
+        """Count a row that is not selected, and of which people may have said something."""
         self.left_out += 1
         names = {
             "licences": {name or UNSTATED for name in row.licences},
             "sources": set(row.sources),
             "splits": {row.split},
             "kinds": kinds_of(row),
+            "people's verdicts": {verdict or "none"},
         }
         for what, found in names.items():
             self.left_out_of.setdefault(what, set()).update(found)
@@ -104,5 +116,7 @@ class Tally:
         if self.unheld:
             reasons = ", ".join(f"{why} ({number:,})" for why, number in self.unheld.most_common())
             return f"none of the {self.unheld.total():,} selected rows can be held by --format {form}: {reasons}"
+        if self.decided["reject"]:
+            return f"people rejected all of the {self.decided['reject']:,} selected rows (`pairwright decide`)"
         there = "; ".join(f"{what}: {', '.join(sorted(names))}" for what, names in self.left_out_of.items())
         return f"none of its {self.left_out:,} rows is selected. It has {there}"

@@ -4,6 +4,7 @@ OUT/
   build.json                   what to resume: source, profile, limit
   tables/<stage>/<fingerprint>/part-<hash>.parquet
   snapshots/000001.json        a version: which tables and parts, counts, parent
+  decisions/, takedowns/       what people said of rows, and had removed
   work/, journals/             of running builds; no data is lost with them
   cache/                       what spares later builds work; nor with this
 """

@@ -13,7 +13,7 @@ from tasks.store.garbage import files_below
 from tasks.store.part import Part, read_columns
 
 KEY = re.compile(rb"[0-9a-f]{32}")
-OWN = ("tables", "snapshots", "takedowns", "work", "journals", "cache")
+OWN = ("tables", "snapshots", "takedowns", "decisions", "work", "journals", "cache")
 MODELS = (".safetensors", ".pt", ".pth", ".bin")
 READ_BYTES = 8 << 20
 

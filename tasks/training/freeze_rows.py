@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from schemas.arrow import from_table
+from schemas.decisions import UNDECIDED, Decisions
 from schemas.errors import StoreError, TrainingError
 from schemas.rows import PreferenceRow
 from tasks.store.dataset import Build
@@ -36,6 +37,12 @@ SCHEMA = pa.schema(
     ]
 )
 IMAGES = ("images", "rejected_images")
+BY_PEOPLE = {
+    "reject": "rejected by people",
+    # Its texts in the table are the old ones, and so are their vectors and the reference's scores.
+    "edit": "edited by people: its new texts are in exports only",
+}
+"""Why rows are left out of which people said so."""
 BATCH = 10_000
 """Rows that are held in memory at once; the list of refused ones is held whole."""
 
@@ -89,7 +96,15 @@ class FrozenRows:
         return next(iter(from_table(found, PreferenceRow)))
 
 
-def freeze_rows(build: Build, planned: Planned, file: Path, *, needs: Needs, splits: tuple[str, ...]) -> list[Refused]:
+def freeze_rows(
+    build: Build,
+    planned: Planned,
+    file: Path,
+    *,
+    needs: Needs,
+    splits: tuple[str, ...],
+    decisions: Decisions = UNDECIDED,
+) -> list[Refused]:
     """Write which rows of the splits can be trained on; return the others of these splits.
 
     Args:
@@ -98,6 +113,7 @@ def freeze_rows(build: Build, planned: Planned, file: Path, *, needs: Needs, spl
         file: what is written.
         needs: what the objective needs of a row.
         splits: the splits that are looked at.
+        decisions: what people said of the rows.
 
     Raises:
         StoreError: the disk refuses.
@@ -107,6 +123,10 @@ def freeze_rows(build: Build, planned: Planned, file: Path, *, needs: Needs, spl
     def entries() -> Iterator[dict[str, str | int]]:
         for number, row, preference in _light_rows(build, planned):
             if preference.split not in splits:
+                continue
+            decision = decisions.about(preference)
+            if decision and decision.verdict in BY_PEOPLE:
+                refused.append(Refused(key=preference.key, reason=BY_PEOPLE[decision.verdict]))
                 continue
             try:
                 look_at(preference, needs)
