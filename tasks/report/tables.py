@@ -1,13 +1,14 @@
 """Reach the settled tables of a build by name; a table that the build did not reach is empty."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from schemas.arrow import COLUMNS, R
+from schemas.arrow import COLUMNS, R, schema_of
 from tasks.store.dataset import Build
-from tasks.store.snapshot import find_live, live_index, stream_live
+from tasks.store.index import Index, columns_without
+from tasks.store.snapshot import live_index
 from tasks.store.stage import Planned
 
 CHECKS = ("controlled", "grounded", "judged")
@@ -19,9 +20,10 @@ CHUNK_ROWS = 50_000
 
 @dataclass(frozen=True)
 class Tables:
-    """Hold a build whose stages are settled."""
+    """Hold a build whose stages are settled; the index of a table is looked for once."""
 
     build: Build
+    _indexes: dict[str, Index] = field(default_factory=dict[str, Index], compare=False, repr=False)
 
     def has(self, name: str) -> bool:
         """Say whether the build went as far as this table."""
@@ -29,27 +31,30 @@ class Tables:
 
     def find(self, name: str, row_type: type[R], subjects: Iterable[str], *, without: Sequence[str] = ()) -> list[R]:
         """Return the live rows about the subjects, ordered by subject and key."""
-        planned = self._planned(name)
-        return [] if planned is None else find_live(self.build, planned, row_type, subjects=subjects, without=without)
+        index = self._index(name)
+        if index is None:
+            return []
+        rows = index.rows(index.find(subjects), row_type, columns_without(row_type, without))
+        return sorted(rows, key=lambda row: (row.subject, row.key))
 
     def stream(self, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some columns of all live rows, a row group at a time."""
-        planned = self._planned(name)
-        yield from () if planned is None else stream_live(self.build, planned, columns)
+        index = self._index(name)
+        yield from () if index is None else index.batches(columns)
 
     def chunks(self, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some narrow columns of all live rows, tens of thousands at a time: what is done per batch is not free.
 
         Columns that the table does not have are left out, so that tables of different rows may be asked alike.
         """
-        planned = self._planned(name)
-        has = dict(COLUMNS[planned.stage.writes]) if planned else {}
+        planned, index = self._planned(name), self._index(name)
+        has = schema_of(planned.stage.writes).names if planned else []
         wanted = [column for column in columns if column in has]
-        if planned is None or not wanted:
+        if index is None or not wanted:
             return
         batch: list[pa.Table] = []
         rows = 0
-        for table in live_index(self.build, planned).tables(wanted):
+        for table in index.tables(wanted):
             batch.append(table)
             rows += len(table)
             if rows >= CHUNK_ROWS:
@@ -72,6 +77,12 @@ class Tables:
         """Yield status, reason and detail of each input that a table's stage dropped or failed, copies left out."""
         planned = self._planned(name)
         yield from () if planned is None else (row[:3] for row in self.build.refused(planned))
+
+    def _index(self, name: str) -> Index | None:
+        """Return the index of a table's live rows; ``None``: the build did not reach it."""
+        if name not in self._indexes and (planned := self._planned(name)):
+            self._indexes[name] = live_index(self.build, planned)
+        return self._indexes.get(name)
 
     def _planned(self, name: str) -> Planned | None:
         return next((planned for planned in self.build.planned if planned.stage.name == name), None)
