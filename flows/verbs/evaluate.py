@@ -1,4 +1,4 @@
-"""The verbs that evaluate: captions against references."""
+"""The verbs that evaluate: captions against references, a model on a benchmark."""
 
 import json
 import signal
@@ -8,19 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from flows.verbs.options import OWED, AsJson, app
+from schemas.errors import ConfigError
 
 evaluate = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="Score texts against references.",
+    help="Score texts against references, and models on benchmarks.",
     epilog="Example: `pairwright evaluate captions predictions.jsonl references.json`",
 )
 app.add_typer(evaluate, name="evaluate")
-
-
-@evaluate.callback()
-def _group() -> None:
-    """Keep it a group of verbs while there is one verb only."""
 
 
 @evaluate.command(epilog="Example: `pairwright evaluate captions predictions.jsonl references.json --protocol coco`")
@@ -76,4 +72,90 @@ def _print_scores(found: Any) -> None:
     console = Console()
     console.print(score_table(found), soft_wrap=False)
     for line in score_notes(found):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@evaluate.command(
+    epilog="Example: `pairwright evaluate model demo/runs/dpo --benchmark cola --data COLA`; `--benchmark list` says "
+    "which there are, and what their folders must hold"
+)
+def model(
+    checkpoint: Annotated[
+        str,
+        typer.Argument(help="A checkpoint (adapters, too), a run's folder, a name on the Hub; or one on the server."),
+    ] = "",
+    benchmark: Annotated[str, typer.Option("--benchmark", "-b", help="Its name, or list.")] = "list",
+    data: Annotated[Path, typer.Option("--data", help="Folder of its annotations and images, or a dataset.")] = Path(),
+    to: Annotated[Path | None, typer.Option("--to", help="File for the scores. Default: below evaluations/.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N items.")] = None,
+    server: Annotated[str, typer.Option("--server", help="Address of the OpenAI-compatible server (vLLM).")] = "",
+    judge: Annotated[
+        str, typer.Option("--judge", help="Who rates: a server's address, or a profile (its judge, else its chat).")
+    ] = "",
+    judge_model: Annotated[str, typer.Option("--judge-model", help="The judge's name on its server.")] = "",
+    perturb: Annotated[
+        str, typer.Option("--perturb", help="noise:5, fog:5 or words:0.4: what is asked, made worse.")
+    ] = "",
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Questions at once; halved where memory lacks.")] = 8,
+    most_pixels: Annotated[
+        int, typer.Option("--most-pixels", min=784, help="Larger images are scaled down first.")
+    ] = 448 * 448,
+    resamples: Annotated[int, typer.Option("--resamples", min=0, max=100_000, help="For intervals; 0: none.")] = 1000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the resamples and of --perturb.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a model a benchmark's questions, and score its answers with bootstrap intervals.
+
+    Answers are kept beside the scores as they come: an evaluation that was stopped goes on where it was. Ends with 1
+    where some were not answered, and are asked again at the next call.
+    """
+    if benchmark == "list":
+        _list_benchmarks()
+        return
+    if not checkpoint:
+        raise ConfigError("which model? pairwright evaluate model CHECKPOINT --benchmark NAME --data DIR")
+    from flows.evaluate_model import Wanted, evaluate_model
+    from flows.find_judge import find_judge, served_at
+    from flows.progress import count_steps
+
+    wanted = Wanted(
+        model=checkpoint,
+        benchmark=benchmark,
+        data=data,
+        to=to,
+        limit=limit,
+        server=served_at(server, checkpoint) if server else None,
+        judge=find_judge(judge, judge_model) if judge else None,
+        batch=batch,
+        most_pixels=most_pixels,
+        perturb=perturb,
+        resamples=resamples,
+        seed=seed,
+    )
+    found = evaluate_model(wanted, watch=count_steps)
+    if as_json:
+        print(json.dumps(found.as_json(), indent=1))
+    else:
+        _print_marks(found)
+    if found.owed:
+        raise typer.Exit(OWED)
+
+
+def _list_benchmarks() -> None:
+    from rich.console import Console
+
+    from flows.show_marks import benchmark_table
+    from tasks.evaluation.benchmark_list import BENCHMARKS
+
+    Console().print(benchmark_table(BENCHMARKS.values()))
+
+
+def _print_marks(found: Any) -> None:
+    from rich.console import Console
+
+    from flows.show_marks import mark_notes, mark_table
+
+    console = Console()
+    console.print(mark_table(found), soft_wrap=False)
+    for line in mark_notes(found):
         console.print(line, markup=False, highlight=False, soft_wrap=True)

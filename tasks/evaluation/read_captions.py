@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import ConfigError
+from tasks.evaluation.read_json import number_records, parse_json, read_text
 
-FILE_BYTES = 512 << 20
 TEXT_CHARACTERS = 100_000
 """Of one record, all its texts together."""
 ID_CHARACTERS = 1000
@@ -44,38 +44,24 @@ def read_captions(path: Path) -> list[Record]:
     Raises:
         ConfigError: the file cannot be read, is too large, is neither form, has no record, or has a wrong one.
     """
-    records = [_record(value, where) for value, where in _values(_text(path), path)]
+    records = [_record(value, where) for value, where in _values(read_text(path), path)]
     if not records:
         raise ConfigError(f"{path}: has no captions")
     return records
 
 
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > FILE_BYTES:
-            raise ConfigError(f"{path}: has {path.stat().st_size:,} bytes; captions may have {FILE_BYTES:,}")
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path} line {line}: is not UTF-8") from error
-
-
 def _values(text: str, path: Path) -> Iterator[tuple[Any, str]]:
     """Yield each record's JSON and where it is."""
     if text.lstrip()[:1] == "[":
-        yield from _numbered(_parse(text, str(path)), str(path))
+        yield from number_records(parse_json(text, str(path)), str(path))
         return
     lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     whole = _whole(text, lines)
     if whole is not None:
-        yield from _numbered(whole, f"{path}: annotations")
+        yield from number_records(whole, f"{path}: annotations")
         return
     for number, line in lines:
-        yield _parse(line, f"{path} line {number}"), f"{path} line {number}"
+        yield parse_json(line, f"{path} line {number}"), f"{path} line {number}"
 
 
 def _whole(text: str, lines: list[tuple[int, str]]) -> list[Any] | None:
@@ -95,27 +81,6 @@ def _is_object(line: str) -> bool:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _parse(text: str, where: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except json.JSONDecodeError as error:
-        place = f" line {error.lineno}" if "\n" in text.strip() else ""
-        raise ConfigError(f"{where}{place}: is no JSON: {error.msg} (column {error.colno})") from error
-    except RecursionError as error:
-        raise ConfigError(f"{where}: is no JSON that can be read: nested too deeply") from error
-    except ValueError as error:
-        raise ConfigError(f"{where}: is no JSON: {error}") from error
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of JSON")
-
-
-def _numbered(values: list[Any], where: str) -> Iterator[tuple[Any, str]]:
-    for number, value in enumerate(values, start=1):
-        yield value, f"{where} record {number}"
 
 
 def _record(value: Any, where: str) -> Record:

@@ -1,0 +1,17 @@
+"""What comes of a question to a model that is evaluated."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """Be an answer, or the reason why there is none."""
+
+    name: str
+    """The question's."""
+    text: str = ""
+    state: Literal["answered", "refused", "failed", "no image"] = "answered"
+    """refused: the model does not take this question, for good; failed: nothing was said, and it may be asked again;
+    no image: an image is not there, or does not decode."""
+    detail: str = ""

@@ -1,0 +1,56 @@
+"""Let a served model answer a benchmark's questions. Needs an OpenAI-compatible server (vLLM's, for one)."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import get_args
+
+from schemas.replies import Reply
+from schemas.rows import Dropped, Failed, Row, make_key
+from schemas.served import ChatConfig
+from tasks.serving.ask_rows import ask_rows
+from tasks.serving.chat import Chat, Question
+from tasks.store.answers import Answers
+from tasks.store.images import Reason
+
+UNDECODED: tuple[str, ...] = get_args(Reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedRow(Row):
+    """Be a question under its name, or its answer."""
+
+    name: str
+    question: Question
+    text: str = ""
+
+
+def ask_served(questions: Iterable[tuple[str, Question]], model: ChatConfig, answers: Answers) -> Iterator[Reply]:
+    """Yield a reply to each question, as they come; what was answered before is not asked again.
+
+    Raises:
+        ConfigError: the configuration names no server.
+        ServerError: no server answers.
+    """
+    names: dict[str, str] = {}
+
+    def rows() -> Iterator[NamedRow]:
+        for name, question in questions:
+            key = make_key("asked", name)
+            names[key] = name
+            yield NamedRow(key=key, source_key=key, subject=key, name=name, question=question)
+
+    for result in ask_rows(rows(), _ask, model, answers=answers):
+        if isinstance(result, NamedRow):
+            yield Reply(name=result.name, text=result.text)
+        elif isinstance(result, Failed):
+            yield Reply(name=names[result.source_key], state="failed", detail=f"{result.reason}: {result.detail}")
+        elif isinstance(result, Dropped):
+            state = "no image" if result.reason in UNDECODED else "refused"
+            yield Reply(name=names[result.source_key], state=state, detail=f"{result.reason}: {result.detail}")
+
+
+async def _ask(row: NamedRow, chat: Chat) -> NamedRow:
+    answer = await chat.ask(row.question)
+    return NamedRow(
+        key=row.key, source_key=row.key, subject=row.key, name=row.name, question=row.question, text=answer.text.strip()
+    )

@@ -1,0 +1,19 @@
+"""All benchmarks."""
+
+from schemas.errors import ConfigError
+from tasks.evaluation.benchmark import Benchmark
+from tasks.evaluation.benchmarks import bison, cola
+
+_MODULES = (bison, cola)
+BENCHMARKS: dict[str, Benchmark] = {module.BENCHMARK.name: module.BENCHMARK for module in _MODULES}
+
+
+def find_benchmark(name: str) -> Benchmark:
+    """Return a benchmark.
+
+    Raises:
+        ConfigError: there is none of this name.
+    """
+    if name not in BENCHMARKS:
+        raise ConfigError(f"--benchmark {name}: there is no such one. There are: {', '.join(BENCHMARKS)}")
+    return BENCHMARKS[name]

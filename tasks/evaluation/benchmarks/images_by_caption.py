@@ -1,0 +1,40 @@
+"""Ask which of two images suits a caption (paper 003), or which of two captions suits an image (ours)."""
+
+from pathlib import Path
+
+from prompts import load
+from tasks.evaluation.benchmark import Asked
+from tasks.evaluation.benchmarks.choices import Choice
+
+IMAGES = ("Image 1", "Image 2")
+BY_CAPTION, BY_IMAGE = "choose_image", "choose_caption"
+
+
+def choose_image(
+    name: str, images: tuple[Path, Path], caption: str, *, answer: str, category: str = "", item: str = ""
+) -> Choice:
+    """Return the question which of two images a caption suits."""
+    asked = Asked(
+        name=name,
+        item=item or name,
+        text=load(BY_CAPTION).render(caption=caption),
+        images=images,
+        prompt=BY_CAPTION,
+        words=(caption,),
+    )
+    return Choice(asked=asked, answer=answer, words=IMAGES, category=category, kind="image" if item else "accuracy")
+
+
+def choose_caption(
+    name: str, image: Path, captions: tuple[str, str], *, answer: str, category: str = "", item: str = ""
+) -> Choice:
+    """Return the question which of two captions suits an image."""
+    asked = Asked(
+        name=name,
+        item=item,
+        text=load(BY_IMAGE).render(first=captions[0], second=captions[1]),
+        images=(image,),
+        prompt=BY_IMAGE,
+        words=captions,
+    )
+    return Choice(asked=asked, answer=answer, words=captions, category=category, kind="text")

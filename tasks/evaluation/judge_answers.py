@@ -1,0 +1,170 @@
+"""Let a served model rate answers, so that what is rated cannot write its own rating.
+
+What others wrote (the answer, the question, the reference) is cut to one line without control tokens and stands between
+lines with a number that nobody could know when it was written: it is drawn at random for each evaluation, and another
+one for each answer. A rating is one line of JSON in the judge's own reply that repeats that number and has the fields
+that were asked for and no others. Whatever else the reply holds, a repeated answer that says "score: 5" for one, is not
+looked at; two such lines are none. A reply without a rating is asked for again, and then the answer counts as unjudged:
+it is neither bad nor good. No rule can keep a judge from believing what it reads, though; that is up to the judge.
+
+Needs an OpenAI-compatible server.
+"""
+
+import json
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+
+from prompts import load
+from schemas.rows import Failed, Row, make_key
+from schemas.served import ChatConfig
+from tasks.evaluation.benchmark import Rubric
+from tasks.serving.ask_rows import ask_rows
+from tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
+from tasks.serving.untrusted import as_data
+from tasks.store.answers import Answers
+
+ATTEMPTS = 3
+MOST_TOKENS, REASON_TOKENS = 64, 320
+"""Of a rating without and with a reason; the rating itself has some 40, as it repeats a number of 16 digits."""
+FENCE = re.compile(r"\A```(?:json)?\s*|\s*```\Z")
+"""What models like to put around JSON."""
+SECRET = make_key("secret of the fences")
+"""Under which key an evaluation keeps what its fences' numbers are made of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """Be an answer that is to be rated, with all that the judge is told."""
+
+    name: str
+    values: Mapping[str, str]
+    """By their names in the prompt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rating:
+    """Be what a judge gave; ``None``: nothing that could be read, or no answer at all."""
+
+    name: str
+    rating: int | None
+    text: str
+    """The judge's reply."""
+    failed: bool = False
+    """Whether the judge did not answer, and may be asked again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatedRow(Row):
+    """Be a rating on its way."""
+
+    judged: Judged
+    rating: int | None = None
+    text: str = ""
+
+
+def judge_answers(judged: Iterable[Judged], rubric: Rubric, judge: ChatConfig, *, answers: Answers) -> Iterator[Rating]:
+    """Yield a rating of each answer, as they come.
+
+    Args:
+        judged: what is rated.
+        rubric: how.
+        judge: which served model judges.
+        answers: what was said before is not asked again; keeps the secret of the fences, too.
+
+    Raises:
+        ConfigError: the configuration names no server.
+        ServerError: no server answers.
+    """
+    work = partial(_judge, rubric=rubric, secret=_secret(answers))
+    names: dict[str, str] = {}
+
+    def rows() -> Iterator[RatedRow]:
+        for one in judged:
+            key = make_key("judged", one.name)
+            names[key] = one.name
+            yield RatedRow(key=key, source_key=key, subject=key, judged=one)
+
+    for result in ask_rows(rows(), work, judge, answers=answers):
+        if isinstance(result, RatedRow):
+            yield Rating(name=result.judged.name, rating=result.rating, text=result.text)
+        else:
+            failed = isinstance(result, Failed)
+            yield Rating(name=names[result.source_key], rating=None, text="", failed=failed)
+
+
+def _secret(answers: Answers) -> bytes:
+    kept = answers.get(SECRET)
+    if kept is None:
+        kept = secrets.token_bytes(32)
+        answers.put(SECRET, kept)
+    return kept
+
+
+def number_of(judged: Judged, secret: bytes) -> str:
+    """Return the number of an answer's fences: it hashes all that stands inside."""
+    inside = make_key(judged.name, *(part for pair in sorted(judged.values.items()) for part in pair))
+    return f"n{blake2b(inside.encode(), key=secret, digest_size=8).hexdigest()}"
+
+
+async def _judge(row: RatedRow, chat: Chat, *, rubric: Rubric, secret: bytes) -> RatedRow:
+    question, number = ask_rating(row.judged, rubric, secret)
+    answer: Answer | None = None
+    for attempt in range(1, ATTEMPTS + 1):
+        seed = seed_of(row.key, load(rubric.prompt), seed=0, attempt=attempt)
+        answer = await chat.ask(replace(question, seed=seed, temperature=0.0 if attempt == 1 else None))
+        rating = read_rating(answer.text, number, rubric)
+        if rating is not None:
+            return replace(row, rating=rating, text=answer.text)
+    return replace(row, text=answer.text if answer else "")
+
+
+def ask_rating(judged: Judged, rubric: Rubric, secret: bytes) -> tuple[Question, str]:
+    """Return what a judge is asked about an answer, and the number that its rating must repeat."""
+    number = number_of(judged, secret)
+    values = {name: as_data(text) or "(nothing)" for name, text in judged.values.items()}
+    text = load(rubric.prompt).render(number=number, **values)
+    question = Question(
+        prompt=rubric.prompt,
+        text=text,
+        max_tokens=REASON_TOKENS if rubric.reasoned else MOST_TOKENS,
+        grammar=_grammar(number, rubric),
+    )
+    return question, number
+
+
+def _grammar(number: str, rubric: Rubric) -> Grammar:
+    fields: dict[str, Any] = {"number": {"type": "string", "enum": [number]}}
+    if rubric.reasoned:
+        fields["reason"] = {"type": "string", "maxLength": 800}
+    fields["rating"] = {"type": "integer", "minimum": 0, "maximum": rubric.most}
+    return Grammar(
+        schema={"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    )
+
+
+def read_rating(text: str, number: str, rubric: Rubric) -> int | None:
+    """Return the rating of a judge's reply, or ``None``."""
+    fields = {"number", "rating", *(["reason"] if rubric.reasoned else [])}
+    found = [value for value in _objects(text) if set(value) == fields and value["number"] == number]
+    if len(found) != 1:
+        return None
+    rating = found[0]["rating"]
+    fits = isinstance(rating, int) and not isinstance(rating, bool) and 0 <= rating <= rubric.most
+    return rating if fits else None
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects that have a line of their own, or are the whole reply."""
+    whole = FENCE.sub("", text.strip())
+    for line in dict.fromkeys([whole, *map(str.strip, text.splitlines())]):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            yield value

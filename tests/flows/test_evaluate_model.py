@@ -1,0 +1,166 @@
+"""A model on a benchmark: on this machine, behind a server, stopped and gone on with, with files that are wrong."""
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flows.evaluate_model import Wanted, evaluate_model
+from flows.progress import count_steps
+from schemas.errors import ServerError
+from tasks.evaluation.benchmark import SHORT
+from tests.fixtures.asking import config_of
+from tests.fixtures.benchmarks import counts_of, evaluate, rows_of, scores_of, write_folder
+from tests.fixtures.chat_server import Asked, Fault, Status, chat_server
+from tests.fixtures.families_of_models import write_qwen2_vl
+
+OWN = "COLA_multiobjects_matching_benchmark.json"
+PAIRS = 4
+
+
+@pytest.fixture
+def cola(tmp_path: Path) -> Path:
+    names = [f"{number}{side}.png" for number in range(PAIRS) for side in "ab"]
+    rows = [[f"http://x/{n}a.png", f"red {n}", f"http://x/{n}b.png?big", f"blue {n}"] for n in range(PAIRS)]
+    return write_folder(tmp_path / "cola", images=names, files={OWN: rows})
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
+
+
+def test_a_checkpoint_with_adapters_is_asked_once_for_each_question(
+    qwen: Path, cola: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    to, adapters = tmp_path / "scores.json", write_adapters(qwen, tmp_path / "adapters")
+    words = ("--benchmark", "cola", "--data", cola, "--to", to)
+    assert evaluate(monkeypatch, adapters, *words, "--limit", 1, "--batch", 3) == 0
+    assert counts_of(to) == {"items": 1, "scored_items": 1, "questions": 4, "answered": 4, "not_read": 4}
+    first, kept = rows_of(to), to.with_suffix(".answers").stat().st_size
+    assert evaluate(monkeypatch, adapters, *words) == 0
+    rows, grown = rows_of(to), to.with_suffix(".answers").stat().st_size
+    assert len(rows) == 4 * PAIRS
+    assert {name: rows[name] for name in first} == first
+    assert evaluate(monkeypatch, adapters, *words) == 0
+    assert to.with_suffix(".answers").stat().st_size == grown > kept
+    assert scores_of(to) == {("", "image"): 0, ("", "text"): 0, ("", "group"): 0}
+    assert "16 answers could not be read" in capsys.readouterr().out.replace("\n", " ")
+    assert evaluate(monkeypatch, qwen, *words, "--limit", 1) == 0
+    assert {name: row["answer"] for name, row in rows_of(to).items()} != {n: row["answer"] for n, row in first.items()}
+
+
+def write_adapters(model: Path, folder: Path) -> Path:
+    """Write adapters of a model that change what it says."""
+    import peft
+    import torch
+    from transformers import AutoModelForImageTextToText
+
+    base = AutoModelForImageTextToText.from_pretrained(model)
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj", "o_proj"])
+    with warnings.catch_warnings():  # this peft asks transformers by a name that is to go
+        warnings.simplefilter("ignore", FutureWarning)
+        tuned = peft.get_peft_model(base, config)
+    with torch.no_grad():
+        for name, parameter in tuned.named_parameters():
+            if "lora_" in name:
+                parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(len(name))))
+    tuned.save_pretrained(str(folder))
+    settings = json.loads((folder / "adapter_config.json").read_text())
+    (folder / "adapter_config.json").write_text(json.dumps(settings | {"base_model_name_or_path": str(model)}))
+    return folder
+
+
+def answerer(folder: Path) -> Callable[[Asked], str | Fault]:
+    """Return who answers: right of pairs 0 and 1, only the images of pair 2, in words that are no option of pair 3."""
+    names = {path.read_bytes(): path.stem for path in (folder / "images").iterdir()}
+
+    def answer(asked: Asked) -> str | Fault:
+        if "suits" not in asked.text:  # whoever asks finds out first what the model sees
+            return "a square"
+        (pair, *_), sides = [*{names[image][:-1] for image in asked.images}], [names[one][-1] for one in asked.images]
+        if pair == "3":
+            return "The first one, A."
+        if len(sides) == 2:
+            return "A" if '"red' in asked.text else "(B)"
+        return "A." if sides == ["a"] or pair == "2" else f"B. blue {pair}"
+
+    return answer
+
+
+def test_a_served_model_is_scored_by_hand(cola: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    to = tmp_path / "scores.json"
+    with chat_server(answerer(cola)) as server:
+        words = ("tiny", "--server", server.url, "--benchmark", "cola", "--data", cola, "--to", to)
+        assert evaluate(monkeypatch, *words) == 0
+        asked = len(server.asked)
+        assert scores_of(to) == {("", "image"): 0.75, ("", "text"): 0.5, ("", "group"): 0.5}
+        assert counts_of(to) == {
+            "items": PAIRS, "scored_items": PAIRS, "questions": 16, "answered": 16, "not_read": 4,
+        }  # fmt: skip
+        held = json.loads(to.read_text())["scores"][0]
+        assert 0.25 <= held["low"] < 0.75 < held["high"] == 1
+        assert evaluate(monkeypatch, *words) == 0
+        probes = 3  # which model there is, whether it sees two images, and what holds it to a form
+        assert len(server.asked) <= asked + probes
+
+
+def test_what_was_answered_is_not_asked_again(cola: Path, tmp_path: Path) -> None:
+    to, answer = tmp_path / "scores.json", answerer(cola)
+    with chat_server(lambda asked: Status(503) if asked.number > 12 else answer(asked)) as server:
+        config = config_of(server, structured="off", patience_seconds=0.2, attempts=2, concurrency=1)
+        wanted = Wanted(model="tiny", benchmark="cola", data=cola, to=to, server=config)
+        with pytest.raises(ServerError):
+            evaluate_model(wanted, watch=count_steps)
+        assert not to.exists()
+        start, server.answer = len(server.asked), answer
+        answered = {(one.text, one.images) for one in server.asked[:12] if one.body["max_tokens"] == SHORT}
+        found = evaluate_model(wanted, watch=count_steps)
+        asked = [(one.text, one.images) for one in server.asked[start:] if one.body["max_tokens"] == SHORT]
+    assert len(answered) >= 4
+    assert not answered & {*asked}
+    assert found.counts["answered"] == 4 * PAIRS
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([["0a.png", "red", "0b.png"]], "record 1: must be a list of four texts"),
+        ([["0a.png", "red", "..", "blue"]], "'..' is no name of an image"),
+        ('[["a",\n1,', "line 2: is no JSON"),
+    ],
+)
+def test_a_wrong_file_is_named(
+    cola: Path, rows: object, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (cola / OWN).write_text(rows if isinstance(rows, str) else json.dumps(rows))
+    assert evaluate(monkeypatch, "tiny", "--server", "http://127.0.0.1:9/v1", "-b", "cola", "--data", cola) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert OWN in error
+
+
+def test_items_without_an_image_are_left_out(
+    qwen: Path, cola: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cola / "images/1a.png").unlink()
+    (cola / "images/2b.png").write_bytes(b"no image")
+    to = tmp_path / "scores.json"
+    assert evaluate(monkeypatch, qwen, "-b", "cola", "--data", cola, "--to", to) == 0
+    assert counts_of(to) == {
+        "items": PAIRS, "scored_items": 2, "questions": 16, "answered": 10, "not_read": 8, "without_image": 6,
+    }  # fmt: skip
+    details = {row["detail"] for row in rows_of(to).values() if row["state"] == "no image"}
+    assert any("1a.png" in detail for detail in details)
+
+
+def test_the_benchmarks_are_listed_with_what_they_need(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluate(monkeypatch) == 0
+    listed = capsys.readouterr().out
+    assert "cola" in listed
+    assert evaluate(monkeypatch, "tiny", "-b", "colas") == 2
+    assert "There are: " in capsys.readouterr().err
