@@ -1,0 +1,201 @@
+"""Split descriptions into words that can be masked, and write them with the decoder's vocabulary.
+
+CLIP's pieces say where a word ends, so a word is masked with all its pieces. The decoder writes another vocabulary
+(BERT's): its pieces know which word they are of, so that what was masked for CLIP is ``[MASK]`` in what it learns.
+Needs open_clip and tokenizers.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.errors import ModelError
+from tasks.models.namc.noise import NO_WORD
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+
+LAST = "</w>"
+"""Ends the last piece of a word."""
+START, BETWEEN, END = "the difference between the two images is that the first image", ", while the second image", "."
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Hold a text as CLIP reads it: ``(L,)`` tokens, the number of each one's word or ``NO_WORD``, and the words."""
+
+    tokens: Ids
+    numbers: Ids
+    spelled: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Hold a description as the decoder writes it: ``(T,)`` tokens, and the word that each is of or ``NO_WORD``.
+
+    Words of the second image's text are numbered from the length of CLIP's texts on.
+    """
+
+    tokens: Ids
+    numbers: Ids
+
+
+class ClipWords:
+    """Split texts as CLIP's own tokenizer does, and say which pieces make a word."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        """Take a tokenizer of open_clip.
+
+        Raises:
+            ModelError: its pieces do not say where words end.
+        """
+        pieces = getattr(tokenizer, "decoder", None)
+        if not isinstance(pieces, dict) or not hasattr(tokenizer, "encode"):
+            raise ModelError(
+                f"NAMC masks words of CLIP's own tokenizer; {type(tokenizer).__name__} has no ends of words"
+            )
+        self._tokenizer = tokenizer
+        self._ends = {number for number, piece in pieces.items() if str(piece).endswith(LAST)}
+        self.length = int(tokenizer.context_length)
+
+    def split(self, text: str) -> Words:
+        """Return a text's tokens and words; what is too long ends after the last word that is whole."""
+        words = list(self._words(text))
+        while sum(map(len, words)) > self.length - 2:
+            words.pop()
+        tokens = np.zeros(self.length, dtype=np.int64)
+        numbers = np.full(self.length, NO_WORD, dtype=np.int64)
+        flat = [token for word in words for token in word]
+        tokens[: len(flat) + 2] = [self._tokenizer.sot_token_id, *flat, self._tokenizer.eot_token_id]
+        numbers[1 : len(flat) + 1] = [number for number, word in enumerate(words) for _ in word]
+        return Words(tokens, numbers, tuple(self._tokenizer.decode(word).strip() for word in words))
+
+    def _words(self, text: str) -> Iterator[list[int]]:
+        word: list[int] = []
+        for token in self._tokenizer.encode(text):
+            word.append(token)
+            if token in self._ends:
+                yield word
+                word = []
+
+
+class DecoderWords:
+    """Write and read the decoder's vocabulary, which is WordPiece with BERT's special tokens."""
+
+    def __init__(self, tokenizer: "Tokenizer") -> None:
+        """Take a tokenizer.
+
+        Raises:
+            ModelError: it lacks one of BERT's special tokens.
+        """
+        self._tokenizer = tokenizer
+        found = {name: tokenizer.token_to_id(name) for name in SPECIAL}
+        if missing := [name for name, number in found.items() if number is None]:
+            raise ModelError(f"NAMC's decoder needs a vocabulary with {', '.join(missing)}, as BERT's has")
+        self.pad, self.unknown, self.start, self.end, self.mask = (int(found[name] or 0) for name in SPECIAL)
+
+    @property
+    def size(self) -> int:
+        """Return how many tokens there are."""
+        return self._tokenizer.get_vocab_size()
+
+    def save(self, path: Path) -> None:
+        """Write it as one JSON file."""
+        path.write_text(self._tokenizer.to_str(), encoding="utf-8")
+
+    def write(self, halves: Sequence[Words], verbs: Sequence[str], *, length: int) -> Written:
+        """Return an implicit-change description (paper 001, 3.2.1) of its two halves and their verbs.
+
+        What is longer than ``length`` tokens, start and end counted, is cut.
+        """
+        texts = len(halves[0].numbers)
+        spelled = [
+            *_fixed(START), *_fixed(verbs[0]), *_numbered(halves[0], 0),
+            *_fixed(BETWEEN), *_fixed(verbs[1]), *_numbered(halves[1], texts), *_fixed(END),
+        ]  # fmt: skip
+        return self._encode(spelled, length)
+
+    def write_text(self, text: str, *, length: int) -> Written:
+        """Return any text, none of whose words can be masked."""
+        return self._encode(list(_fixed(text)), length)
+
+    def read(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens, without start, end and padding, with no space before a point or a comma."""
+        said = [token for token in tokens if token not in (self.start, self.end, self.pad)]
+        return re.sub(r"\s+([.,;:!?])", r"\1", self._tokenizer.decode(said))
+
+    def _encode(self, spelled: list[tuple[str, int]], length: int) -> Written:
+        found = self._tokenizer.encode([word for word, _ in spelled], is_pretokenized=True, add_special_tokens=False)
+        ids = [self.start, *found.ids[: length - 2], self.end]
+        places = [place for place in found.word_ids if place is not None][: length - 2]
+        numbers = [NO_WORD, *(spelled[place][1] for place in places), NO_WORD]
+        return Written(np.array(ids, dtype=np.int64), np.array(numbers, dtype=np.int64))
+
+
+def _fixed(text: str) -> Iterator[tuple[str, int]]:
+    return ((word, NO_WORD) for word in text.split())
+
+
+def _numbered(words: Words, start: int) -> Iterator[tuple[str, int]]:
+    return ((word, start + number) for number, word in enumerate(words.spelled))
+
+
+def bert_words(vocabulary: Path) -> DecoderWords:
+    """Return the vocabulary of a BERT's ``vocab.txt``, uncased.
+
+    Raises:
+        ModelError: it cannot be read, or is none of BERT's.
+    """
+    from tokenizers.models import WordPiece
+
+    try:
+        pieces = WordPiece.from_file(str(vocabulary), unk_token=SPECIAL[1])
+    except Exception as error:  # tokenizers raises its own, which has no name
+        raise ModelError(f"{vocabulary} cannot be read as BERT's vocab.txt: {error}") from error
+    return DecoderWords(_uncased(pieces))
+
+
+def learnt_words(texts: Iterable[str], *, size: int) -> DecoderWords:
+    """Return a vocabulary of the same kind, of at most ``size`` tokens, learnt from texts."""
+    from tokenizers.models import WordPiece
+    from tokenizers.trainers import WordPieceTrainer
+
+    made = _uncased(WordPiece(unk_token=SPECIAL[1]))
+    trainer = WordPieceTrainer(vocab_size=size, show_progress=False, special_tokens=list(SPECIAL))
+    made.train_from_iterator(iter(texts), trainer)
+    return DecoderWords(made)
+
+
+def _uncased(pieces: "WordPiece") -> "Tokenizer":
+    """Return what splits texts as BERT does."""
+    from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
+
+    made = Tokenizer(pieces)
+    made.normalizer = normalizers.BertNormalizer(lowercase=True)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.decoder = decoders.WordPiece()
+    return made
+
+
+def saved_words(path: Path) -> DecoderWords:
+    """Return what ``DecoderWords.save`` wrote.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
+    from tokenizers import Tokenizer
+
+    try:
+        return DecoderWords(Tokenizer.from_str(path.read_text(encoding="utf-8")))
+    except ModelError:
+        raise
+    except Exception as error:  # tokenizers raises its own, which has no name
+        raise ModelError(f"{path} cannot be read as a vocabulary: {error}") from error

@@ -1,0 +1,50 @@
+import pytest
+import torch
+from transformers import ChameleonVQVAE, ChameleonVQVAEConfig
+
+from schemas.errors import ModelError
+from tasks.models.namc.vqgan import encode, nearest, read_vqgan
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Chameleon's tokenizer: the same encoder, written by others under the same names."""
+    torch.manual_seed(0)
+    sizes = ChameleonVQVAEConfig(
+        embed_dim=16, num_embeddings=40, latent_channels=32, resolution=64, base_channels=32,
+        channel_multiplier=[1, 2, 2], num_res_blocks=1, attn_resolutions=[32],
+    )  # fmt: skip
+    made = ChameleonVQVAE(sizes).eval()
+    with torch.no_grad():
+        for weight in made.parameters():
+            weight.mul_(1.5)
+        seen = made.quant_conv(made.encoder(torch.rand(4, 3, 64, 64) * 2 - 1)).permute(0, 2, 3, 1).flatten(0, 2)
+        made.quantize.embedding.weight.copy_(seen[torch.randperm(len(seen))[:40]])  # so that all codes occur
+    return made
+
+
+def test_the_codes_are_those_of_another_implementation(model, tmp_path):
+    torch.save({"state_dict": {**model.state_dict(), "loss.logvar": torch.zeros(1)}}, tmp_path / "vqgan.ckpt")
+    weights = read_vqgan(tmp_path / "vqgan.ckpt", field="namc.vqgan")
+    assert "loss.logvar" not in weights
+    pixels = torch.rand(3, 3, 64, 64, generator=torch.Generator().manual_seed(1)) * 2 - 1
+    pixels[1] *= 0.1
+    pixels[2, :, :32] = 0.9
+    codes = encode(weights, pixels)
+    assert codes.shape == (3, 16, 16)
+    assert codes.unique().numel() > 5
+    with torch.no_grad():
+        hidden = model.quant_conv(model.encoder(pixels))
+        theirs = model.quantize(hidden)[2].reshape(3, 16, 16)
+    assert (codes == theirs).float().mean() > 0.999  # a tie may be rounded the other way
+
+
+def test_nearest_by_hand():
+    found = torch.tensor([[0.9, 0.1], [0.2, 2.0]]).T[None, :, :, None]  # one image of two places
+    assert nearest(found, torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 3.0]])).tolist() == [[[1], [2]]]
+
+
+def test_another_checkpoint_is_refused(tmp_path):
+    torch.save({"weight": torch.zeros(2)}, tmp_path / "other.ckpt")
+    with pytest.raises(ModelError, match=r"namc.vqgan: .*other.ckpt is no VQGAN"):
+        read_vqgan(tmp_path / "other.ckpt", field="namc.vqgan")
