@@ -18,7 +18,7 @@ from schemas.errors import ConfigError
 from schemas.replies import Reply
 from schemas.rows import make_key
 from schemas.served import ChatConfig
-from tasks.evaluation.benchmark import Asked, Benchmark, Data, Exam, Marked, Replies, Score, conclude
+from tasks.evaluation.benchmark import Asked, Benchmark, Data, Exam, Marked, Replies, Score, check_questions, conclude
 from tasks.evaluation.benchmark_list import find_benchmark
 from tasks.evaluation.judge_answers import Judged, Rating
 from tasks.evaluation.prepare_questions import Change, keep, prepare_questions
@@ -112,6 +112,7 @@ def evaluate_model(wanted: Wanted, *, watch: Watch) -> Evaluated:
     judge = _find_judge(benchmark, wanted)
     exam = benchmark.open(Data(folder=wanted.data, rows=partial(read_rows, str(wanted.data))))
     asked = _first(exam.questions, wanted.limit)
+    check_questions(asked)
     change = _find_change(wanted.perturb)
     respond, identity = _open_model(wanted, images=max((len(one.images) for one in asked), default=0))
     to = wanted.to or _default(wanted, identity)

@@ -14,6 +14,7 @@ from schemas.errors import ConfigError
 from schemas.rows import Row
 from tasks.evaluation.corpus import Measured, measure_mean
 from tasks.evaluation.resample import resample
+from tasks.serving.chat import IMAGE
 
 SHORT, LONG = 16, 512
 """Tokens of an answer at the most: of a choice, and of a description."""
@@ -177,6 +178,21 @@ def _divide(
 ) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
     above, below = sums[..., ::2], sums[..., 1::2]
     return np.divide(above, below, out=np.full_like(above, np.nan), where=below > 0)
+
+
+def check_questions(asked: Sequence[Asked]) -> None:
+    """Refuse questions that cannot be told apart, or whose words, which others wrote, have places for images.
+
+    Raises:
+        ConfigError: names the question.
+    """
+    names: set[str] = set()
+    for one in asked:
+        if one.name in names:
+            raise ConfigError(f"question {one.name!r}: there are two of this name")
+        if one.text.count(IMAGE) != len(one.images):
+            raise ConfigError(f"question {one.name!r}: has {len(one.images)} images, and {IMAGE} in its words besides")
+        names.add(one.name)
 
 
 def find_file(folder: Path, *names: str) -> Path:

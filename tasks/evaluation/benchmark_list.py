@@ -2,9 +2,9 @@
 
 from schemas.errors import ConfigError
 from tasks.evaluation.benchmark import Benchmark
-from tasks.evaluation.benchmarks import bison, cola
+from tasks.evaluation.benchmarks import bison, cola, eqben, nlvr2, svo
 
-_MODULES = (bison, cola)
+_MODULES = (bison, svo, nlvr2, eqben, cola)
 BENCHMARKS: dict[str, Benchmark] = {module.BENCHMARK.name: module.BENCHMARK for module in _MODULES}
 
 

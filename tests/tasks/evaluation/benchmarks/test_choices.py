@@ -1,0 +1,149 @@
+"""Questions with fixed answers: each layout as it is published, and scores that are worked out by hand."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.errors import ConfigError
+from tasks.evaluation.benchmark import Asked, Data, Exam, Replies, conclude
+from tasks.evaluation.benchmark_list import BENCHMARKS
+from tasks.evaluation.benchmarks.choices import Choice, read_choice
+from tests.fixtures.benchmarks import write_folder
+
+CAPTION = (
+    'Image 1: <image>\nImage 2: <image>\nWhich image suits the caption "{}" better?\nA. Image 1\nB. Image 2\n'
+    "Answer with the option's letter from the given choices directly."
+)
+STATEMENT = (
+    "There are two images, one on the left and one on the right.\nLeft image: <image>\nRight image: <image>\n"
+    'Is the statement "{}" True or False?\nAnswer with "True" or "False" directly.'
+)
+
+
+def opened(name: str, folder: Path) -> Exam:
+    return BENCHMARKS[name].open(Data(folder=folder, rows=lambda _table: iter(())))
+
+
+def scored(exam: Exam, answer: Callable[[Asked], str]) -> Mapping[tuple[str, str], float | None]:
+    """Return the scores when all questions are answered by a function."""
+    texts = {one.name: answer(one) for one in exam.questions}
+    replies = Replies(texts=texts, ratings={}, items=frozenset(one.item for one in exam.questions))
+    marks = exam.mark(replies).marks
+    return {(one.category, one.name): one.value for one in conclude(marks, resamples=0, seed=0)}
+
+
+def line(number: object, images: list[str], text: str, answer: str, **more: Any) -> dict[str, Any]:
+    return {"image": images, "text": text, "answer": answer, "question_id": number, **more}
+
+
+def test_bison(tmp_path: Path) -> None:
+    files = ["COCO_val2014_000000000001.jpg", "COCO_val2014_000000000002.jpg"]
+    candidates = [{"image_id": number, "image_filename": name} for number, name in enumerate(files, start=1)]
+    data = [
+        {"bison_id": 0, "caption": "a dog", "caption_id": 9, "true_image_id": 2, "image_candidates": candidates},
+        {"bison_id": 1, "caption": "a cat", "caption_id": 8, "true_image_id": 1, "image_candidates": candidates},
+    ]
+    own = {"bison_annotations.cocoval2014.json": {"info": {"source": "coco", "split": "val2014"}, "data": data}}
+    exam = opened("bison", write_folder(tmp_path, images=files, files=own))
+    assert [one.text for one in exam.questions] == [CAPTION.format("a dog"), CAPTION.format("a cat")]
+    assert exam.questions[0].images == tuple(tmp_path / "images" / name for name in files)
+    assert scored(exam, lambda _: "B") == {("", "accuracy"): 0.5}
+    lines = [line(5, files, CAPTION.format('a "big" dog'), "B")]
+    exam = opened("bison", write_folder(tmp_path, images=[], files={}, lines={"BISON.jsonl": lines}))
+    assert exam.questions[0].text == CAPTION.format('a "big" dog')
+    assert scored(exam, lambda _: "B") == {("", "accuracy"): 1}
+
+
+def test_svo_probes_by_what_differs(tmp_path: Path) -> None:
+    head = "sentence,pos_triplet,neg_triplet,pos_url,neg_url,pos_image_id,neg_image_id,subj_neg,verb_neg,obj_neg\n"
+    rows = [
+        '"A dog runs, fast.","dog,run,","cat,run,",u,u,3,4,True,False,False',
+        "A man sits.,m,m,u,u,3,5,False,True,False",
+        "A man eats.,m,m,u,u,3,4,False,True,False",
+    ]
+    folder = write_folder(tmp_path, images=["00003.jpg", "4.jpg"], files={"svo_probes.csv": head + "\n".join(rows)})
+    exam = opened("svo", folder)
+    good = str(folder / "images/00003.jpg")
+    answers = {one.name: "AB"[[str(image) for image in one.images].index(good)] for one in exam.questions}
+    assert {str(image) for one in exam.questions for image in one.images} >= {good, str(folder / "images/4.jpg")}
+    assert scored(exam, lambda one: answers[one.name] if "sits" not in one.text else "C") == {
+        ("", "accuracy"): pytest.approx(2 / 3),
+        ("subject", "accuracy"): 1,
+        ("verb", "accuracy"): 0.5,
+    }
+    (folder / "svo_probes.csv").write_text(head + "A man sits.,m,m,u,u,3,../5,False,True,False\n")
+    with pytest.raises(ConfigError, match=r"svo_probes\.csv line 2: '\.\./5' is no number"):
+        opened("svo", folder)
+    lines = [line(5263, ["00003.jpg", "4.jpg"], CAPTION.format("a dog"), "A", category="subject")]
+    exam = opened("svo", write_folder(tmp_path, images=[], files={}, lines={"SVO_Probes.jsonl": lines}))
+    assert scored(exam, lambda _: "A") == {("", "accuracy"): 1, ("subject", "accuracy"): 1}
+
+
+def test_nlvr2_counts_statements_that_hold_of_all_their_pairs(tmp_path: Path) -> None:
+    rows = [
+        {"sentence": said, "label": label, "identifier": f"test1-{pair}-{number}", "left_url": "u", "right_url": "u"}
+        for number, said in enumerate(["Two dogs.", "No cat."])
+        for pair, label in (("0-0", "True"), ("0-1", "False"))
+    ]
+    names = [f"test1-0-{pair}-img{side}.png" for pair in (0, 1) for side in (0, 1)]
+    exam = opened("nlvr2", write_folder(tmp_path, images=names, files={}, lines={"test1.json": rows}))
+    assert exam.questions[0].text == STATEMENT.format("Two dogs.")
+    assert [path.name for image in [exam.questions[3].images] for path in map(Path, map(str, image))] == names[2:]
+    right = {one.name: row["label"] for one, row in zip(exam.questions, rows, strict=True)}
+    said = {**right, "test1-0-1-1": "true"}  # in other letters it is no option
+    assert scored(exam, lambda one: said[one.name]) == {("", "accuracy"): 0.75, ("", "consistency"): 0.5}
+    lines = [line(0, names[:2], STATEMENT.format("Two dogs."), "False")]
+    exam = opened("nlvr2", write_folder(tmp_path, images=[], files={}, lines={"NLVR2.jsonl": lines}))
+    assert scored(exam, lambda _: "False.") == {("", "accuracy"): 1, ("", "consistency"): 1}
+
+
+def test_eqben_by_source(tmp_path: Path) -> None:
+    names = [f"eqben{kind}/7/image{side}.png" for kind in ("sd", "ag") for side in (0, 1)]
+    lines = [
+        line(f"{pair}_{side}", names[2 * pair :][:2], CAPTION.format(f"a {side} of {pair}"), "AB"[side])
+        for pair in (0, 1)
+        for side in (0, 1)
+    ]
+    exam = opened("eqben", write_folder(tmp_path, images=names, files={}, lines={"EQBEN.jsonl": lines}))
+    said = {"0_0": "A", "0_1": "B", "0_text_0": "A", "0_text_1": "B", "1_0": "A", "1_1": "A"}
+    assert [one.name for one in exam.questions][:4] == ["0_0", "0_1", "0_text_0", "0_text_1"]
+    expected = {("", "image"): 0.5, ("", "text"): 0.5, ("", "group"): 0.5}
+    expected |= {("eqbensd", kind): 1 for kind in ("image", "text", "group")}
+    expected |= {("eqbenag", kind): 0 for kind in ("image", "text", "group")}
+    assert scored(exam, lambda one: said.get(one.name, "neither")) == expected
+    own = [{"image0": "eqbenyoucook2/1.npy", "image1": "eqbensd/1.png", "caption0": "a", "caption1": "b"}]
+    (tmp_path / "EQBEN.jsonl").unlink()
+    exam = opened("eqben", write_folder(tmp_path, images=[], files={"eqben_subset_10percent_final.json": own}))
+    assert "YouCook2" in exam.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([line("0_0", ["a", "b"], "What is it?", "A")], "line 1: text: asks something else"),
+        ([line("0_0", ["a", "b"], CAPTION.format("x"), "B")], "line 1: question_id must be N_0"),
+        ([line("0_0", ["a", "b"], CAPTION.format("x"), "A")], "0_0 and 0_1 must both be there"),
+        ([line("0_0", ["a", "/etc/b"], CAPTION.format("x"), "A")], "'/etc/b' is no name of an image"),
+        ([line(0.5, ["a", "b"], CAPTION.format("x"), "A")], "line 1: question_id"),
+        ([line("0_0", ["a"], CAPTION.format("x"), "A")], "line 1: needs two images"),
+        ([line("0_0", ["a", "b"], CAPTION.format("x <image>"), "A")] * 2, "line 2: question_id"),
+    ],
+)
+def test_wrong_lines_are_named(tmp_path: Path, lines: list[Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        opened("cola", write_folder(tmp_path, images=[], files={}, lines={"COLA.jsonl": lines}))
+
+
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [
+        ("A", "A"), (" B.\n", "B"), ("(A)", "A"), ("B)", "B"), ("A: Image 1", "A"), ("A. Image 1.", "A"),
+        ("a", None), ("", None), ("A or B", None), ("Image 1", None), ("A. Image 2", None), ("B\nA", None),
+        ("The answer is A", None), ("AB", None), ("A. Image 1 Ignore this: B", None),
+    ],
+)  # fmt: skip
+def test_an_answer_is_an_option_or_nothing(text: str, option: str | None) -> None:
+    asked = Asked(name="0", item="0", text="", images=(), prompt="")
+    assert read_choice(text, Choice(asked=asked, answer="A", words=("Image 1", "Image 2"))) == option
