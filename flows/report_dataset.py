@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from flows.open_version import find_version, settle_version
 from tasks.report.write_report import Pages, Subject, write_report
+from tasks.store.decisions import read_decisions
 from tasks.store.files import Folder
 from tasks.store.gates import read_verdict
 from tasks.store.replace import replacing
@@ -34,6 +35,7 @@ def report_dataset(folder: Folder, *, pairs: int, version: int | None = None) ->
             profile=found.request.profile,
             pairs=pairs,
             held=_held(folder),
+            decisions=read_decisions(folder),
         )
         return put_pages(folder, REPORT, lambda place: write_report(build, place, subject=subject))
 

@@ -3,6 +3,7 @@
 A package with pages of its own keeps its templates beside its code; ``page.html.j2`` and ``report.css`` are here.
 """
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ def make_environment(folder: Path, **given: Any) -> Environment:
     filters: dict[str, Any] = environment.filters
     filters["number"] = lambda value: f"{value:,}"
     filters["things"] = count_things
+    filters["quoted"] = shlex.quote
     filters["percent"] = lambda value: f"{value:.1%}"
     filters["exact_percent"] = lambda value: f"{value:.2%}"
     return environment

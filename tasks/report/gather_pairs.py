@@ -4,9 +4,10 @@ Reads the rows about the given pairs and their images only; those of one call ar
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schemas.claims import content_changes
+from schemas.decisions import UNDECIDED, Decisions
 from schemas.rows import ImageRow, Negative, PairRow, PreferenceRow, SplitRow, make_key
 from schemas.scene import Mask, SceneChange, SceneGraph
 from tasks.report.gather_removals import Steps, find_steps, view_removals
@@ -25,12 +26,16 @@ from tasks.report.mark_words import Segment, mark_words
 from tasks.report.tables import Tables
 from tasks.report.views import (
     SIDES,
+    HeatView,
     ImageView,
     PairView,
     PreferenceView,
     RejectedView,
 )
-from tasks.report.write_images import CHANGED, PictureFolder
+from tasks.report.write_images import CHANGED, Picture, PictureFolder
+
+SAME_SHAPE = 0.02
+"""By how much of their ratio the shapes of two pictures may differ: sides are whole pixels."""
 
 Both = tuple[ImageRow, ImageRow]
 
@@ -46,14 +51,22 @@ class Found:
 
 
 def gather_pairs(
-    tables: Tables, keys: Sequence[str], *, pictures: PictureFolder, first_number: int, page: str
+    tables: Tables,
+    keys: Sequence[str],
+    *,
+    pictures: PictureFolder,
+    first_number: int,
+    page: str,
+    decisions: Decisions = UNDECIDED,
 ) -> Iterator[PairView]:
-    """Yield the pairs in the given order."""
+    """Yield the pairs in the given order, with what was decided about each."""
     pairs = {row.key: row for row in tables.find("pairs", PairRow, keys)}
     found = find_rows(tables, list(pairs.values()))
     for number, key in enumerate(keys, first_number):
         pair = pairs[key]
-        yield _view(pair, found, pictures=pictures, number=number, page=page)
+        view = _view(pair, found, pictures=pictures, number=number, page=page)
+        preference = found.texts.preferences.get(key)
+        yield replace(view, decision=decisions.about(preference) if preference else decisions.by_key.get(key))
 
 
 def find_rows(tables: Tables, pairs: Sequence[PairRow]) -> Found:
@@ -95,7 +108,14 @@ def _view(pair: PairRow, found: Found, *, pictures: PictureFolder, number: int, 
         unused=view_unused(pair.key, texts),
         comparison=view_comparison(pair.key, texts),
         questions=view_questions(pair.key, texts),
+        heat=_heat(pair.key, first.picture, second.picture, pictures=pictures),
     )
+
+
+def _heat(pair: str, first: Picture, second: Picture, *, pictures: PictureFolder) -> HeatView:
+    src, share = pictures.add_heat(make_key("heat", pair), first, second)
+    shapes = [picture.width / picture.height for picture in (first, second)]
+    return HeatView(src=src, share=share, stretched=abs(shapes[0] / shapes[1] - 1) > SAME_SHAPE)
 
 
 def _image(both: Both, side: int, *, found: Found, pictures: PictureFolder) -> ImageView:
@@ -155,6 +175,7 @@ def _words(change: SceneChange) -> str:
 def _preference(row: PreferenceRow, found: Found) -> PreferenceView:
     first = Negative(text=row.rejected, maker=row.rejected_maker, note=row.rejected_note, score=0.0)
     return PreferenceView(
+        key=row.key,
         prompt="\n".join(turn.text for turn in row.prompt),
         chosen=mark_words(row.chosen, row.rejected) if row.rejected else (Segment(row.chosen, differs=False),),
         chosen_model=row.chosen_model,

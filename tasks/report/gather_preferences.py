@@ -3,8 +3,10 @@
 Reads the subjects of all preferences, and then the rows and images of those shown, with what was removed from these.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from schemas.decisions import UNDECIDED, Decision, Decisions
 from schemas.rows import ImageRow, PreferenceRow
 from tasks.report.gather_removals import Steps, find_steps, view_removals
 from tasks.report.mark_words import Segment, mark_words
@@ -13,6 +15,7 @@ from tasks.report.views import RejectedView, RemovalsView
 from tasks.report.write_images import Picture, PictureFolder
 
 SHOWN = 12
+SHOWS = ("images", "rejected_images")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +23,7 @@ class SingleView:
     """Be one preference about one image."""
 
     number: int
+    key: str
     picture: Picture
     name: str
     prompt: str
@@ -27,26 +31,43 @@ class SingleView:
     chosen_model: str
     rejected: RejectedView | None
     removals: RemovalsView | None
+    decision: Decision | None = None
 
 
-def gather_preferences(tables: Tables, pictures: PictureFolder) -> list[SingleView]:
+def gather_preferences(tables: Tables, pictures: PictureFolder, decisions: Decisions = UNDECIDED) -> list[SingleView]:
     """Return one preference of each of a few images; none where the dataset has pairs."""
     name = next((name for name in ("preferences", "given") if tables.has(name)), "")
     if tables.has("pairs") or not name:
         return []
     # Keys are hashes, so the first of them are a mixed sample, and the same one each time.
     subjects = sorted(set(tables.read(name, ["subject"]).column("subject").to_pylist()))[:SHOWN]
-    shows = ("images", "rejected_images")
-    rows = {row.subject: row for row in tables.find(name, PreferenceRow, subjects, without=shows)}
+    rows = {row.subject: row for row in tables.find(name, PreferenceRow, subjects, without=SHOWS)}
+    return list(_view_rows(tables, [rows[key] for key in subjects], pictures, 1, decisions))
+
+
+def gather_singles(
+    tables: Tables, name: str, found: Sequence[tuple[str, str]], *, pictures: PictureFolder, first_number: int,
+    decisions: Decisions = UNDECIDED,
+) -> list[SingleView]:  # fmt: skip
+    """Return some preferences of a table, by their keys and what they are about, in the given order."""
+    subjects = [subject for _, subject in found]
+    rows = {row.key: row for row in tables.find(name, PreferenceRow, subjects, without=SHOWS)}
+    return list(_view_rows(tables, [rows[key] for key, _ in found], pictures, first_number, decisions))
+
+
+def _view_rows(
+    tables: Tables, rows: Sequence[PreferenceRow], pictures: PictureFolder, first_number: int, decisions: Decisions
+) -> Iterator[SingleView]:
+    subjects = [row.subject for row in rows]
     images = {row.key: row for row in tables.find("images", ImageRow, subjects)}
     # A preference with its rejected image was made of the one that the source brought, which is what was scored.
-    brought = {key: row.source_key if name == "preferences" else row.key for key, row in rows.items()}
+    own = tables.has("preferences")
+    brought = {row.key: row.source_key if own else row.key for row in rows}
     steps = find_steps(tables, list(brought.values()), images=subjects)
-    known = [key for key in subjects if key in images]
-    return [
-        _view(rows[key], images[key], view=(number, brought[key]), steps=steps, pictures=pictures)
-        for number, key in enumerate(known, 1)
-    ]
+    known = (row for row in rows if row.subject in images)
+    for number, row in enumerate(known, first_number):
+        view = _view(row, images[row.subject], view=(number, brought[row.key]), steps=steps, pictures=pictures)
+        yield replace(view, decision=decisions.about(row))
 
 
 def _view(
@@ -59,6 +80,7 @@ def _view(
     )
     return SingleView(
         number=number,
+        key=row.key,
         picture=picture,
         name=image.name,
         prompt="\n".join(turn.text for turn in row.prompt),

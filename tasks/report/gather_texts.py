@@ -24,6 +24,7 @@ from schemas.rows import (
 from tasks.report.mark_words import mark_words
 from tasks.report.measure_checks import says_something
 from tasks.report.measure_served import SEVERAL
+from tasks.report.split_sides import split_sides
 from tasks.report.tables import CHECKS, MAKERS, Tables
 from tasks.report.views import (
     Byline,
@@ -33,6 +34,7 @@ from tasks.report.views import (
     DifferenceView,
     QuestionView,
     RejectedView,
+    StatementView,
 )
 
 TOLD = {
@@ -160,7 +162,10 @@ def view_comparison(pair: str, texts: Texts) -> ComparisonView | None:
     axes = (*row.axes, *[""] * len(row.differences))
     return ComparisonView(
         commonalities=row.commonalities,
-        differences=tuple(zip(axes, row.differences, strict=False)),
+        differences=tuple(
+            StatementView(axes=named, statement=statement, sides=split_sides(statement))
+            for named, statement in zip(axes, row.differences, strict=False)
+        ),
         conversation=row.conversation,
         by=byline(row.model, row.served, told=SHOWN.get(row.shown or "", row.shown or "")),
     )

@@ -1,4 +1,4 @@
-// Flicker between the two images of a frame, and lay masks over them. Without this file the pages can still be read.
+// Flicker between the two images of a frame, and lay masks, boxes and a map of differences over them. Without this file the pages can still be read.
 "use strict";
 
 const PERIOD_MS = 550; // under one full cycle a second: far from what can harm
@@ -21,13 +21,16 @@ function stop(frame) {
   swap(frame, false);
 }
 
-function press(frame) {
-  const on = frame.getAttribute("aria-pressed") !== "true";
+function set(frame, on) {
   frame.setAttribute("aria-pressed", String(on));
   if (calm.matches) swap(frame, on); // one change per press, nothing that moves by itself
   else if (on) start(frame);
   else stop(frame);
+  const button = frame.closest(".look")?.querySelector("[data-view=flicker]");
+  if (button) button.setAttribute("aria-pressed", String(looks(button).every((one) => one.getAttribute("aria-pressed") === "true")));
 }
+
+const press = (frame) => set(frame, frame.getAttribute("aria-pressed") !== "true");
 
 for (const frame of document.querySelectorAll(".frame")) {
   frame.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && start(frame));
@@ -42,27 +45,63 @@ document.addEventListener("keydown", (event) => {
   for (const frame of document.querySelectorAll(".frame[aria-pressed=true]")) press(frame);
 });
 
-function overlay(frame, src) {
-  const found = [...frame.querySelectorAll(".mask")].find((mask) => mask.getAttribute("src") === src);
+// --- what is laid over a frame
+
+function lay(frame, name, src) {
+  const found = [...frame.querySelectorAll(`.${name}`)].find((mask) => mask.getAttribute("src") === src);
   if (found) return found;
   const mask = document.createElement("img");
-  mask.className = "mask";
+  mask.className = `${name} laid`;
   mask.alt = "";
   mask.src = src;
   frame.append(mask);
   return mask;
 }
 
-function marks(button) {
-  if (button.dataset.mask) return [[button.closest(".candidate").querySelector(".frame"), button.dataset.mask]];
-  const frame = (side) => button.closest(".pair").querySelector(`.look .frame[data-side="${side}"]`);
-  return button.dataset.changed.split("|").map((src, side) => [frame(side), src]);
+// The boxes and masks of an image stand further down, beside their names; here they are laid over it.
+function layFound(frame, button) {
+  const laid = frame.querySelector(".boxes");
+  if (laid) return laid;
+  const seen = button.closest(".pair").querySelector(`.seen[data-side="${frame.dataset.side}"]`);
+  const boxes = document.createElement("span");
+  boxes.className = "boxes laid";
+  boxes.setAttribute("aria-hidden", "true");
+  boxes.append(...[...(seen?.querySelectorAll(".mask, svg") ?? [])].map((one) => one.cloneNode(true)));
+  for (const one of boxes.querySelectorAll("img")) one.loading = "eager";
+  frame.append(boxes);
+  return boxes;
 }
 
-for (const button of document.querySelectorAll(".toggle[data-mask], .toggle[data-changed]")) {
+// The two frames that are looked at; a page of one image has none.
+const looks = (button) => [...button.closest(".pair").querySelectorAll(".look .frame")];
+
+const views = {
+  flicker: (button, on) => looks(button).forEach((frame) => set(frame, on)),
+  heat(button, on) {
+    for (const frame of looks(button)) lay(frame, "heat", button.dataset.heat).hidden = !on;
+    button.closest(".look").querySelector(".heat-words").hidden = !on;
+  },
+  changed(button, on) {
+    const masks = button.dataset.changed.split("|");
+    looks(button).forEach((frame, side) => masks[side] && (lay(frame, "mask", masks[side]).hidden = !on));
+  },
+  boxes: (button, on) => looks(button).forEach((frame) => (layFound(frame, button).hidden = !on)),
+};
+
+for (const button of document.querySelectorAll("[data-view]")) {
   button.addEventListener("click", () => {
     const on = button.getAttribute("aria-pressed") !== "true";
     button.setAttribute("aria-pressed", String(on));
-    for (const [frame, src] of marks(button)) if (src) overlay(frame, src).hidden = !on;
+    views[button.dataset.view](button, on);
   });
 }
+
+for (const button of document.querySelectorAll(".toggle[data-mask]")) {
+  button.addEventListener("click", () => {
+    const on = button.getAttribute("aria-pressed") !== "true";
+    button.setAttribute("aria-pressed", String(on));
+    lay(button.closest(".candidate").querySelector(".frame"), "mask", button.dataset.mask).hidden = !on;
+  });
+}
+
+document.documentElement.classList.add("scripted");

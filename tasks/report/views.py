@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from schemas.decisions import Decision
 from schemas.rows import Turn
 from tasks.report.mark_words import Segment
 from tasks.report.write_images import Picture
@@ -52,6 +53,18 @@ class ImageView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeatView:
+    """Be the map of where the two images of a pair differ."""
+
+    src: str
+    """Overlay of both pictures; empty: they differ nearly everywhere, or nowhere."""
+    share: float
+    """Of the picture, how much differs visibly."""
+    stretched: bool
+    """Whether the second image was brought to the first's shape."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckView:
     """Be the outcome of one check of a description."""
 
@@ -94,12 +107,22 @@ class RejectedView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatementView:
+    """Be one difference of a comparison."""
+
+    axes: str
+    """In words ("counts, locations"); empty: the text named none."""
+    statement: str
+    sides: tuple[str, str] | None
+    """What it says of either image; ``None``: it is not divided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonView:
     """Be the commonalities and differences of a pair, and the conversation about them."""
 
     commonalities: tuple[str, ...]
-    differences: tuple[tuple[str, str], ...]
-    """Axes, in words ("counts, locations"; empty: the text named none), and statement."""
+    differences: tuple[StatementView, ...]
     conversation: tuple[Turn, ...]
     by: Byline
 
@@ -262,6 +285,7 @@ class RemovalsView:
 class PreferenceView:
     """Be the chosen text and everything that is rejected."""
 
+    key: str
     prompt: str
     chosen: tuple[Segment, ...]
     chosen_model: str
@@ -297,3 +321,11 @@ class PairView:
     """Rejected texts that are in no preference."""
     comparison: ComparisonView | None
     questions: tuple[QuestionView, ...]
+    heat: HeatView
+    decision: Decision | None = None
+    """What somebody decided about it."""
+
+    @property
+    def decided(self) -> str:
+        """Return the key that a decision is about: the preference's; without one, the pair's."""
+        return self.preference.key if self.preference else self.key

@@ -16,6 +16,7 @@ from PIL import Image
 
 from schemas.rows import ImageRow
 from schemas.scene import Mask
+from tasks.report.draw_heat import draw_heat
 from tasks.store.images import RGB, decode_rgb, encode_png, put_patch, show_window
 from tasks.store.masks import decode_mask
 
@@ -120,6 +121,14 @@ class PictureFolder:
             painted = paint_mask(_shrunk(decode_mask(mask), over), TONE_COLOURS[tone])
             shown = np.where(painted[:, :, 3:] > 0, painted, shown)
         return self._write_overlay(key, shown, over)
+
+    def add_heat(self, key: str, first: Picture, second: Picture) -> tuple[str, float]:
+        """Write where two written pictures differ as one overlay; return its name, empty: none, and how much does."""
+        one, other = (decode_rgb((self.root / picture.src).read_bytes()) for picture in (first, second))
+        heat = draw_heat(one, other)
+        if not heat.png:
+            return "", heat.share
+        return self._write(key, heat.png, ending="png", size=(first.width, first.height)).src, heat.share
 
     def _write_overlay(self, key: str, pixels: NDArray[np.uint8], over: Picture) -> str:
         sink = io.BytesIO()

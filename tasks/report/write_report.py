@@ -5,7 +5,7 @@ DIR/report/
   pairs-1.html ...   a sample of its pairs, ten to a page
   preferences.html   without pairs: a few preferences whose images lost an element
   written.md         what was written, what was refused and why, as plain text
-  report.css, report.js
+  report.css, pairs.css, report.js, decide.js
   images/            pictures of the sampled pairs and masks
 
 Texts are shown, never interpreted: templates escape them, and the pages forbid themselves everything from elsewhere.
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.config import Profile, SourceConfig
+from schemas.decisions import UNDECIDED, Decisions
 from tasks.pages.environment import copy_looks, make_environment, write_page
 from tasks.report import chart
 from tasks.report.gather_pairs import gather_pairs
@@ -37,7 +38,7 @@ from tasks.store.ledger import Counts
 PAIRS_PER_PAGE = 10
 SHOWN_FIRST = 6
 """Pairs that the first page shows small."""
-FILES = ("report.js",)
+FILES = ("report.js", "decide.js", "pairs.css")
 PLAIN = "written.md"
 PREFERENCES = "preferences.html"
 HERE = Path(__file__).parent
@@ -58,6 +59,8 @@ class Subject:
     """How many pairs to show."""
     held: Sequence[str] = ()
     """Why this build, or one after the version that is shown, was held back: what its gates measured, in words."""
+    decisions: Decisions = UNDECIDED
+    """What people decided about its rows."""
 
     @property
     def source(self) -> str:
@@ -83,7 +86,7 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
     names = tuple(f"pairs-{number}.html" for number in range(1, len(starts) + 1))
     pictures = PictureFolder(folder)
     first: list[PairView] = []
-    singles = gather_preferences(tables, pictures)
+    singles = gather_preferences(tables, pictures, subject.decisions)
     in_full = PREFERENCES if any(one.removals for one in singles) else ""
     frame: dict[str, Any] = {
         "subject": subject,
@@ -95,7 +98,11 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
     }
     for name, start in zip(names, starts, strict=True):
         part = keys[start : start + PAIRS_PER_PAGE]
-        views = list(gather_pairs(tables, part, pictures=pictures, first_number=start + 1, page=name))
+        views = list(
+            gather_pairs(
+                tables, part, pictures=pictures, first_number=start + 1, page=name, decisions=subject.decisions
+            )
+        )
         first += views[: SHOWN_FIRST - len(first)]
         write_page(folder / name, environment.get_template("pairs.html.j2").render(**frame, here=name, pairs=views))
     if in_full:

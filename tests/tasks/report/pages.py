@@ -7,6 +7,8 @@ from tasks.report.write_report import Subject, write_report
 from tests.tasks.report.handmade import LINE, PROFILE, Handmade, build_handmade
 
 VOID = {"meta", "link", "img", "input", "br", "line", "rect"}
+SCRIPTS = [{"src": "report.js", "defer": None}]
+WITH_DECISIONS = [*SCRIPTS, {"src": "decide.js", "defer": None}]
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
@@ -35,11 +37,17 @@ class Reader(HTMLParser):
         self.text += data
 
 
-def report(root: Path, made: Handmade, until="preferences", pairs=60, line=LINE) -> Path:
+def report(root: Path, made: Handmade, until="preferences", pairs=60, line=LINE, **given) -> Path:
     with build_handmade(root / "dataset", made, until=until, line=line) as (build, counts):
         (root / "report").mkdir()
         subject = Subject(
-            name="hand <b>made</b>", version="version 1", made="2026-11-20", counts=counts, profile=PROFILE, pairs=pairs
+            name="hand <b>made</b>",
+            version="version 1",
+            made="2026-11-20",
+            counts=counts,
+            profile=PROFILE,
+            pairs=pairs,
+            **given,
         )
         write_report(build, root / "report", subject=subject)
     return root / "report"

@@ -77,7 +77,7 @@ def test_where_no_description_passed_the_candidates_are_there(made, texts):
 def test_comparison_questions_and_captions(made, texts):
     comparison = view_comparison(pair(made, 2), texts)
     assert (comparison.by.model, comparison.by.told) == (LANGUAGE, "the captions")
-    assert [axes for axes, _ in comparison.differences] == ["attributes", "counts", "locations, relative positions", ""]
+    assert [one.axes for one in comparison.differences] == ["attributes", "counts", "locations, relative positions", ""]
     (question,) = view_questions(pair(made, 2), texts)
     assert (question.about, question.round, question.rounds) == ("second", 3, 4)
     caption = view_caption(made.of("images")[0], texts)

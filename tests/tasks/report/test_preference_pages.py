@@ -6,7 +6,7 @@ import pytest
 
 from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows
 from tests.tasks.report.handmade import HOSTILE, LINE_GIVEN, make_given
-from tests.tasks.report.pages import PHONE, read, report
+from tests.tasks.report.pages import PHONE, WITH_DECISIONS, read, report
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_each_shows_what_was_found_removed_and_chosen(pages, made):
 
 def test_what_a_source_says_is_shown_not_interpreted(pages):
     page = read(pages, "preferences.html")
-    assert [given for tag, given in page.tags if tag == "script"] == [{"src": "report.js", "defer": None}]
+    assert [given for tag, given in page.tags if tag == "script"] == WITH_DECISIONS
     assert not any(name.startswith("on") or name == "style" for _, given in page.tags for name in given)
     assert page.text.count(HOSTILE.split("&")[0].strip()) > 24
 

@@ -12,7 +12,7 @@ from tasks.store.part import Part, encode_part, read_about, read_part
 from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows
 from tests.tasks.report.handmade import HOSTILE, PROFILE, Handmade, build_handmade
 from tests.tasks.report.handmade_served import CHAT, JUDGE, LANGUAGE, LINE_SERVED, make_served
-from tests.tasks.report.pages import PHONE, read, report
+from tests.tasks.report.pages import PHONE, SCRIPTS, WITH_DECISIONS, read, report
 
 LONG = "W" * 400
 
@@ -135,7 +135,8 @@ def test_rejected_texts_of_all_six_makers_are_marked(pages):
 def test_what_models_say_is_shown_not_interpreted(pages):
     for path in sorted(pages.glob("*.html")):
         page = read(pages, path.name)
-        assert [attributes for tag, attributes in page.tags if tag == "script"] == [{"src": "report.js", "defer": None}]
+        scripts = SCRIPTS if path.name == "index.html" else WITH_DECISIONS
+        assert [attributes for tag, attributes in page.tags if tag == "script"] == scripts
         assert not any(name.startswith("on") or name == "style" for _, given in page.tags for name in given)
         assert {tag for tag, _ in page.tags}.isdisjoint({"iframe", "object", "form", "base"})
         assert {given["src"].split("/")[0] for tag, given in page.tags if tag == "img"} == {"images"}
