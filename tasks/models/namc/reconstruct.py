@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from tasks.models.namc.layers import Layers, visible
+from tasks.models.cross_attention import Layers, visible
 from tasks.models.namc.sizes import NamcSizes
 
 if TYPE_CHECKING:

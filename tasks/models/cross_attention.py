@@ -1,7 +1,7 @@
-"""What the masked image encoder and the decoder are built of: attention, and a layer that has two of them.
+"""What NAMC and differential perception are built of: attention, and a layer that looks at itself and at others.
 
 A layer looks at itself, then at something else, then goes through two linear maps: 16 d^2 weights. Norms come first
-(the paper does not say where; so it trains without warm-up).
+(the papers do not say where; so it trains without warm-up).
 """
 
 from collections.abc import Iterable, Iterator
