@@ -1,4 +1,4 @@
-"""The verbs with which people look at rows and say which are good: decide."""
+"""The verbs with which people look at rows and say which are good: view, decide."""
 
 import json
 import shlex
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows.verbs.options import OWED, AsJson, Dataset, Version, app
+from flows.verbs.options import OWED, STOPPED, AsJson, Dataset, Version, app
 
 WORDS = {"accept": "accepted", "edit": "edited", "reject": "rejected"}
 
@@ -46,3 +46,33 @@ def decide(
         print(f"not stored: {line}", file=sys.stderr)
     if refused:
         raise typer.Exit(OWED)
+
+
+@app.command(epilog="Example: `pairwright view dataset`")
+def view(
+    dataset: Dataset,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Where to listen, on this machine only; 0: anywhere free.")
+    ] = 8765,
+    version: Version = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+) -> None:
+    """Look at a dataset in the browser: search, filter, accept, reject and edit. Ctrl-C ends it.
+
+    Only this machine is served, and there only who has the address that is printed: it holds a token.
+    """
+    from flows.progress import count_steps
+    from flows.view_dataset import open_browser, view_dataset
+    from tasks.store.files import Folder
+
+    def ready(url: str) -> None:
+        print(f"Look at {dataset} at\n\n    {url}\n\nCtrl-C ends this.", flush=True)
+        if not no_browser:
+            open_browser(url)
+
+    try:
+        with count_steps("Rows read") as watch:
+            view_dataset(Folder(dataset), port=port, version=version, ready=ready, watch=watch)
+    except KeyboardInterrupt:
+        print("\nStopped. Decisions are in the dataset.", file=sys.stderr)
+        raise typer.Exit(STOPPED) from None

@@ -1,0 +1,95 @@
+"""Serve the pages of a dataset on this machine: open one of its versions, make the table of its cards, and listen."""
+
+import contextlib
+import signal
+import webbrowser
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from pathlib import Path
+
+from flows.open_version import find_version, settle_version
+from flows.report_dataset import day_of, name_of
+from schemas.errors import ConfigError
+from tasks.report.browse_pages import BrowsePages
+from tasks.report.card_table import PREFERENCES, READ, make_cards, open_database
+from tasks.report.search_cards import CardSearch
+from tasks.report.serve_pages import Keys, listen, serve
+from tasks.report.tables import Tables
+from tasks.report.write_report import Subject
+from tasks.store.decisions import read_decisions
+from tasks.store.files import Folder
+from tasks.store.scratch import own_temporary_folder, scratch_folder
+from tasks.store.snapshot import describe_version
+
+CACHE = "cache/cards"
+
+
+def say_nothing(done: int, total: int) -> None:
+    """Hear how many rows are read, of how many."""
+
+
+def view_dataset(
+    folder: Folder,
+    *,
+    port: int,
+    version: int | None = None,
+    ready: Callable[[str], None],
+    watch: Callable[[int, int], None] = say_nothing,
+) -> None:
+    """Serve the pages of a version (``None``: the newest) until Ctrl-C.
+
+    Args:
+        folder: the dataset.
+        port: where to listen, on 127.0.0.1; 0: anywhere that is free.
+        version: a version's number.
+        ready: hears the address, token and all, once pages are served.
+        watch: hears how many rows are read before that, of how many.
+
+    Raises:
+        ConfigError: there is no such dataset or version, or it has nothing to show; or the port is taken.
+        KeyboardInterrupt: the server was told to end.
+        StoreError: a table cannot be read.
+    """
+    with ExitStack() as stack:
+        listener = stack.enter_context(listen(port))
+        found = find_version(folder, version)
+        build = stack.enter_context(found.opened())
+        counts = [count for _, count in settle_version(build, found)]
+        scratch = stack.enter_context(scratch_folder(own_temporary_folder()))
+        tables = Tables(build)
+        cache = Path(folder.path(CACHE)) if folder.is_local else scratch
+        rows = sum(count.rows for count in counts if count.stage in (*READ, *PREFERENCES))
+        file = make_cards(tables, cache, scratch, watch=lambda done: watch(done, rows))
+        cards = CardSearch(stack.enter_context(open_database(str(file.path), scratch, read_only=True)))
+        if not cards.count():
+            raise ConfigError(f"{folder.url}: has nothing to look at: no pairs, no preferences (`pairwright status`)")
+        subject = Subject(
+            name=name_of(folder),
+            version=describe_version(build, found.planned),
+            made=day_of(found.snapshot),
+            counts=counts,
+            profile=found.request.profile,
+            pairs=0,
+            decisions=read_decisions(folder),
+        )
+        pages = BrowsePages(tables=tables, file=file, cards=cards, subject=subject, scratch=scratch)
+        keys = Keys(int(listener.getsockname()[1]))
+        ready(keys.url)
+        with _ending_well():
+            serve(pages, keys, listener)
+
+
+def open_browser(url: str) -> None:
+    """Open an address in the user's browser, where there is one."""
+    with contextlib.suppress(webbrowser.Error, OSError):
+        webbrowser.open(url)
+
+
+@contextlib.contextmanager
+def _ending_well() -> Generator[None]:
+    """Let SIGTERM end the server as Ctrl-C does, so that its files are deleted."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

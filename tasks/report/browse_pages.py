@@ -1,0 +1,203 @@
+"""Render pages that are served: the cards that a search has found, with their pictures; and take decisions.
+
+Reads the rows about the cards of one page only. Pictures are written to a folder of this process as pages show them;
+about 256 MB of the latest are kept. One page is made at a time.
+"""
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from pydantic import ValidationError
+
+from schemas.decisions import Decision, Decisions, say_errors
+from tasks.pages.environment import HERE as LOOKS
+from tasks.pages.environment import make_environment
+from tasks.report.card_table import CardFile
+from tasks.report.gather_pairs import gather_pairs
+from tasks.report.gather_preferences import gather_singles
+from tasks.report.search_cards import ORDERS, CardSearch, Hits, Search
+from tasks.report.tables import Tables
+from tasks.report.write_images import FOLDER as PICTURES
+from tasks.report.write_images import PictureFolder
+from tasks.report.write_report import Subject, write_report
+from tasks.store.decisions import decision_files, read_decisions, write_decisions
+from tasks.store.take_decisions import Sorted, sort_decisions
+
+HERE = Path(__file__).parent
+FILES: Mapping[str, Path] = {
+    "report.css": LOOKS / "report.css",
+    **{name: HERE / name for name in ("pairs.css", "browse.css", "report.js", "decide.js")},
+}
+"""What every page loads, by name."""
+SHELF_BYTES = 128 << 20
+SIZES = (5, 10, 20, 50)
+DECIDED = {
+    "undecided": "not decided yet",
+    "decided": "decided",
+    "accept": "accepted",
+    "reject": "rejected",
+    "edit": "edited",
+}
+DEFAULT = Search()
+PAGING = {name: getattr(DEFAULT, name) for name in ("order", "size", "after", "before")}
+
+
+@dataclass
+class PictureShelf:
+    """Keep the pictures of the latest pages: those of the present folder and of the one before."""
+
+    root: Path
+    _folders: list[PictureFolder] = field(default_factory=list[PictureFolder])
+    _names: list[set[str]] = field(default_factory=list[set[str]])
+    _made: int = 0
+
+    def open(self) -> PictureFolder:
+        """Return where the pictures of the next page go."""
+        if not self._folders or _size_of(self._folders[-1].root / PICTURES) > SHELF_BYTES:
+            self._made += 1
+            place = self.root / str(self._made)
+            place.mkdir(parents=True)
+            self._folders.append(PictureFolder(place))
+            self._names.append(set())
+        for old in self._folders[:-2]:
+            for name in self._names[0]:
+                (old.root / PICTURES / name).unlink(missing_ok=True)
+        self._folders, self._names = self._folders[-2:], self._names[-2:]
+        return self._folders[-1]
+
+    def look(self) -> None:
+        """Learn which pictures were written."""
+        place = self._folders[-1].root / PICTURES
+        self._names[-1] = {path.name for path in place.iterdir()} if place.is_dir() else set()
+
+    def find(self, name: str) -> Path | None:
+        """Return the file of a picture that a page shows; nothing else has a name here."""
+        for folder, names in zip(reversed(self._folders), reversed(self._names), strict=True):
+            if name in names:
+                return folder.root / PICTURES / name
+        return None
+
+
+def _size_of(folder: Path) -> int:
+    return sum(entry.stat().st_size for entry in os.scandir(folder)) if folder.is_dir() else 0
+
+
+@dataclass
+class BrowsePages:
+    """Render the pages of one version of a dataset; its stages are settled."""
+
+    tables: Tables
+    file: CardFile
+    cards: CardSearch
+    subject: Subject
+    scratch: Path
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _known: list[str] | None = None
+    _decisions: Decisions = field(default_factory=Decisions)
+
+    def __post_init__(self) -> None:
+        self._shelf = PictureShelf(self.scratch / "pictures")
+        self._environment = make_environment(HERE)
+        self._frame: dict[str, Any] = {
+            "subject": self.subject,
+            "served": True,
+            "pages": (),
+            "in_full": "",
+            "here": "browse",
+            "worded": self.tables.has("differences") or not self.file.about_pairs,
+            "noun": "pair" if self.file.about_pairs else "preference",
+            "all_cards": self.cards.count(),
+            "options": {name: list(_options(name, values)) for name, values in self.cards.facets().items()},
+            "has": {name: self.cards.has(name) for name in ("similarity", "score", "gap")},
+            "orders": ORDERS,
+            "sizes": SIZES,
+            "verdicts": DECIDED,
+        }
+        self._overview: dict[str, Path] = {}
+
+    def page(self, query: Mapping[str, str], token: str) -> tuple[str, int]:
+        """Return the page that a query string asks for, and its HTTP status."""
+        try:
+            search, fault = Search.model_validate({**query}), ""
+        except ValidationError as error:
+            search, fault = DEFAULT, say_errors(error)
+        with self._lock:
+            self._look_at_decisions()
+            hits = self.cards.find(search)
+            pictures = self._shelf.open()
+            views = self._views(hits, pictures)
+            self._shelf.look()
+        text = self._environment.get_template("browse.html.j2").render(
+            **self._frame,
+            token=token,
+            search=search,
+            fault=fault,
+            hits=hits,
+            views=views,
+            decided=self._decisions.count(),
+            narrowed=bool(_query(search, **PAGING)),
+            filtered=bool(_query(search, q="", after="", before="")),
+            next=_query(search, after=hits.keys[-1], before="") if hits.keys and hits.last < hits.total else "",
+            previous=_query(search, before=hits.keys[0], after="") if hits.keys and hits.first > 1 else "",
+            start=_query(search, before="", after="") if hits.first > 1 else "",
+        )
+        return text, 400 if fault else 200
+
+    def _views(self, hits: Hits, pictures: PictureFolder) -> Sequence[Any]:
+        told: dict[str, Any] = {"pictures": pictures, "first_number": hits.first, "decisions": self._decisions}
+        if self.file.about_pairs:
+            return list(gather_pairs(self.tables, hits.keys, page="", **told))
+        found = list(zip(hits.keys, hits.subjects, strict=True))
+        return gather_singles(self.tables, self.file.preferences, found, **told)
+
+    def _look_at_decisions(self) -> None:
+        """Know what is decided, by anybody, before a page is made."""
+        folder = self.tables.build.folder
+        files = decision_files(folder)
+        if files != self._known:
+            self._decisions = read_decisions(folder)
+            self.cards.set_decisions(self._decisions)
+            self._known = files
+
+    def picture(self, name: str) -> Path | None:
+        """Return the file of a picture that a page shows."""
+        return self._shelf.find(name)
+
+    def decide(self, decisions: Sequence[Decision]) -> Sorted:
+        """Store decisions about rows of this version; return which were, and which were not.
+
+        Raises:
+            StoreError: they cannot be stored.
+        """
+        with self._lock:
+            apart = sort_decisions(self.tables.build, decisions)
+            write_decisions(self.tables.build.folder, apart.known)
+        return apart
+
+    def overview(self, name: str) -> Path | None:
+        """Return a file of the charts, which are made once, when somebody first asks for them."""
+        with self._lock:
+            if not self._overview:
+                place = self.scratch / "overview"
+                place.mkdir(exist_ok=True)
+                write_report(self.tables.build, place, subject=replace(self.subject, pairs=0))
+                self._overview = {str(one.relative_to(place)): one for one in place.rglob("*") if one.is_file()}
+        return self._overview.get(name)
+
+
+def _options(name: str, values: Sequence[tuple[str, int]]) -> Iterator[tuple[str, str]]:
+    """Yield the values of a filter with what is shown for them; one that all cards have filters nothing."""
+    if len(values) > 1 or name == "reason":
+        yield from ((value, f"{value} ({number:,})") for value, number in values)
+
+
+def _query(search: Search, **changes: Any) -> str:
+    """Return the query string of a search; what is as by default is left out."""
+    changed = search.model_copy(update=changes)
+    told = {name: value for name, value in changed if value != getattr(DEFAULT, name)}
+    return urlencode(told)

@@ -1,0 +1,223 @@
+"""Make the table by which the cards of a dataset are searched, filtered and sorted; one card per pair or preference.
+
+Reads narrow columns and texts of all live rows, tens of thousands at a time; writes a DuckDB file, some 300 bytes and
+the compressed texts per card, which is made once per state of the tables. DuckDB works within the store's memory limit
+and spills beside the file. The columns are the same for pairs and for preferences about one image, which have no
+second one.
+"""
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from schemas.arrow import schema_of
+from schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow, Row, SplitRow, make_key
+from tasks.report.tables import Tables
+from tasks.store.files import naming
+from tasks.store.ledger import MEMORY_LIMIT
+
+LAYOUT = "1"
+"""Of the table: a file of another layout is made anew."""
+KEPT = 3
+"""Files of other states that are kept beside the present one."""
+PREFERENCES = ("preferences", "given")
+"""Tables of preferences, the last made first."""
+READ = {
+    "pairs": ("key", "first", "second", "origin", "similarity", "human_differences", "instruction"),
+    "images": ("key", "name", "captions", "source", "licence"),
+    "captions": ("subject", "text"),
+    "differences": ("subject", "text"),
+    "splits": ("subject", "split"),
+    "preferences": (
+        "key", "subject", "chosen", "rejected", "rejected_maker", "rejected_image_maker", "negatives", "removal_scores",
+        "split",
+    ),
+}  # fmt: skip
+"""Columns that are read of each table; narrow ones and texts."""
+ROWS: dict[str, type[Row]] = {
+    "pairs": PairRow,
+    "images": ImageRow,
+    "captions": CaptionRow,
+    "differences": DifferenceRow,
+    "splits": SplitRow,
+    "preferences": PreferenceRow,
+}
+
+PLAIN = "lower(nfc_normalize({}))"
+"""How texts are stored and searched."""
+WORDS = "len(regexp_extract_all({}, '[^\\s]+'))"
+
+STAGING = {
+    "pairs": f"""SELECT key, first, second, origin, similarity::DOUBLE AS similarity,
+        {PLAIN.format("concat_ws(chr(10), array_to_string(human_differences, chr(10)), instruction)")} AS words""",
+    "images": f"""SELECT key, source, licence,
+        {PLAIN.format("concat_ws(chr(10), name, array_to_string(captions, chr(10)))")} AS words""",
+    "captions": f"SELECT subject, {PLAIN.format('text')} AS words",
+    "differences": f"SELECT subject, {PLAIN.format('text')} AS words",
+    "splits": "SELECT subject, split",
+    "preferences": f"""SELECT key, subject, split, rejected_maker AS maker, rejected_image_maker AS image_maker,
+        CASE WHEN rejected != '' THEN {WORDS.format("chosen")} - {WORDS.format("rejected")} END AS gap,
+        list_max(list_transform(list_filter(removal_scores, lambda one: one.chosen), lambda one: one.score))::DOUBLE
+            AS score,
+        {
+        PLAIN.format(
+            "concat_ws(chr(10), chosen, rejected, "
+            "array_to_string(list_transform(negatives, lambda one: one.text), chr(10)))"
+        )
+    } AS words""",
+}
+EMPTY = {
+    "pairs": "key VARCHAR, first VARCHAR, second VARCHAR, origin VARCHAR, similarity DOUBLE, words VARCHAR",
+    "images": "key VARCHAR, source VARCHAR, licence VARCHAR, words VARCHAR",
+    "captions": "subject VARCHAR, words VARCHAR",
+    "differences": "subject VARCHAR, words VARCHAR",
+    "splits": "subject VARCHAR, split VARCHAR",
+    "preferences": "key VARCHAR, subject VARCHAR, split VARCHAR, maker VARCHAR, image_maker VARCHAR, gap INTEGER, "
+    "score DOUBLE, words VARCHAR",
+}
+
+IMAGES = """
+CREATE TABLE images AS SELECT row_number() OVER () AS number, i.key, i.source, i.licence,
+    concat_ws(chr(10), i.words, c.words) AS words
+FROM s_images i LEFT JOIN (SELECT subject, string_agg(words, chr(10)) AS words FROM s_captions GROUP BY ALL) c
+    ON c.subject = i.key"""
+PAIRS = """
+CREATE TEMP TABLE all_cards AS SELECT p.key, p.key AS subject, coalesce(q.key, p.key) AS decided, a.number AS first,
+    b.number AS second, coalesce(q.split, s.split, '') AS split, [a.licence, b.licence] AS licences,
+    [a.source, b.source] AS sources, [p.origin, q.maker, q.image_maker] AS kinds, q.key IS NOT NULL AS whole,
+    coalesce(o.reason, '') AS reason, p.similarity, q.score, q.gap,
+    concat_ws(chr(10), q.words, d.words, p.words) AS words
+FROM s_pairs p LEFT JOIN s_preferences q ON q.subject = p.key LEFT JOIN s_splits s ON s.subject = p.key
+    LEFT JOIN (SELECT subject, string_agg(words, chr(10)) AS words FROM s_differences GROUP BY ALL) d
+        ON d.subject = p.key AND NOT contains(coalesce(q.words, ''), d.words)
+    LEFT JOIN reasons o ON o.key = p.key LEFT JOIN images a ON a.key = p.first LEFT JOIN images b ON b.key = p.second"""
+SINGLES = """
+CREATE TEMP TABLE all_cards AS SELECT q.key, q.subject, q.key AS decided, a.number AS first, NULL::BIGINT AS second,
+    coalesce(q.split, '') AS split, [a.licence] AS licences, [a.source] AS sources, [q.maker, q.image_maker] AS kinds,
+    true AS whole, '' AS reason, NULL::DOUBLE AS similarity, q.score, q.gap, q.words
+FROM s_preferences q JOIN images a ON a.key = q.subject"""
+
+LAST = (
+    "CREATE TABLE cards AS SELECT row_number() OVER (ORDER BY key) AS number, * EXCLUDE (words) FROM all_cards",
+    "CREATE TABLE texts AS SELECT c.number, a.words FROM all_cards a JOIN cards c USING (key) ORDER BY c.number",
+    "CHECKPOINT",
+)
+
+
+@dataclass(frozen=True)
+class CardFile:
+    """Name the file of a dataset's cards."""
+
+    path: Path
+    about_pairs: bool
+    """Whether a card shows a pair; else a preference about one image."""
+    preferences: str
+    """Table of the preferences; empty: there is none."""
+
+
+def say_nothing(rows: int) -> None:
+    """Hear how many rows were read."""
+
+
+def make_cards(tables: Tables, cache: Path, scratch: Path, *, watch: Callable[[int], None] = say_nothing) -> CardFile:
+    """Return the file of a dataset's cards, as it was made before or now.
+
+    Args:
+        tables: the dataset's, settled.
+        cache: folder that keeps the file; where it cannot be written to, ``scratch`` takes its place.
+        scratch: folder of this process.
+        watch: hears how many rows of the tables of ``READ`` were read.
+    """
+    pairs = tables.has("pairs")
+    preferences = next((name for name in PREFERENCES if tables.has(name)), "")
+    name = f"{_mark(tables)}.duckdb"
+    with contextlib.suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+    place = cache if os.access(cache, os.W_OK) else scratch
+    path = place / name
+    if not path.exists():
+        temporary = place / f"{name}.tmp-{uuid.uuid4().hex}"
+        with naming(str(temporary), "written"):
+            try:
+                _write(tables, temporary, scratch, preferences=preferences, pairs=pairs, watch=watch)
+                temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
+        _drop_old(place, path)
+    return CardFile(path, pairs, preferences)
+
+
+def _mark(tables: Tables) -> str:
+    """Return what identifies the state of the tables that cards are made of."""
+    names = [name for name in (*READ, "given") if tables.has(name)]
+    ledger = tables.build.ledger
+    return make_key(LAYOUT, *(f"{name} {ledger.places(name)} {' '.join(ledger.part_names(name))}" for name in names))
+
+
+def _drop_old(folder: Path, new: Path) -> None:
+    others = sorted(
+        (path for path in folder.glob("*.duckdb") if path != new), key=lambda path: path.stat().st_mtime, reverse=True
+    )
+    for path in others[KEPT:]:
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def open_database(path: str, scratch: Path, *, read_only: bool = False) -> Generator[duckdb.DuckDBPyConnection]:
+    """Open DuckDB within the store's memory limit."""
+    config: dict[str, Any] = {
+        "memory_limit": MEMORY_LIMIT,
+        "temp_directory": str(scratch / "spill"),
+        "preserve_insertion_order": False,
+    }
+    database = duckdb.connect(path, read_only=read_only, config=config)
+    try:
+        database.execute("SET enable_progress_bar = false")
+        database.execute("SET enable_external_access = false")  # no query, whatever is in it, reads another file
+        yield database
+    finally:
+        database.close()
+
+
+def _write(
+    tables: Tables, path: Path, scratch: Path, *, preferences: str, pairs: bool, watch: Callable[[int], None]
+) -> None:
+    with open_database(str(path), scratch) as database:
+        rows = 0
+        for name, columns in READ.items():
+            database.execute(f"CREATE TEMP TABLE s_{name} ({EMPTY[name]})")
+            for table in tables.chunks(preferences if name == "preferences" else name, columns):
+                database.register("chunk", _filled(table, name))
+                database.execute(f"INSERT INTO s_{name} {STAGING[name]} FROM chunk")
+                database.unregister("chunk")
+                rows += len(table)
+                watch(rows)
+        database.register("reasons", _reasons(tables, preferences))
+        for step in (IMAGES, PAIRS if pairs else SINGLES, *LAST):
+            database.execute(step)
+
+
+def _filled(table: pa.Table, name: str) -> pa.Table:
+    """Return the table with a column of nulls for each that its parts, of an older release, lack."""
+    schema = schema_of(ROWS[name])
+    for column in READ[name]:
+        if column not in table.column_names:
+            table = table.append_column(column, pa.nulls(len(table), schema.field(column).type))
+    return table
+
+
+def _reasons(tables: Tables, preferences: str) -> pa.Table:
+    """Return why pairs have no preference: the pair's key, and the reason."""
+    if preferences != "preferences" or not tables.has("pairs"):
+        return pa.table({"key": pa.array([], pa.string()), "reason": pa.array([], pa.string())})
+    return tables.build.ledger.columns(
+        "SELECT key, any_value(reason) AS reason FROM outcome_preferences WHERE outcome IN ('dropped', 'failed') "
+        "GROUP BY key"
+    )

@@ -1,0 +1,227 @@
+"""Search the cards of a dataset: words, filters, an order, and a page of them; every value is bound, none is SQL.
+
+Pages are found by their neighbour's key, not by a count, so that going on is right also when decisions change what is
+found. Which cards hold words is remembered for the last searches, as numbers of 8 bytes.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import duckdb
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from schemas.decisions import Decisions
+from tasks.report.card_table import PLAIN
+
+REMEMBERED = 8
+MOST_WORDS = 20
+TERM = re.compile(r'"([^"]+)"|(\S+)')
+NONE = "none"
+"""Stands for nothing: no preference, no licence stated."""
+
+Number = Annotated[float | None, BeforeValidator(lambda value: None if value == "" else value), Field(ge=-10, le=10)]
+Name = Annotated[str, Field(max_length=200)]
+Key = Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")]
+Order = Literal["key", "similarity", "-similarity", "score", "-score", "gap", "-gap"]
+ORDERS: Mapping[str, str] = {
+    "key": "mixed",
+    "-similarity": "most similar first",
+    "similarity": "least similar first",
+    "-score": "best removal first",
+    "score": "worst removal first",
+    "-gap": "chosen text much longer first",
+    "gap": "rejected text much longer first",
+}
+LAST = 1e9
+"""Comes after all other values: cards without a value are last in both directions."""
+VERDICTS: Mapping[str, str] = {
+    "undecided": "v.verdict IS NULL",
+    "decided": "v.verdict IS NOT NULL",
+    "accept": "v.verdict = 'accept'",
+    "reject": "v.verdict = 'reject'",
+    "edit": "v.verdict = 'edit'",
+}
+
+
+class Search(BaseModel):
+    """Be what a reader asks for: the query string of a page."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    q: Annotated[str, Field(max_length=500)] = ""
+    """Words, or "words in quotes"; all occur, in any of the card's texts."""
+    split: Name = ""
+    licence: Name = ""
+    """Of one of its images, as in the table; "none": not stated."""
+    source: Name = ""
+    kind: Name = ""
+    """How the pair was found, or what made the rejected text or image; "none": there is no preference."""
+    reason: Name = ""
+    """Why there is no preference."""
+    decision: Literal["", "undecided", "decided", "accept", "reject", "edit"] = ""
+    least: Number = None
+    """Similarity."""
+    most: Number = None
+    score_least: Number = None
+    score_most: Number = None
+    order: Order = "key"
+    size: Annotated[int, Field(ge=1, le=50)] = 10
+    after: Key = ""
+    """The card before the page."""
+    before: Key = ""
+    """The card behind the page."""
+
+    @property
+    def words(self) -> list[str]:
+        """Return what must occur."""
+        return [quoted or word for quoted, word in TERM.findall(self.q)][:MOST_WORDS]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hits:
+    """Be one page of what was found."""
+
+    keys: list[str]
+    """Of the cards."""
+    subjects: list[str]
+    """What the cards are about: of a pair its own key, of a preference its image's."""
+    first: int
+    """Number of the first card among all hits, from 1."""
+    total: int
+
+    @property
+    def last(self) -> int:
+        """Return the number of the last card."""
+        return self.first + len(self.keys) - 1
+
+
+@dataclass
+class CardSearch:
+    """Search an open file of cards; one thread at a time."""
+
+    database: duckdb.DuckDBPyConnection
+    _found: OrderedDict[tuple[str, ...], str] = field(default_factory=OrderedDict[tuple[str, ...], str])
+    _made: int = 0
+
+    def set_decisions(self, decisions: Decisions) -> None:
+        """Know what is decided now."""
+        self.database.execute("CREATE OR REPLACE TEMP TABLE decided (key VARCHAR, verdict VARCHAR)")
+        pairs = [(one.key, one.verdict) for one in decisions.by_key.values()]
+        if pairs:
+            keys, verdicts = (list(some) for some in zip(*pairs, strict=True))
+            self.database.execute("INSERT INTO decided SELECT unnest(?), unnest(?)", [keys, verdicts])
+
+    def facets(self) -> dict[str, list[tuple[str, int]]]:
+        """Return the values of each filter with how many cards have them, the most frequent first."""
+        lists = {"licence": "licences", "source": "sources", "kind": "kinds"}
+        found = {name: self._values(f"list_distinct({column})") for name, column in lists.items()}
+        return {
+            "split": self._values("[split]"),
+            **found,
+            "reason": self._values("[reason]", "NOT whole"),
+        }
+
+    def _values(self, listed: str, which: str = "true") -> list[tuple[str, int]]:
+        query = f"""SELECT value, count(*) FROM (SELECT unnest({listed}) AS value FROM cards WHERE {which})
+            WHERE value != '' GROUP BY ALL ORDER BY 2 DESC, 1 LIMIT 100"""
+        return self.database.execute(query).fetchall()
+
+    def count(self) -> int:
+        """Return how many cards there are."""
+        return self._one("SELECT count(*) FROM cards")[0]
+
+    def has(self, column: str) -> bool:
+        """Say whether any card has a value in a column that may be empty."""
+        assert column in ("similarity", "score", "gap")
+        return bool(self._one(f"SELECT count({column}) FROM cards")[0])
+
+    def find(self, search: Search) -> Hits:
+        """Return a page of the hits."""
+        column = search.order.removeprefix("-")
+        value = "0.0" if column == "key" else f"coalesce({'-' if search.order.startswith('-') else ''}{column}, {LAST})"
+        which, values = self._conditions(search)
+        hits = f"""SELECT c.key, c.subject, ({value})::DOUBLE AS value FROM cards c
+            LEFT JOIN decided d ON d.key = c.decided LEFT JOIN decided e ON e.key = c.key,
+            LATERAL (SELECT coalesce(d.verdict, e.verdict) AS verdict) v WHERE {which}"""
+        place = self._place(search.after or search.before, value)
+        if place and search.before and not search.after:
+            found = self._page(hits, values, "< (?, ?)", place, size=search.size, back=True)
+            if len(found) < search.size:  # there is no full page before: it is the first one
+                place, found = None, self._page(hits, values, "", None, size=search.size)
+        else:
+            found = self._page(hits, values, "> (?, ?)" if place else "", place, size=search.size)
+        first = (found[0][2], found[0][0]) if found else (0.0, "")
+        before, total = self._one(
+            f"SELECT count(*) FILTER ((value, key) < (?, ?)), count(*) FROM ({hits})", [*first, *values]
+        )
+        return Hits(
+            keys=[key for key, _, _ in found], subjects=[one for _, one, _ in found], first=before + 1, total=total
+        )
+
+    def _page(
+        self, hits: str, values: Sequence[Any], beyond: str, place: tuple[float, str] | None, *, size: int,
+        back: bool = False,
+    ) -> list[tuple[str, str, float]]:  # fmt: skip
+        direction = "DESC" if back else "ASC"
+        which = f"WHERE (value, key) {beyond}" if place else ""
+        query = f"SELECT * FROM ({hits}) {which} ORDER BY value {direction}, key {direction} LIMIT {size:d}"
+        found = self.database.execute(query, [*values, *(place or ())]).fetchall()
+        return found[::-1] if back else found
+
+    def _place(self, key: str, value: str) -> tuple[float, str] | None:
+        """Return where a card is in the order; ``None``: there is no such card."""
+        found = self.database.execute(f"SELECT ({value})::DOUBLE FROM cards WHERE key = ?", [key]).fetchall()
+        return (found[0][0], key) if key and found else None
+
+    def _conditions(self, search: Search) -> tuple[str, list[Any]]:
+        asked: list[tuple[str, list[Any]]] = []
+        if search.split:
+            asked.append(("c.split = ?", [search.split]))
+        for name, column in (("licence", "licences"), ("source", "sources")):
+            if wanted := getattr(search, name):
+                asked.append((f"list_contains(c.{column}, ?)", ["" if wanted == NONE else wanted]))
+        if search.kind:
+            asked.append(("NOT c.whole", []) if search.kind == NONE else ("list_contains(c.kinds, ?)", [search.kind]))
+        if search.reason:
+            asked.append(("NOT c.whole AND c.reason = ?", [search.reason]))
+        if search.decision:
+            asked.append((VERDICTS[search.decision], []))
+        for column, sign, bound in (
+            ("similarity", ">=", search.least),
+            ("similarity", "<=", search.most),
+            ("score", ">=", search.score_least),
+            ("score", "<=", search.score_most),
+        ):
+            if bound is not None:
+                asked.append((f"c.{column} {sign} ?", [bound]))
+        if search.words:
+            asked.append((f"c.number IN (SELECT number FROM {self._with_words(tuple(search.words))})", []))
+        return " AND ".join(f"({one})" for one, _ in asked) or "true", [value for _, some in asked for value in some]
+
+    def _with_words(self, words: tuple[str, ...]) -> str:
+        """Return the table of the numbers of the cards that hold all words, made now or before."""
+        if words in self._found:
+            self._found.move_to_end(words)
+            return self._found[words]
+        self._made += 1
+        name = f"found_{self._made}"
+        has = f"contains({{}}, {PLAIN.format('?')})"
+        shown = f"(SELECT number FROM images WHERE {has.format('words')})"
+        each = f"({has.format('t.words')} OR c.first IN {shown} OR coalesce(c.second, -1) IN {shown})"
+        self.database.execute(
+            f"CREATE TEMP TABLE {name} AS SELECT c.number FROM cards c JOIN texts t USING (number) "
+            f"WHERE {' AND '.join([each] * len(words))}",
+            [word for word in words for _ in range(3)],
+        )
+        self._found[words] = name
+        while len(self._found) > REMEMBERED:
+            self.database.execute(f"DROP TABLE {self._found.popitem(last=False)[1]}")
+        return name
+
+    def _one(self, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
+        found = self.database.execute(query, list(values)).fetchone()
+        assert found is not None
+        return found

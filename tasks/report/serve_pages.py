@@ -1,0 +1,226 @@
+"""Serve the pages of a dataset to the person at this machine, and to nobody else.
+
+Listens on 127.0.0.1 only. Whoever has the token that was printed gets a cookie for it; all else is 401. A page of
+another site cannot use that cookie (SameSite, Origin, a header that only our pages know, frames and embedding
+forbidden), nor reach this server under another name (Host). No part of an address is ever a path: files are found in
+tables of names.
+"""
+
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlencode
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from schemas.errors import ConfigError, StoreError
+from tasks.report.browse_pages import FILES, BrowsePages
+from tasks.store.take_decisions import parse_decisions
+
+HOST = "127.0.0.1"
+HEADER = "x-pairwright-token"
+MOST_BYTES = 8 << 20
+"""Of what a page sends."""
+POLICY = (
+    "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+ALWAYS: Mapping[str, str] = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+FRESH = {"Cache-Control": "no-store"}
+KEEP = {"Cache-Control": "private, max-age=3600"}
+LOCKED_OUT = (
+    "<!doctype html><meta charset=utf-8><title>Pairwright</title><p>Open the address that <code>pairwright view</code> "
+    "printed: it holds the token. If you just did, <a href='/'>go on</a>."
+)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Hold the secrets of one start."""
+
+    port: int
+    entry: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    """In the address that is printed."""
+    cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    page: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    """In the pages: who sends decisions has seen one."""
+
+    @property
+    def name(self) -> str:
+        """Return the cookie's name: cookies of one host are shared by all of its ports."""
+        return f"pairwright-{self.port}"
+
+    @property
+    def url(self) -> str:
+        """Return the address to open."""
+        return f"http://{HOST}:{self.port}/?{urlencode({'token': self.entry})}"
+
+    @property
+    def hosts(self) -> tuple[str, str]:
+        """Return what this server is called."""
+        return f"{HOST}:{self.port}", f"localhost:{self.port}"
+
+
+def listen(port: int) -> socket.socket:
+    """Return a socket that listens on loopback; port 0: any that is free.
+
+    Raises:
+        ConfigError: the port is taken, or may not be used.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"--port {port}: cannot be listened to: {error.strerror or error}. Give another; 0 takes a free one"
+        ) from error
+    return listener
+
+
+def serve(pages: BrowsePages, keys: Keys, listener: socket.socket) -> None:
+    """Serve until Ctrl-C, which is raised as ``KeyboardInterrupt``."""
+    config = uvicorn.Config(
+        Guard(make_app(pages, keys), keys),
+        log_config=None,
+        log_level="warning",
+        access_log=False,  # addresses hold the token
+        server_header=False,
+        lifespan="off",
+        ws="none",
+        timeout_graceful_shutdown=2,
+    )
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
+    """Return the application behind the guard."""
+
+    def browse(request: Request) -> Response:
+        text, status = pages.page(request.query_params, keys.page)
+        return HTMLResponse(text.encode("utf-8", "replace"), status, headers=FRESH)
+
+    def picture(request: Request) -> Response:
+        return _file(pages.picture(request.path_params["name"]))
+
+    def overview(request: Request) -> Response:
+        return _file(pages.overview(request.path_params["name"]), FRESH)
+
+    def looks(request: Request) -> Response:
+        return _file(FILES.get(request.path_params["name"]))
+
+    async def decisions(request: Request) -> Response:
+        return await _take(pages, request)
+
+    return Starlette(
+        routes=[
+            Route("/", browse, methods=["GET"]),
+            Route("/index.html", lambda _: RedirectResponse("/", 303), methods=["GET"]),
+            Route("/favicon.ico", lambda _: Response(status_code=204), methods=["GET"]),
+            Route("/decisions", decisions, methods=["POST"]),
+            Route("/images/{name}", picture, methods=["GET"]),
+            Route("/overview/{name:path}", overview, methods=["GET"]),
+            Route("/{name}", looks, methods=["GET"]),
+        ]
+    )
+
+
+def _file(path: Path | None, headers: Mapping[str, str] = KEEP) -> Response:
+    if path is None or not path.is_file():
+        return PlainTextResponse("There is nothing of this name.\n", 404)
+    return FileResponse(path, headers=headers)
+
+
+async def _take(pages: BrowsePages, request: Request) -> Response:
+    """Store the decisions that a page sends."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_BYTES:
+            return _fault(413, f"more than {MOST_BYTES >> 20} MB at once")
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        return _fault(415, "decisions come as application/json")
+    try:
+        decisions = parse_decisions(bytes(body))
+    except ValueError as error:
+        return _fault(400, str(error))
+    try:
+        apart = await run_in_threadpool(pages.decide, decisions)
+    except StoreError as error:
+        return _fault(500, str(error))
+    refused = len(apart.unknown) + len(apart.wordless)
+    if refused and not apart.known:
+        return _fault(400, "about rows that this version has not, or about texts that the row has not")
+    return JSONResponse({"stored": len(apart.known), "refused": refused}, headers=FRESH)
+
+
+def _fault(status: int, why: str) -> Response:
+    return JSONResponse({"error": why}, status, headers=FRESH)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Let nobody pass but those who have the token, and nothing without the headers that protect them."""
+
+    app: Starlette
+    keys: Keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request (ASGI)."""
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = [(name.lower().encode(), value.encode()) for name, value in ALWAYS.items()]
+                message = {**message, "headers": [*message["headers"], *own]}
+            await send(message)
+
+        if scope["type"] != "http":
+            return
+        answer = self._refuse(Request(scope))
+        await (answer or self.app)(scope, receive, send_safely)
+
+    def _refuse(self, request: Request) -> Response | None:
+        """Return an answer that ends the request; ``None``: it may pass."""
+        if request.headers.getlist("host") not in [[host] for host in self.keys.hosts]:
+            return PlainTextResponse("This server has another name.\n", 421)
+        if request.url.path == "/" and "token" in request.query_params and request.method == "GET":
+            return self._enter(request)
+        if not _same(request.cookies.get(self.keys.name, ""), self.keys.cookie):
+            return HTMLResponse(LOCKED_OUT, 401, headers=FRESH)
+        if request.method not in ("GET", "HEAD"):
+            host = request.headers["host"]
+            if request.headers.get("origin") != f"http://{host}" or not _same(
+                request.headers.get(HEADER, ""), self.keys.page
+            ):
+                return _fault(403, "this page is of another start of `pairwright view`: load it again")
+        return None
+
+    def _enter(self, request: Request) -> Response:
+        """Give the cookie for the token, and lead to the page without it."""
+        if not _same(request.query_params["token"], self.keys.entry):
+            return HTMLResponse(LOCKED_OUT, 401, headers=FRESH)
+        rest = urlencode([(name, value) for name, value in request.query_params.multi_items() if name != "token"])
+        answer = RedirectResponse(f"/?{rest}" if rest else "/", 303, headers=FRESH)
+        answer.set_cookie(self.keys.name, self.keys.cookie, httponly=True, samesite="strict", path="/")
+        return answer
+
+
+def _same(given: str, wanted: str) -> bool:
+    return secrets.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
