@@ -21,7 +21,8 @@ from schemas.served import ChatConfig
 from tasks.evaluation.benchmark import Asked, Benchmark, Data, Exam, Marked, Replies, Score, check_questions, conclude
 from tasks.evaluation.benchmark_list import find_benchmark
 from tasks.evaluation.judge_answers import Judged, Rating
-from tasks.evaluation.prepare_questions import Change, keep, prepare_questions
+from tasks.evaluation.perturb_questions import find_change
+from tasks.evaluation.prepare_questions import Change, prepare_questions
 from tasks.serving.chat import Question
 from tasks.store.answers import Answers
 from tasks.store.files import Folder
@@ -113,7 +114,7 @@ def evaluate_model(wanted: Wanted, *, watch: Watch) -> Evaluated:
     exam = benchmark.open(Data(folder=wanted.data, rows=partial(read_rows, str(wanted.data))))
     asked = _first(exam.questions, wanted.limit)
     check_questions(asked)
-    change = _find_change(wanted.perturb)
+    change = find_change(wanted.perturb, asked, seed=wanted.seed)
     respond, identity = _open_model(wanted, images=max((len(one.images) for one in asked), default=0))
     to = wanted.to or _default(wanted, identity)
     with Answers(to.with_suffix(".answers")) as answers:
@@ -156,12 +157,6 @@ def _find_judge(benchmark: Benchmark, wanted: Wanted) -> ChatConfig | None:
     from tasks.serving.probe import find_model
 
     return find_model(wanted.judge, field="--judge")
-
-
-def _find_change(perturb: str) -> Change:
-    if not perturb:
-        return keep
-    raise ConfigError("--perturb: there is no such way yet")
 
 
 def _open_model(wanted: Wanted, *, images: int) -> tuple[Respond, str]:

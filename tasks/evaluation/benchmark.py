@@ -37,7 +37,9 @@ class Asked:
     judged: Mapping[str, str] | None = None
     """What a judge is told beside the answer; ``None``: there is nothing to judge."""
     words: tuple[str, ...] = ()
-    """Parts of the text that ``--perturb words`` may change: captions, not instructions."""
+    """Parts of the text that may be perturbed: captions, not instructions."""
+    reword: Callable[[Sequence[str]], str] | None = None
+    """Makes the text of other such parts; ``None``: nothing in it may be perturbed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

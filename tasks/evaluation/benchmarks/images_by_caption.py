@@ -1,5 +1,6 @@
 """Ask which of two images suits a caption (paper 003), or which of two captions suits an image (ours)."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from prompts import load
@@ -17,10 +18,11 @@ def choose_image(
     asked = Asked(
         name=name,
         item=item or name,
-        text=load(BY_CAPTION).render(caption=caption),
+        text=_ask_for_image((caption,)),
         images=images,
         prompt=BY_CAPTION,
         words=(caption,),
+        reword=_ask_for_image,
     )
     return Choice(asked=asked, answer=answer, words=IMAGES, category=category, kind="image" if item else "accuracy")
 
@@ -32,9 +34,18 @@ def choose_caption(
     asked = Asked(
         name=name,
         item=item,
-        text=load(BY_IMAGE).render(first=captions[0], second=captions[1]),
+        text=_ask_for_caption(captions),
         images=(image,),
         prompt=BY_IMAGE,
         words=captions,
+        reword=_ask_for_caption,
     )
     return Choice(asked=asked, answer=answer, words=captions, category=category, kind="text")
+
+
+def _ask_for_image(words: Sequence[str]) -> str:
+    return load(BY_CAPTION).render(caption=words[0])
+
+
+def _ask_for_caption(words: Sequence[str]) -> str:
+    return load(BY_IMAGE).render(first=words[0], second=words[1])

@@ -66,12 +66,17 @@ def _choice(name: str, images: tuple[Path, Path], statement: str, *, answer: str
     asked = Asked(
         name=name,
         item=name,
-        text=load(PROMPT).render(statement=statement),
+        text=_ask((statement,)),
         images=images,
         prompt=PROMPT,
         words=(statement,),
+        reword=_ask,
     )
     return Choice(asked=asked, answer=answer, options=OPTIONS)
+
+
+def _ask(words: Sequence[str]) -> str:
+    return load(PROMPT).render(statement=words[0])
 
 
 BENCHMARK = Benchmark(
