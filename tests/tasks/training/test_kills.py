@@ -38,7 +38,7 @@ class Case:
 WEIGHTS = "checkpoint/adapter_model.safetensors"
 RETRIEVER = ("retriever/retriever.safetensors", "retriever/retriever.json")
 CASES = {
-    "dpo": Case(write_run, [SAVING, TRAINING] * 5, [WEIGHTS], {"optimiser": {"steps": 30}}),
+    "dpo": Case(write_run, [SAVING, TRAINING] * 2, [WEIGHTS], {"optimiser": {"steps": 30}}),
     "adpo": Case(
         write_adpo_run,
         [SAVING, TRAINING, SAVING, FINISHING],
