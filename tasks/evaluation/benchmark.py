@@ -92,8 +92,8 @@ class Data:
     """Say where a benchmark's data are."""
 
     folder: Path
-    rows: Callable[[str], Iterator[Row]]
-    """The rows of a table, where the folder is a dataset of Pairwright."""
+    rows: Callable[..., Iterator[Row]]
+    """Gives the rows of a named table, where the folder is a dataset of Pairwright; ``without`` some columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,21 @@
 
 from schemas.errors import ConfigError
 from tasks.evaluation.benchmark import Benchmark
-from tasks.evaluation.benchmarks import bison, cad_qa, cola, eqben, mmhal, nlvr2, omnidiff, svo
+from tasks.evaluation.benchmarks import (
+    bison,
+    cad_qa,
+    cola,
+    eqben,
+    mmhal,
+    nlvr2,
+    omnidiff,
+    scene_differences,
+    scene_pairs,
+    scenes,
+    svo,
+)
 
-_MODULES = (bison, svo, nlvr2, eqben, cola, cad_qa, omnidiff, mmhal)
+_MODULES = (scenes, scene_differences, scene_pairs, bison, svo, nlvr2, eqben, cola, cad_qa, omnidiff, mmhal)
 BENCHMARKS: dict[str, Benchmark] = {module.BENCHMARK.name: module.BENCHMARK for module in _MODULES}
 
 

@@ -1,0 +1,98 @@
+"""Descriptions of rendered photographs against what is in them, worked out by hand."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from schemas.claims import Selector
+from schemas.errors import ConfigError
+from schemas.rows import Row
+from tasks.evaluation.benchmark import Data, Exam, Replies, conclude
+from tasks.evaluation.benchmark_list import BENCHMARKS
+from tasks.evaluation.find_things import words_of
+from tests.fixtures.graphs import graph, image_row, pair_row, thing
+from tests.fixtures.preferences_to_train import preference
+
+FIRST = graph(thing("a", "ball", "red", "metal"), thing("b", "mug", "blue", "rubber", size="large"))
+SECOND = graph(thing("a", "ball", "red", "metal"), thing("c", "teapot", "green", "metal"))
+OTHER = graph(thing("d", "car", "green", "rubber"), thing("e", "car", "red", "rubber"), world="v")
+IMAGES = [image_row(key, scene) for key, scene in (("0", FIRST), ("1", SECOND), ("2", OTHER), ("3", FIRST))]
+TABLES: dict[str, list[Row]] = {
+    "images": [*IMAGES],
+    "pairs": [pair_row("0", "1"), pair_row("0", "3"), pair_row("2", "1")],
+    "preferences": [replace(preference(0), image_keys=("2", "9")), replace(preference(1), split="test")],
+}
+
+
+def opened(name: str, tables: Mapping[str, list[Row]] = TABLES) -> Exam:
+    def rows(table: str, without: tuple[str, ...] = ()) -> Iterator[Row]:
+        if table not in tables:
+            raise ConfigError(f"no {table}")
+        del without
+        return iter(tables[table])
+
+    return BENCHMARKS[name].open(Data(folder=Path("scenes"), rows=rows))
+
+
+def scored(exam: Exam, texts: Mapping[str, str]) -> dict[str, float | None]:
+    replies = Replies(texts=texts, ratings={}, items=frozenset(one.item for one in exam.questions))
+    return {one.name: one.value for one in conclude(exam.mark(replies).marks, resamples=0, seed=0)}
+
+
+def test_things_are_found_with_their_adjectives_unless_they_are_denied() -> None:
+    words = words_of([FIRST, SECOND, OTHER])
+    text = "A big, red metal sphere and two mugs stand by a Blue cup. There is no teapot, and a carpet is not a car."
+    assert list(words.find(text)) == [
+        Selector(shape="ball", size="large", colour="red", material="metal"),
+        Selector(shape="mug"),
+        Selector(shape="mug", colour="blue"),
+    ]
+
+
+def test_chair_of_photographs_that_were_not_trained_on() -> None:
+    exam = opened("scenes")
+    assert [one.name for one in exam.questions] == ["0", "1", "3"]
+    assert "3 of 4 are asked about" in exam.notes[0]
+    texts = {
+        "0": "A red metal ball, a red ball and a small blue mug.",  # 3 mentions, all there; 2 of 3 described rightly
+        "1": "A ball and a car; a green teapot.",  # 3 mentions, 1 absent, 1 described rightly
+        "3": "",  # nothing said of 2 shapes
+    }
+    assert scored(exam, texts) == {"CHAIR_s": 1 / 3, "CHAIR_i": 1 / 6, "recall": 4 / 6, "described": 3 / 4}
+
+
+def test_chair_of_halves_of_differences() -> None:
+    exam = opened("scene-differences")
+    names = [one.name for one in exam.questions]
+    assert names == sorted(row.key for row in TABLES["pairs"][:2])
+    changed, same = (row.key for row in TABLES["pairs"][:2])
+    texts = {
+        # The mug is in the first photograph and not in the second, the teapot the other way round.
+        changed: "The first image shows a blue rubber mug and a teapot, the second image a green metal teapot.",
+        same: "There is a blue mug, and a green car, in both.",
+    }
+    expected = {"CHAIR_s": 1.0, "CHAIR_i": 2 / 5, "described": 3 / 4, "changed": 1.0}
+    assert scored(exam, texts) == expected
+
+
+def test_statements_come_in_twos() -> None:
+    exam = opened("scene-pairs")
+    (true, false) = exam.questions
+    assert true.name.endswith("True")
+    assert ("first image shows a blue rubber mug" in true.text) or (
+        "second image shows a green metal teapot" in true.text
+    )
+    assert scored(exam, {true.name: "True", false.name: "False"}) == {"accuracy": 1, "both": 1}
+    assert scored(exam, {true.name: "True", false.name: "True"}) == {"accuracy": 0.5, "both": 0}
+
+
+def test_a_dataset_must_have_scenes_that_were_not_trained_on() -> None:
+    trained = [replace(preference(0), image_keys=("0", "1", "2", "3"))]
+    with pytest.raises(ConfigError, match="all of its images are in the training split"):
+        opened("scenes", {**TABLES, "preferences": [*trained]})
+    with pytest.raises(ConfigError, match="no scene graphs"):
+        opened("scene-differences", {"images": [image_row("0", None)]})
+    untrained = {name: rows for name, rows in TABLES.items() if name != "preferences"}
+    assert len(opened("scenes", untrained).questions) == 4
