@@ -22,7 +22,9 @@ TERM = re.compile(r'"([^"]+)"|(\S+)')
 NONE = "none"
 """Stands for nothing: no preference, no licence stated."""
 
-Number = Annotated[float | None, BeforeValidator(lambda value: None if value == "" else value), Field(ge=-10, le=10)]
+Number = Annotated[
+    Annotated[float, Field(ge=-10, le=10)] | None, BeforeValidator(lambda value: None if value == "" else value)
+]
 Name = Annotated[str, Field(max_length=200)]
 Key = Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")]
 Order = Literal["key", "similarity", "-similarity", "score", "-score", "gap", "-gap"]
@@ -32,8 +34,8 @@ ORDERS: Mapping[str, str] = {
     "similarity": "least similar first",
     "-score": "best removal first",
     "score": "worst removal first",
-    "-gap": "chosen text much longer first",
-    "gap": "rejected text much longer first",
+    "-gap": "chosen longer first",
+    "gap": "rejected longer first",
 }
 LAST = 1e9
 """Comes after all other values: cards without a value are last in both directions."""

@@ -129,7 +129,7 @@ def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
     async def decisions(request: Request) -> Response:
         return await _take(pages, request)
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/", browse, methods=["GET"]),
             Route("/index.html", lambda _: RedirectResponse("/", 303), methods=["GET"]),
@@ -140,6 +140,8 @@ def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
             Route("/{name}", looks, methods=["GET"]),
         ]
     )
+    app.router.redirect_slashes = False
+    return app
 
 
 def _file(path: Path | None, headers: Mapping[str, str] = KEEP) -> Response:

@@ -1,0 +1,296 @@
+"""The server of a dataset's pages, as a process of its own: who is let in, what is found, what is decided."""
+
+import http.client
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.parse
+from pathlib import Path
+
+import httpx
+import pytest
+
+from flows.export_dataset import Wanted, export_dataset
+from flows.read_rows import read_rows
+from schemas.rows import CaptionRow, ImageRow, PairRow, PreferenceRow
+from tasks.export.select_rows import Selection
+from tasks.store.files import Folder
+from tests.tasks.report.browser import broken_images, open_chromium, overflows
+from tests.tasks.report.pages import PHONE, Reader
+
+VIEW = [sys.executable, "-m", "flows.cli", "view"]
+LIGHT = ("images", "rejected_images")
+
+
+class Served:
+    """Be a running server, and one who was let in."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [*VIEW, str(folder), "--port", "0", "--no-browser"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        lines = iter(self.process.stdout.readline, "")
+        self.url = next((line.strip() for line in lines if "http" in line), "")
+        assert self.url, self.process.communicate()[1]
+        self.home, _, self.token = self.url.partition("/?token=")
+        self.port = urllib.parse.urlsplit(self.home).port
+        self.client = httpx.Client(base_url=self.home, timeout=60, trust_env=False)
+        assert self.client.get(self.url).status_code == 303
+
+    def page(self, **query) -> "Page":
+        answer = self.client.get("/", params=query)
+        return Page(answer.status_code, answer.text)
+
+    def post(self, decisions, **headers):
+        own = {"Origin": self.home, "X-Pairwright-Token": self.page(size=1).token, "Content-Type": "application/json"}
+        body = decisions if isinstance(decisions, bytes) else json.dumps(decisions).encode()
+        told = {name: value for name, value in {**own, **headers}.items() if value}
+        return self.client.post("/decisions", content=body, headers=told)
+
+    def stop(self) -> tuple[int, str]:
+        self.client.close()
+        self.process.send_signal(signal.SIGINT)
+        _, said = self.process.communicate(timeout=60)
+        return self.process.returncode, said
+
+
+class Page:
+    def __init__(self, status, text):
+        self.status, self.text, self.read = status, text, Reader(text)
+        cards = [given for tag, given in self.read.tags if tag == "article" and "data-key" in given]
+        self.verdicts = {card["data-key"]: card.get("data-verdict", "") for card in cards}
+        self.keys = [card["data-key"] for card in cards]
+        links = [given for tag, given in self.read.tags if tag == "a" and "rel" in given]
+        self.links = {link["rel"]: dict(urllib.parse.parse_qsl(link["href"].partition("?")[2])) for link in links}
+        self.token = next(given["data-token"] for tag, given in self.read.tags if tag == "body")
+        self.total = int(re.search(r"<small>([\d,]+)", text)[1].replace(",", ""))
+
+
+@pytest.fixture(scope="module")
+def dataset(rendered, tmp_path_factory):
+    """Return a copy of a rendered dataset, to decide about."""
+    return shutil.copytree(rendered, tmp_path_factory.mktemp("view") / "demo")
+
+
+@pytest.fixture(scope="module")
+def served(dataset):
+    server = Served(dataset)
+    yield server
+    code, said = server.stop()
+    assert code == 130
+    assert said.strip().endswith("Stopped. Decisions are in the dataset.")
+    assert "Traceback" not in said
+
+
+@pytest.fixture(scope="module")
+def preferences(dataset):
+    return {row.key: row for row in read_rows(str(dataset), "preferences", without=LIGHT)}
+
+
+@pytest.fixture(scope="module")
+def words_of(dataset, preferences):
+    """Return all texts of each card, by the key that is decided about."""
+    pairs = {row.key: row for row in read_rows(str(dataset), "pairs") if isinstance(row, PairRow)}
+    said = {row.subject: row.text for row in read_rows(str(dataset), "captions") if isinstance(row, CaptionRow)}
+    names = {
+        row.key: row.name for row in read_rows(str(dataset), "images", without=("image",)) if isinstance(row, ImageRow)
+    }
+    differences = {row.subject: row.text for row in read_rows(str(dataset), "differences")}
+    own = {row.subject: row for row in preferences.values()}
+    texts = {}
+    for key, pair in pairs.items():
+        row = own.get(key)
+        found = [row.chosen, row.rejected, *(one.text for one in row.negatives)] if row else []
+        both = [text for image in (pair.first, pair.second) for text in (said.get(image, ""), names[image])]
+        texts[row.key if row else key] = "\n".join([*found, differences.get(key, ""), *both]).lower()
+    return texts
+
+
+def test_only_who_has_the_token_is_let_in(served):
+    with httpx.Client(base_url=served.home, trust_env=False) as stranger:
+        for path in ("/", "/?token=", f"/?token={served.token[:-1]}x", "/report.css", "/overview/index.html", "/x"):
+            assert stranger.get(path).status_code == 401
+        assert stranger.post("/decisions", json=[]).status_code == 401
+        assert not stranger.cookies
+        answer = stranger.get(f"/?token={served.token}&q=a+b")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/?q=a+b")
+        cookie = answer.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert served.token not in cookie
+        answer = stranger.get("/?size=1")
+        assert answer.status_code == 200
+        assert served.token not in answer.text
+        for name, value in {
+            "x-content-type-options": "nosniff", "x-frame-options": "DENY", "referrer-policy": "no-referrer",
+            "cross-origin-resource-policy": "same-origin", "cache-control": "no-store",
+        }.items():  # fmt: skip
+            assert answer.headers[name] == value
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+
+
+def test_only_this_machine_is_served_under_its_own_name(served):
+    cookie = "; ".join(f"{name}={value}" for name, value in served.client.cookies.items())
+    own = {"Host": f"localhost:{served.port}", "Cookie": cookie}
+    assert served.client.get("/report.css", headers=own).status_code == 200
+    for host in ("evil.example", f"evil.example:{served.port}", "127.0.0.1", "127.0.0.1:1", ""):
+        assert served.client.get("/report.css", headers={"Host": host, "Cookie": cookie}).status_code in (400, 421)
+    ports = Path(f"/proc/{served.process.pid}/net/tcp")
+    if ports.exists():
+        listens = [line.split()[1] for line in ports.read_text().splitlines() if line.split()[3] == "0A"]
+        assert f"0100007F:{served.port:04X}" in listens
+        assert f"00000000:{served.port:04X}" not in listens
+
+
+def test_no_address_leads_to_a_file(served, dataset):
+    """Ask as no well-behaved client does: addresses go out as they are written here."""
+    cookie = "; ".join(f"{name}={value}" for name, value in served.client.cookies.items())
+    up = "/".join([".."] * 12)
+    for path in (
+        f"/images/{up}/etc/passwd", "/images/..%2f..%2fbuild.json", "/images/%2e%2e/%2e%2e/build.json",
+        "/../build.json", f"/{up}/etc/passwd", "/build.json", "/%2fetc%2fpasswd", f"/overview/{up}/etc/passwd",
+        "/overview/..%2fbuild.json", f"/overview//{dataset}/build.json", f"/images/{dataset}/build.json", "/images/",
+        "/overview/", "/browse.html.j2", "/images/x%00.png", f"/images/{'a' * 5000}.png", "/serve_pages.py", "/tables",
+        "//etc/passwd",
+    ):  # fmt: skip
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+        connection.putrequest("GET", path, skip_host=True)
+        connection.putheader("Host", f"127.0.0.1:{served.port}")
+        connection.putheader("Cookie", cookie)
+        connection.endheaders()
+        status = connection.getresponse().status
+        connection.close()
+        assert status in (404, 400), path
+
+
+def test_pages_show_each_card_once_in_every_order(served, words_of, dataset):
+    similar = {row.key: row.similarity for row in read_rows(str(dataset), "pairs") if isinstance(row, PairRow)}
+    for order in ("key", "gap"):
+        page, seen = served.page(order=order, size=11), []
+        while True:
+            seen += page.keys
+            assert page.total == len(words_of)
+            if "next" not in page.links:
+                break
+            page = served.page(**page.links["next"])
+        assert sorted(seen) == sorted(words_of)
+        back = served.page(**page.links["prev"])
+        assert back.keys == seen[-len(page.keys) - 11 : -len(page.keys)]
+    shown = [key for key, _ in sorted(similar.items(), key=lambda item: (-item[1], item[0]))]
+    subjects = {row.key: row.subject for row in read_rows(str(dataset), "preferences", without=LIGHT)}
+    first = served.page(order="-similarity", size=50).keys
+    assert [subjects.get(key, key) for key in first] == shown[: len(first)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["the first", "BALL", "ball left", '"the second image"', "photograph-1", "wooden cube", "%", "'", '"', "_____",
+     "\\", "x' OR 1=1 --", '<script>alert("x")</script>', "É", "🦆", "$1 ?", "\x00"],
+)  # fmt: skip
+def test_a_search_finds_what_holds_all_words(served, words_of, query):
+    terms = [a or b for a, b in re.findall(r'"([^"]+)"|(\S+)', query.lower())]
+    wanted = {key for key, text in words_of.items() if all(term in text for term in terms)}
+    page = served.page(q=query, size=50, least="", score_most="")  # as a form sends what was not filled in
+    assert (page.status, page.total) == (200, len(wanted))
+    assert set(page.keys) <= wanted
+    assert len(page.keys) == min(50, len(wanted))
+    assert "<script>alert" not in page.text
+
+
+@pytest.mark.parametrize(
+    "query",
+    [{"q": "x" * 10_000}, {"size": "0"}, {"size": "10000"}, {"after": "../x"}, {"order": "key; DROP TABLE cards"},
+     {"least": "nan"}, {"least": "1e99"}, {"decision": "x"}],
+)  # fmt: skip
+def test_a_search_that_cannot_be_says_so_and_shows_all(served, words_of, query):
+    page = served.page(**query)
+    assert (page.status, page.total) == (400, len(words_of))
+    assert next(iter(query)) in page.text
+    assert "cannot be read" in page.text
+
+
+def test_filters_narrow(served, preferences, words_of):
+    makers = {row.rejected_maker for row in preferences.values()}
+    for maker in makers:
+        assert served.page(kind=maker).total == sum(row.rejected_maker == maker for row in preferences.values())
+    for split in {row.split for row in preferences.values()}:
+        assert split in served.page(split=split, size=5).text
+    assert served.page(kind="none").total == len(words_of) - len(preferences)
+    assert served.page(split="train", kind="none", licence="x").total == 0
+
+
+def test_decisions_are_stored_and_exports_follow(served, preferences, dataset, tmp_path):
+    def said(key, verdict, **texts):
+        return {"key": key, "verdict": verdict, "at": "2026-11-21T11:00:00.000Z", **texts}
+
+    rows = [row for row in preferences.values() if isinstance(row, PreferenceRow) and row.rejected]
+    accepted, rejected, edited = (row.key for row in rows[:3])
+    decisions = [
+        said(accepted, "accept"),
+        said(rejected, "reject"),
+        said(edited, "edit", chosen="Nothing <b>differs</b>."),
+    ]
+    assert served.post(decisions, Origin="http://evil.example").status_code == 403
+    assert served.post(decisions, Origin="").status_code == 403
+    assert served.post(decisions, **{"X-Pairwright-Token": "x"}).status_code == 403
+    assert served.post(decisions, **{"Content-Type": "text/plain"}).status_code == 415
+    for bad in (b"{", [*decisions, said(accepted, "maybe")], [said("f" * 32, "accept")], b" " * (9 << 20)):
+        answer = served.post(bad)
+        assert answer.status_code in (400, 413)
+        assert answer.json()["error"]
+    assert served.page(decision="decided").total == 0
+    assert served.post(decisions).json() == {"stored": 3, "refused": 0}
+    page = served.page(decision="decided", size=50)
+    assert page.verdicts == {accepted: "accept", rejected: "reject", edited: "edit"}
+    assert served.page(decision="undecided").total == served.page().total - 3
+    folder = Folder(str(dataset))
+    tally = export_dataset(folder, str(tmp_path / "all"), form="trl")
+    assert tally.rows == sum(bool(row.rejected) for row in preferences.values()) - 1
+    assert (tally.decided["accept"], tally.decided["edit"], tally.decided["reject"]) == (1, 1, 1)
+    wanted = Wanted(selection=Selection(accepted=True))
+    assert export_dataset(folder, str(tmp_path / "taken"), form="llamafactory", wanted=wanted).rows == 2
+    written = "".join(path.read_text() for path in (tmp_path / "taken").rglob("*.json*"))
+    assert "Nothing <b>differs</b>." in written
+    assert preferences[rejected].chosen not in written or preferences[rejected].chosen in {preferences[accepted].chosen}
+    assert "1 accepted as they are, 1 edited" in (tmp_path / "taken/README.md").read_text()
+
+
+def test_it_is_used_by_keys_in_a_browser(served):
+    """Chromium at the width of a desk and of a phone; a key decides, the server knows, and goes on to say so."""
+    undecided = served.page(decision="undecided").total
+    with open_chromium() as browser:
+        complaints: list[str] = []
+        for options in ({"viewport": {"width": 1280, "height": 900}}, {**PHONE, "color_scheme": "dark"}):
+            context = browser.new_context(**options)
+            page = context.new_page()
+            page.on("console", lambda message: complaints.append(message.text))
+            page.on("pageerror", lambda error: complaints.append(str(error)))
+            page.goto(f"{served.url}&decision=undecided&size=5")
+            assert served.token not in page.url
+            assert broken_images(page) == []
+            assert not overflows(page)
+            if options is not PHONE and "is_mobile" not in options:
+                with page.expect_response("**/decisions") as answer:
+                    page.keyboard.press("r")
+                assert answer.value.ok
+                page.fill("input[type=search]", "ball")
+                page.keyboard.press("Enter")
+                page.wait_for_url("**q=ball*")
+                page.goto(f"{served.home}/overview/index.html")
+                assert page.locator("svg").count() > 0
+            context.close()
+    assert complaints == []
+    assert served.page(decision="undecided").total == undecided - 1
+
+
+def test_a_taken_port_is_named(served, dataset):
+    words = [*VIEW, str(dataset), "--port", str(served.port), "--no-browser"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"error: --port {served.port}: cannot be listened to: Address already in use" in done.stderr
