@@ -1,0 +1,96 @@
+"""From a page's file to what is exported and trained on, and what clearing up leaves of it."""
+
+import json
+import shutil
+
+import pytest
+
+from flows.collect_garbage import collect_garbage
+from flows.decide_rows import decide_rows
+from flows.open_version import opened
+from flows.read_rows import read_rows
+from flows.remove_images import Asked, remove_images
+from schemas.rows import PreferenceRow
+from tasks.store.decisions import read_decisions
+from tasks.store.files import Folder
+from tasks.training.examples import Needs
+from tasks.training.freeze_rows import count_reasons, freeze_rows
+from tests.flows.conftest import SMALL, WIDE, build
+from tests.flows.test_export_dataset import run
+
+
+@pytest.fixture
+def dataset(rendered, tmp_path):
+    return shutil.copytree(rendered, tmp_path / "demo")
+
+
+def preferences(dataset) -> list[PreferenceRow]:
+    rows = read_rows(str(dataset), "preferences", without=("images", "rejected_images"))
+    return [row for row in rows if isinstance(row, PreferenceRow) and row.rejected]
+
+
+def write(path, *decisions):
+    lines = [{"key": key, "verdict": verdict, "at": "2026-11-21T11:00:00Z", **more} for key, verdict, more in decisions]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def test_a_file_is_stored_and_what_it_is_not_about_is_named(dataset, tmp_path, monkeypatch, capsys):
+    rows = preferences(dataset)
+    pair = next(row.key for row in read_rows(str(dataset), "pairs") if row.key != rows[0].subject)
+    file = write(
+        tmp_path / "decisions.jsonl",
+        (rows[0].key, "edit", {"chosen": "New."}),
+        (pair, "reject", {}),
+        (pair, "edit", {"chosen": "A pair has no text."}),
+        ("f" * 32, "accept", {}),
+    )
+    assert run(monkeypatch, "decide", dataset, file) == 1
+    said = capsys.readouterr()
+    assert "Decisions stored: 2" in said.out
+    assert "Rows that people have decided about: 2 (1 edited, 1 rejected)" in said.out
+    assert f"pairwright export {dataset} --to DIR --accepted" in said.out
+    assert "not stored: 1 about rows that this version has not (made anew since? Then look at" in said.err
+    assert f"them again): {'f' * 32}" in said.err
+    assert f"not stored: 1 that edit a pair without a preference, which has no texts of its own: {pair}" in said.err
+    assert run(monkeypatch, "decide", dataset, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["decided"], told["accept"], told["edit"], told["reject"]) == (2, 0, 1, 1)
+    file.write_text('{"key": 1}\n')
+    assert run(monkeypatch, "decide", dataset, file) == 2
+    assert "nothing is stored, since 1 of its lines are no decisions: line 1: key: Input should be" in (
+        capsys.readouterr().err
+    )
+    assert run(monkeypatch, "export", dataset, "--to", tmp_path / "out", "--format", "trl") == 0
+    assert "People said of the selected rows: 1 edited, 1 rejected and left out; " in capsys.readouterr().out
+
+
+def test_trainings_leave_out_what_people_rejected_or_edited(dataset, tmp_path):
+    rejected, edited = (row.key for row in preferences(dataset)[:2])
+    folder = Folder(str(dataset))
+    file = write(tmp_path / "d.jsonl", (rejected, "reject", {}), (edited, "edit", {"rejected": "Wrong."}))
+    assert decide_rows(folder, str(file)).stored == 2
+    with opened(folder) as (build, stages):
+        planned = next(planned for planned, _ in stages if planned.stage.name == "preferences")
+        told = {"needs": Needs(), "splits": ("train", "validation", "test")}
+        before = freeze_rows(build, planned, tmp_path / "rows.arrow", **told)
+        after = freeze_rows(build, planned, tmp_path / "rows.arrow", decisions=read_decisions(folder), **told)
+    assert {one.key for one in after} - {one.key for one in before} == {rejected, edited}
+    reasons = count_reasons(after)
+    assert reasons["rejected by people"] == 1
+    assert reasons["edited by people: its new texts are in exports only"] == 1
+
+
+def test_clearing_up_forgets_what_was_said_of_a_removed_image(dataset, tmp_path):
+    folder, rows = Folder(str(dataset)), preferences(dataset)
+    gone = rows[0]
+    kept = next(row for row in rows if not set(row.image_keys) & set(gone.image_keys))
+    file = write(tmp_path / "d.jsonl", (gone.key, "edit", {"chosen": "Private words."}), (kept.key, "accept", {}))
+    decide_rows(folder, str(file))
+    collect_garbage(folder, keep=None, dry_run=False)
+    assert len(read_decisions(folder)) == 2
+    remove_images(folder, Asked(keys=[gone.image_keys[0]]))
+    build(dataset, None, settings=[*SMALL, *WIDE])
+    assert collect_garbage(folder, keep=None, dry_run=False).swept == 1
+    assert set(read_decisions(folder).by_key) == {kept.key}
+    assert not any(b"Private" in path.read_bytes() for path in (dataset / "decisions").iterdir())
