@@ -3,12 +3,14 @@
 from schemas.errors import ConfigError
 from tasks.evaluation.benchmark import Benchmark
 from tasks.evaluation.benchmarks import (
+    amber,
     bison,
     cad_qa,
     cola,
     eqben,
     mmhal,
     nlvr2,
+    object_halbench,
     omnidiff,
     scene_differences,
     scene_pairs,
@@ -16,7 +18,21 @@ from tasks.evaluation.benchmarks import (
     svo,
 )
 
-_MODULES = (scenes, scene_differences, scene_pairs, bison, svo, nlvr2, eqben, cola, cad_qa, omnidiff, mmhal)
+_MODULES = (
+    scenes,
+    scene_differences,
+    scene_pairs,
+    bison,
+    svo,
+    nlvr2,
+    eqben,
+    cola,
+    cad_qa,
+    omnidiff,
+    amber,
+    object_halbench,
+    mmhal,
+)
 BENCHMARKS: dict[str, Benchmark] = {module.BENCHMARK.name: module.BENCHMARK for module in _MODULES}
 
 
