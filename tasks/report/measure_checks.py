@@ -1,6 +1,6 @@
 """Measure the checks of descriptions: how many passed each, why the others did not, and by what scores.
 
-Reads ``CheckRow`` tables, column by column; 5 bytes per row are held in memory.
+Reads ``CheckRow`` tables, column by column; only counts are held in memory, however many rows there are.
 """
 
 from collections import Counter
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
-from numpy.typing import NDArray
 
 from schemas.checks import AGAINST, SEEN_IN_SAME
-from tasks.report.chart import Chart, Series, Values, draw_histogram
+from tasks.report.chart import Chart, Series, draw_histogram
 from tasks.report.tables import CHECKS, Tables
+from tasks.report.tally_values import Tally
 
 pc: Any = pyarrow.compute
 MEANINGS = {
@@ -57,11 +57,14 @@ def says_something(why: str) -> bool:
 
 
 @dataclass
-class Tally:
+class Outcomes:
     """Count what passes by of one check."""
 
-    scores: list[Values] = field(default_factory=list[Values])
-    passed: list[NDArray[np.bool_]] = field(default_factory=list[NDArray[np.bool_]])
+    rows: int = 0
+    passed: Tally = field(default_factory=Tally)
+    """Scores."""
+    failed: Tally = field(default_factory=Tally)
+    """Scores of those about which something was found out."""
     why: Counter[str] = field(default_factory=Counter[str])
 
     def add(self, rows: pa.Table) -> None:
@@ -72,8 +75,9 @@ class Tally:
             self.why[item["values"] or "no reason given"] += item["counts"]
         said = pc.is_in(why, value_set=pa.array([text for text in self.why if says_something(text)], pa.string()))
         scores = rows.column("score").to_numpy().astype(np.float32)
-        self.scores.append(np.where(passed | said.to_numpy().astype(bool), scores, np.float32(np.nan)))
-        self.passed.append(passed)
+        told = said.to_numpy().astype(bool) & ~passed
+        self.rows += len(passed)
+        self.passed, self.failed = self.passed.add(scores[passed]), self.failed.add(scores[told])
 
 
 def measure_checks(tables: Tables) -> tuple[Check, ...]:
@@ -82,30 +86,29 @@ def measure_checks(tables: Tables) -> tuple[Check, ...]:
 
 
 def _measure(tables: Tables, name: str) -> Iterator[Check]:
-    tallies: dict[str, Tally] = {}
+    found: dict[str, Outcomes] = {}
     for table in tables.chunks(name, ["check", "passed", "score", "why"]):
         for check in pc.unique(table.column("check")).to_pylist():
-            tallies.setdefault(check, Tally()).add(table.filter(pc.equal(table.column("check"), check)))
-    for check, tally in sorted(tallies.items(), key=lambda item: (item[0] != "swapped", item[0])):
-        scores, passed = np.concatenate(tally.scores), np.concatenate(tally.passed)
+            found.setdefault(check, Outcomes()).add(table.filter(pc.equal(table.column("check"), check)))
+    for check, own in sorted(found.items(), key=lambda item: (item[0] != "swapped", item[0])):
         yield Check(
             name=check,
             meaning=MEANINGS.get(check, ""),
-            rows=len(passed),
-            passed=int(passed.sum()),
-            why=dict(tally.why.most_common()),
-            scores=_chart(check, scores, passed),
+            rows=own.rows,
+            passed=own.passed.total,
+            why=dict(own.why.most_common()),
+            scores=_chart(check, own),
         )
 
 
-def _chart(check: str, scores: Values, passed: NDArray[np.bool_]) -> Chart | None:
+def _chart(check: str, found: Outcomes) -> Chart | None:
     """Draw the scores of what passed and what failed; nothing where all have one score."""
-    known = ~np.isnan(scores)
-    if not known.any() or np.ptp(scores[known]) == 0:
+    every = np.concatenate([found.passed.values, found.failed.values])
+    if len(np.unique(every)) < 2:
         return None
     series = [
-        Series(name="passed", values=scores[known & passed], tone="chosen"),
-        Series(name="failed", values=scores[known & ~passed], tone="rejected"),
+        Series(name="passed", tally=found.passed, tone="chosen"),
+        Series(name="failed", tally=found.failed, tone="rejected"),
     ]
-    whole = bool(np.equal(scores[known], np.round(scores[known])).all())
+    whole = bool(np.equal(every, np.round(every)).all())
     return draw_histogram(f"Scores, {check}", series, unit=UNITS.get(check, "score"), whole=whole)

@@ -1,6 +1,8 @@
 """Measure a whole dataset for its report: similarities, lengths, what became of rejected texts, mining against truth.
 
-Reads the tables that the build has, their image columns left out; a few bytes per row are held in memory.
+Reads the tables that the build has, their image columns left out, a row group at a time. Similarities and lengths are
+counted as they pass, so that they take the same memory however many rows there are; of each image the key and group
+are held, and of each pair the keys of its images (some 100 bytes each), for the comparison with the truth.
 
 Truth of mining: images that their source put into one group (photographs of one rendered world) belong together. Over
 images that have a group,
@@ -20,15 +22,16 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from tasks.report.chart import Chart, Series, Values, draw_histogram
+from tasks.report.chart import Chart, Series, draw_histogram
+from tasks.report.measure_yield import tally_pairs
 from tasks.report.tables import MAKERS, Tables
+from tasks.report.tally_values import Tally, tally
 from tasks.store.ledger import Counts
 
 pc: Any = pyarrow.compute
 """Its functions are made at import, so that type checkers do not know them."""
 ALL_TRUE = ("swapped text is true", "no edit makes it false", "all similar descriptions are true")
 """Why a maker drops a pair when its check refuses every candidate."""
-NONE = np.empty(0, np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,19 +117,13 @@ def measure_dataset(tables: Tables, counts: Sequence[Counts]) -> Measures:
 
 def _similarities(tables: Tables) -> list[Chart]:
     """Draw the kept pairs' cosines, one chart per embedder and one for the features that pairs were chosen by."""
-    values: dict[str, list[Values]] = {}
-    for table in tables.stream("pairs", ["embedders", "similarities", "similarity"]):
-        names = pc.list_flatten(table.column("embedders")).to_pylist()
-        flat = pc.list_flatten(table.column("similarities")).to_numpy()
-        for name in dict.fromkeys(names):
-            values.setdefault(name, []).append(flat[np.array(names) == name])
-        values.setdefault("", []).append(table.column("similarity").to_numpy())
-    whole = np.concatenate(values.pop("", [NONE]))
+    found = tally_pairs(tables)
+    whole = tally(table.column("similarity").to_numpy() for table in tables.stream("pairs", ["similarity"]))
     charts = [
-        draw_histogram(f"Similarity by {name}", [Series(name=name, values=np.concatenate(found))], unit="cosine")
-        for name, found in values.items()
+        draw_histogram(f"Similarity by {name}", [Series(name=name, tally=own)], unit="cosine")
+        for name, own in found.items()
     ]
-    together = [Series(name="together", values=whole)] if whole.any() else []
+    together = [Series(name="together", tally=whole)] if whole.values.any() else []
     charts.append(draw_histogram("Similarity, weighted together", together, unit="cosine"))
     return [chart for chart in charts if chart]
 
@@ -134,7 +131,7 @@ def _similarities(tables: Tables) -> list[Chart]:
 def _lengths(tables: Tables) -> list[Chart]:
     chosen, rejected = count_words(tables, "preferences", "chosen"), count_words(tables, "preferences", "rejected")
     charts = [
-        draw_histogram(title, [Series(name=name, values=count_words(tables, name, column))], unit="words", whole=True)
+        draw_histogram(title, [Series(name=name, tally=count_words(tables, name, column))], unit="words", whole=True)
         for title, name, column in (
             ("Length of captions", "captions", "text"),
             ("Length of differences", "differences", "text"),
@@ -142,22 +139,24 @@ def _lengths(tables: Tables) -> list[Chart]:
             ("Length of answers", "questions", "answer"),
         )
     ]
+    some = rejected.values > 0
     both = [
-        Series(name="chosen", values=chosen, tone="chosen"),
-        Series(name="rejected", values=rejected[rejected > 0], tone="rejected"),
+        Series(name="chosen", tally=chosen, tone="chosen"),
+        Series(name="rejected", tally=Tally(rejected.values[some], rejected.counts[some]), tone="rejected"),
     ]
     charts.append(draw_histogram("Length of chosen and rejected texts", both, unit="words", whole=True))
     return [chart for chart in charts if chart]
 
 
-def count_words(tables: Tables, name: str, column: str) -> Values:
-    """Return the number of words of each text."""
-    found: list[Values] = []
-    for table in tables.stream(name, [column]):
-        texts = pc.utf8_trim_whitespace(table.column(column))
-        words = pc.list_value_length(pc.utf8_split_whitespace(texts))
-        found.append(pc.if_else(pc.equal(texts, ""), 0, words).to_numpy().astype(np.float32))
-    return np.concatenate(found) if found else NONE
+def count_words(tables: Tables, name: str, column: str) -> Tally:
+    """Count the texts by their number of words."""
+    return tally((_words(table.column(column)) for table in tables.stream(name, [column])), step=1)
+
+
+def _words(texts: pa.ChunkedArray) -> NDArray[np.int64]:
+    trimmed = pc.utf8_trim_whitespace(texts)
+    words = pc.list_value_length(pc.utf8_split_whitespace(trimmed))
+    return pc.if_else(pc.equal(trimmed, ""), 0, words).to_numpy().astype(np.int64)
 
 
 def _splits(tables: Tables) -> dict[str, int]:

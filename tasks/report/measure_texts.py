@@ -31,6 +31,13 @@ pc: Any = pyarrow.compute
 REFUSALS = get_args(Reason)
 """Why a validator refuses an answer; pairs dropped for other reasons gave none."""
 MOST_SHOWN = 5
+PAPER_ROWS = (
+    ("InstructPix2Pix", 311_499, 297_485),
+    ("CC3M", 449_194, 440_204),
+    ("Spot-the-Diff", 7_004, 6_439),
+    ("all three", 767_697, 744_128),
+)
+"""Paper 001, Table 14: images of, descriptions, unique ones."""
 Hashes = NDArray[np.uint64]
 
 
@@ -52,6 +59,9 @@ class Repetition:
         return self.repeated / max(self.total, 1)
 
 
+PAPER = {name: Repetition(total=total, unique=unique) for name, total, unique in PAPER_ROWS}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
     """Hold what is measured of the descriptions of differences."""
@@ -69,6 +79,11 @@ class Differences:
     """Descriptions whose first answer was refused, and a later one taken."""
     refused: dict[str, int]
     """Pairs of which every answer was refused, by the reason of the last."""
+
+    @property
+    def beside(self) -> tuple[tuple[str, Repetition], ...]:
+        """Return the repetition of these descriptions and of the paper's."""
+        return (("this dataset", self.sentences), *((f"paper, {name}", found) for name, found in PAPER.items()))
 
     @property
     def lost(self) -> int:

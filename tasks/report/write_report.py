@@ -28,6 +28,7 @@ from tasks.report.measure_dataset import measure_dataset
 from tasks.report.measure_health import judge_health, measure_health
 from tasks.report.measure_removals import measure_removals
 from tasks.report.measure_writing import measure_writing
+from tasks.report.measure_yield import measure_yield
 from tasks.report.sample_pairs import sample_pairs
 from tasks.report.tables import Tables
 from tasks.report.views import PairView
@@ -113,6 +114,7 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
         here="index.html",
         pairs=first,
         measures=measure_dataset(tables, subject.counts),
+        yields=measure_yield(tables, subject.profile.mining),
         health=list(judge_health(health, subject.profile.health)) if (health := measure_health(tables)) else [],
         removals=measure_removals(tables, subject.counts),
         writing=writing,

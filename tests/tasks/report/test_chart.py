@@ -14,22 +14,23 @@ from tasks.report.chart import (
     draw_histogram,
     find_edges,
 )
+from tasks.report.tally_values import tally
 
 
 def series(*values, name="all", tone="plain"):
-    return Series(name=name, values=np.array(values, np.float32), tone=tone)
+    return Series(name=name, tally=tally([np.array(values, np.float32)]), tone=tone)
 
 
 def test_whole_numbers_have_a_bin_each():
-    edges, step = find_edges(np.array([3, 9], np.float32), whole=True)
+    edges, step = find_edges(3, 9, whole=True)
     assert step == 1
     assert set(range(3, 11)) <= set(edges.tolist())
 
 
 def test_one_value_stands_in_the_middle_of_a_few_bins():
-    edges, step = find_edges(np.array([17, 17], np.float32), whole=True)
+    edges, step = find_edges(17, 17, whole=True)
     assert (edges[0], edges[-1], step) == (13, 22, 1)
-    assert find_edges(np.zeros(3, np.float32), whole=True)[0][0] == 0
+    assert find_edges(0, 0, whole=True)[0][0] == 0
 
 
 def test_bars_stand_for_the_counts():
@@ -53,6 +54,12 @@ def test_legend_and_summary_say_it_in_words():
     chart = draw_histogram("Similarity", [series(*np.linspace(0, 1, 101), name="layout")], unit="cosine")
     assert (chart.legend[0].median, chart.legend[0].middle, chart.legend[0].count) == ("0.50", "0.05 to 0.95", "101")
     assert chart.summary == "Similarity. layout: 101 values, median 0.50, mostly 0.05 to 0.95."
+
+
+def test_the_numbers_behind_a_picture_are_there():
+    chart = draw_histogram("x", [series(10, 10, 12, name="a"), series(11, name="b")], unit="words", whole=True)
+    assert chart.numbers.heads == ("words", "a", "b")
+    assert chart.numbers.rows == (("10 to 11", "2", "0"), ("11 to 12", "0", "1"), ("12 to 13", "1", "0"))
 
 
 def test_nothing_gives_no_chart():
