@@ -7,8 +7,10 @@ from rich.table import Table
 from flows.evaluate_model import Evaluated
 from tasks.evaluation.benchmark import Benchmark, Score
 from tasks.evaluation.resample import CONFIDENCE
+from tasks.evaluation.results import ROWS
 
 SAID = {
+    "empty": "answers are empty",
     "not_read": "answers could not be read, and count as no answer",
     "refused": "questions were refused, and count as not answered",
     "failed": "questions were not answered in time; their items are left out until they are: run it again",
@@ -25,7 +27,7 @@ def mark_table(found: Evaluated) -> Table:
     table.add_column("value", justify="right")
     table.add_column(f"{CONFIDENCE:.0%} interval", justify="right")
     table.add_column("items", justify="right")
-    for score in found.scores:
+    for score in found.results.scores:
         low, high = _shown(score, score.low), _shown(score, score.high)
         interval = f"{low} to {high}" if score.low is not None and score.high is not None else ""
         table.add_row(score.name, score.category or "all", _shown(score, score.value), interval, f"{score.items:,}")
@@ -40,13 +42,13 @@ def _shown(score: Score, value: float | None) -> str:
 
 def mark_notes(found: Evaluated) -> Iterator[str]:
     """Yield what the scores are of, what was left out, and where they lie."""
-    counts = found.counts
+    counts = found.results.counts
     yield f"{counts['scored_items']:,} of {counts['items']:,} items, {counts['questions']:,} questions"
     for name, text in SAID.items():
         if counts[name]:
             yield f"{counts[name]:,} {text}"
-    yield from (*found.exam.notes, *found.marked.notes)
-    yield f"scores: {found.to}; answers: {found.to.with_suffix('.rows.jsonl')}"
+    yield from found.results.notes
+    yield f"scores: {found.to}; answers: {found.to.with_suffix(ROWS)}"
 
 
 def benchmark_table(benchmarks: Iterable[Benchmark]) -> Table:

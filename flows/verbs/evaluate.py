@@ -137,7 +137,7 @@ def model(
         print(json.dumps(found.as_json(), indent=1))
     else:
         _print_marks(found)
-    if found.owed:
+    if found.results.owed:
         raise typer.Exit(OWED)
 
 

@@ -24,7 +24,7 @@ class NamedRow(Row):
     text: str = ""
 
 
-def ask_served(questions: Iterable[tuple[str, Question]], model: ChatConfig, answers: Answers) -> Iterator[Reply]:
+def ask_served(questions: Iterable[tuple[str, Question]], answers: Answers, *, model: ChatConfig) -> Iterator[Reply]:
     """Yield a reply to each question, as they come; what was answered before is not asked again.
 
     Raises:

@@ -182,6 +182,12 @@ def _divide(
     return np.divide(above, below, out=np.full_like(above, np.nan), where=below > 0)
 
 
+def first_items(asked: Sequence[Asked], limit: int | None) -> list[Asked]:
+    """Return the questions of the first so many items; ``None``: of all."""
+    wanted = set(list(dict.fromkeys(one.item for one in asked))[:limit])
+    return [one for one in asked if one.item in wanted]
+
+
 def check_questions(asked: Sequence[Asked]) -> None:
     """Refuse questions that cannot be told apart, or whose words, which others wrote, have places for images.
 

@@ -85,14 +85,14 @@ class Owed(NamedTuple):
 
 
 def answer_questions(
-    questions: Iterable[tuple[str, Question]], local: LocalModel, answers: Answers, *, batch: int
+    questions: Iterable[tuple[str, Question]], answers: Answers, *, local: LocalModel, batch: int
 ) -> Iterator[Reply]:
     """Yield a reply to each question.
 
     Args:
         questions: by name; read a few hundred at a time.
-        local: who answers.
         answers: what was said before; new answers are put there as they come.
+        local: who answers.
         batch: questions at once; halved where the memory does not suffice.
 
     Raises:

@@ -121,7 +121,7 @@ def test_what_was_answered_is_not_asked_again(cola: Path, tmp_path: Path) -> Non
         asked = [(one.text, one.images) for one in server.asked[start:] if one.body["max_tokens"] == SHORT]
     assert len(answered) >= 4
     assert not answered & {*asked}
-    assert found.counts["answered"] == 4 * PAIRS
+    assert found.results.counts["answered"] == 4 * PAIRS
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_cad_qa(tmp_path: Path) -> None:
         ("about both images", name): 1,
     }
     assert scores_of(found.to) == expected
-    assert (found.counts["unjudged"], found.counts["not_read"], found.owed) == (1, 0, 0)
+    assert (found.results.counts["unjudged"], found.results.counts["not_read"], found.results.owed) == (1, 0, 0)
     assert any("right 2" in asked.text and "Is Image 2 dark?" in asked.text for asked in judging)
 
 
@@ -125,7 +125,7 @@ def test_mmhal_by_its_own_rules(tmp_path: Path) -> None:
         ("counting", "rating (0 to 6)"): 5,
         ("other", "rating (0 to 6)"): 0,
     }
-    assert (found.counts["refused"], found.counts["without_image"]) == (1, 1)
+    assert (found.results.counts["refused"], found.results.counts["without_image"]) == (1, 1)
     assert "Lynx, Cat" in judging[-1].text
 
 
