@@ -9,7 +9,7 @@ second one.
 import contextlib
 import os
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,8 @@ LAST = (
     "CHECKPOINT",
 )
 
+Chunks = Callable[[str, Sequence[str]], Iterable[pa.Table]]
+
 
 @dataclass(frozen=True)
 class CardFile:
@@ -135,23 +137,24 @@ def make_cards(tables: Tables, cache: Path, scratch: Path, *, watch: Callable[[i
         scratch: folder of this process.
         watch: hears how many rows of the tables of ``READ`` were read.
     """
-    pairs = tables.has("pairs")
     preferences = next((name for name in PREFERENCES if tables.has(name)), "")
     name = f"{_mark(tables)}.duckdb"
     with contextlib.suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
     place = cache if os.access(cache, os.W_OK) else scratch
     path = place / name
+    file = CardFile(path, tables.has("pairs"), preferences)
     if not path.exists():
         temporary = place / f"{name}.tmp-{uuid.uuid4().hex}"
         with naming(str(temporary), "written"):
             try:
-                _write(tables, temporary, scratch, preferences=preferences, pairs=pairs, watch=watch)
+                reasons = _reasons(tables, preferences)
+                write_cards(tables.chunks, temporary, scratch, about=file, reasons=reasons, watch=watch)
                 temporary.replace(path)
             finally:
                 temporary.unlink(missing_ok=True)
         _drop_old(place, path)
-    return CardFile(path, pairs, preferences)
+    return file
 
 
 def _mark(tables: Tables) -> str:
@@ -186,21 +189,31 @@ def open_database(path: str, scratch: Path, *, read_only: bool = False) -> Gener
         database.close()
 
 
-def _write(
-    tables: Tables, path: Path, scratch: Path, *, preferences: str, pairs: bool, watch: Callable[[int], None]
+def write_cards(
+    chunks: Chunks, path: Path, scratch: Path, *, about: CardFile, reasons: pa.Table, watch: Callable[[int], None]
 ) -> None:
+    """Write the file of the cards that some tables give.
+
+    Args:
+        chunks: yields some columns of a table, many rows at a time.
+        path: of the new file.
+        scratch: where DuckDB spills.
+        about: what the cards are about.
+        reasons: why pairs have no preference: the pair's key, and the reason.
+        watch: hears how many rows were read.
+    """
     with open_database(str(path), scratch) as database:
         rows = 0
         for name, columns in READ.items():
             database.execute(f"CREATE TEMP TABLE s_{name} ({EMPTY[name]})")
-            for table in tables.chunks(preferences if name == "preferences" else name, columns):
+            for table in chunks(about.preferences if name == "preferences" else name, columns):
                 database.register("chunk", _filled(table, name))
                 database.execute(f"INSERT INTO s_{name} {STAGING[name]} FROM chunk")
                 database.unregister("chunk")
                 rows += len(table)
                 watch(rows)
-        database.register("reasons", _reasons(tables, preferences))
-        for step in (IMAGES, PAIRS if pairs else SINGLES, *LAST):
+        database.register("reasons", reasons)
+        for step in (IMAGES, PAIRS if about.about_pairs else SINGLES, *LAST):
             database.execute(step)
 
 
