@@ -115,6 +115,28 @@ def count_steps(what: str) -> Generator[Callable[[int, int], None]]:
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
+@contextmanager
+def log_steps(what: str) -> Generator[Callable[[int, int], None]]:
+    """Give a function that hears how many steps are done, of how many: one line in the log per tenth of them."""
+    said = 0
+
+    def tell(done: int, total: int) -> None:
+        nonlocal said
+        if (tenths := 10 * done // max(total, 1)) > said:
+            said = tenths
+            log.info("%s: %d of %d", what, done, total)
+
+    yield tell
+
+
+@contextmanager
+def show_steps(what: str) -> Generator[Callable[[int, int], None]]:
+    """Give such a function: a bar on a terminal, lines in the log elsewhere."""
+    steps = count_steps if Console(stderr=True).is_terminal else log_steps
+    with steps(what) as tell:
+        yield tell
+
+
 def log_outcome(planned: Planned, outcome: Outcome) -> None:
     """Write one line about a shard: rows, counts, time and rate, or what failed."""
     rows = outcome.shard.stop - outcome.shard.start

@@ -116,7 +116,7 @@ def model(
         raise ConfigError("which model? pairwright evaluate model CHECKPOINT --benchmark NAME --data DIR")
     from flows.evaluate_model import Wanted, evaluate_model
     from flows.find_judge import find_judge, served_at
-    from flows.progress import count_steps
+    from flows.progress import show_steps
 
     wanted = Wanted(
         model=checkpoint,
@@ -132,7 +132,7 @@ def model(
         resamples=resamples,
         seed=seed,
     )
-    found = evaluate_model(wanted, watch=count_steps)
+    found = evaluate_model(wanted, watch=show_steps)
     if as_json:
         print(json.dumps(found.as_json(), indent=1))
     else:

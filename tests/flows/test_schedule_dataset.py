@@ -50,6 +50,7 @@ def test_parameters_become_a_form() -> None:
     from flows.build_dataset import build_dataset, resume_dataset
     from flows.compare_captions import compare_captions
     from flows.hand_over_dataset import hand_over_dataset
+    from flows.score_model import score_model
     from flows.train_dataset import train_dataset
     from flows.update_dataset import update_dataset
 
@@ -57,7 +58,7 @@ def test_parameters_become_a_form() -> None:
         flow.name: parameter_schema(flow)
         for flow in (
             *(build_dataset, resume_dataset, update_dataset, train_dataset, hand_over_dataset),
-            compare_captions,
+            *(compare_captions, score_model),
         )
     }
     for name, schema in schemas.items():
@@ -72,6 +73,7 @@ def test_parameters_become_a_form() -> None:
     assert schemas["build-dataset"].properties["limit"]["anyOf"][0] == {"minimum": 1, "type": "integer"}
     assert "adpo" in schemas["train-model"].properties["objective"]["enum"]
     assert {"hf", "trl"} <= set(schemas["export-dataset"].properties["form"]["enum"])
+    assert "scenes" in schemas["evaluate-model"].properties["benchmark"]["enum"]
     assert "spot-the-diff" in schemas["evaluate-captions"].properties["protocol"]["enum"]
 
 
