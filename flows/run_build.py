@@ -22,6 +22,7 @@ from schemas.budget import BudgetConfig
 from schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig
 from schemas.errors import ConfigError, SourceError, StoreError
 from schemas.gates import GatesConfig
+from schemas.robustness import RobustnessConfig
 from schemas.rows import make_key
 from schemas.say_changes import say_changes
 from tasks.mining import embed_images
@@ -221,6 +222,7 @@ def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher)
     for source in exclude.sources:
         folder = Folder(f"{request.folder.url.rstrip('/')}/excluded/{make_key(source)[:16]}")
         own = {"source": source, "exclude": ExcludeConfig(), "reading": ReadingConfig(), "gates": GatesConfig()}
+        own |= {"robustness": RobustnessConfig()}
         run = request.profile.run.model_copy(update={"budget": BudgetConfig()})
         profile = request.profile.model_copy(update={**own, "run": run})
         inner = Request(folder=folder, profile=profile, until=embed_images.STAGE.name)

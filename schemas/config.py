@@ -22,6 +22,7 @@ from schemas.removing import (
     SegmentationConfig,
     TaggingConfig,
 )
+from schemas.robustness import RobustnessConfig
 from schemas.section import OFF, Count, Names, Positive, Section, Seed, Share
 from schemas.served import ChatConfig
 from schemas.writing import (
@@ -107,6 +108,8 @@ class SourceConfig(Section):
     """How it is read."""
     scenes: ScenesConfig
     """What is rendered; the items' own keys say it."""
+    robustness: Annotated[RobustnessConfig, Field(exclude_if=lambda value: value.is_off)] = RobustnessConfig()
+    """How images and texts are made worse; where they are not, it is as if this were not there."""
 
 
 class EmbeddingConfig(Section):
@@ -302,6 +305,8 @@ class Profile(Section):
     """How sources of other layouts are read."""
     scenes: ScenesConfig = ScenesConfig()
     """What is rendered."""
+    robustness: RobustnessConfig = RobustnessConfig()
+    """How images and texts of the source are made worse, to measure what that costs."""
     embedding: EmbeddingConfig = EmbeddingConfig()
     """Which vectors are made."""
     exclude: ExcludeConfig = ExcludeConfig()
@@ -367,7 +372,14 @@ class Profile(Section):
     def sources(self) -> SourceConfig:
         """Return what the sources stage reads."""
         kind, _, path = self.source.partition(":")
-        return SourceConfig(kind=kind, path=path, images=self.images, reading=self.reading, scenes=self.scenes)
+        return SourceConfig(
+            kind=kind,
+            path=path,
+            images=self.images,
+            reading=self.reading,
+            scenes=self.scenes,
+            robustness=self.robustness,
+        )
 
     @property
     def fitted(self) -> FittedConfig:

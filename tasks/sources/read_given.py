@@ -12,6 +12,7 @@ from functools import partial
 
 from schemas.config import SourceConfig
 from schemas.rows import ComparisonRow, Dropped, Failed, ItemRow, PairRow, PreferenceRow, Row
+from tasks.sources.perturb_source import perturb_source
 from tasks.sources.reader import Read
 from tasks.sources.readers import READERS
 from tasks.store.stage import Group, Stage
@@ -19,7 +20,7 @@ from tasks.store.stage import Group, Stage
 
 def read_given(rows: Sequence[ItemRow], config: SourceConfig, *, wanted: type[Row]) -> Iterator[Read]:
     """Yield the rows of one type that the items hold, or why there is none."""
-    for found in READERS[config.kind].read_items(rows, config):
+    for found in perturb_source(READERS[config.kind].read_items(rows, config), config.robustness):
         if isinstance(found, wanted | Dropped | Failed):
             yield found
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from schemas.config import SourceConfig
 from schemas.rows import Dropped, Failed, ImageRow, ItemRow
+from tasks.sources.perturb_source import perturb_source
 from tasks.sources.readers import READERS
 from tasks.store.stage import Stage
 
 
 def read_images(rows: Sequence[ItemRow], config: SourceConfig) -> Iterator[ImageRow | Dropped | Failed]:
     """Yield the images of each item, or why there is none."""
-    for found in READERS[config.kind].read_items(rows, config):
+    for found in perturb_source(READERS[config.kind].read_items(rows, config), config.robustness):
         if isinstance(found, ImageRow | Dropped | Failed):
             yield found
 

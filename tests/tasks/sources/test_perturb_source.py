@@ -1,0 +1,147 @@
+"""What a source brings is made worse, row by row and in a build; what is about an image goes with it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from flows.read_rows import read_rows
+from schemas.config import Profile
+from schemas.robustness import RobustnessConfig
+from schemas.rows import ComparisonRow, Dropped, ImageRow, PairRow, PreferenceRow, Turn, make_key
+from tasks.sources.perturb_source import perturb_source
+from tasks.sources.read_images import STAGE, read_images
+from tasks.store.images import decode_rgb
+from tasks.store.perturb_images import perturb_image
+from tasks.store.stage import fingerprint
+from tests.fixtures.exports import preference
+from tests.fixtures.layouts import build, list_all, source_of, write_image_editing_request
+from tests.fixtures.pictures import picture
+
+FOG = RobustnessConfig(images="fog", severity=5)
+WORDS = RobustnessConfig(words=0.5)
+BOTH = RobustnessConfig(images="gaussian-noise", severity=3, words=0.5)
+STATEMENT, OTHER = "Image 1 contains a surfboard.", "There are three people in both."
+TEXT = f"Commonalities: {OTHER}\n\nDifferences:\n1. Object types: {STATEMENT}"
+
+
+def image(number: int, item: str = "item") -> ImageRow:
+    key = make_key(data := picture(number))
+    return ImageRow(
+        key=key, source_key=item, subject=key, image=data, format="jpeg", width=32, height=24, name=str(number),
+        source="made", licence="", group="g", captions=("a red ball on the grass",),
+    )  # fmt: skip
+
+
+def pair(first: ImageRow, second: ImageRow) -> PairRow:
+    return PairRow(
+        key="p", source_key=first.source_key, subject="p", first=first.key, second=second.key, origin="edit", anchor="",
+        cluster=-1, human_differences=("remove the flag", "brighten"), instruction="remove the flag",
+    )  # fmt: skip
+
+
+def comparison(of: PairRow) -> ComparisonRow:
+    turns = (Turn(role="user", text=f"Is it so? {STATEMENT}"), Turn(role="assistant", text=TEXT))
+    return ComparisonRow(
+        key="c", source_key=of.source_key, subject=of.key, text=TEXT, commonalities=(OTHER,), differences=(STATEMENT,),
+        axes=("object types",), conversation=(*turns, Turn(role="assistant", text="B")), model="m",
+    )  # fmt: skip
+
+
+def wrong(before: str, after: str) -> int:
+    both = zip(before.split(), after.split(), strict=True)
+    return sum(a != b for a, b in both)
+
+
+def test_nothing_wanted_nothing_changes():
+    rows = [image(0), Dropped(source_key="item", reason="r")]
+    assert list(perturb_source(rows, RobustnessConfig())) == rows
+
+
+def test_a_pair_goes_with_its_images():
+    rows = [image(0), image(1), pair(image(0), image(1)), comparison(pair(image(0), image(1)))]
+    first, second, made, compared = perturb_source(rows, BOTH)
+    for before, after in zip(rows, (first, second), strict=False):
+        right = perturb_image(decode_rgb(before.image), "gaussian-noise", severity=3, key=before.key)
+        assert np.array_equal(decode_rgb(after.image), right)
+        assert after.key == after.subject == make_key(after.image) != before.key
+        assert after.format == "png"
+        assert wrong(before.captions[0], after.captions[0]) == 3  # of 6 words
+    assert (made.first, made.second) == (first.key, second.key)
+    assert made.key == made.subject == compared.subject != "p"
+    assert made.instruction == made.human_differences[0]
+    assert [wrong(*both) for both in zip(("remove the flag", "brighten"), made.human_differences, strict=True)] == [
+        2,
+        1,
+    ]
+    assert compared.key != "c"
+    assert (
+        compared.text
+        == f"Commonalities: {compared.commonalities[0]}\n\nDifferences:\n1. Object types: " + (compared.differences[0])
+    )
+    assert [wrong(OTHER, compared.commonalities[0]), wrong(STATEMENT, compared.differences[0])] == [3, 3]
+    assert [turn.text for turn in compared.conversation] == [f"Is it so? {STATEMENT}", compared.text, "B"]
+
+
+def test_words_leave_images_as_they_came():
+    before = [image(0), image(1), pair(image(0), image(1))]
+    first, _, made = perturb_source(before, WORDS)
+    assert (first.image, first.key, first.format) == (before[0].image, before[0].key, "jpeg")
+    assert (made.first, made.second) == (before[0].key, before[1].key)
+    assert first.captions != before[0].captions
+    assert made.key != "p"
+
+
+def test_a_preference_shows_the_images_of_its_item():
+    shown = [image(0), image(1)]
+    keys = tuple(one.key for one in shown)
+    before = replace(
+        preference(0, negatives=("a blue cup",)), source_key="item", subject="p", component=keys[0], image_keys=keys,
+        images=tuple(one.image for one in shown), rejected_images=(shown[0].image, picture(7)),
+        chosen="a red ball lies there", rejected="a blue ball lies there",
+    )  # fmt: skip
+    first, second, _, after = perturb_source([*shown, pair(*shown), before], BOTH)
+    assert isinstance(after, PreferenceRow)
+    assert after.images == (first.image, second.image)
+    assert after.rejected_images[0] == first.image  # the side that was kept shows the same noise
+    assert after.rejected_images[1] not in (second.image, picture(7))
+    assert after.image_keys == (first.key, second.key)
+    assert after.component == first.key
+    assert [wrong(before.chosen, after.chosen), wrong(before.rejected, after.rejected)] == [3, 3]
+    assert wrong("a blue cup", after.negatives[0].text) == 2
+    assert after.prompt == before.prompt
+    assert next(perturb_source([replace(before, rejected_images=())], FOG)).rejected_images == ()
+
+
+def test_neither_order_nor_company_matter():
+    rows = [image(0, "a"), image(1, "b"), image(0, "c")]
+    together = [row.image for row in perturb_source(rows, FOG)]
+    alone = [next(perturb_source([row], FOG)).image for row in reversed(rows)]
+    assert together == alone[::-1]
+    assert together[0] == together[2]
+
+
+def test_it_is_part_of_the_fingerprint_only_where_it_is_wanted():
+    marks = {
+        fingerprint(STAGE, Profile(robustness=wanted).sources, prompts={}, tables={})
+        for wanted in (RobustnessConfig(), RobustnessConfig(severity=3), FOG, WORDS, RobustnessConfig(words=0.4))
+    }
+    assert len(marks) == 4
+    assert "robustness" not in Profile().sources.model_dump()
+
+
+@pytest.mark.parametrize("settings", [(), ("robustness.images=fog", "robustness.words=0.4")])
+def test_a_build_reads_it_so(tmp_path, settings):
+    write_image_editing_request(tmp_path / "in")
+    source = source_of("image-editing-request", tmp_path / "in")
+    clean = {row.key for row in read_images(list_all(source), source)}
+    counts, _ = build(tmp_path / "out", f"image-editing-request:{tmp_path / 'in'}", *settings)
+    assert (counts["images"].of, counts["images"].ok, counts["pairs"].ok) == (4, 4, 4)
+    images = {row.key: row for row in read_rows(str(tmp_path / "out"), "images")}
+    assert len(images) == len(clean)
+    assert (images.keys() & clean) == (set() if settings else clean)
+    for row in read_rows(str(tmp_path / "out"), "pairs"):
+        assert {row.first, row.second} <= images.keys()
+        assert row.human_differences[0] == row.instruction or row.instruction == ""
+    said = {text for row in read_rows(str(tmp_path / "out"), "pairs") for text in row.human_differences}
+    assert ("remove the flag" in said) == (not settings)
