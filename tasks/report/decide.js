@@ -150,7 +150,7 @@ async function send() {
     }
     trouble("");
   } catch (error) {
-    trouble(`Not stored: ${error.message}`);
+    trouble(`Not stored: ${error instanceof TypeError ? "the server does not answer. Does pairwright view still run?" : error.message}`);
   }
   sending = false;
   showAll();

@@ -1,10 +1,14 @@
 """Gather a few preferences about one image, which a source brought: with them there are no pairs to show.
 
-Reads the subjects of all preferences, and then the rows and images of those shown, with what was removed from these.
+Reads the subjects of all preferences a row group at a time, and then the rows and images of those shown, with what was
+removed from these.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow.compute
 
 from schemas.decisions import UNDECIDED, Decision, Decisions
 from schemas.rows import ImageRow, PreferenceRow
@@ -14,6 +18,7 @@ from tasks.report.tables import Tables
 from tasks.report.views import RejectedView, RemovalsView
 from tasks.report.write_images import Picture, PictureFolder
 
+pc: Any = pyarrow.compute
 SHOWN = 12
 SHOWS = ("images", "rejected_images")
 
@@ -40,9 +45,17 @@ def gather_preferences(tables: Tables, pictures: PictureFolder, decisions: Decis
     if tables.has("pairs") or not name:
         return []
     # Keys are hashes, so the first of them are a mixed sample, and the same one each time.
-    subjects = sorted(set(tables.read(name, ["subject"]).column("subject").to_pylist()))[:SHOWN]
+    subjects = _first_subjects(tables, name)
     rows = {row.subject: row for row in tables.find(name, PreferenceRow, subjects, without=SHOWS)}
     return list(_view_rows(tables, [rows[key] for key in subjects], pictures, 1, decisions))
+
+
+def _first_subjects(tables: Tables, name: str) -> list[str]:
+    first: list[str] = []
+    for table in tables.stream(name, ["subject"]):
+        found = pc.unique(table.column("subject"))
+        first = sorted({*first, *found.take(pc.sort_indices(found)[:SHOWN]).to_pylist()})[:SHOWN]
+    return first
 
 
 def gather_singles(

@@ -1,7 +1,7 @@
 """Choose the pairs that a report shows: a fixed sample over all splits and the whole range of similarity.
 
-Reads keys and similarities of ``PairRow`` and the split of ``SplitRow``; 40 bytes per pair are held in memory. The same
-dataset gives the same sample.
+Reads keys and similarities of ``PairRow`` and the split of ``SplitRow``, as columns; some 200 bytes per pair are held
+in memory, none of them as Python objects. The same dataset gives the same sample.
 """
 
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
@@ -16,6 +17,8 @@ from tasks.report.tables import Tables
 
 pc: Any = pyarrow.compute
 SEED = 20
+KEY = 32
+"""Characters of a key."""
 
 
 def sample_pairs(tables: Tables, number: int) -> list[str]:
@@ -25,11 +28,23 @@ def sample_pairs(tables: Tables, number: int) -> list[str]:
         return []
     splits = tables.read("splits", ["subject", "split"])
     places = pc.index_in(pairs.column("key"), value_set=splits.column("subject").combine_chunks())
-    of_pair = pc.fill_null(splits.column("split").take(places), "").to_numpy(zero_copy_only=False).astype("U10")
-    keys = pairs.column("key").to_numpy().astype("S32")
+    of_pair = _words(pc.fill_null(splits.column("split").take(places), ""))
+    keys = _fixed(pairs.column("key"))
     order = np.lexsort((keys, pairs.column("similarity").to_numpy()))
     chosen = choose(of_pair[order], number)
     return [key.decode() for key in keys[order[chosen]].tolist()]
+
+
+def _words(column: pa.ChunkedArray) -> NDArray[np.str_]:
+    """Return texts of which there are few different ones."""
+    coded = column.combine_chunks().dictionary_encode()
+    return np.array(coded.dictionary.to_pylist(), np.str_)[coded.indices.to_numpy()]
+
+
+def _fixed(keys: pa.ChunkedArray) -> NDArray[np.bytes_]:
+    """Return keys, which are all of one length."""
+    array = keys.combine_chunks().cast(pa.binary()).cast(pa.binary(KEY))
+    return np.frombuffer(array.buffers()[1], f"S{KEY}", len(array), array.offset * KEY)
 
 
 def choose(splits: NDArray[np.str_], number: int) -> NDArray[np.int64]:
