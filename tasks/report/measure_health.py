@@ -1,7 +1,8 @@
 """Measure whether preferences teach what they should: to look at the images, and not how rejected answers are worded.
 
-Reads texts, keys and makers of ``PreferenceRow``, the images of some, claims of ``DifferenceRow`` and graphs of
-``ImageRow``; holds the texts of at most twice ``MOST_ROWS`` preferences. Needs scikit-learn.
+Reads texts, keys and makers of ``PreferenceRow``, the images of some, claims of ``DifferenceRow``, graphs of
+``ImageRow`` and what a judge said of descriptions (``CheckRow``); holds
+the texts of at most twice ``MOST_ROWS`` preferences. Needs scikit-learn.
 
 All measures are ours. *Told by the text*: a classifier that sees no image is shown both answers and says which one is
 preferred; it is a logistic regression on words and pairs of words, tested on rows whose images it has not met (five
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.checks import NO_RATING
 from schemas.claims import CLAIMS, Claim, all_hold
 from schemas.plain_text import plain_text
 from schemas.preference_health import HealthConfig
@@ -33,7 +35,7 @@ LEAST_ROWS, FOLDS = 40, 5
 """Fewer rows tell nothing; their components are dealt out to so many folds."""
 VISIBLE = 10
 """Of 255: by less, a pixel is not seen to differ."""
-TEXTS = ("key", "component", "chosen", "rejected", "rejected_maker", "image_keys")
+TEXTS = ("key", "subject", "component", "chosen", "rejected", "rejected_maker", "image_keys")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,8 @@ class Health:
     """Rows whose rejected text is the chosen one."""
     changed: tuple[float, ...]
     """Of some rejected images, which share of the pixels is seen to differ, rising; crops are left out."""
+    believed: Share = Share(hits=0, of=0)
+    """Rejected texts that a judge found right, of those that it rated when they were descriptions of their pair."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +107,12 @@ def judge_health(health: Health, bounds: HealthConfig) -> Iterator[Finding]:
         about = f"Of {health.true.of:,} rejected texts of which it is known, these hold of their images."
         good = health.true.value <= bounds.true
         yield Finding(name="Rejected, yet true", value=f"{health.true.value:.1%}", about=about, good=good)
+    if health.believed.of:
+        about = (
+            f"Of {health.believed.of:,} rejected texts that the judge rated, it found these right: they may be true."
+        )
+        good = health.believed.value <= bounds.true
+        yield Finding(name="Rejected, yet believed", value=f"{health.believed.value:.1%}", about=about, good=good)
     about = f"Rows whose two texts another row has, too; in {health.same:,} chosen and rejected are the same."
     good = health.repeated.value <= bounds.repeated and not health.same
     yield Finding(name="Repeated", value=f"{health.repeated.value:.1%}", about=about, good=good)
@@ -133,6 +143,7 @@ def measure_health(tables: Tables) -> Health | None:
         repeated=_count_repeated(rows),
         same=sum(row["chosen"] == row["rejected"] for row in rows),
         changed=tuple(sorted(_changes(tables))),
+        believed=_count_believed(tables, both),
     )
 
 
@@ -210,6 +221,23 @@ def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
         if first in graphs and second in graphs
     ]
     return Share(hits=sum(held), of=len(held))
+
+
+def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
+    """Count the rejected texts that a judge found right; what it gave no rating is not counted."""
+    verdicts: dict[str, bool] = {}
+    for table in tables.chunks("judged", ["description", "passed", "why"]):
+        columns = (table[name].to_pylist() for name in ("description", "passed", "why"))
+        verdicts |= {key: passed for key, passed, why in zip(*columns, strict=True) if why != NO_RATING}
+    said: dict[tuple[str, str], bool] = {}
+    for table in tables.chunks("described", ["key", "subject", "text"]) if verdicts else ():
+        columns = (table[name].to_pylist() for name in ("key", "subject", "text"))
+        said |= {
+            (pair, plain_text(text)): verdicts[key] for key, pair, text in zip(*columns, strict=True) if key in verdicts
+        }
+    texts = [(row["subject"], plain_text(row["rejected"])) for row in rows]
+    found = [said[text] for text in texts if text in said]
+    return Share(hits=sum(found), of=len(found))
 
 
 def _claims(tables: Tables, wanted: set[str]) -> dict[str, tuple[Claim, ...]]:

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from schemas.checks import LOW_RATING, NO_RATING
 from schemas.preference_health import HealthConfig
 from tasks.report.measure_health import FOLDS, LEAST_ROWS, Health, Share, judge_health, measure_health, tell
 from tasks.report.tables import Tables
 from tests.tasks.report.handmade import build_handmade, encode, make_whole
+from tests.tasks.report.handmade_served import LINE_SERVED, make_served
 from tests.tasks.report.pages import read, report
 
 WORDS = ["cup", "ball", "duck", "chair", "lamp", "book", "ring", "sign"]
@@ -83,6 +85,7 @@ GOOD = Health(
         ({"longer": Share(hits=90, of=100)}, "Longer"),
         ({"longer": Share(hits=10, of=100)}, "Longer"),
         ({"true": Share(hits=5, of=50)}, "Rejected, yet true"),
+        ({"believed": Share(hits=5, of=50)}, "Rejected, yet believed"),
         ({"repeated": Share(hits=50, of=100)}, "Repeated"),
         ({"same": 1}, "Repeated"),
         ({"changed": (0.0, 0.0, 0.5)}, "Rejected images differ"),
@@ -127,6 +130,26 @@ def test_rejected_texts_that_hold_and_rows_that_repeat_are_counted(tmp_path: Pat
     assert found.longer.hits == sum((a > b) + (a == b) / 2 for a, b in words)
     assert found.words == pytest.approx(tuple(np.mean(words, axis=0)))
     assert found.repeated.hits == len(words) - len({(one.chosen, one.rejected) for one in made.tables["preferences"]})
+
+
+def test_rejected_texts_that_a_judge_found_right_are_counted(tmp_path: Path) -> None:
+    made = make_served()
+    pairs = {one.subject for one in made.of("preferences")}
+    passed, failed, unrated = [*{one.subject: one for one in made.of("judged") if one.subject in pairs}.values()][:3]
+    made.tables["judged"] = [
+        replace(passed, passed=True, why=""),
+        replace(failed, passed=False, why=LOW_RATING),
+        replace(unrated, passed=False, why=NO_RATING),
+    ]
+    texts = {one.key: (one.subject, one.text) for one in made.of("described")}
+    rated = dict(texts[one.description] for one in (passed, failed, unrated))
+    made.tables["preferences"] = [
+        replace(one, rejected=rated.get(one.subject, one.rejected).upper()) for one in made.of("preferences")
+    ]
+    with build_handmade(tmp_path / "dataset", made, line=LINE_SERVED) as (build, _):
+        found = measure_health(Tables(build))
+    assert found is not None
+    assert (found.believed.hits, found.believed.of) == (1, 2)
 
 
 def test_the_changed_share_of_a_rejected_image_is_that_of_its_pixels(tmp_path: Path) -> None:
