@@ -7,6 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from schemas.errors import ConfigError
+from schemas.training import NAMC, TrainConfig
 from tasks.store.files import Folder
 from tasks.training.metrics import HELD_OUT, TRAIN, read_metrics
 from tasks.training.runs import Run
@@ -59,7 +60,7 @@ def _look_at(run: Run) -> Listed:
     return Listed(
         name=run.folder.name,
         objective=config.objective if config else "?",
-        model=config.model.name if config else "?",
+        model=_model_of(config) if config else "?",
         start=config.start if config else "?",
         step=steps[-1] if steps else 0,
         finished=run.is_finished,
@@ -68,6 +69,10 @@ def _look_at(run: Run) -> Listed:
         held_out_margin=held_out.get("margin"),
         problem=problem,
     )
+
+
+def _model_of(config: TrainConfig) -> str:
+    return f"namc {config.namc.config}" if config.objective == NAMC else config.model.name
 
 
 def runs_table(found: list[Listed]) -> Table:

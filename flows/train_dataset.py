@@ -37,7 +37,7 @@ def train_dataset(
 
     Args:
         dataset: Folder of the dataset.
-        objective: sft, dpo, mdpo, adavip or adpo.
+        objective: sft, dpo, mdpo, adavip, adpo or namc.
         model: A folder, a name on the Hub, or tiny; empty: that of the settings.
         start: The run whose model this one starts from.
         name: Of the run; empty: the objective's.

@@ -7,18 +7,18 @@ process prepares, the others wait for it. A run that was stopped goes on with th
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.find_start import Start, find_start
+from flows.find_start import find_run, find_start
 from flows.load_profile import make_section, set_field
 from flows.prepare_retriever import find_retriever, mine_table, prepare_retriever
 from flows.run_beside import settled_beside
 from flows.score_reference import score_reference
 from schemas.errors import ConfigError, PairwrightError, StoreError
-from schemas.training import STAND_INS, TINY, TrainConfig
+from schemas.training import NAMC, STAND_INS, TINY, TrainConfig
 from tasks.store.decisions import read_decisions
 from tasks.store.files import Folder
 from tasks.store.snapshot import describe_version
@@ -26,6 +26,7 @@ from tasks.store.stage import Planned
 
 if TYPE_CHECKING:
     from tasks.training.runs import Run
+    from tasks.training.train_model import Ended, Job
     from tasks.training.watch_training import Watcher
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,8 @@ class Trained:
     measured: dict[str, float] = field(default_factory=dict[str, float])
     """The last measurement on the held-out rows."""
     page: str = ""
+    answers: str = ""
+    """Files of what it says of held-out rows, and of what is said of them in the dataset, where it writes such."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def make_config(objective: str, settings: Sequence[str], *, model: str = "", sta
     """Return the settings of a run.
 
     Args:
-        objective: "sft", "dpo", "mdpo", "adavip" or "adpo".
+        objective: "sft", "dpo", "mdpo", "adavip", "adpo" or "namc".
         settings: ``section.field=value``.
         model: the model's name; empty: as the settings say.
         start: the run that it starts from; empty: as the settings say.
@@ -80,7 +83,13 @@ def make_config(objective: str, settings: Sequence[str], *, model: str = "", sta
         _part(values, "model")["name"] = model
     if start:
         values["start"] = start
-    if _part(values, "model").get("name", TINY) in STAND_INS:
+    if objective == NAMC:
+        if _part(values, "model"):
+            raise ConfigError("--model: NAMC is a model of its own, trained from scratch or --from another run of it")
+        for path, value in namc_defaults(starts=bool(values.get("start"))).items():
+            section, _, last = path.partition(".")
+            _part(values, section).setdefault(last, value)
+    elif _part(values, "model").get("name", TINY) in STAND_INS:
         for path, value in stand_in_defaults(objective, starts=bool(values.get("start"))).items():
             section, _, last = path.partition(".")
             _part(values, section).setdefault(last, value)
@@ -103,6 +112,21 @@ def stand_in_defaults(objective: str, *, starts: bool) -> dict[str, Any]:
         "optimiser.batch": 8,
         "saving.log_every": 5,
         "saving.measure_every": 20,
+    }
+
+
+def namc_defaults(*, starts: bool) -> dict[str, Any]:
+    """Return what is set otherwise for the small NAMC, unless it is set.
+
+    Args:
+        starts: whether the run starts from another one: then it is fine-tuned, without masks.
+    """
+    return {
+        "namc.noise": not starts,
+        "optimiser.epochs": 20 if starts else 40,
+        "optimiser.batch": 16,
+        "saving.log_every": 10,
+        "saving.measure_every": 50,
     }
 
 
@@ -175,11 +199,11 @@ def _train(run: "Run", folder: Folder, prepared: Prepared, *, watcher: "Watcher 
 
         measured = read_metrics(run.metrics).last(HELD_OUT)
         return Trained(folder=str(run.folder), finished=True, was_finished=True, measured=measured, page=_page_of(run))
-    from tasks.training.train_model import Job, train_model
+    from tasks.training.train_model import Job
 
     job = Job(run=run, config=prepared.config, dataset=folder, start=prepared.start, watcher=watcher)
     try:
-        ended = train_model(job)
+        ended = _trainer(prepared.config)(job)
     finally:  # also of a run that fails: it shows why
         page = _write_page(run) if not own_rank() else ""
     return Trained(
@@ -189,7 +213,19 @@ def _train(run: "Run", folder: Folder, prepared: Prepared, *, watcher: "Watcher 
         steps=ended.steps,
         measured=ended.measured,
         page=page,
+        answers=_answers_of(run) if ended.finished else "",
     )
+
+
+def _trainer(config: TrainConfig) -> "Callable[[Job], Ended]":
+    """Return what trains for an objective."""
+    if config.objective == NAMC:
+        from tasks.training.namc.train_namc import train_namc
+
+        return train_namc
+    from tasks.training.train_model import train_model
+
+    return train_model
 
 
 def _write_page(run: "Run") -> str:
@@ -200,6 +236,11 @@ def _write_page(run: "Run") -> str:
     except (ConfigError, StoreError) as error:
         log.warning("no page was written: %s", error)
         return ""
+
+
+def _answers_of(run: "Run") -> str:
+    files = [run.folder / "answers" / f"{name}.jsonl" for name in ("predictions", "references")]
+    return " ".join(map(str, files)) if all(file.exists() for file in files) else ""
 
 
 def _page_of(run: "Run") -> str:
@@ -217,6 +258,8 @@ def prepare(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
         ModelError: the model is not on this machine, or no longer the same.
         TrainingError: a part of the table that the run has begun with is gone.
     """
+    if config.objective == NAMC:
+        return _prepare_namc(folder, config, run)
     from tasks.training.check_launcher import check_launcher
     from tasks.training.freeze_rows import check_parts
     from tasks.training.references import choose_reference
@@ -236,13 +279,38 @@ def prepare(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
             check_parts(folder, run.rows)
     else:
         try:
-            _begin(folder, start, run, mined)
+            _begin(folder, start.config, run, mined, start=start.describe())
         except PairwrightError:
             run.forget()
             raise
     if not run.is_finished:
         score_reference(folder, start.config, found=start.found, run=run.folder, after=mined)
     return Prepared(start.config, start.found.folder, run.is_finished)
+
+
+def _prepare_namc(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
+    """Begin a run of NAMC unless it has begun: it needs rows, and perhaps another run's model."""
+    from tasks.training.freeze_rows import check_parts
+    from tasks.training.namc.train_namc import check_settings
+
+    check_settings(config)
+    if _count_processes() > 1:
+        raise ConfigError("NAMC is trained in one process: start it without torchrun or accelerate")
+    run.clean()
+    if not run.is_finished and not run.steps():
+        run.forget()
+    start = find_run(folder, config.start).model if config.start else Path()
+    if run.config():
+        _check_same(run, config)
+        if not run.is_finished:
+            check_parts(folder, run.rows)
+    else:
+        try:
+            _begin(folder, config, run, [], start={"folder": str(start)} if config.start else {})
+        except PairwrightError:
+            run.forget()
+            raise
+    return Prepared(config, start, run.is_finished)
 
 
 def mine_negatives(folder: Folder, config: TrainConfig) -> list[Planned]:
@@ -276,19 +344,21 @@ def _count_processes() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def _begin(folder: Folder, start: Start, run: "Run", beside: Sequence[Planned]) -> None:
+def _begin(
+    folder: Folder, config: TrainConfig, run: "Run", beside: Sequence[Planned], *, start: dict[str, Any]
+) -> None:
     """Freeze the rows of a new run and what its retriever knows of them, and write its settings."""
     from tasks.training.freeze_rows import count_reasons, count_rows, freeze_rows
-    from tasks.training.losses.objectives import OBJECTIVES
+    from tasks.training.losses.objectives import needs_of
 
-    config, loading = start.config, start.config.loading
+    loading = config.loading
     with settled_beside(folder, beside) as build:
         planned = next((one for one in build.planned if one.stage.name == config.table), None)
         if planned is None or not build.settle(planned).rows:
             raise ConfigError(
                 f"{folder.url}: has no preferences to train on. See why with: pairwright status {folder.url}"
             )
-        needs = OBJECTIVES[config.objective].needs_of(config)
+        needs = needs_of(config)
         splits = (loading.split, loading.held_out)
         decisions = read_decisions(folder)
         refused = freeze_rows(build, planned, run.rows, needs=needs, splits=splits, decisions=decisions)
@@ -299,7 +369,7 @@ def _begin(folder: Folder, start: Start, run: "Run", beside: Sequence[Planned]) 
             "table": planned.table,
             "rows": {split: count_rows(run.rows, split) for split in (loading.split, loading.held_out) if split},
             "refused": count_reasons(refused),
-            "start": start.describe(),
+            "start": start,
             "processes": _count_processes(),
         }
     if not count_rows(run.rows, loading.split):

@@ -4,9 +4,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from schemas.namc import NamcConfig
 from schemas.section import OFF, Count, Positive, Section, Seed, Share
 
-Objective = Literal["sft", "dpo", "mdpo", "adavip", "adpo"]
+Objective = Literal["sft", "dpo", "mdpo", "adavip", "adpo", "namc"]
+NAMC = "namc"
+"""The objective that trains a model of its own: no vision-language model, and no reference."""
 Beta = Annotated[float, Field(gt=0, le=100)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 TINY, SMALL = "tiny", "small"
@@ -224,6 +227,8 @@ class TrainConfig(Section):
     """AdaViP."""
     adpo: AdpoConfig = AdpoConfig()
     """ADPO."""
+    namc: NamcConfig = NamcConfig()
+    """NAMC."""
     optimiser: OptimiserConfig = OptimiserConfig()
     """The optimiser."""
     loading: LoadingConfig = LoadingConfig()

@@ -19,23 +19,25 @@ from schemas.errors import ServerError
 )
 def train(
     dataset: Dataset,
-    objective: Annotated[str, typer.Option("--objective", help="sft, dpo, mdpo, adavip or adpo.")],
+    objective: Annotated[str, typer.Option("--objective", help="sft, dpo, mdpo, adavip, adpo or namc.")],
     model: Annotated[str, typer.Option("--model", help="A folder or a name on the Hub; tiny: a small stand-in.")] = "",
     start: Annotated[str, typer.Option("--from", help="The run whose model this one starts from.")] = "",
     name: Annotated[str, typer.Option("--name", help="Of the run; default: the objective's.")] = "",
+    size: Annotated[str, typer.Option("--config", help="namc: how large it is; small.")] = "",
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Set a field: optimiser.batch=8 (repeatable).")
     ] = None,
 ) -> None:
-    """Train a vision-language model on the preferences of a dataset, or go on with a run that was stopped.
+    """Train a vision-language model, or NAMC, on the preferences of a dataset, or go on with a run that was stopped.
 
     Ctrl-C ends it after the step in work, with a checkpoint; the same command goes on.
     """
     from flows.train_model import make_config
 
-    words: dict[str, Any] = {"model": model, "start": start, "settings": settings or []}
+    settings = [*(settings or []), *([f"namc.config={size}"] if size else [])]
+    words: dict[str, Any] = {"model": model, "start": start, "settings": settings}
     name = name or objective
-    config = make_config(objective, settings or [], model=model, start=start)
+    config = make_config(objective, settings, model=model, start=start)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if os.environ.get("PREFECT_API_URL") and os.environ.get("WORLD_SIZE", "1") == "1":
@@ -93,7 +95,11 @@ def _conclude_training(trained: Any, dataset: str, name: str) -> None:
         print(f"Held out: {describe(trained.measured)}")
     if trained.page:
         print(f"Look at it: {trained.page}")
-    if not trained.was_finished:
+    if trained.was_finished:
+        return
+    if trained.answers:
+        print(f"Score what it says: pairwright evaluate captions {trained.answers}")
+    else:
         print(f"Start another run from it: pairwright train {dataset} --objective adpo --from {name} --name NAME")
 
 

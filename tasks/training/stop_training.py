@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from transformers import TrainerCallback
 from typing_extensions import override
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PASSED_ON = 2.0
 """Seconds in which a launcher passes on a Ctrl-C to processes that have had it from the terminal already."""
+
+
+class Stoppable(Protocol):
+    """Look after each step whether it is to stop."""
+
+    stopping: bool
 
 
 class Stopping(TrainerCallback):
@@ -36,7 +42,7 @@ class Stopping(TrainerCallback):
 
 
 @contextmanager
-def stoppable(trainer: "PreferenceTrainer") -> Generator[None]:
+def stoppable(trainer: "Stoppable") -> Generator[None]:
     """Let the first signal stop the training in order; in a thread that gets no signals, nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield

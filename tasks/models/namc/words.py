@@ -107,9 +107,9 @@ class DecoderWords:
         """Return how many tokens there are."""
         return self._tokenizer.get_vocab_size()
 
-    def save(self, path: Path) -> None:
-        """Write it as one JSON file."""
-        path.write_text(self._tokenizer.to_str(), encoding="utf-8")
+    def as_json(self) -> str:
+        """Return it as ``saved_words`` reads it."""
+        return self._tokenizer.to_str()
 
     def write(self, halves: Sequence[Words], verbs: Sequence[str], *, length: int) -> Written:
         """Return an implicit-change description (paper 001, 3.2.1) of its two halves and their verbs.

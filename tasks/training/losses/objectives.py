@@ -69,4 +69,10 @@ OBJECTIVES: dict[Objective, Goal] = {
     ),
     "adpo": Goal(loss=adpo, section="adpo", needs_reference=True, uses_texts=False, uses_images=False, needs="nothing"),
 }
-"""ADPO's negatives are drawn by its retriever: of a row it needs the chosen text alone."""
+"""ADPO's negatives are drawn by its retriever: of a row it needs the chosen text alone. NAMC has losses of its own."""
+
+
+def needs_of(config: TrainConfig) -> Needs:
+    """Return what a run takes of each row."""
+    goal = OBJECTIVES.get(config.objective)
+    return goal.needs_of(config) if goal else Needs()

@@ -1,0 +1,253 @@
+"""Train a NAMC on a run's frozen rows, from where its last checkpoint left off.
+
+Reads the run's folder and the dataset's parts; writes checkpoints, metrics, the finished model, samples, and in
+``answers/`` what it says of the held-out rows beside what they are said to show, as ``pairwright evaluate captions``
+reads it. A stopped run ends with the same weights as one that was not: order and masks follow from seed, row and epoch.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import open_clip
+import torch
+
+from schemas.errors import ConfigError, TrainingError
+from schemas.training import TrainConfig
+from tasks.models.namc.words import ClipWords, DecoderWords, learnt_words, saved_words
+from tasks.store.files import Folder
+from tasks.store.replace import replacing
+from tasks.training.freeze_rows import FrozenRows
+from tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, Window
+from tasks.training.namc.learn import Learner
+from tasks.training.namc.material import Batches, Material, prepare_material
+from tasks.training.namc.pictures import TOKENIZER, WORDS
+from tasks.training.namc.saved import Captioner, load_captioner, load_weights, make_captioner, save_captioner
+from tasks.training.report.samples import Sample, write_samples
+from tasks.training.runs import FINISHING, STEP, Run, append_refused, publish_folder
+from tasks.training.save_checkpoints import NOT_SAVED, Saving, reading
+from tasks.training.stop_training import stoppable
+from tasks.training.train_model import Ended, Job
+
+VOCABULARY, OPTIMISER, ANSWERS = "words.json", "optimiser.pt", "answers"
+SAMPLES = 8
+
+
+@dataclass
+class Training:
+    """Be a training that is under way; ``stopping`` is set by a signal."""
+
+    job: Job
+    learner: Learner
+    batches: Batches
+    rows: int
+    held_out: Batches
+    measured: Material
+    metrics: MetricsFile
+    stopping: bool = False
+
+    @property
+    def steps(self) -> int:
+        """Return how many steps there are."""
+        return self.learner.steps
+
+
+def check_settings(config: TrainConfig) -> None:
+    """Refuse what this training does not have.
+
+    Raises:
+        ConfigError: names the setting.
+    """
+    if config.negatives:
+        raise ConfigError("negatives: NAMC learns from chosen texts alone")
+    if config.optimiser.accumulate > 1:
+        raise ConfigError("optimiser.accumulate: NAMC's alignment compares all rows of a batch; give a larger batch")
+    if config.saving.report_to:
+        raise ConfigError("saving.report_to: a training of NAMC has its own page only")
+
+
+def train_namc(job: Job) -> Ended:
+    """Train to the end, or until a signal.
+
+    Raises:
+        ConfigError: no row can be learnt from.
+        ModelError: the start or the checkpoint cannot be loaded.
+        TrainingError: the loss is not finite, or the disk refuses.
+    """
+    training = _begin(job)
+    with stoppable(training):
+        step = _run(training)
+    finished = step >= training.steps
+    if finished:
+        _finish(training)
+    return Ended(step=step, steps=training.steps, measured=training.metrics.last(HELD_OUT), finished=finished)
+
+
+def _begin(job: Job) -> Training:
+    run, config = job.run, job.config
+    material = _material(job, config.loading.split, config.loading.limit)
+    if not len(material):
+        raise ConfigError(f"{run.folder}: no row can be learnt from; {run.refused} says why")
+    captioner = _start(job, material)
+    held_out = _material(job, config.loading.held_out, config.loading.held_out_rows)
+    clip = ClipWords(open_clip.get_tokenizer(TOKENIZER))
+    length = captioner.model.sizes.length
+    made = [Batches(one, clip=clip, words=captioner.words, length=length) for one in (material, held_out)]
+    learner = Learner(captioner, config, _count_steps(config, len(material)))
+    metrics = MetricsFile(run.metrics)
+    if latest := run.latest():
+        load_weights(captioner.model, latest)
+        with reading(latest / OPTIMISER):
+            learner.optimiser.load_state_dict(torch.load(latest / OPTIMISER, weights_only=True))
+        metrics.resume(run.steps()[-1])
+    return Training(job, learner, made[0], len(material), made[1], held_out, metrics)
+
+
+def _material(job: Job, split: str, limit: int) -> Material:
+    run, config = job.run, job.config
+    rows = FrozenRows(folder=job.dataset, file=str(run.rows), split=split)
+    place = run.folder / f"crops-{split or 'none'}.npy"
+    halves = config.namc.noise and split == config.loading.split
+    found, refused = prepare_material(rows, place, halves=halves, limit=limit, seed=config.optimiser.seed)
+    append_refused(run.refused, refused)
+    return found
+
+
+def _start(job: Job, material: Material) -> Captioner:
+    config, seed = job.config, job.config.optimiser.seed
+    if config.start:
+        return load_captioner(job.start, noise=config.namc.noise)
+    return make_captioner(_words(job.run, material), noise=config.namc.noise, seed=seed)
+
+
+def _words(run: Run, material: Material) -> DecoderWords:
+    """Return the vocabulary of the training texts: learnt once, and kept."""
+    kept = run.folder / VOCABULARY
+    if not kept.exists():
+        made = learnt_words((text.chosen for text in material.texts), size=WORDS)
+        Folder(str(run.folder)).write(VOCABULARY, made.as_json().encode())
+    return saved_words(kept)
+
+
+def _count_steps(config: TrainConfig, rows: int) -> int:
+    return config.optimiser.steps or max(1, round(config.optimiser.epochs * _per_epoch(config, rows)))
+
+
+def _per_epoch(config: TrainConfig, rows: int) -> int:
+    return -(-rows // config.optimiser.batch)
+
+
+def _run(training: Training) -> int:
+    """Do the steps that are left; return the last one that was done."""
+    job, config = training.job, training.job.config
+    done = job.run.steps()[-1] if job.run.steps() else 0
+    if job.watcher:
+        job.watcher.begin(done, training.steps)
+    window, since, rows = Window(), time.monotonic(), 0
+    for step, epoch, some in _orders(config, training.rows, done, training.steps):
+        batch, identity = training.batches.make(some)
+        seeds = training.batches.seeds(some, int(epoch))
+        window.add(training.learner.step(batch, identity, seeds=seeds, number=step), weight=len(some))
+        rows, done = rows + len(some), step + 1
+        if job.watcher:
+            job.watcher.advance(done)
+        if done % config.saving.log_every == 0 or done == training.steps:
+            speed = {"rows per second": rows / max(time.monotonic() - since, 1e-9)}
+            _log(training, done, epoch, TRAIN, window.take() | speed)
+            since, rows = time.monotonic(), 0
+        if (every := config.saving.measure_every) and done % every == 0 and done < training.steps:
+            _measure(training, done, epoch)
+        if done % config.saving.every == 0 or done == training.steps or training.stopping:
+            if done == training.steps:
+                _measure(training, done, epoch)
+            _save(training, done)
+        if training.stopping:
+            break
+    return done
+
+
+def _orders(config: TrainConfig, rows: int, done: int, steps: int) -> Iterator[tuple[int, float, Sequence[int]]]:
+    """Yield each step that is left: its number, from 0, how many epochs are done, and its rows."""
+    per_epoch, batch = _per_epoch(config, rows), config.optimiser.batch
+    for step in range(done, steps):
+        epoch, place = divmod(step, per_epoch)
+        order = np.random.default_rng([config.optimiser.seed, epoch]).permutation(rows)
+        yield step, step / per_epoch, order[place * batch : (place + 1) * batch].tolist()
+
+
+def _measure(training: Training, step: int, epoch: float) -> None:
+    if found := training.learner.measure(training.held_out, len(training.measured)):
+        _log(training, step, epoch, HELD_OUT, found)
+
+
+def _log(training: Training, step: int, epoch: float, split: str, values: dict[str, float]) -> None:
+    training.metrics.add(step, epoch, split, values)
+    training.metrics.write()
+    if training.job.watcher:
+        training.job.watcher.logged(step, split, values)
+
+
+def _save(training: Training, step: int) -> None:
+    """Write a checkpoint, whole or not at all.
+
+    Raises:
+        TrainingError: the disk refuses.
+    """
+    run = training.job.run
+    saving = Saving(run, f"{STEP}{step}")
+    place = run.folder / ".saving" / f"{STEP}{step}"
+
+    def write() -> None:
+        saving.begin()
+        save_captioner(training.learner.captioner, place)
+        torch.save(training.learner.optimiser.state_dict(), place / OPTIMISER)
+
+    saving.agree(write)
+    saving.agree(lambda: saving.publish(training.job.config.saving.keep))
+
+
+def _finish(training: Training) -> None:
+    """Write what is left of a finished run; the model's name says that it is finished.
+
+    Raises:
+        TrainingError: the disk refuses; the last checkpoint is whole.
+    """
+    run, staged = training.job.run, training.job.run.folder / FINISHING
+    try:
+        said = training.learner.describe(training.measured, range(len(training.measured)))
+        _write_answers(run.folder / ANSWERS, training.measured, said)
+        write_samples(run.folder, _samples(training, said))
+        shutil.rmtree(staged, ignore_errors=True)
+        staged.mkdir()
+        save_captioner(training.learner.captioner, staged)
+        publish_folder(staged, run.model)
+    except NOT_SAVED as error:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise TrainingError(
+            f"{run.model}: cannot be saved: {error}; the last checkpoint, {run.latest()}, is whole. Make room, and go "
+            "on with the same command"
+        ) from error
+
+
+def _write_answers(folder: Path, material: Material, said: Sequence[str]) -> None:
+    with replacing(folder) as place:
+        for name, texts in (("predictions", said), ("references", [text.chosen for text in material.texts])):
+            rows = zip(material.texts, texts, strict=True)
+            lines = (json.dumps({"id": row.key, "text": text}, ensure_ascii=False) + "\n" for row, text in rows)
+            (place / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+
+
+def _samples(training: Training, said: Sequence[str]) -> Iterator[Sample]:
+    job = training.job
+    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=job.config.loading.held_out)
+    places = {key: place for place, key in enumerate(rows.keys())}
+    for text, answer in zip(training.measured.texts[:SAMPLES], said, strict=False):
+        row = rows.read(places[text.key])
+        prompt = "\n".join(turn.text for turn in row.prompt)
+        yield Sample(
+            key=row.key, prompt=prompt, images=row.images, reference=row.chosen, answer=answer, rejected=row.rejected
+        )

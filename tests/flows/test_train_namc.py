@@ -1,0 +1,51 @@
+"""``pairwright train --objective namc`` on a built dataset: from the command to the page, and its answers' scores."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from flows.train_model import make_config
+from schemas.errors import ConfigError
+from tests.flows.test_train_model import run, words_of
+
+FAST = {"optimiser.steps": 3, "optimiser.batch": 4, "saving.log_every": 1, "loading.held_out": "train"}
+
+
+@pytest.fixture
+def dataset(rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    return Path(shutil.copytree(rendered, tmp_path / "data"))
+
+
+def test_it_is_trained_looked_at_scored_and_tuned(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", dataset, "--objective", "namc", *words_of(FAST)]
+    assert run(*words, "--config", "small") == 0
+    answers = [f"{dataset}/runs/namc/answers/{name}.jsonl" for name in ("predictions", "references")]
+    assert f"pairwright evaluate captions {' '.join(answers)}" in capsys.readouterr().out
+    page = (dataset / "runs/namc/report/index.html").read_text()
+    sample = json.loads((dataset / "runs/namc/samples/samples.jsonl").read_text().splitlines()[0])
+    assert "namc · small" in page
+    assert sample["reference"] in page
+    assert run("evaluate", "captions", *answers, "--metric", "cider-d", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["scores"]["CIDEr-D"]["score"] >= 0
+    assert run(*words) == 0
+    assert "is finished already" in capsys.readouterr().out
+    assert run(*words, "--from", "namc", "--name", "tuned") == 0
+    capsys.readouterr()
+    assert run("runs", dataset, "--json") == 0
+    listed = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    assert {name: (one["model"], one["start"]) for name, one in listed.items()} == {
+        "namc": ("namc small", ""),
+        "tuned": ("namc small", "namc"),
+    }
+    assert run(*words, "--set", "namc.beams=2") == 2
+    assert "begun with other settings: namc.beams" in capsys.readouterr().err
+
+
+def test_it_has_no_model_of_others() -> None:
+    with pytest.raises(ConfigError, match="a model of its own"):
+        make_config("namc", [], model="tiny")
+    with pytest.raises(ConfigError, match=r"namc\.config"):
+        make_config("namc", ["namc.config=huge"])
