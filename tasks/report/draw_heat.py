@@ -4,7 +4,7 @@ Reads the pixels of two pictures, writes nothing. Ours, not a paper's: the diffe
 two colours in Lab (CIE76; 1 is hardly seen, white and black are 100 apart), after a blur that takes off noise. The map
 goes from dark to light evenly (inferno), so that what differs more looks lighter, to those who see no colours, too.
 
-Of pictures that differ nearly everywhere (two quite different photographs, another light, a camera that moved far) a
+Of pictures that differ all over (two quite different photographs, another light, a camera that moved far) a
 map would glow all over and say nothing: there is none, and the share says why.
 """
 
@@ -21,7 +21,7 @@ VISIBLE = 10.0
 """Distance of colours from which two pixels are said to differ."""
 GREATEST = 60.0
 """Distance that is shown lightest; greater ones look the same."""
-MOST_SHARE = 0.5
+MOST_SHARE = 0.4
 """Share of the picture beyond which there is no map."""
 SIDE = 320
 """Pixels of the overlay's longer side: blurred things need no more."""
@@ -40,7 +40,7 @@ class Heat:
     share: float
     """Of the picture, how much differs visibly."""
     png: bytes
-    """Empty: they differ nearly everywhere, or nowhere."""
+    """Empty: they differ all over, or nowhere."""
 
 
 def draw_heat(first: RGB, second: RGB) -> Heat:

@@ -1,8 +1,8 @@
 """Measure whether preferences teach what they should: to look at the images, and not how rejected answers are worded.
 
 Reads texts, keys and makers of ``PreferenceRow``, the images of some, claims of ``DifferenceRow``, graphs of
-``ImageRow`` and what a judge said of descriptions (``CheckRow``); holds
-the texts of at most twice ``MOST_ROWS`` preferences. Needs scikit-learn.
+``ImageRow`` and what a judge said of descriptions (``CheckRow``); holds the texts of at most twice ``MOST_ROWS``
+preferences. Needs scikit-learn.
 
 All measures are ours. *Told by the text*: a classifier that sees no image is shown both answers and says which one is
 preferred; it is a logistic regression on words and pairs of words, tested on rows whose images it has not met (five

@@ -57,7 +57,7 @@ class HeatView:
     """Be the map of where the two images of a pair differ."""
 
     src: str
-    """Overlay of both pictures; empty: they differ nearly everywhere, or nowhere."""
+    """Overlay of both pictures; empty: they differ all over, or nowhere."""
     share: float
     """Of the picture, how much differs visibly."""
     stretched: bool
