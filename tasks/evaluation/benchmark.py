@@ -189,7 +189,7 @@ def first_items(asked: Sequence[Asked], limit: int | None) -> list[Asked]:
 
 
 def check_questions(asked: Sequence[Asked]) -> None:
-    """Refuse questions that cannot be told apart, or whose words, which others wrote, have places for images.
+    """Refuse questions that cannot be told apart, or whose words, which others wrote, hold places of images.
 
     Raises:
         ConfigError: names the question.
@@ -200,6 +200,10 @@ def check_questions(asked: Sequence[Asked]) -> None:
             raise ConfigError(f"question {one.name!r}: there are two of this name")
         if one.text.count(IMAGE) != len(one.images):
             raise ConfigError(f"question {one.name!r}: has {len(one.images)} images, and {IMAGE} in its words besides")
+        try:
+            (one.name + one.text).encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(f"question {one.name!r}: holds half a character (a lone surrogate)") from error
         names.add(one.name)
 
 

@@ -107,7 +107,8 @@ def _secret(answers: Answers) -> bytes:
 
 def number_of(judged: Judged, secret: bytes) -> str:
     """Return the number of an answer's fences: it hashes all that stands inside."""
-    inside = make_key(judged.name, *(part for pair in sorted(judged.values.items()) for part in pair))
+    parts = (judged.name, *(part for pair in sorted(judged.values.items()) for part in pair))
+    inside = make_key(*(part.encode(errors="surrogatepass") for part in parts))
     return f"n{blake2b(inside.encode(), key=secret, digest_size=8).hexdigest()}"
 
 

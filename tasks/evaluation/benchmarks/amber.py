@@ -41,10 +41,11 @@ RULE = (
     'are put into that form); anything else is wrong. Positive for precision, recall and F1 is "no", as in AMBER.'
 )
 EXACT = (
-    f"CHAIR, Cover, Hal, Cog: {VECTORS} is not on this machine, so that words only match AMBER's lists as they are; "
-    "its own program also takes words that are alike (cosine above 0.8): it finds less made up, and more covered"
+    f"CHAIR, Cover, Hal, Cog: {VECTORS} is not on this machine, so that words match AMBER's lists as they are, and "
+    "count wherever they stand; its own program has NLTK find the nouns, and also takes words that are alike (cosine "
+    "above 0.8): it finds less made up, and more covered"
 )
-OWN_NOUNS = "words of AMBER's lists count wherever they stand; its own program has NLTK find the nouns first"
+OWN_NOUNS = f"nouns are found by {VECTORS}; AMBER's own program has NLTK find them"
 
 
 class Query(Given):
@@ -106,7 +107,7 @@ def open_exam(data: Data) -> Exam:
     def mark(replies: Replies) -> Marked:
         return _mark(scenes, doubts, lists, replies)
 
-    notes = (OWN_NOUNS,) if lists.likeness else (OWN_NOUNS, EXACT)
+    notes = (OWN_NOUNS if lists.pipeline else EXACT,)
     return Exam(questions=asked, mark=mark, notes=notes if scenes else ())
 
 

@@ -10,9 +10,11 @@ from schemas.errors import ConfigError
 from tasks.evaluation.benchmark import find_file
 from tasks.evaluation.known_words import singular_in, words_in
 from tasks.evaluation.read_json import parse_json, read_text
-from tasks.models.word_likeness import Likeness, find_likeness
+from tasks.models.word_likeness import WordPipeline, find_word_pipeline
 
 ALIKE = 0.8
+NO_NOUNS = frozenset(("can", "file", "hot", "leave", "sound", "support", "watch"))
+"""Words of the lists that are mostly no nouns in descriptions; without a tagger they are not looked at (ours)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +48,8 @@ class Lists:
     """By thing, words that may stand for it."""
     safe: frozenset[str]
     """Words that never count as made up."""
-    likeness: Likeness | None
-    """``None``: words match as they are, and not by what they mean."""
+    pipeline: WordPipeline | None
+    """Finds nouns, and words that are alike; ``None``: there is none here."""
 
     @cached_property
     def things(self) -> frozenset[str]:
@@ -73,10 +75,15 @@ class Lists:
 
     def find_alike(self, word: str, things: Sequence[str]) -> int | None:
         """Return which of some things a word is like."""
-        if self.likeness is None:
+        if self.pipeline is None:
             return None
-        like = self.likeness
+        like = self.pipeline.likeness
         return next((place for known, place in self._spread(things) if like(word, known) > ALIKE), None)
+
+    def mentions(self, text: str) -> list[str]:
+        """Return the words of the lists that a text says."""
+        words = self.pipeline.nouns(text) if self.pipeline else [w for w in words_in(text) if w not in NO_NOUNS]
+        return [known for word in words if (known := singular_in(word, self.things))]
 
     def _spread(self, things: Sequence[str]) -> list[tuple[str, int]]:
         words = [(word, place) for place, thing in enumerate(things) for word in self.associated[thing]]
@@ -95,7 +102,8 @@ def read_lists(folder: Path, vectors: str) -> Lists:
     if not isinstance(held, dict) or not all(_is_list_of_words(words) for words in held.values()):
         raise ConfigError(f"{path}: must be an object of lists of words")
     safe = read_text(find_file(folder, "safe_words.txt")).split("\n")
-    return Lists(held, frozenset(map(str.strip, safe)), find_likeness(vectors, folder))
+    associated = {thing: [word.lower() for word in words] for thing, words in held.items()}
+    return Lists(associated, frozenset(map(str.strip, safe)), find_word_pipeline(vectors, folder))
 
 
 def _is_list_of_words(value: Any) -> bool:
@@ -104,7 +112,7 @@ def _is_list_of_words(value: Any) -> bool:
 
 def tally_answer(text: str, scene: Scene, lists: Lists) -> Tally:
     """Count what a description says, as AMBER's program does."""
-    mentions = [known for word in words_in(text) if (known := singular_in(word, lists.things))]
+    mentions = lists.mentions(text)
     covered: set[int] = set()
     imagined: set[int] = set()
     absent = 0

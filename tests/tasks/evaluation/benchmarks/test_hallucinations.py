@@ -13,10 +13,11 @@ from tasks.evaluation.benchmark_list import BENCHMARKS
 from tasks.evaluation.benchmarks.coco_words import CocoWords, read_coco_words
 from tests.fixtures.benchmarks import write_folder
 from tests.fixtures.pictures import picture
+from tests.fixtures.tagger import write_tagger
 
 RELATION = {
     "sky": [], "man": ["guy"], "ship": ["boat", "vessel"], "cloud": [], "bird": ["gull", "seagull"], "sun": [],
-    "dog": [],
+    "dog": [], "can": [],
 }  # fmt: skip
 SYNONYMS = """\
 person, girl, man, woman, people
@@ -57,7 +58,7 @@ def amber(tmp_path: Path) -> Path:
 
 
 ANSWERS = {
-    "1": "Two guys on boats; a seagull, a cloud, and the sun. The SKY is wide.",
+    "1": "Two guys on boats; a seagull, a cloud, and the sun. The SKY can be seen.",
     "2": "A puppy.",
     "3": "No, there is none.",
     "4": "Yes.",
@@ -70,8 +71,8 @@ def test_amber_by_its_lists(amber: Path) -> None:
     exam = opened("amber", amber)
     assert (exam.questions[0].most_tokens, exam.questions[5].most_tokens) == (512, 16)
     assert exam.questions[0].images[0] == amber / "images/AMBER_1.jpg"
-    # Of 1: guy, boat, seagull, cloud, sun, sky are mentions; seagull (imagined) and cloud are absent; sun is safe. Of
-    # its truths, man, the first ship and sky are covered. 2 mentions nothing that the lists know.
+    # Of 1: guy, boat, seagull, cloud, sun, sky are mentions; seagull (imagined) and cloud are absent; sun is safe; can
+    # is no noun. Of its truths, man, the first ship and sky are covered. 2 mentions nothing that the lists know.
     expected = {
         ("generative", "CHAIR"): 2 / 6, ("generative", "Cover"): 3 / 5, ("generative", "Cog"): 1 / 3,
         ("generative", "Hal"): 1 / 2,
@@ -98,7 +99,9 @@ def test_amber_with_words_that_are_alike(amber: Path) -> None:
     import numpy as np
     import spacy
 
-    pipeline = spacy.blank("en")
+    nouns = {"guys": "guy", "boats": "boat", **{word: word for word in ("seagull", "cloud", "sun", "sky")}}
+    write_tagger(amber / "en_core_web_lg", nouns)
+    pipeline = spacy.load(amber / "en_core_web_lg")
     vectors = {"seagull": [1.0, 0], "ship": [1.0, 0.1], "cloud": [0, 1.0], "sky": [0.1, 1.0], "bird": [-1.0, 0]}
     pipeline.vocab.reset_vectors(width=2)
     for word, vector in vectors.items():
