@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 log = logging.getLogger("pairwright")
-SHOWN = ("loss", "margin", "accuracy", "margin/image", "accuracy/image", "nll")
+SHOWN = ("loss", "margin", "accuracy", "margin/image", "accuracy/image", "nll", "loss/description")
 """Of all metrics, those that are shown while it goes on."""
 RATE = "rows per second"
 BAR = 12

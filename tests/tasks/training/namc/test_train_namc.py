@@ -53,7 +53,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Job:
     ended = train_namc(job)
     assert ended.finished
     assert (ended.step, ended.steps) == (5, 5)
-    assert ended.measured["loss"] > 0
+    assert ended.measured["loss/description"] > 0
     return job
 
 
@@ -65,7 +65,7 @@ def test_what_a_run_leaves(trained: Job) -> None:
     assert names <= last.keys()
     assert last["loss"] == pytest.approx(sum(last[name] for name in names if name.startswith("loss/")))
     assert 0.2 < last["masked/places"] < 0.6
-    assert list(metrics.last(HELD_OUT)) == ["loss"]
+    assert list(metrics.last(HELD_OUT)) == ["loss/description"]
     assert trained.run.is_finished
     answers, wanted = (
         [json.loads(line) for line in (trained.run.folder / "answers" / f"{name}.jsonl").read_text().splitlines()]
