@@ -284,7 +284,28 @@ const KEYS = {
   "?": () => by("keys").showModal(),
 };
 
+// Who speaks to the browser, or touches keys by chance, can turn single keys off.
+const SILENT = "pairwright keys off";
+const remember = (off) => (off ? localStorage.setItem(SILENT, "1") : localStorage.removeItem(SILENT));
+
+function recall() {
+  try {
+    by("use-keys").checked = !localStorage.getItem(SILENT);
+  } catch {
+    // This browser keeps nothing for pages opened from disk: keys work until they are turned off.
+  }
+}
+
+by("use-keys").addEventListener("change", () => {
+  try {
+    remember(!by("use-keys").checked);
+  } catch {
+    // The choice holds for this page alone.
+  }
+});
+
 document.addEventListener("keydown", (event) => {
+  if (!by("use-keys").checked) return;
   const busy = event.target.closest("input, textarea, select, dialog, [contenteditable]");
   const scrolls = event.key.startsWith("Arrow") && event.target.closest(".scroll");
   if (event.ctrlKey || event.metaKey || event.altKey || busy || scrolls || !(event.key in KEYS) || !cards.length) return;
@@ -325,6 +346,7 @@ addEventListener("storage", (event) => {
 
 addEventListener("scroll", () => cards.length && (by("place").textContent = nameOf(atHand())), { passive: true });
 
+recall();
 load();
 showAll();
 if (cards.length) by("place").textContent = nameOf(cards[0]);

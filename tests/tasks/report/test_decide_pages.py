@@ -137,8 +137,16 @@ def test_keys_are_listed_and_go_on_to_the_next_page(browser, whole):
     with open_page(browser, whole / "pairs-1.html", **DESK) as (page, _):
         press(page, "?")
         assert page.get_by_role("dialog").get_by_text("flicker between the two images").is_visible()
-        press(page, "a", "Escape")
+        press(page, "a")
+        page.locator("#use-keys").uncheck()
+        press(page, "Escape", "a")
         assert page.locator("#tally").text_content() == "No decisions yet"
+        page.reload()
+        press(page, "a")
+        assert page.locator("#tally").text_content() == "No decisions yet"
+        page.locator("#show-keys").click()
+        page.locator("#use-keys").check()
+        press(page, "Escape")
         page.locator("#pair-10").evaluate("(pair) => pair.focus()")
         press(page, "ArrowRight")
         page.wait_for_url("**/pairs-2.html#first")
