@@ -27,6 +27,7 @@ from tasks.training.collate import Loaded, load_example
 from tasks.training.examples import PLACE, Example, RefusedRowError
 from tasks.training.find_model import Found
 from tasks.training.load_model import choose_precision, load_model, load_processor
+from tasks.training.tune_model import computing
 
 VERSION = 1
 """Raised when the same question is asked in another way."""
@@ -47,7 +48,7 @@ class LocalModel:
     @cached_property
     def identity(self) -> str:
         """Return the hash of its files and of what else decides an answer."""
-        return make_key("local model", VERSION, self.found.revision, str(self._precision), self.most_pixels)
+        return make_key("local model", VERSION, self.found.revision, str(self.precision), self.most_pixels)
 
     @cached_property
     def processor(self) -> Any:
@@ -63,7 +64,7 @@ class LocalModel:
     def model(self) -> Any:
         """Return its model, which takes the likeliest token each time, whatever its own settings say."""
         config = ModelConfig(attention="sdpa")
-        model = load_model(self.found.folder, config, dtype=self._precision).to(choose_device()).eval()
+        model = load_model(self.found.folder, config, dtype=self.precision).to(choose_device()).eval()
         own = model.generation_config
         ends = {name: getattr(own, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
         if ends["pad_token_id"] is None:
@@ -72,7 +73,8 @@ class LocalModel:
         return model
 
     @cached_property
-    def _precision(self) -> torch.dtype:
+    def precision(self) -> torch.dtype:
+        """Return what it computes in."""
         return choose_precision(TrainConfig(objective="sft"))
 
 
@@ -156,7 +158,8 @@ def _load(question: Question, local: LocalModel) -> Loaded:
 def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence[str | Exception]:
     """Return the answers; where a processor refuses some of the images, what it says of those."""
     try:
-        return answer_rows(local.model, local.processor, items, most_tokens=most)
+        with computing(choose_device(), local.precision):
+            return answer_rows(local.model, local.processor, items, most_tokens=most)
     except Exception as error:
         if is_out_of_memory(error):
             raise

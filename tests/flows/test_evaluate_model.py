@@ -1,6 +1,7 @@
 """A model on a benchmark: on this machine, behind a server, stopped and gone on with, with files that are wrong."""
 
 import json
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -164,3 +165,22 @@ def test_the_benchmarks_are_listed_with_what_they_need(
     assert "cola" in listed
     assert evaluate(monkeypatch, "tiny", "-b", "colas") == 2
     assert "There are: " in capsys.readouterr().err
+
+
+def test_a_profile_names_the_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [{"id": 1, "image1": "a.png", "image2": "b.png", "caption": "The cup is gone."}]
+    folder = write_folder(tmp_path / "data", images=["a.png", "b.png"], files={}, lines={"test.jsonl": lines})
+    to, profile = tmp_path / "scores.json", tmp_path / "judged.yaml"
+
+    def judge(asked: Asked) -> str:
+        found = re.search(r'"number": "(\w+)"', asked.text)
+        return json.dumps({"number": found[1], "reason": "", "rating": 70}) if found else "a square"
+
+    with chat_server(lambda _: "No cup.") as server, chat_server(judge) as judging:
+        profile.write_text(f"judge: {{endpoint: '{judging.url}', model: tiny}}\n")
+        words = ("tiny", "--server", server.url, "-b", "omnidiff", "--data", folder, "--to", to)
+        assert evaluate(monkeypatch, *words, "--judge", profile) == 0
+        assert scores_of(to) == {("", "score (0 to 100)"): 70}
+        assert evaluate(monkeypatch, *words, "--judge", judging.url, "--judge-model", "large") == 2
+    assert json.loads(to.read_text())["judge"] == "tiny"
+    assert evaluate(monkeypatch, *words) == 2
