@@ -35,8 +35,8 @@ def view_dataset(
     version: int | None = None,
     ready: Callable[[str], None],
     watch: Callable[[int, int], None] = say_nothing,
-) -> None:
-    """Serve the pages of a version (``None``: the newest) until Ctrl-C.
+) -> bool:
+    """Serve the pages of a version (``None``: the newest) until Ctrl-C; say whether a thread was at work still.
 
     Args:
         folder: the dataset.
@@ -47,7 +47,6 @@ def view_dataset(
 
     Raises:
         ConfigError: there is no such dataset or version, or it has nothing to show; or the port is taken.
-        KeyboardInterrupt: the server was told to end.
         StoreError: a table cannot be read.
     """
     with ExitStack() as stack:
@@ -75,8 +74,9 @@ def view_dataset(
         pages = BrowsePages(tables=tables, file=file, cards=cards, subject=subject, scratch=scratch)
         keys = Keys(int(listener.getsockname()[1]))
         ready(keys.url)
-        with _ending_well():
+        with _ending_well(), contextlib.suppress(KeyboardInterrupt):
             serve(pages, keys, listener)
+        return pages.is_busy
 
 
 def open_browser(url: str) -> None:

@@ -1,7 +1,7 @@
 """Render pages that are served: the cards that a search has found, with their pictures; and take decisions.
 
 Reads the rows about the cards of one page only. Pictures are written to a folder of this process as pages show them;
-about 256 MB of the latest are kept. One page is made at a time.
+about 256 MB of the latest are kept. One page is made at a time, and the charts beside them.
 """
 
 import os
@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 from pydantic import ValidationError
 
 from schemas.decisions import Decision, Decisions, say_errors
+from schemas.errors import StoreError
 from tasks.pages.environment import HERE as LOOKS
 from tasks.pages.environment import make_environment
 from tasks.report.card_table import CardFile
@@ -26,7 +27,7 @@ from tasks.report.write_images import FOLDER as PICTURES
 from tasks.report.write_images import PictureFolder
 from tasks.report.write_report import Subject, write_report
 from tasks.store.decisions import decision_files, read_decisions, write_decisions
-from tasks.store.take_decisions import Sorted, sort_decisions
+from tasks.store.take_decisions import Sorted
 
 HERE = Path(__file__).parent
 FILES: Mapping[str, Path] = {
@@ -87,6 +88,10 @@ def _size_of(folder: Path) -> int:
     return sum(entry.stat().st_size for entry in os.scandir(folder)) if folder.is_dir() else 0
 
 
+class NotMadeYetError(Exception):
+    """Say that what is asked for is being made."""
+
+
 @dataclass
 class BrowsePages:
     """Render the pages of one version of a dataset; its stages are settled."""
@@ -101,6 +106,7 @@ class BrowsePages:
     _decisions: Decisions = field(default_factory=Decisions)
 
     def __post_init__(self) -> None:
+        self.tables.open_all()
         self._shelf = PictureShelf(self.scratch / "pictures")
         self._environment = make_environment(HERE)
         self._frame: dict[str, Any] = {
@@ -118,7 +124,9 @@ class BrowsePages:
             "sizes": SIZES,
             "verdicts": DECIDED,
         }
-        self._overview: dict[str, Path] = {}
+        self._overview: dict[str, Path] | None = None
+        self._making = False
+        self._fault: StoreError | None = None
 
     def page(self, query: Mapping[str, str], token: str) -> tuple[str, int]:
         """Return the page that a query string asks for, and its HTTP status."""
@@ -175,19 +183,41 @@ class BrowsePages:
             StoreError: they cannot be stored.
         """
         with self._lock:
-            apart = sort_decisions(self.tables.build, decisions)
+            apart = self.cards.sort(decisions)
             write_decisions(self.tables.build.folder, apart.known)
         return apart
 
     def overview(self, name: str) -> Path | None:
-        """Return a file of the charts, which are made once, when somebody first asks for them."""
-        with self._lock:
-            if not self._overview:
-                place = self.scratch / "overview"
-                place.mkdir(exist_ok=True)
-                write_report(self.tables.build, place, subject=replace(self.subject, pairs=0))
-                self._overview = {str(one.relative_to(place)): one for one in place.rglob("*") if one.is_file()}
-        return self._overview.get(name)
+        """Return a file of the charts, whose first page is asked for first.
+
+        Raises:
+            NotMadeYetError: they are being made, from the first call on; ask again.
+            StoreError: a table cannot be read.
+        """
+        if self._overview is None and name == "index.html":
+            if self._fault:
+                raise self._fault
+            with self._lock:
+                begins, self._making = not self._making, True
+            if begins:  # in a daemon: who ends the server does not wait for it
+                threading.Thread(target=self._make_overview, daemon=True).start()
+            raise NotMadeYetError
+        return (self._overview or {}).get(name)
+
+    @property
+    def is_busy(self) -> bool:
+        """Say whether charts are being made."""
+        return self._making and self._overview is None and self._fault is None
+
+    def _make_overview(self) -> None:
+        """Write the charts; the build's ledger, which they ask, is asked by nothing else meanwhile."""
+        place = self.scratch / "overview"
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            write_report(self.tables.build, place, subject=replace(self.subject, pairs=0, back="../"))
+            self._overview = {str(one.relative_to(place)): one for one in place.rglob("*") if one.is_file()}
+        except Exception as error:  # noqa: BLE001  (of another thread: who asks next hears it)
+            self._fault = StoreError(f"the charts cannot be made: {error}")
 
 
 def _options(name: str, values: Sequence[tuple[str, int]]) -> Iterator[tuple[str, str]]:

@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal
 import duckdb
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from schemas.decisions import Decisions
+from schemas.decisions import Decision, Decisions
 from tasks.report.card_table import PLAIN
+from tasks.store.take_decisions import Sorted, sort_by_keys
 
 REMEMBERED = 8
 MOST_WORDS = 20
@@ -134,6 +135,16 @@ class CardSearch:
     def count(self) -> int:
         """Return how many cards there are."""
         return self._one("SELECT count(*) FROM cards")[0]
+
+    def sort(self, decisions: Sequence[Decision]) -> Sorted:
+        """Return decisions apart by whether there is a card of their key."""
+        asked = [[one.key for one in decisions]]
+        preferences = "SELECT decided FROM cards WHERE whole AND decided IN (SELECT unnest(?))"
+        pairs = "SELECT key FROM cards WHERE second IS NOT NULL AND key IN (SELECT unnest(?))"
+        known, both = (
+            {key for (key,) in self.database.execute(query, asked).fetchall()} for query in (preferences, pairs)
+        )
+        return sort_by_keys(decisions, known, both)
 
     def has(self, column: str) -> bool:
         """Say whether any card has a value in a column that may be empty."""

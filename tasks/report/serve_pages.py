@@ -22,7 +22,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from schemas.errors import ConfigError, StoreError
-from tasks.report.browse_pages import FILES, BrowsePages
+from tasks.report.browse_pages import FILES, BrowsePages, NotMadeYetError
 from tasks.store.take_decisions import parse_decisions
 
 HOST = "127.0.0.1"
@@ -43,6 +43,10 @@ ALWAYS: Mapping[str, str] = {
 }
 FRESH = {"Cache-Control": "no-store"}
 KEEP = {"Cache-Control": "private, max-age=3600"}
+WAIT = (
+    "<!doctype html><meta charset=utf-8><meta name=color-scheme content='light dark'><title>Pairwright</title>"
+    "<p>The charts are being made: some ten seconds for 5,000 rows. Then they are here. <a href='/'>Back</a>"
+)
 LOCKED_OUT = (
     "<!doctype html><meta charset=utf-8><title>Pairwright</title><p>Open the address that <code>pairwright view</code> "
     "printed: it holds the token. If you just did, <a href='/'>go on</a>."
@@ -96,7 +100,7 @@ def listen(port: int) -> socket.socket:
 
 
 def serve(pages: BrowsePages, keys: Keys, listener: socket.socket) -> None:
-    """Serve until Ctrl-C, which is raised as ``KeyboardInterrupt``."""
+    """Serve until Ctrl-C, which may be raised as ``KeyboardInterrupt``."""
     config = uvicorn.Config(
         Guard(make_app(pages, keys), keys),
         log_config=None,
@@ -121,7 +125,12 @@ def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
         return _file(pages.picture(request.path_params["name"]))
 
     def overview(request: Request) -> Response:
-        return _file(pages.overview(request.path_params["name"]), FRESH)
+        try:
+            return _file(pages.overview(request.path_params["name"]), FRESH)
+        except NotMadeYetError:
+            return HTMLResponse(WAIT, headers={**FRESH, "Refresh": "1"})
+        except StoreError as error:
+            return PlainTextResponse(f"{error}\n", 500, headers=FRESH)
 
     def looks(request: Request) -> Response:
         return _file(FILES.get(request.path_params["name"]))

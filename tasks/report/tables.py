@@ -29,6 +29,11 @@ class Tables:
         """Say whether the build went as far as this table."""
         return self._planned(name) is not None
 
+    def open_all(self) -> None:
+        """Look for the indexes of all tables now; after that the build's ledger is not asked for them."""
+        for planned in self.build.planned:
+            self._index(planned.stage.name)
+
     def find(self, name: str, row_type: type[R], subjects: Iterable[str], *, without: Sequence[str] = ()) -> list[R]:
         """Return the live rows about the subjects, ordered by subject and key."""
         index = self._index(name)

@@ -62,6 +62,8 @@ class Subject:
     """Why this build, or one after the version that is shown, was held back: what its gates measured, in words."""
     decisions: Decisions = UNDECIDED
     """What people decided about its rows."""
+    back: str = ""
+    """Address of the page that leads to these; empty: none does."""
 
     @property
     def source(self) -> str:

@@ -4,7 +4,7 @@ A file ``decisions.jsonl`` has one decision in each line; a page that is served 
 trusted: all of it is sound, or none of it is taken.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -99,8 +99,11 @@ class Sorted:
 def sort_decisions(build: Build, decisions: Sequence[Decision]) -> Sorted:
     """Look the keys up in the settled tables of a build."""
     keys = list({one.key for one in decisions})
-    preferences = _live(build, PreferenceRow, keys)
-    pairs = _live(build, PairRow, keys)
+    return sort_by_keys(decisions, _live(build, PreferenceRow, keys), _live(build, PairRow, keys))
+
+
+def sort_by_keys(decisions: Sequence[Decision], preferences: Collection[str], pairs: Collection[str]) -> Sorted:
+    """Return decisions apart, the keys of preferences and pairs that there are being known."""
     found = Sorted()
     for one in decisions:
         if one.key in preferences or (one.key in pairs and one.verdict != "edit"):

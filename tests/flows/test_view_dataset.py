@@ -283,7 +283,9 @@ def test_it_is_used_by_keys_in_a_browser(served):
                 page.keyboard.press("Enter")
                 page.wait_for_url("**q=ball*")
                 page.goto(f"{served.home}/overview/index.html")
-                assert page.locator("svg").count() > 0
+                page.locator("svg").first.wait_for()
+                page.get_by_role("link", name="Browse").click()
+                page.locator("input[type=search]").wait_for()
             context.close()
     assert complaints == []
     assert served.page(decision="undecided").total == undecided - 1
