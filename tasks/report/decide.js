@@ -28,6 +28,13 @@ function load() {
   }
 }
 
+// What the dataset has been told, or something later, need not be kept.
+function drop() {
+  const told = cards.filter((card) => card.dataset.at && Date.parse(kept[card.dataset.key]?.at) <= Date.parse(card.dataset.at));
+  for (const card of told) delete kept[card.dataset.key];
+  if (told.length) keep();
+}
+
 function keep() {
   try {
     localStorage.setItem(store, JSON.stringify(kept));
@@ -171,7 +178,7 @@ async function post(list) {
 function settle(one) {
   if (kept[one.key]?.at === one.at) delete kept[one.key];
   for (const card of cards.filter((card) => card.dataset.key === one.key)) {
-    for (const name of ["verdict", "chosen", "rejected", "note"]) card.dataset[name] = one[name];
+    for (const name of ["verdict", "chosen", "rejected", "note", "at"]) card.dataset[name] = one[name];
     if (one.verdict === "none") delete card.dataset.verdict;
   }
 }
@@ -348,6 +355,7 @@ addEventListener("scroll", () => cards.length && (by("place").textContent = name
 
 recall();
 load();
+drop();
 showAll();
 if (cards.length) by("place").textContent = nameOf(cards[0]);
 if (home.decide && Object.keys(kept).length) send();

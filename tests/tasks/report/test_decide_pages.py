@@ -197,4 +197,9 @@ def test_decisions_of_the_dataset_are_shown(browser, tmp_path, made):
         assert [json.loads(line)["verdict"] for line in download(page).splitlines()] == ["none"]
         assert watched.complaints == []
     with open_page(browser, pages[second.key]) as (page, _):
+        # What this browser kept and the dataset knows better is no longer offered.
+        before = {second.key: {"key": second.key, "verdict": "accept", "at": "2026-11-20T23:00:00.000Z"}}
+        page.evaluate("(before) => localStorage.setItem(store, JSON.stringify(before))", before)
+        page.reload()
+        assert page.locator("#tally").text_content() == "No decisions yet"
         assert page.locator(f'[data-key="{second.key}"] .verdict').text_content() == "rejected"
