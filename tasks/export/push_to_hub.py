@@ -8,9 +8,8 @@ folder of more files than one commit should have takes several, and the last one
 Needs huggingface-hub and a token that may write. The token is read by the Hub's client, and appears in no message.
 """
 
-import sys
 import warnings
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +19,17 @@ from schemas.errors import ConfigError, PairwrightError, ServerError, StoreError
 from tasks.export.claim_target import MARKER, README
 from tasks.export.formats import FORMATS
 from tasks.models.fetching.fetch_hub import GIT, SHA256, hash_blob
+from tasks.models.fetching.show_fetching import showing
 
 if TYPE_CHECKING:
-    from huggingface_hub import HfApi, RepoFile
+    from huggingface_hub import CommitOperationAdd, HfApi, RepoFile
 
 FIELD = "--push-to-hub"
 KIND = "dataset"
 FILES_PER_COMMIT = 1_000
 """The Hub takes 25,000; it grows slow long before."""
+FILES_AT_ONCE, BYTES_AT_ONCE = 100, 256_000_000
+"""Files are sent in groups of so many, or so large, and the bar moves when a group is there."""
 ATTRIBUTES = ".gitattributes"
 """The Hub makes it with the repository."""
 LOGIN = "Log in with `hf auth login`, or set HF_TOKEN: https://huggingface.co/settings/tokens makes one that may write"
@@ -124,14 +126,13 @@ def _asking(to: Destination) -> Generator["HfApi"]:
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Silence the Hub's client: its lines about retries hold signed addresses. Its bars stay on a terminal."""
+    """Silence the Hub's client: its lines about retries hold signed addresses, and it has a bar for each file."""
     from huggingface_hub import utils
 
     level = utils.logging.get_verbosity()
     had_bars = not utils.are_progress_bars_disabled()
     utils.logging.set_verbosity_error()
-    if not sys.stderr.isatty():
-        utils.disable_progress_bars()
+    utils.disable_progress_bars()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about cards without metadata, which some forms have
@@ -249,14 +250,33 @@ def _send(hub: "HfApi", to: Destination, owed: Mapping[str, Path], stale: Sequen
     additions = [CommitOperationAdd(name, path) for name, path in owed.items()]
     removals = [CommitOperationDelete(name) for name in stale]
     starts = range(0, max(len(additions), 1), FILES_PER_COMMIT)
-    for start in starts:
-        last = start == starts[-1]
-        operations = [*additions[start : start + FILES_PER_COMMIT], *(removals if last else [])]
-        if operations:
-            hub.create_commit(
-                to.repository,
-                operations,
-                repo_type=KIND,
-                revision=to.branch,
-                commit_message="Upload an export of Pairwright" + ("" if last else f", from file {start + 1:,}"),
-            )
+    with showing(to.repository, "sending") as progress:
+        if additions:
+            progress.begin(0, sum(one.upload_info.size for one in additions))
+        for start in starts:
+            part, last = additions[start : start + FILES_PER_COMMIT], start == starts[-1]
+            for group in _groups(part):
+                hub.preupload_lfs_files(
+                    to.repository, group, repo_type=KIND, revision=to.branch, free_memory=False
+                )  # a group that is there is not sent again by the commit
+                progress.advance(sum(one.upload_info.size for one in group))
+            if operations := [*part, *(removals if last else [])]:
+                hub.create_commit(
+                    to.repository,
+                    operations,
+                    repo_type=KIND,
+                    revision=to.branch,
+                    commit_message="Upload an export of Pairwright" + ("" if last else f", from file {start + 1:,}"),
+                )
+
+
+def _groups(additions: Sequence["CommitOperationAdd"]) -> Iterator[list["CommitOperationAdd"]]:
+    group, size = list["CommitOperationAdd"](), 0
+    for one in additions:
+        if group and (len(group) == FILES_AT_ONCE or size + one.upload_info.size > BYTES_AT_ONCE):
+            yield group
+            group, size = [], 0
+        group.append(one)
+        size += one.upload_info.size
+    if group:
+        yield group

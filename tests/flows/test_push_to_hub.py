@@ -83,6 +83,7 @@ def test_pushed_again_only_what_changed_goes_out(hub, push, tmp_path):
     code, said = push()
     assert (code, len(hub.repositories[NAME].commits)) == (0, 1)
     assert f"has all {len(before)} files already: nothing was sent" in said
+    assert "sending" not in said
     hub.repositories[NAME].branches["main"]["LICENSE"] = b"by hand"
     code, said = push("--format", "llamafactory")
     now = files_of(tmp_path / "out")
@@ -93,12 +94,14 @@ def test_pushed_again_only_what_changed_goes_out(hub, push, tmp_path):
 
 def test_many_files_take_several_commits_and_the_readme_is_last(hub, push, tmp_path, monkeypatch):
     monkeypatch.setattr(push_to_hub, "FILES_PER_COMMIT", 5)
+    monkeypatch.setattr(push_to_hub, "FILES_AT_ONCE", 2)
     assert push("--format", "llamafactory")[0] == 0
     commits = hub.repositories[NAME].commits
     assert len(commits) > 2
     assert {*map(len, commits[:-1])} == {5}
     assert [name for commit in commits for name in commit][-1] == "README.md"
     assert hub.repositories[NAME].files == files_of(tmp_path / "out")
+    assert hub.received == hub.begun == once(files_of(tmp_path / "out"))
 
 
 def test_cut_and_broken_answers_are_survived(hub, push, tmp_path):

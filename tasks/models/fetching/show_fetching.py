@@ -1,4 +1,4 @@
-"""Show how a download gets on: a bar on a terminal, a plain line now and then elsewhere."""
+"""Show how a download, or an upload, gets on: a bar on a terminal, a plain line now and then elsewhere."""
 
 import logging
 import time
@@ -27,13 +27,13 @@ class Progress(Protocol):
 
 
 @contextmanager
-def showing(name: str) -> Generator[Progress]:
-    """Yield who shows the download of a file."""
+def showing(name: str, doing: str = "fetching") -> Generator[Progress]:
+    """Yield who shows the download of a file, or what else is done with its bytes."""
     from rich.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield Lines(name)
+        yield Lines(name, doing)
         return
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars
@@ -46,8 +46,8 @@ def showing(name: str) -> Generator[Progress]:
 class Lines:
     """Write lines to the log."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, doing: str = "fetching") -> None:
+        self._name, self._doing = name, doing
         self._done = self._total = 0
         self._next = 0.0
 
@@ -56,7 +56,7 @@ class Lines:
         self._done, self._total = done, total
         self._next = time.monotonic() + LINE_EVERY_S
         there = f", {_shown(done)} of it here already" if done else ""
-        log.info("%s: fetching %s%s", self._name, _shown(total) if total else "a file of unknown size", there)
+        log.info("%s: %s %s%s", self._name, self._doing, _shown(total) if total else "a file of unknown size", there)
 
     def advance(self, size: int) -> None:
         """Say how much is there, now and then, and at the end."""
