@@ -143,11 +143,24 @@ def _open_model(wanted: Wanted, *, images: int) -> tuple[Respond, str]:
         return partial(ask_served, model=config), make_key("served", config.model)
     from tasks.training.answer_questions import LocalModel, answer_questions
     from tasks.training.find_model import find_model as find_checkpoint
+    from tasks.training.namc.answer_questions import is_namc
 
     finished = Path(wanted.model, FINISHED)
     name = str(finished) if finished.is_dir() else wanted.model
+    if is_namc(Path(name)):
+        return _open_namc(Path(name), wanted.batch)
     local = LocalModel(find_checkpoint(name, field="CHECKPOINT"), wanted.most_pixels)
     return partial(answer_questions, local=local, batch=wanted.batch), local.identity
+
+
+def _open_namc(folder: Path, batch: int) -> tuple[Respond, str]:
+    from tasks.training.namc.answer_questions import answer_questions, identify
+
+    def respond(questions: Iterable[tuple[str, Question]], answers: Answers) -> Iterator[Reply]:
+        del answers  # it is as fast to ask again
+        return answer_questions(questions, folder=folder, batch=batch)
+
+    return respond, identify(folder)
 
 
 def _default(wanted: Wanted, identity: str) -> Path:

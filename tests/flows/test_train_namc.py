@@ -8,6 +8,7 @@ import pytest
 
 from flows.train_model import make_config
 from schemas.errors import ConfigError
+from tests.fixtures.benchmarks import rows_of, write_folder
 from tests.flows.test_train_model import run, words_of
 
 FAST = {"optimiser.steps": 3, "optimiser.batch": 4, "saving.log_every": 1, "loading.held_out": "train"}
@@ -30,6 +31,15 @@ def test_it_is_trained_looked_at_scored_and_tuned(dataset: Path, capsys: pytest.
     assert sample["reference"] in page
     assert run("evaluate", "captions", *answers, "--metric", "cider-d", "--json") == 0
     assert json.loads(capsys.readouterr().out)["scores"]["CIDEr-D"]["score"] >= 0
+    statement = 'Is the statement "two dogs" True or False?'
+    line = {"image": ["a.png", "b.png"], "text": statement, "answer": "True", "question_id": 1}
+    folder = write_folder(dataset / "nlvr2", images=["a.png", "b.png"], files={}, lines={"NLVR2.jsonl": [line]})
+    scores = dataset / "scores.json"
+    asked = ("--benchmark", "nlvr2", "--data", folder, "--to", scores)
+    assert run("evaluate", "model", dataset / "runs/namc", *asked) == 0
+    (row,) = rows_of(scores).values()
+    assert (row["state"], bool(row["answer"])) == ("answered", True)
+    capsys.readouterr()
     assert run(*words) == 0
     assert "is finished already" in capsys.readouterr().out
     assert run(*words, "--from", "namc", "--name", "tuned") == 0

@@ -14,7 +14,6 @@ from torch.nn.utils import clip_grad_norm_
 
 from schemas.errors import TrainingError
 from schemas.training import TrainConfig
-from tasks.models.namc.describe import Decoding
 from tasks.models.namc.namc import Described
 from tasks.models.namc.noise import Draw
 from tasks.training.losses.namc import IGNORED, align, describe, reconstruct
@@ -119,18 +118,10 @@ class Learner:
 
     def describe(self, material: Material, rows: Sequence[int]) -> list[str]:
         """Return what the model says of pairs, many at once."""
-        own, words, model = self.config.namc, self.captioner.words, self.captioner.model.eval()
-        how = Decoding(
-            start=words.start,
-            end=words.end,
-            banned=(words.mask, words.pad, words.unknown, words.start),
-            length=own.length,
-            beams=own.beams,
-        )
         said: list[str] = []
         for start in range(0, len(rows), AT_ONCE):
             features = to_patches(material.some(rows[start : start + AT_ONCE]))
-            said += map(words.read, model.write(features, how))
+            said += self.captioner.write(features, self.config.namc)
         return said
 
 

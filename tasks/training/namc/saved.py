@@ -10,18 +10,24 @@ Needs PyTorch and open_clip.
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import open_clip
 import torch
 from safetensors.torch import save_file
 
 from schemas.errors import ModelError
+from schemas.namc import NamcConfig
 from tasks.models.checkpoints import read_checkpoint
+from tasks.models.namc.describe import Decoding
 from tasks.models.namc.namc import Namc
 from tasks.models.namc.noise import NoiseIdentifier
 from tasks.models.namc.words import DecoderWords, saved_words
 from tasks.models.tensor_shapes import name_some
 from tasks.training.namc.pictures import CLIP, sizes_for
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 WEIGHTS, WORDS, ABOUT = "model.safetensors", "words.json", "namc.json"
 FIELD = "--from"
@@ -35,6 +41,18 @@ class Captioner:
 
     model: Namc
     words: DecoderWords
+
+    def write(self, features: "Tensor", config: NamcConfig) -> list[str]:
+        """Return what it says of pairs, all at once; ``features`` are ``(B, 2, places, features)``."""
+        words = self.words
+        how = Decoding(
+            start=words.start,
+            end=words.end,
+            banned=(words.mask, words.pad, words.unknown, words.start),
+            length=config.length,
+            beams=config.beams,
+        )
+        return [words.read(tokens) for tokens in self.model.eval().write(features, how)]
 
 
 def make_captioner(words: DecoderWords, *, noise: bool, seed: int) -> Captioner:

@@ -11,8 +11,10 @@ import pytest
 from schemas.errors import ConfigError, ModelError
 from schemas.rows import PreferenceRow
 from schemas.training import TrainConfig
+from tasks.serving.chat import Question
 from tasks.store.files import Folder
 from tasks.training.metrics import HELD_OUT, TRAIN, read_metrics
+from tasks.training.namc.answer_questions import answer_questions, identify, is_namc
 from tasks.training.namc.train_namc import check_settings, train_namc
 from tasks.training.runs import Run
 from tasks.training.train_model import Job
@@ -129,3 +131,21 @@ def test_what_it_does_not_have_is_refused(tmp_path: Path) -> None:
             check_settings(settings(**values))
     with pytest.raises(ConfigError, match="no row can be learnt from"):
         train_namc(write_run(tmp_path, settings(), rows=rows()[-2:]))
+
+
+def test_it_answers_questions_about_two_images(trained: Job, tmp_path: Path) -> None:
+    """In any batches the same; of other questions it says that they are none for it."""
+    pairs = [row.images for row in rows(4)]
+    asked = [(str(number), Question(prompt="", text="", images=images)) for number, images in enumerate(pairs)]
+    asked += [("one", Question(prompt="", text="", images=pairs[0][:1]))]
+    asked += [("torn", Question(prompt="", text="", images=(pairs[0][0], b"GIF89a")))]
+    folder = trained.run.model
+    replies = {one.name: one for one in answer_questions(asked, folder=folder, batch=3)}
+    alone = {one.name: one for one in answer_questions(asked, folder=folder, batch=1)}
+    assert replies == alone
+    assert [replies[name].state for name in ("0", "1", "2", "3", "one", "torn")] == [
+        *["answered"] * 4, "refused", "no image",
+    ]  # fmt: skip
+    assert is_namc(folder)
+    assert not is_namc(tmp_path)
+    assert identify(folder) == identify(folder)
