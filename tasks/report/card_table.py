@@ -18,6 +18,7 @@ import duckdb
 import pyarrow as pa
 
 from schemas.arrow import schema_of
+from schemas.errors import StoreError
 from schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow, Row, SplitRow, make_key
 from tasks.report.tables import Tables
 from tasks.store.files import naming
@@ -136,6 +137,9 @@ def make_cards(tables: Tables, cache: Path, scratch: Path, *, watch: Callable[[i
         cache: folder that keeps the file; where it cannot be written to, ``scratch`` takes its place.
         scratch: folder of this process.
         watch: hears how many rows of the tables of ``READ`` were read.
+
+    Raises:
+        StoreError: a table cannot be read, or the disk refuses.
     """
     preferences = next((name for name in PREFERENCES if tables.has(name)), "")
     name = f"{_mark(tables)}.duckdb"
@@ -144,17 +148,30 @@ def make_cards(tables: Tables, cache: Path, scratch: Path, *, watch: Callable[[i
     place = cache if os.access(cache, os.W_OK) else scratch
     path = place / name
     file = CardFile(path, tables.has("pairs"), preferences)
-    if not path.exists():
+    if not _is_sound(path, scratch):
         temporary = place / f"{name}.tmp-{uuid.uuid4().hex}"
         with naming(str(temporary), "written"):
             try:
                 reasons = _reasons(tables, preferences)
                 write_cards(tables.chunks, temporary, scratch, about=file, reasons=reasons, watch=watch)
                 temporary.replace(path)
+            except duckdb.Error as error:
+                raise StoreError(f"{temporary}: could not be written: {error}") from error
             finally:
                 temporary.unlink(missing_ok=True)
         _drop_old(place, path)
     return file
+
+
+def _is_sound(path: Path, scratch: Path) -> bool:
+    """Say whether a file is there that this release of DuckDB reads; another is as good as none."""
+    if not path.exists():
+        return False
+    try:
+        with open_database(str(path), scratch, read_only=True) as database:
+            return bool(database.execute("SELECT count(*) FROM texts").fetchall())
+    except duckdb.Error:
+        return False
 
 
 def _mark(tables: Tables) -> str:

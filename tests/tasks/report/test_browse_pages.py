@@ -22,6 +22,10 @@ def browsing(root, made, line):
         tables, scratch = Tables(build), root / "scratch"
         scratch.mkdir(exist_ok=True)
         file = make_cards(tables, root / "cache", scratch)
+        before = file.path.stat().st_mtime_ns
+        assert make_cards(tables, root / "cache", scratch) == file
+        assert file.path.stat().st_mtime_ns == before
+        file.path.write_bytes(b"damaged" * 1000)  # then it is made anew
         assert make_cards(tables, root / "cache", scratch) == file
         subject = Subject(
             name="hand <b>made</b>", version="version 1", made="", counts=counts, profile=PROFILE, pairs=0
