@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemas.errors import ConfigError
+from tasks.evaluation.as_written import as_written
 from tasks.evaluation.benchmark import (
     LONG,
     SHORT,
@@ -93,7 +94,7 @@ def open_exam(data: Data) -> Exam:
             Asked(
                 name=str(query.id),
                 item=str(query.id),
-                text=f"<image>\n{query.query}",
+                text=f"<image>\n{as_written(query.query)}",
                 images=(find_image(data.folder, f"image/{query.image}", query.image, where=where),),
                 prompt="amber",
                 most_tokens=LONG if generative else SHORT,

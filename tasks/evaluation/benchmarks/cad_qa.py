@@ -3,6 +3,7 @@
 import re
 
 from schemas.errors import ConfigError
+from tasks.evaluation.as_written import as_written
 from tasks.evaluation.benchmark import LONG, Asked, Benchmark, Data, Exam, Rubric, find_file, find_image
 from tasks.evaluation.benchmarks.rated import RULE, exam_of
 from tasks.evaluation.read_json import Given, read_records
@@ -39,13 +40,13 @@ def open_exam(data: Data) -> Exam:
             Asked(
                 name=str(number),
                 item=str(number),
-                text=line.text,
+                text=PREFIX + as_written(question),
                 images=tuple(find_image(data.folder, name, where=where) for name in line.image),
                 prompt="cad-qa",
                 most_tokens=LONG,
                 judged={"question": question, "reference": line.answer},
                 words=(question,),
-                reword=lambda words: PREFIX + words[0],
+                reword=lambda words: PREFIX + as_written(words[0]),
             )
         )
         categories[str(number)] = about(question)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from prompts import load
+from tasks.evaluation.as_written import as_written
 from tasks.evaluation.benchmark import Asked
 from tasks.evaluation.benchmarks.choices import Choice
 
@@ -44,8 +45,8 @@ def choose_caption(
 
 
 def _ask_for_image(words: Sequence[str]) -> str:
-    return load(BY_CAPTION).render(caption=words[0])
+    return load(BY_CAPTION).render(caption=as_written(words[0]))
 
 
 def _ask_for_caption(words: Sequence[str]) -> str:
-    return load(BY_IMAGE).render(first=words[0], second=words[1])
+    return load(BY_IMAGE).render(first=as_written(words[0]), second=as_written(words[1]))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
+from tasks.evaluation.as_written import as_written
 from tasks.evaluation.benchmark import (
     LONG,
     Asked,
@@ -56,7 +57,7 @@ def open_exam(data: Data) -> Exam:
             Asked(
                 name=name,
                 item=name,
-                text=f"<image>\n{record.question}",
+                text=f"<image>\n{as_written(record.question)}",
                 images=(find_image(data.folder, f"{record.image_id}.jpg", source, where=where),),
                 prompt="mmhal",
                 most_tokens=LONG,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from prompts import load
 from schemas.errors import ConfigError
+from tasks.evaluation.as_written import as_written
 from tasks.evaluation.benchmark import Asked, Benchmark, Data, Exam, Marked, Replies, find_file, find_image, mark_mean
 from tasks.evaluation.benchmarks.choices import RULE, Choice, grade
 from tasks.evaluation.benchmarks.published import STATEMENT, read_published
@@ -76,7 +77,7 @@ def _choice(name: str, images: tuple[Path, Path], statement: str, *, answer: str
 
 
 def _ask(words: Sequence[str]) -> str:
-    return load(PROMPT).render(statement=words[0])
+    return load(PROMPT).render(statement=as_written(words[0]))
 
 
 BENCHMARK = Benchmark(

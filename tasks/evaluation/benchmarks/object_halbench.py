@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import ConfigError
+from tasks.evaluation.as_written import as_written
 from tasks.evaluation.benchmark import (
     LONG,
     Asked,
@@ -93,7 +94,7 @@ def open_exam(data: Data) -> Exam:
             Asked(
                 name=name,
                 item=name,
-                text=f"<image>\n{record.question}",
+                text=f"<image>\n{as_written(record.question)}",
                 images=(_image(record.image, where),),
                 prompt="object-halbench",
                 most_tokens=LONG,

@@ -22,6 +22,8 @@ CAPTIONS = {"first_caption", "second_caption"}
 DATA = {
     "ask_contradiction": {"first", "second"},
     "ask_questions": CAPTIONS | {"summary"},
+    "choose_caption": {"first", "second"},
+    "choose_image": {"caption"},
     "compare_captions": CAPTIONS,
     "compare_images_captions": CAPTIONS,
     "difference_from_captions": CAPTIONS,
@@ -30,7 +32,11 @@ DATA = {
     "difference_from_human": CAPTIONS | {"difference"},
     "difference_from_human_only": {"difference"},
     "edit_difference": {"sentence"},
+    "judge_answer": {"question", "reference", "answer"},
+    "judge_coverage": {"reference", "answer"},
     "judge_difference": {"first", "second", "description"},
+    "judge_hallucination": {"contents", "question", "reference", "answer"},
+    "judge_statement": {"statement"},
     "refine_differences": {"differences"},
     "retrieve_image": {"caption"},
     "split_sentences": {"description"},
@@ -39,6 +45,7 @@ DATA = {
 OURS = {
     *("caption_sentences", "comparison_layout", "comparison_layout_list", "comparison_sentences", "difference_phrases"),
     *("control_reversed", "control_same", "difference_from_images", "difference_template"),
+    "judge_pair_statement",
 }
 """Prompts that other prompts are put together from, and those whose values are ours."""
 HEADERS = re.compile(
