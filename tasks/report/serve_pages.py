@@ -42,7 +42,7 @@ ALWAYS: Mapping[str, str] = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 FRESH = {"Cache-Control": "no-store"}
-KEEP = {"Cache-Control": "private, max-age=3600"}
+"""Of all answers: no browser keeps a picture that may be removed on request."""
 WAIT = (
     "<!doctype html><meta charset=utf-8><meta name=color-scheme content='light dark'><title>Pairwright</title>"
     "<p>The charts are being made: some ten seconds for 5,000 rows. Then they are here. <a href='/'>Back</a>"
@@ -126,7 +126,7 @@ def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
 
     def overview(request: Request) -> Response:
         try:
-            return _file(pages.overview(request.path_params["name"]), FRESH)
+            return _file(pages.overview(request.path_params["name"]))
         except NotMadeYetError:
             return HTMLResponse(WAIT, headers={**FRESH, "Refresh": "1"})
         except StoreError as error:
@@ -153,10 +153,10 @@ def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
     return app
 
 
-def _file(path: Path | None, headers: Mapping[str, str] = KEEP) -> Response:
+def _file(path: Path | None) -> Response:
     if path is None or not path.is_file():
         return PlainTextResponse("There is nothing of this name.\n", 404)
-    return FileResponse(path, headers=headers)
+    return FileResponse(path, headers=FRESH)
 
 
 async def _take(pages: BrowsePages, request: Request) -> Response:
