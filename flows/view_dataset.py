@@ -33,7 +33,7 @@ def view_dataset(
     *,
     port: int,
     version: int | None = None,
-    ready: Callable[[str], None],
+    ready: Callable[[str, str], None],
     watch: Callable[[int, int], None] = say_nothing,
 ) -> bool:
     """Serve the pages of a version (``None``: the newest) until Ctrl-C; say whether a thread was at work still.
@@ -42,7 +42,7 @@ def view_dataset(
         folder: the dataset.
         port: where to listen, on 127.0.0.1; 0: anywhere that is free.
         version: a version's number.
-        ready: hears the address, token and all, once pages are served.
+        ready: hears the address, token and all, once pages are served; and one that is good for one visit.
         watch: hears how many rows are read before that, of how many.
 
     Raises:
@@ -73,7 +73,7 @@ def view_dataset(
         )
         pages = BrowsePages(tables=tables, file=file, cards=cards, subject=subject, scratch=scratch)
         keys = Keys(int(listener.getsockname()[1]))
-        ready(keys.url)
+        ready(keys.url, keys.url_once)
         with _ending_well(), contextlib.suppress(KeyboardInterrupt):
             serve(pages, keys, listener)
         return pages.is_busy

@@ -66,10 +66,10 @@ def view(
     from flows.view_dataset import open_browser, view_dataset
     from tasks.store.files import Folder
 
-    def ready(url: str) -> None:
+    def ready(url: str, once: str) -> None:
         print(f"Look at {dataset} at\n\n    {url}\n\nCtrl-C ends this.", flush=True)
         if not no_browser:
-            open_browser(url)
+            open_browser(once)
 
     with count_steps("Rows read") as watch:
         busy = view_dataset(Folder(dataset), port=port, version=version, ready=ready, watch=watch)

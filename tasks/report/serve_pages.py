@@ -60,6 +60,9 @@ class Keys:
     port: int
     entry: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     """In the address that is printed."""
+    once: set[str] = field(default_factory=lambda: {secrets.token_urlsafe(32)})
+    """In the address that a browser is started with, which others on this machine see in its command line: used up by
+    the first who comes with it."""
     cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     page: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     """In the pages: who sends decisions has seen one."""
@@ -73,6 +76,11 @@ class Keys:
     def url(self) -> str:
         """Return the address to open."""
         return f"http://{HOST}:{self.port}/?{urlencode({'token': self.entry})}"
+
+    @property
+    def url_once(self) -> str:
+        """Return the address to start a browser with."""
+        return f"http://{HOST}:{self.port}/?{urlencode({'token': next(iter(self.once))})}"
 
     @property
     def hosts(self) -> tuple[str, str]:
@@ -225,7 +233,10 @@ class Guard:
 
     def _enter(self, request: Request) -> Response:
         """Give the cookie for the token, and lead to the page without it."""
-        if not _same(request.query_params["token"], self.keys.entry):
+        given = request.query_params["token"]
+        if given in self.keys.once:
+            self.keys.once.discard(given)
+        elif not _same(given, self.keys.entry):
             return HTMLResponse(LOCKED_OUT, 401, headers=FRESH)
         rest = urlencode([(name, value) for name, value in request.query_params.multi_items() if name != "token"])
         answer = RedirectResponse(f"/?{rest}" if rest else "/", 303, headers=FRESH)

@@ -1,0 +1,50 @@
+"""Who is let in, as far as that is no matter of the running server (see ``tests/flows/test_view_dataset.py``)."""
+
+import socket
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+
+from schemas.errors import ConfigError
+from tasks.report.serve_pages import Guard, Keys, listen
+
+
+def asked(keys: Keys, query: str) -> Request:
+    host = (b"host", f"127.0.0.1:{keys.port}".encode())
+    return Request({"type": "http", "method": "GET", "path": "/", "query_string": query.encode(), "headers": [host]})
+
+
+def test_the_address_for_a_started_browser_lets_one_in_once():
+    keys = Keys(1234)
+    guard, (_, query) = Guard(Starlette(), keys), keys.url_once.split("?")
+    assert keys.url_once != keys.url
+    assert [guard._refuse(asked(keys, query)).status_code for _ in range(2)] == [303, 401]
+    query = keys.url.partition("?")[2]
+    assert [guard._refuse(asked(keys, query)).status_code for _ in range(2)] == [303, 303]
+
+
+def test_each_start_has_secrets_of_its_own():
+    first, second = Keys(1), Keys(1)
+    secrets = [
+        first.entry,
+        first.cookie,
+        first.page,
+        *first.once,
+        second.entry,
+        second.cookie,
+        second.page,
+        *second.once,
+    ]
+    assert len(set(secrets)) == 8
+    assert all(len(one) >= 43 for one in secrets)
+
+
+def test_a_port_that_is_taken_is_named():
+    with listen(0) as taken:
+        port = taken.getsockname()[1]
+        assert taken.getsockname()[0] == "127.0.0.1"
+        with pytest.raises(ConfigError, match=f"--port {port}: cannot be listened to"), listen(port):
+            pass
+    with listen(port) as again:
+        assert isinstance(again, socket.socket)
