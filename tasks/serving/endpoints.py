@@ -170,8 +170,8 @@ class Endpoints:
         urls = ", ".join(endpoint.connection.url for endpoint in self._endpoints)
         several = "no server answers" if len(self._endpoints) > 1 else "the server does not answer"
         return (
-            f"{urls}: {several} for {patience:.3g} s (at last: {fault}); start it, or correct chat.endpoint, and go on "
-            "with `pairwright resume`"
+            f"{urls}: {several} for {patience:.3g} s (at last: {fault}); start it, or correct its address, and go on "
+            "with the same command"
         )
 
     def _give_up(self, error: ServerError) -> None:
