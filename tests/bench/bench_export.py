@@ -1,10 +1,11 @@
 """Measure the export to Parquet against ``datasets``: rows per second, from the same rows in memory to files on disk.
 
 Run with ``make bench BENCH=export``, or ``python -m tests.bench.bench_export``; takes about a minute, 1 GB of memory
-and 1.5 GB below the temporary folder. Rows have four JPEG files of 80 KB, as ``hf`` has them; there are so many of them
-that the card, which takes 30 ms however many there are, counts for little. Two ways of ``to_parquet`` are measured: given
-the files' bytes, which is its best, and given pictures, as a script that loads them would, which it encodes as PNG. Sides
-take turns in one process, what they wrote is deleted at once, and each side's least time counts.
+and 1.5 GB below the temporary folder. Rows have four JPEG files of 80 KB, as ``hf`` has them; there are so many of
+them that the card, which takes 30 ms however many there are, counts for little. Two ways of ``to_parquet`` are
+measured: given the files' bytes, which is its best, and given pictures, as a script that loads them would, which it
+encodes as PNG. Sides take turns in one process, what they wrote is deleted at once, and each side's least time
+counts.
 
 Seven tenths of our time are the writing of Parquet files, mostly the system's copying of the images' bytes, and a sixth
 is Arrow's copying of them: rows as Python objects cost a tenth.
