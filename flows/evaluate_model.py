@@ -19,10 +19,12 @@ from schemas.served import ChatConfig
 from tasks.evaluation.ask_served import ask_served
 from tasks.evaluation.benchmark import Asked, Benchmark, Data, check_questions, first_items
 from tasks.evaluation.benchmark_list import find_benchmark
+from tasks.evaluation.benchmarks.preferences import NAME as PREFERENCES
 from tasks.evaluation.judge_answers import Judged, Rating, judge_answers
 from tasks.evaluation.perturb_questions import find_change
 from tasks.evaluation.prepare_questions import Change, prepare_questions
 from tasks.evaluation.results import ANSWERS, Results, write_results
+from tasks.report.read_judged import JUDGED
 from tasks.serving.chat import Question
 from tasks.serving.probe import find_model
 from tasks.store.answers import Answers
@@ -165,6 +167,8 @@ def _open_namc(folder: Path, batch: int) -> tuple[Respond, str]:
 
 def _default(wanted: Wanted, identity: str) -> Path:
     """Return where scores go that nobody named a file for."""
+    if wanted.benchmark == PREFERENCES:
+        return wanted.data / JUDGED  # the report looks there
     named = [part for part in Path(wanted.model).parts if part != FINISHED]
     name = "-".join(filter(None, [wanted.benchmark, *named[-1:], wanted.perturb, identity[:8]]))
     return Path(FOLDER, re.sub(r"[^\w.-]+", "_", name) + ".json")

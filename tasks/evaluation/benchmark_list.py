@@ -12,6 +12,7 @@ from tasks.evaluation.benchmarks import (
     nlvr2,
     object_halbench,
     omnidiff,
+    preferences,
     scene_differences,
     scene_pairs,
     scenes,
@@ -32,6 +33,7 @@ _MODULES = (
     amber,
     object_halbench,
     mmhal,
+    preferences,
 )
 BENCHMARKS: dict[str, Benchmark] = {module.BENCHMARK.name: module.BENCHMARK for module in _MODULES}
 

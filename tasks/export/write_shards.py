@@ -20,6 +20,8 @@ from tasks.export.form import BYTES_PER_FILE, SPLITS, Sizes
 
 ROWS_PER_GROUP = 100
 BYTES_PER_GROUP = 64 << 20
+VALUES_PER_BATCH = 32
+"""After so many values a page is looked at: of images, the usual 1,024 fill pages of 80 MB, which no cache holds."""
 IMAGES = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
@@ -155,4 +157,5 @@ def parquet_options(layout: Layout) -> dict[str, Any]:
         "use_dictionary": texts,
         "write_statistics": texts,
         "write_page_index": True,
+        "write_batch_size": VALUES_PER_BATCH,
     }

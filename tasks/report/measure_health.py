@@ -25,6 +25,7 @@ from schemas.plain_text import plain_text
 from schemas.preference_health import HealthConfig
 from schemas.rows import ImageRow
 from schemas.scene import SceneGraph
+from tasks.report.read_judged import read_judged
 from tasks.report.tables import Tables
 from tasks.store.estimate import Estimate, share_of
 from tasks.store.images import decode_rgb
@@ -224,7 +225,10 @@ def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
 
 
 def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
-    """Count the rejected texts that a judge found right; what it gave no rating is not counted."""
+    """Count the rejected texts that a judge found right; what it gave no rating is not counted.
+
+    It was asked about the preferences themselves, or about the texts when they were descriptions.
+    """
     verdicts: dict[str, bool] = {}
     for table in tables.chunks("judged", ["description", "passed", "why"]):
         columns = (table[name].to_pylist() for name in ("description", "passed", "why"))
@@ -235,8 +239,9 @@ def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
         said |= {
             (pair, plain_text(text)): verdicts[key] for key, pair, text in zip(*columns, strict=True) if key in verdicts
         }
-    texts = [(row["subject"], plain_text(row["rejected"])) for row in rows]
-    found = [said[text] for text in texts if text in said]
+    asked = read_judged(tables.build.folder)
+    verdict = [asked.get(row["key"], said.get((row["subject"], plain_text(row["rejected"])))) for row in rows]
+    found = [taken for taken in verdict if taken is not None]
     return Share(hits=sum(found), of=len(found))
 
 

@@ -7,8 +7,7 @@ measured: given the files' bytes, which is its best, and given pictures, as a sc
 encodes as PNG. Sides take turns in one process, what they wrote is deleted at once, and each side's least time
 counts.
 
-Seven tenths of our time are the writing of Parquet files, mostly the system's copying of the images' bytes, and a sixth
-is Arrow's copying of them: rows as Python objects cost a tenth.
+Most of our time is the copying of the images' bytes, by the system and by Arrow: rows as Python objects cost a tenth.
 """
 
 import io

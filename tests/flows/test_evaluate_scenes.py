@@ -1,13 +1,17 @@
 """A model on the rendered scenes of a real build."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from flows.read_rows import read_rows
-from schemas.rows import ImageRow
+from flows.report_dataset import report_dataset
+from schemas.rows import ImageRow, PreferenceRow
+from tasks.report.read_judged import read_judged
+from tasks.store.files import Folder
 from tests.fixtures.benchmarks import counts_of, evaluate, scores_of
-from tests.fixtures.chat_server import chat_server
+from tests.fixtures.chat_server import Asked, chat_server
 from tests.flows.conftest import SMALL, build
 
 
@@ -27,3 +31,30 @@ def test_a_model_that_says_what_the_graph_says(tmp_path: Path, monkeypatch: pyte
     assert {name: score for (_, name), score in scores_of(to).items()} == {
         "CHAIR_s": 0, "CHAIR_i": 0, "recall": 1, "described": 1,
     }  # fmt: skip
+
+
+def test_the_report_shows_what_a_judge_takes_for_true(
+    rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three preferences a judge believes both texts, says nothing that can be read, and is right."""
+    data = Path(shutil.copytree(rendered, tmp_path / "data"))
+    rows = [row for row in read_rows(str(data), "preferences") if isinstance(row, PreferenceRow)]
+    first, second, third = sorted((row for row in rows if row.rejected), key=lambda row: row.key)[:3]
+    believed = {first.chosen, first.rejected, third.chosen}
+
+    def answer(asked: Asked) -> str:
+        text = asked.text.partition('"')[2].rpartition('" True or False')[0]
+        return "Perhaps." if text in (second.chosen, second.rejected) else str(text in believed)
+
+    with chat_server(answer) as server:
+        words = ("tiny", "--server", server.url, "-b", "preferences", "--data", data, "--limit", 3)
+        assert evaluate(monkeypatch, *words) == 0
+    found = read_judged(Folder(str(data)))
+    assert found == {first.key: True, third.key: False}
+    report_dataset(Folder(str(data)), pairs=0)
+    page = (data / "report/index.html").read_text()
+    assert "Rejected, yet believed" in page
+    assert "50.0%" in page
+    with (data / "judged/preferences.rows.jsonl").open("a") as file:
+        file.write('{"name": "torn')
+    assert read_judged(Folder(str(data))) == found

@@ -36,6 +36,7 @@ DATA = {
     "judge_coverage": {"reference", "answer"},
     "judge_difference": {"first", "second", "description"},
     "judge_hallucination": {"contents", "question", "reference", "answer"},
+    "judge_pair_statement": {"statement"},
     "judge_statement": {"statement"},
     "refine_differences": {"differences"},
     "retrieve_image": {"caption"},
@@ -45,7 +46,6 @@ DATA = {
 OURS = {
     *("caption_sentences", "comparison_layout", "comparison_layout_list", "comparison_sentences", "difference_phrases"),
     *("control_reversed", "control_same", "difference_from_images", "difference_template"),
-    "judge_pair_statement",
 }
 """Prompts that other prompts are put together from, and those whose values are ours."""
 HEADERS = re.compile(
