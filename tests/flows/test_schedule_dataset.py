@@ -124,7 +124,7 @@ def test_the_deployments_of_the_repository_name_flows_and_their_parameters() -> 
 
     deployments = yaml.safe_load((ROOT / "docker" / "prefect.yaml").read_text())["deployments"]
     assert [one["name"] for one in deployments] == [
-        *("build", "resume", "update", "train", "export", "evaluate"),
+        *("build", "resume", "update", "train", "export", "evaluate", "evaluate-model"),
     ]
     for one in deployments:
         load_flow_from_entrypoint(one["entrypoint"]).validate_parameters(one["parameters"])
