@@ -1,15 +1,17 @@
 """Write the report of a dataset: open one of its versions, the newest by default, and hand it to the pages."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from flows.open_version import find_version, settle_version
+from flows.open_version import Version, find_version, settle_version
 from tasks.report.write_report import Pages, Subject, write_report
+from tasks.store.dataset import Build
 from tasks.store.decisions import read_decisions
 from tasks.store.files import Folder
 from tasks.store.gates import read_verdict
+from tasks.store.ledger import Counts
 from tasks.store.replace import replacing
 from tasks.store.snapshot import Snapshot, describe_version
 
@@ -27,17 +29,26 @@ def report_dataset(folder: Folder, *, pairs: int, version: int | None = None) ->
     found = find_version(folder, version)
     with found.opened() as build:
         counts = [count for _, count in settle_version(build, found)]
-        subject = Subject(
-            name=name_of(folder),
-            version=describe_version(build, found.planned),
-            made=day_of(found.snapshot),
-            counts=counts,
-            profile=found.request.profile,
-            pairs=pairs,
-            held=_held(folder),
-            decisions=read_decisions(folder),
-        )
+        subject = subject_of(folder, found, build, counts=counts, pairs=pairs)
         return put_pages(folder, REPORT, lambda place: write_report(build, place, subject=subject))
+
+
+def subject_of(folder: Folder, found: Version, build: Build, *, counts: Sequence[Counts], pairs: int) -> Subject:
+    """Return what pages about an opened version say of it.
+
+    Raises:
+        StoreError: people's decisions cannot be read.
+    """
+    return Subject(
+        name=name_of(folder),
+        version=describe_version(build, found.planned),
+        made=day_of(found.snapshot),
+        counts=counts,
+        profile=found.request.profile,
+        pairs=pairs,
+        held=_held(folder),
+        decisions=read_decisions(folder),
+    )
 
 
 def _held(folder: Folder) -> list[str]:

@@ -8,18 +8,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from flows.open_version import find_version, settle_version
-from flows.report_dataset import day_of, name_of
+from flows.report_dataset import subject_of
 from schemas.errors import ConfigError
 from tasks.report.browse_pages import BrowsePages
 from tasks.report.card_table import PREFERENCES, READ, make_cards, open_database
 from tasks.report.search_cards import CardSearch
 from tasks.report.serve_pages import Keys, listen, serve
 from tasks.report.tables import Tables
-from tasks.report.write_report import Subject
-from tasks.store.decisions import read_decisions
 from tasks.store.files import Folder
 from tasks.store.scratch import own_temporary_folder, scratch_folder
-from tasks.store.snapshot import describe_version
 
 CACHE = "cache/cards"
 
@@ -62,15 +59,7 @@ def view_dataset(
         cards = CardSearch(stack.enter_context(open_database(str(file.path), scratch, read_only=True)))
         if not cards.count():
             raise ConfigError(f"{folder.url}: has nothing to look at: no pairs, no preferences (`pairwright status`)")
-        subject = Subject(
-            name=name_of(folder),
-            version=describe_version(build, found.planned),
-            made=day_of(found.snapshot),
-            counts=counts,
-            profile=found.request.profile,
-            pairs=0,
-            decisions=read_decisions(folder),
-        )
+        subject = subject_of(folder, found, build, counts=counts, pairs=0)
         pages = BrowsePages(tables=tables, file=file, cards=cards, subject=subject, scratch=scratch)
         keys = Keys(int(listener.getsockname()[1]))
         ready(keys.url, keys.url_once)
