@@ -50,6 +50,14 @@ RESIZE: dict[str, Resize] = {"shortest": "shortest", "outside": "outside", "long
 """Our names of open_clip's ``resize_mode``."""
 
 
+def has_class_token(visual: Any) -> bool:
+    """Say whether an image tower is a plain vision transformer of CLIP's form, whose class token is projected."""
+    from open_clip.transformer import VisionTransformer
+
+    plain = isinstance(visual, VisionTransformer) and visual.attn_pool is None and visual.pool_type == "tok"
+    return plain and visual.proj is not None and not visual.final_ln_after_pool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenClip:
     """Embed images with a CLIP model; its weights are loaded once per process, when they are first needed."""

@@ -18,6 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 from schemas.errors import ModelError
+from tasks.models.open_clip_embedder import has_class_token
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -173,11 +174,8 @@ def _check(clip: Any) -> None:
     Raises:
         ModelError: what is not as CLIP has it.
     """
-    from open_clip.transformer import VisionTransformer
-
-    visual = clip.visual
-    plain = isinstance(visual, VisionTransformer) and visual.attn_pool is None and visual.pool_type == "tok"
-    if not plain or visual.proj is None or visual.final_ln_after_pool:
-        raise ModelError(f"NAMC masks patches of a vision transformer of CLIP's form, not of a {type(visual).__name__}")
+    if not has_class_token(clip.visual):
+        kind = type(clip.visual).__name__
+        raise ModelError(f"NAMC masks patches of a vision transformer of CLIP's form, not of a {kind}")
     if getattr(clip, "text_pool_type", "") != "argmax" or not isinstance(clip.text_projection, torch.Tensor):
         raise ModelError("NAMC masks words of a text tower of CLIP's own form; this model's ends differently")

@@ -22,7 +22,14 @@ from torch.nn import functional
 
 from schemas.encoders import ClipConfig
 from schemas.errors import ModelError
-from tasks.models.open_clip_embedder import FIELD, create_model, create_tokenizer, identify, transform_of
+from tasks.models.open_clip_embedder import (
+    FIELD,
+    create_model,
+    create_tokenizer,
+    has_class_token,
+    identify,
+    transform_of,
+)
 from tasks.models.preprocess import Preprocess
 from tasks.training.retriever.pool import Places
 
@@ -87,11 +94,8 @@ def _check(clip: Any) -> None:
     Raises:
         ModelError: what it is instead.
     """
-    from open_clip.transformer import VisionTransformer
-
     visual = clip.visual
-    plain = isinstance(visual, VisionTransformer) and visual.attn_pool is None and visual.pool_type == "tok"
-    if not plain or visual.proj is None or not visual.transformer.batch_first or visual.final_ln_after_pool:
+    if not has_class_token(visual) or not visual.transformer.batch_first:
         raise ModelError(
             f"{FIELD}: adpo.encoder=clip4idc splits a vision transformer with a class token; this model's image tower "
             f"is a {type(visual).__name__}. Name a ViT of CLIP's form, or take adpo.encoder=heads"
