@@ -239,7 +239,7 @@ def _write_page(run: "Run") -> str:
 
 
 def _answers_of(run: "Run") -> str:
-    files = [run.folder / "answers" / f"{name}.jsonl" for name in ("predictions", "references")]
+    files = [run.answers / f"{name}.jsonl" for name in ("predictions", "references")]
     return " ".join(map(str, files)) if all(file.exists() for file in files) else ""
 
 

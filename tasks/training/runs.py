@@ -11,6 +11,7 @@
       checkpoints/       what a killed run goes on from
       checkpoint/        the finished model: ``from_pretrained`` loads it
       samples/           held-out rows with the finished model's own answers
+      answers/           of a NAMC: all of its answers to held-out rows, and what was to be said
       report/index.html  the page to look at
 
 What is written appears under its name when it is whole and on the disk, so that a process that is killed at any moment
@@ -66,6 +67,11 @@ class Run:
     def model(self) -> Path:
         """Return the folder of its finished model."""
         return self.folder / "checkpoint"
+
+    @property
+    def answers(self) -> Path:
+        """Return the folder of what a NAMC says of held-out rows."""
+        return self.folder / "answers"
 
     @property
     def metrics(self) -> Path:

@@ -26,6 +26,8 @@ class Described:
     """``(B, 2, 3, h, w)``, as CLIP prepares them."""
     features: "Tensor"
     """``(B, 2, places, features)``."""
+    codes: "Tensor"
+    """``(B, 2, places)``: what a masked place is to be told as."""
     tokens: "Tensor"
     """``(B, 2, L)``: what CLIP reads of each half."""
     words: "Tensor"

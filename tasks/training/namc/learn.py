@@ -18,7 +18,7 @@ from tasks.models.namc.namc import Described
 from tasks.models.namc.noise import Draw
 from tasks.training.losses.namc import IGNORED, align, describe, reconstruct
 from tasks.training.namc.material import Batches, Material
-from tasks.training.namc.pictures import to_codes, to_patches
+from tasks.training.namc.pictures import to_patches
 from tasks.training.namc.saved import Captioner
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Learner:
             "description": describe(found.next_tokens, labels),
         }
         if own.reconstruct:
-            codes = to_codes(_as_crops(batch)).transpose(0, 1).flatten(0, 1)
+            codes = batch.codes.transpose(0, 1).flatten(0, 1)
             losses["reconstruction"] = reconstruct(found.codes, codes, found.masked)
         shares = {"masked/places": found.masked.float().mean().item()}
         return losses, shares | {
@@ -123,11 +123,6 @@ class Learner:
             features = to_patches(material.some(rows[start : start + AT_ONCE]))
             said += self.captioner.write(features, self.config.namc)
         return said
-
-
-def _as_crops(batch: Described) -> "Tensor":
-    """Return ``(B, 2, 64, 64, 3)`` values of the pixels, 0 to 255."""
-    return ((batch.pixels.movedim(-3, -1) + 1) * 127.5).round()
 
 
 def falling(done: float, floor: float) -> float:

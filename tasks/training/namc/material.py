@@ -24,7 +24,7 @@ from tasks.models.namc.words import ClipWords, DecoderWords, Words, Written
 from tasks.store.files import naming
 from tasks.store.images import RefusedImageError
 from tasks.training.freeze_rows import FrozenRows, Refused
-from tasks.training.namc.pictures import SIDE, crop, to_patches, to_pixels
+from tasks.training.namc.pictures import SIDE, crop, to_codes, to_patches, to_pixels
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -134,6 +134,7 @@ class Batches:
         batch = Described(
             pixels=to_pixels(crops),
             features=to_patches(crops),
+            codes=to_codes(crops),
             tokens=_both(half.tokens for one in sentences for half in one.halves),
             words=_both(half.numbers for one in sentences for half in one.halves),
             written=_filled([one.written.tokens for one in sentences], longest, self._pad),

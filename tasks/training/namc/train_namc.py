@@ -28,13 +28,15 @@ from tasks.training.namc.material import Batches, Material, prepare_material
 from tasks.training.namc.pictures import TOKENIZER, WORDS
 from tasks.training.namc.saved import Captioner, load_captioner, load_weights, make_captioner, save_captioner
 from tasks.training.report.samples import Sample, write_samples
-from tasks.training.runs import FINISHING, STEP, Run, append_refused, publish_folder
+from tasks.training.runs import FINISHING, SAVING, STEP, Run, append_refused, publish_folder
 from tasks.training.save_checkpoints import NOT_SAVED, Saving, reading
 from tasks.training.stop_training import stoppable
 from tasks.training.train_model import Ended, Job
 
-VOCABULARY, OPTIMISER, ANSWERS = "words.json", "optimiser.pt", "answers"
+VOCABULARY, OPTIMISER = "words.json", "optimiser.pt"
 SAMPLES = 8
+CROPS = "crops-"
+"""How the files of prepared images are called, which a finished run has no more."""
 
 
 @dataclass
@@ -110,7 +112,7 @@ def _begin(job: Job) -> Training:
 def _material(job: Job, split: str, limit: int) -> Material:
     run, config = job.run, job.config
     rows = FrozenRows(folder=job.dataset, file=str(run.rows), split=split)
-    place = run.folder / f"crops-{split or 'none'}.npy"
+    place = run.folder / f"{CROPS}{split or 'none'}.npy"
     halves = config.namc.noise and split == config.loading.split
     found, refused = prepare_material(rows, place, halves=halves, limit=limit, seed=config.optimiser.seed)
     append_refused(run.refused, refused)
@@ -199,7 +201,7 @@ def _save(training: Training, step: int) -> None:
     """
     run = training.job.run
     saving = Saving(run, f"{STEP}{step}")
-    place = run.folder / ".saving" / f"{STEP}{step}"
+    place = run.folder / SAVING / f"{STEP}{step}"
 
     def write() -> None:
         saving.begin()
@@ -219,12 +221,14 @@ def _finish(training: Training) -> None:
     run, staged = training.job.run, training.job.run.folder / FINISHING
     try:
         said = training.learner.describe(training.measured, range(len(training.measured)))
-        _write_answers(run.folder / ANSWERS, training.measured, said)
+        _write_answers(run.answers, training.measured, said)
         write_samples(run.folder, _samples(training, said))
         shutil.rmtree(staged, ignore_errors=True)
         staged.mkdir()
         save_captioner(training.learner.captioner, staged)
         publish_folder(staged, run.model)
+        for crops in run.folder.glob(f"{CROPS}*"):
+            crops.unlink()
     except NOT_SAVED as error:
         shutil.rmtree(staged, ignore_errors=True)
         raise TrainingError(

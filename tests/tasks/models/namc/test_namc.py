@@ -30,6 +30,7 @@ def batch(vocabulary):
     return Described(
         pixels=torch.randn(3, 2, 3, 64, 64, generator=generator),
         features=torch.randn(3, 2, 16, 12, generator=generator),
+        codes=torch.zeros(3, 2, 16, dtype=torch.long),
         tokens=torch.stack([torch.stack([torch.from_numpy(one.tokens) for one in both]) for both in halves]),
         words=torch.stack([torch.stack([torch.from_numpy(one.numbers) for one in both]) for both in halves]),
         written=torch.stack([filled(one.tokens, longest, vocabulary.pad) for one in written]),

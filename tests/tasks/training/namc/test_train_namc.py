@@ -69,6 +69,7 @@ def test_what_a_run_leaves(trained: Job) -> None:
     assert 0.2 < last["masked/places"] < 0.6
     assert list(metrics.last(HELD_OUT)) == ["loss/description"]
     assert trained.run.is_finished
+    assert not list(trained.run.folder.glob("crops-*"))
     answers, wanted = (
         [json.loads(line) for line in (trained.run.folder / "answers" / f"{name}.jsonl").read_text().splitlines()]
         for name in ("predictions", "references")
