@@ -5,7 +5,8 @@ projected space (Eq. 1; the towers differ in width), a word's the highest of its
 relevant than the mean is masked more often than the given share, by draws that depend on the row alone; masked patches
 and words become a learned vector each. Start, end and padding are no words: they are never masked and in no mean.
 
-The masks are drawn from a pass without gradient; a second one encodes what is left.
+The masks are drawn by what a pass without gradient found, or by what was found before the training; another pass
+encodes what is left.
 """
 
 from collections.abc import Sequence
@@ -54,6 +55,14 @@ class Masks:
     words: "Tensor"
 
 
+@dataclass(frozen=True, slots=True)
+class Relevance:
+    """Hold how relevant each patch ``(B, patches)`` and each token of a text ``(B, L)`` is."""
+
+    patches: "Tensor"
+    tokens: "Tensor"
+
+
 class NoiseIdentifier(nn.Module):
     """Mask what does not fit, and encode the rest; ``clip`` is a model of open_clip."""
 
@@ -94,23 +103,36 @@ class NoiseIdentifier(nn.Module):
         return ReadText(projected[torch.arange(len(tokens)), ends], projected, hidden)
 
     @torch.no_grad()
-    def mask(self, pixels: "Tensor", tokens: "Tensor", words: "Tensor", draw: "Draw") -> Masks:
-        """Return what to mask of images and their descriptions.
+    def relevance(self, pixels: "Tensor", tokens: "Tensor", words: "Tensor") -> Relevance:
+        """Return how images ``(B, 3, h, w)`` and their texts belong together by CLIP as it is now.
 
         Args:
-            pixels: ``(B, 3, h, w)``.
+            pixels: of the images.
             tokens: ``(B, L)``.
             words: ``(B, L)``, the number of the word that a token belongs to, or ``NO_WORD``.
-            draw: how much, and by which numbers.
         """
-        seen, read = self.see(pixels), self.read(tokens)
-        patches, pieces = relevance(seen.patches, read.tokens, words != NO_WORD)
-        whole, real = relevance_of_words(pieces, words)
-        every = torch.ones_like(patches, dtype=torch.bool)
-        numbers = draw.numbers(patches.shape[1], words.shape[1]).to(patches.device)
-        images = mask_probabilities(patches, draw.image_share, every)
-        texts = mask_probabilities(whole, draw.text_share, real)
-        return Masks(numbers[:, : patches.shape[1]] < images, numbers[:, patches.shape[1] :] < texts)
+        return Relevance(*relevance(self.see(pixels).patches, self.read(tokens).tokens, words != NO_WORD))
+
+    def mask(self, pixels: "Tensor", tokens: "Tensor", words: "Tensor", draw: "Draw") -> Masks:
+        """Return what to mask of images and their descriptions, by CLIP as it is now."""
+        return draw_masks(self.relevance(pixels, tokens, words), words, draw)
+
+
+def draw_masks(found: Relevance, words: "Tensor", draw: "Draw") -> Masks:
+    """Return what to mask of images and their descriptions.
+
+    Args:
+        found: how relevant everything is.
+        words: ``(B, L)``, the number of the word that a token belongs to, or ``NO_WORD``.
+        draw: how much, and by which numbers.
+    """
+    patches = found.patches
+    whole, real = relevance_of_words(found.tokens, words)
+    every = torch.ones_like(patches, dtype=torch.bool)
+    numbers = draw.numbers(patches.shape[1], words.shape[1]).to(patches.device)
+    images = mask_probabilities(patches, draw.image_share, every)
+    texts = mask_probabilities(whole, draw.text_share, real)
+    return Masks(numbers[:, : patches.shape[1]] < images, numbers[:, patches.shape[1] :] < texts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
