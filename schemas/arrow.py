@@ -34,6 +34,7 @@ from schemas.rows import (
     NeighbourRow,
     NounsRow,
     PairRow,
+    PlacesRow,
     PreferenceRow,
     QuestionRow,
     ReferenceRow,
@@ -273,6 +274,7 @@ COLUMNS: dict[type[Row], list[tuple[str, pa.DataType]]] = {
         ("rejected_image_maker", STRING),
     ],
     ReferenceRow: [("logps", FLOATS), ("tokens", pa.list_(INT))],
+    PlacesRow: [("model", STRING), ("kind", STRING), ("width", INT), ("values", BINARY)],
 }
 
 

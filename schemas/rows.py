@@ -569,3 +569,17 @@ class ReferenceRow(Row):
     """Per column, the summed log-probability of the answer's tokens."""
     tokens: tuple[int, ...]
     """Per column, their number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacesRow(Row):
+    """Hold what a model says of each of the 14 x 14 places of an image (``subject``), row by row of the grid."""
+
+    model: str
+    """With its revision."""
+    kind: str
+    """"float16": vectors. "uint16": codes."""
+    width: int
+    """Numbers of a vector; of codes: how many different ones the model has."""
+    values: bytes
+    """Little-endian numbers, place after place."""

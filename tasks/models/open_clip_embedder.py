@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from tasks.models.weights import (
     require_packages,
 )
 
+Clip = TypeVar("Clip", bound=ClipConfig)
 FIELD = "embedding.clip"
 FOLDER_CONFIG = "open_clip_config.json"
 SAFE, PICKLE = "open_clip_model.safetensors", "open_clip_pytorch_model.bin"
@@ -41,6 +42,10 @@ KNOWN = {
     ("ViT-B-32-quickgelu", "openai"): (
         "timm/vit_base_patch32_clip_224.openai",
         "a6f597a30f7b82c51704746581f9a4e41421e878",
+    ),
+    ("ViT-B-16-quickgelu", "openai"): (
+        "timm/vit_base_patch16_clip_224.openai",
+        "977e3dd0ec55ab8da155f2fbeb6b5f54948b6e3d",
     ),
 }
 """Where open_clip's own table says that the profiles' models are, and the commits that are taken."""
@@ -89,64 +94,70 @@ def identify(config: ClipConfig) -> str:
     return f"{config.model} {config.pretrained} {revision or 'main'}"
 
 
-def pin_clip(config: ClipConfig, *, download: bool) -> ClipConfig:
-    """Return the configuration with the revision of the weights that are on this machine.
+def pin_clip(config: Clip, *, download: bool, field: str = FIELD) -> Clip:
+    """Return the configuration with the revision of the weights that are on this machine; ``field`` names it.
 
     Raises:
         ModelError: weights or packages are missing, or the weights are not those that the configuration names.
     """
-    require_packages(FIELD, "torch", "open_clip")
+    require_packages(field, "torch", "open_clip")
     if config.checkpoint:
-        found = identify_files(_local_files(config))
-        check_revision(FIELD, config.revision, found, Path(config.checkpoint))
+        found = identify_files(_local_files(config, field))
+        check_revision(field, config.revision, found, Path(config.checkpoint))
         return config.model_copy(update={"revision": found, "checkpoint": absolute(config.checkpoint)})
-    weights = find_on_hub(_hub_files(config), download=download)
+    weights = find_on_hub(_hub_files(config, field), download=download)
     return config.model_copy(update={"revision": weights.parent.name})
 
 
-def _local_files(config: ClipConfig) -> list[Path]:
+def _local_files(config: ClipConfig, field: str) -> list[Path]:
     path = Path(config.checkpoint).expanduser()
-    files = find_local(f"{FIELD}.checkpoint", path, beside=(FOLDER_CONFIG,) if path.is_dir() else ())
+    files = find_local(f"{field}.checkpoint", path, beside=(FOLDER_CONFIG,) if path.is_dir() else ())
     described = Path(config.model)
     return [*files, described] if described.suffix == ".json" and described.is_file() else files
 
 
-def _hub_files(config: ClipConfig) -> HubFiles:
+def _hub_files(config: ClipConfig, field: str) -> HubFiles:
     """Say where a tag's weights are, by open_clip's table; it takes seconds to load, so the usual ones are known."""
     repository, revision = KNOWN.get((config.model, config.pretrained), ("", ""))
     weights = (SAFE, PICKLE)
     if not repository:
-        repository, _, name = _tag(config)["hf_hub"].rpartition("/")
+        repository, _, name = _tag(config, field)["hf_hub"].rpartition("/")
         if name:
             weights = (f"{Path(name).stem}.safetensors", name) if name.endswith((".bin", ".pth")) else (name,)
-    return HubFiles(field=FIELD, repository=repository, revision=config.revision or revision, weights=weights)
+    return HubFiles(
+        field=field,
+        repository=repository,
+        revision=config.revision or revision,
+        weights=weights,
+        of_build=field == FIELD,
+    )
 
 
-def _tag(config: ClipConfig) -> dict[str, Any]:
+def _tag(config: ClipConfig, field: str) -> dict[str, Any]:
     """Return open_clip's own entry for the model and the tag."""
     import open_clip
 
-    _add_described(config)
+    _add_described(config, field)
     if config.model not in open_clip.list_models() and not config.model.endswith(".json"):
-        raise ModelError(f"{FIELD}.model: {config.model}: open_clip has no such model; see open_clip.list_models()")
+        raise ModelError(f"{field}.model: {config.model}: open_clip has no such model; see open_clip.list_models()")
     found = open_clip.get_pretrained_cfg(config.model, config.pretrained)
     if not found.get("hf_hub"):
         tags = ", ".join(open_clip.list_pretrained_tags_by_model(config.model)) or "none"
         raise ModelError(
-            f"{FIELD}.pretrained: {config.pretrained or '(empty)'}: no weights of {config.model} of that name on the "
-            f"Hub. There are: {tags}; or name a local file: {FIELD}.checkpoint"
+            f"{field}.pretrained: {config.pretrained or '(empty)'}: no weights of {config.model} of that name on the "
+            f"Hub. There are: {tags}; or name a local file: {field}.checkpoint"
         )
     return found
 
 
-def _add_described(config: ClipConfig) -> str:
+def _add_described(config: ClipConfig, field: str) -> str:
     """Return open_clip's name of the model; one that a JSON file describes is made known to it first."""
     import open_clip
 
     if not config.model.endswith(".json"):
         return config.model
     if not Path(config.model).is_file():
-        raise ModelError(f"{FIELD}.model: {config.model}: no such file")
+        raise ModelError(f"{field}.model: {config.model}: no such file")
     open_clip.add_model_config(config.model)
     return Path(config.model).stem
 
@@ -167,7 +178,7 @@ def _load(configuration: str, batch: int) -> Encoder:
     )
 
 
-def create_model(config: ClipConfig) -> Any:
+def create_model(config: ClipConfig, *, field: str = FIELD) -> Any:
     """Return the whole model with its weights, both towers, by open_clip's own loader.
 
     Raises:
@@ -176,20 +187,20 @@ def create_model(config: ClipConfig) -> Any:
     import open_clip
 
     if not config.checkpoint:
-        weights = find_on_hub(_hub_files(config), download=False)
-        with loading(FIELD, weights):
+        weights = find_on_hub(_hub_files(config, field), download=False)
+        with loading(field, weights):
             return open_clip.create_model(
-                config.model, pretrained=str(weights), force_preprocess_cfg=_tag(config), weights_only=True
+                config.model, pretrained=str(weights), force_preprocess_cfg=_tag(config, field), weights_only=True
             )
     path = Path(config.checkpoint).expanduser()
-    check_revision(FIELD, config.revision, identify_files(_local_files(config)), path)
-    with loading(f"{FIELD}.checkpoint", path):
+    check_revision(field, config.revision, identify_files(_local_files(config, field)), path)
+    with loading(f"{field}.checkpoint", path):
         if path.is_dir():
             return open_clip.create_model(f"local-dir:{path}", require_pretrained=True, weights_only=True)
-        return open_clip.create_model(_add_described(config), pretrained=str(path), weights_only=True)
+        return open_clip.create_model(_add_described(config, field), pretrained=str(path), weights_only=True)
 
 
-def create_tokenizer(config: ClipConfig) -> Any:
+def create_tokenizer(config: ClipConfig, *, field: str = FIELD) -> Any:
     """Return what turns texts into the model's tokens, cut at its length; it is found as the model is.
 
     Raises:
@@ -199,8 +210,8 @@ def create_tokenizer(config: ClipConfig) -> Any:
 
     folder = Path(config.checkpoint).expanduser()
     is_folder = bool(config.checkpoint) and folder.is_dir()
-    with loading(f"{FIELD}, tokenizer", folder if is_folder else Path(config.model)):
-        return open_clip.get_tokenizer(f"local-dir:{folder}" if is_folder else _add_described(config))
+    with loading(f"{field}, tokenizer", folder if is_folder else Path(config.model)):
+        return open_clip.get_tokenizer(f"local-dir:{folder}" if is_folder else _add_described(config, field))
 
 
 def _first(result: Any) -> Any:

@@ -38,6 +38,8 @@ class HubFiles:
     """Alternatives, the best first."""
     beside: tuple[str, ...] = ()
     """Other files, all of them needed."""
+    of_build: bool = True
+    """Whether a build asks for them, which may be told to fetch them itself; a training may not."""
 
     @property
     def command(self) -> str:
@@ -75,11 +77,17 @@ def find_on_hub(files: HubFiles, *, download: bool) -> Path:
         names = " and ".join((*files.beside, " or ".join(files.weights)))
         raise ModelError(
             f"{files.field}: {files.repository} is not on this machine: looked in {where} for {names}"
-            f"{f' at revision {files.revision}' if files.revision else ''}. Fetch it with: {files.command}\n"
-            "or all that a build needs with `pairwright fetch` and the same --profile and --set, or let `pairwright "
-            f"build` fetch it: {download_setting(files.field)}"
+            f"{f' at revision {files.revision}' if files.revision else ''}. Fetch it with: {files.command}"
+            f"{_other_ways(files.field) if files.of_build else ''}"
         )
     return found
+
+
+def _other_ways(field: str) -> str:
+    return (
+        "\nor all that a build needs with `pairwright fetch` and the same --profile and --set, or let `pairwright "
+        f"build` fetch it: {download_setting(field)}"
+    )
 
 
 def download_setting(field: str) -> str:

@@ -1,0 +1,146 @@
+"""Make what NAMC of the paper's size is told of each image: three tables, each of one model (paper 001, 3.2).
+
+Reads ``ImageRow``, writes one ``PlacesRow`` per image. ``grids``: the CNN's features, 14 x 14 x 1024 float16, 401 kB an
+image. ``codes``: the VQGAN's codes, 392 bytes. ``patches``: the patch tokens of CLIP before the training, projected and
+not of unit length, 14 x 14 x 512 float16, 201 kB. Each table is known by its own model's weights, so that another VQGAN
+makes no features anew. Parts hold 40 and 20 MB per 100 images, the size of their row groups: whoever trains copies what
+it needs out of them once (``freeze_places``). Memory of a process: the model, 64 images at a time on the device, and a
+shard's rows three times over, 240 MB.
+
+Each table decodes the images for itself. On a GPU, other processes decode the next images while the device works.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from schemas.namc import CnnConfig, DualEncoderConfig, VqganConfig
+from schemas.rows import Dropped, ImageRow, PlacesRow, make_key
+from tasks.models.devices import count_gpus
+from tasks.models.namc.files import CLIP, pin_cnn, pin_vqgan
+from tasks.models.namc.places import CROP, MOST, Pixels, PlaceEncoder, load_codes, load_grids, load_patches
+from tasks.models.open_clip_embedder import identify, pin_clip
+from tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
+from tasks.store.stage import Stage
+
+
+def encode_grids(rows: Sequence[ImageRow], config: CnnConfig) -> Iterator[PlacesRow | Dropped]:
+    """Yield the CNN's features of each image."""
+    return _encode(rows, partial(load_grids, config.model_dump_json()), name_cnn(config)[0])
+
+
+def encode_codes(rows: Sequence[ImageRow], config: VqganConfig) -> Iterator[PlacesRow | Dropped]:
+    """Yield the VQGAN's codes of each image."""
+    return _encode(rows, partial(load_codes, config.model_dump_json()), name_vqgan(config)[0])
+
+
+def encode_patches(rows: Sequence[ImageRow], config: DualEncoderConfig) -> Iterator[PlacesRow | Dropped]:
+    """Yield CLIP's patch tokens of each image."""
+    return _encode(rows, partial(load_patches, config.model_dump_json()), name_clip(config)[0])
+
+
+def _encode(rows: Sequence[ImageRow], load: Callable[[], PlaceEncoder], model: str) -> Iterator[PlacesRow | Dropped]:
+    if not rows:
+        return
+    encoder, on_gpu = load(), count_gpus() > 0
+    ready = prepare_ahead([(row, row) for row in rows], by_image(_crop), on_gpu=on_gpu, ahead=8 * BATCH)
+    yield from in_groups(ready, partial(_rows, encoder, model), size=MOST if on_gpu else BATCH)
+
+
+def _crop(seen: Seen) -> Pixels:
+    return CROP(seen.pixels)
+
+
+def _rows(encoder: PlaceEncoder, model: str, images: Sequence[Ready[ImageRow, Pixels]]) -> Iterator[PlacesRow]:
+    found = encoder.encode([image.part for image in images])
+    little = found.astype(found.dtype.newbyteorder("<"), copy=False)
+    for image, values in zip(images, little, strict=True):
+        key = image.row.key
+        yield PlacesRow(
+            key=make_key("places", key, model),
+            source_key=key,
+            subject=key,
+            model=model,
+            kind=encoder.kind.__name__,
+            width=encoder.width,
+            values=values.tobytes(),
+        )
+
+
+def name_cnn(config: CnnConfig) -> tuple[str]:
+    """Return the CNN with its revision, for the table's fingerprint."""
+    return (f"{config.model} {config.revision or config.checkpoint or 'main'}",)
+
+
+def name_vqgan(config: VqganConfig) -> tuple[str]:
+    """Return the VQGAN's revision."""
+    return (f"vqgan {config.revision or config.checkpoint}",)
+
+
+def name_clip(config: DualEncoderConfig) -> tuple[str]:
+    """Return CLIP with its revision."""
+    return (identify(config),)
+
+
+def pin_patches(config: DualEncoderConfig) -> DualEncoderConfig:
+    """Return the configuration with the revision of the weights that this machine has.
+
+    Raises:
+        ModelError: they are missing, or others.
+    """
+    return pin_clip(config, download=False, field=CLIP)
+
+
+def count_processes(config: CnnConfig | VqganConfig | DualEncoderConfig) -> int:
+    """Return how many processes load the model: one per GPU; without one, as many as there are workers."""
+    del config
+    return count_gpus()
+
+
+GRIDS = Stage(
+    name="grids",
+    version=1,
+    group="training",
+    reads="images",
+    row=ImageRow,
+    writes=PlacesRow,
+    function=encode_grids,
+    config="cnn",
+    models=name_cnn,
+    pin=pin_cnn,
+    processes=count_processes,
+    without=("graph",),
+    only_in="pairs",
+    rows_per_shard=200,
+)
+CODES = Stage(
+    name="codes",
+    version=1,
+    group="training",
+    reads="images",
+    row=ImageRow,
+    writes=PlacesRow,
+    function=encode_codes,
+    config="vqgan",
+    models=name_vqgan,
+    pin=pin_vqgan,
+    processes=count_processes,
+    without=("graph",),
+    only_in="pairs",
+    rows_per_shard=1000,
+)
+PATCHES = Stage(
+    name="patches",
+    version=1,
+    group="training",
+    reads="images",
+    row=ImageRow,
+    writes=PlacesRow,
+    function=encode_patches,
+    config="clip",
+    models=name_clip,
+    pin=pin_patches,
+    processes=count_processes,
+    without=("graph",),
+    only_in="pairs",
+    rows_per_shard=400,
+)
