@@ -6,6 +6,8 @@
       rows.arrow         which rows, frozen
       reference.arrow    log-probabilities of its start, where it is compared with a table of them
       retriever/         what ADPO's retriever knows of the rows, and what became of it
+      places/            what a NAMC of the paper's size is told of the rows' images; goes when it is finished
+      words.json         of a NAMC: the words that it writes
       refused.jsonl      rows that are not trained on, with reasons
       metrics.parquet    step, epoch, split, name, value
       checkpoints/       what a killed run goes on from
@@ -43,6 +45,7 @@ STEP = "checkpoint-"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 SAVING, FINISHING, LOCK = ".saving", ".finishing", ".lock"
 REFERENCE, RETRIEVER = "reference.arrow", "retriever"
+PLACES, VOCABULARY = "places", "words.json"
 FREE = ("loading.workers", "optimiser.checkpointing", "saving.")
 """Settings that change no result: a run may go on with others."""
 
@@ -154,9 +157,12 @@ class Run:
 
     def forget(self) -> None:
         """Have the run begin anew: what was made of its rows goes, too, since it may get others."""
-        for path in (self.folder / "config.yaml", self.rows, self.metrics, self.folder / REFERENCE):
+        for path in (self.folder / "config.yaml", self.rows, self.metrics):
             path.unlink(missing_ok=True)
-        shutil.rmtree(self.folder / RETRIEVER, ignore_errors=True)
+        for name in (REFERENCE, VOCABULARY):
+            (self.folder / name).unlink(missing_ok=True)
+        for name in (RETRIEVER, PLACES):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def clean(self) -> None:
         """Delete what a killed process left half-done."""

@@ -64,6 +64,7 @@ class MaskedImageEncoder(nn.Module):
         return self.join(torch.cat([self.norm(one) for one in streams], dim=-1))
 
     def _embed(self, features: "Tensor", masked: "Tensor | None") -> "Tensor":
+        features = features.to(self.masked_place.dtype)  # tables hold float16
         if masked is not None:
-            features = torch.where(masked[..., None], self.masked_place.to(features.dtype), features)
+            features = torch.where(masked[..., None], self.masked_place, features)
         return self.to_width(features) + self.positions

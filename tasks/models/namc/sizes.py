@@ -22,7 +22,3 @@ class NamcSizes:
     length: int = 80
     """Tokens that a description may have; the paper's 23 are those of its benchmarks, too few for its own template."""
     dropout: float = 0.1
-
-
-SMALL = NamcSizes(width=96, heads=4, places=16, features=48, codes=64, vocabulary=1_000, length=80, dropout=0.0)
-"""Trains on a CPU, on rendered scenes."""

@@ -1,6 +1,7 @@
 """Let a NAMC answer a benchmark's questions: whatever is asked about two images, it describes how they differ.
 
-Reads a finished run's model. It is fast and always says the same, so that nothing is kept. Needs PyTorch and open_clip.
+Reads a finished run's model, and at the paper's size the weights of its CNN, by which images become features as they
+come. It is fast and always says the same, so that nothing is kept. Needs PyTorch, open_clip and, for a CNN, timm.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,17 +9,24 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from schemas.namc import NamcConfig
 from schemas.replies import Reply
 from schemas.rows import make_key
+from tasks.models.devices import choose_device
+from tasks.models.namc.places import CROP, load_grids
 from tasks.serving.chat import Question
-from tasks.store.images import RefusedImageError
+from tasks.store.images import RefusedImageError, decode_rgb
 from tasks.training.namc.pictures import crop, stack, to_patches
 from tasks.training.namc.saved import ABOUT, WEIGHTS, Captioner, load_captioner
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PAIR = 2
 
@@ -48,7 +56,7 @@ def answer_questions(questions: Iterable[tuple[str, Question]], *, folder: Path,
     while some := list(islice(source, batch)):
         pairs: list[tuple[str, NDArray[np.uint8]]] = []
         for name, question in some:
-            found = _crops(question)
+            found = _crops(captioner, question)
             if isinstance(found, str):
                 state = "refused" if len(question.images) != PAIR else "no image"
                 yield Reply(name=name, state=state, detail=found)
@@ -58,23 +66,48 @@ def answer_questions(questions: Iterable[tuple[str, Question]], *, folder: Path,
             yield Reply(name=name, text=text)
 
 
-def _crops(question: Question) -> NDArray[np.uint8] | str:
-    """Return ``(2, 64, 64, 3)``, or why there are none."""
+def _crops(captioner: Captioner, question: Question) -> NDArray[np.uint8] | str:
+    """Return ``(2, side, side, 3)``, or why there are none."""
     if len(question.images) != PAIR:
         return f"NAMC describes two images, and here are {len(question.images)}"
     try:
-        return np.stack([crop(data) for data in question.images])
+        return np.stack([cut(captioner, data) for data in question.images])
     except RefusedImageError as error:
         return str(error)
 
 
+def cut(captioner: Captioner, data: bytes) -> NDArray[np.uint8]:
+    """Return the crop of an encoded image that a NAMC sees, ``(side, side, 3)``.
+
+    Raises:
+        RefusedImageError: it cannot be decoded.
+    """
+    return CROP(decode_rgb(data)) if captioner.cnn else crop(data)
+
+
 def describe_pairs(captioner: Captioner, pairs: Sequence[NDArray[np.uint8]]) -> list[str]:
-    """Return what a NAMC says of pairs of crops ``(2, 64, 64, 3)``, all at once."""
+    """Return what a NAMC says of pairs of crops ``(2, side, side, 3)``, all at once.
+
+    Raises:
+        ModelError: its CNN is not on this machine, or another is.
+    """
     if not pairs:
         return []
-    return captioner.write(to_patches(stack(pairs)), NamcConfig())
+    return captioner.write(_features(captioner, pairs), NamcConfig())
+
+
+def _features(captioner: Captioner, pairs: Sequence[NDArray[np.uint8]]) -> "Tensor":
+    if captioner.cnn is None:
+        return to_patches(stack(pairs))
+    grids = load_grids(captioner.cnn.model_dump_json()).encode([crop for pair in pairs for crop in pair])
+    return torch.from_numpy(grids).unflatten(0, (-1, PAIR))
 
 
 @lru_cache(maxsize=1)
 def _load(folder: Path) -> Captioner:
-    return load_captioner(folder)
+    """Load it; its CNN, too, so that what is missing is said before anything is asked."""
+    captioner = load_captioner(folder)
+    if captioner.cnn:
+        load_grids(captioner.cnn.model_dump_json())
+    captioner.model.to(choose_device())
+    return captioner

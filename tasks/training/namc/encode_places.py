@@ -17,9 +17,10 @@ from schemas.namc import CnnConfig, DualEncoderConfig, VqganConfig
 from schemas.rows import Dropped, ImageRow, PlacesRow, make_key
 from tasks.models.devices import count_gpus
 from tasks.models.namc.files import CLIP, pin_cnn, pin_vqgan
-from tasks.models.namc.places import CROP, MOST, Pixels, PlaceEncoder, load_codes, load_grids, load_patches
+from tasks.models.namc.places import CROP, MOST, PlaceEncoder, load_codes, load_grids, load_patches
 from tasks.models.open_clip_embedder import identify, pin_clip
 from tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
+from tasks.models.preprocess import Pixels
 from tasks.store.stage import Stage
 
 

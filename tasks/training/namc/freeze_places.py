@@ -37,7 +37,6 @@ from tasks.store.pool import count_cores
 from tasks.store.snapshot import stream_live
 from tasks.store.stage import Planned
 
-FOLDER = "places"
 ROWS, ABOUT, CROPS = "rows.arrow", "about.json", "crops"
 SCHEMA = pa.schema(
     [

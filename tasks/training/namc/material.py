@@ -1,13 +1,14 @@
-"""Prepare what NAMC learns from: both images of a row as a crop, its description in words that can be masked.
+"""Prepare what NAMC learns from: both images of a row, its description in words that can be masked.
 
-Reads a run's frozen rows; writes the crops into one file of the run (24 kB per row), anew at each start, which is
-mapped and not held. Texts stay in memory, about 4 kB per row. Rows that cannot be learnt from get a reason.
+Reads a run's frozen rows; for the small NAMC, writes the images' crops into one file of the run (24 kB per row), anew
+at each start, which is mapped and not held. At the paper's size they are prepared already (``placed``). Texts stay in
+memory, about 4 kB per row. Rows that cannot be learnt from get a reason.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -44,18 +45,54 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """Be both images of rows as a NAMC is shown them; the fields are those of ``Described``."""
+
+    pixels: "Tensor"
+    features: "Tensor"
+    codes: "Tensor"
+
+
+class Pictures(Protocol):
+    """Show both images of rows."""
+
+    def features(self, rows: Sequence[int]) -> "Tensor":
+        """Return ``(B, 2, places, features)``."""
+        ...
+
+    def see(self, rows: Sequence[int]) -> Seen:
+        """Return all that is known of them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Crops:
+    """Be the small NAMC's pictures: ``(rows, 2, 64, 64, 3)`` bytes."""
+
+    values: NDArray[np.uint8]
+
+    def features(self, rows: Sequence[int]) -> "Tensor":
+        """Return the values of their patches."""
+        return to_patches(self._some(rows))
+
+    def see(self, rows: Sequence[int]) -> Seen:
+        """Return their pixels, and the colours of their patches, too."""
+        crops = self._some(rows)
+        return Seen(to_pixels(crops), to_patches(crops), to_codes(crops))
+
+    def _some(self, rows: Sequence[int]) -> "Tensor":
+        return torch.from_numpy(np.stack([self.values[row] for row in rows]))
+
+
+@dataclass(frozen=True, slots=True)
 class Material:
-    """Hold what can be learnt from, row by row: texts, and ``(rows, 2, 64, 64, 3)`` crops."""
+    """Hold what can be learnt from, row by row."""
 
     texts: Sequence[Text]
-    crops: NDArray[np.uint8]
+    pictures: Pictures
 
     def __len__(self) -> int:
         return len(self.texts)
-
-    def some(self, rows: Sequence[int]) -> "Tensor":
-        """Return the crops of these rows, ``(B, 2, 64, 64, 3)`` bytes."""
-        return torch.from_numpy(np.stack([self.crops[row] for row in rows]))
 
 
 def prepare_material(
@@ -73,13 +110,13 @@ def prepare_material(
     Raises:
         StoreError: a row cannot be read, or the disk refuses.
     """
-    order = np.random.default_rng(seed).permutation(len(rows))[: limit or None]
     refused: list[Refused] = []
     texts: list[Text] = []
+    order = choose_rows(len(rows), limit, seed)
     with naming(str(file), "written"):
         growing = file.with_suffix(".part")
         crops = open_memmap(growing, mode="w+", dtype=np.uint8, shape=(max(len(order), 1), PAIR, SIDE, SIDE, 3))
-        for place in sorted(order.tolist()):
+        for place in order:
             row = rows.read(place)
             found = _read(row.key, row.chosen, row.images, halves=halves)
             if isinstance(found, Refused):
@@ -89,21 +126,40 @@ def prepare_material(
             texts.append(text)
         crops.flush()
         growing.replace(file)
-    return Material(texts, np.load(file, mmap_mode="r")), refused
+    return Material(texts, Crops(np.load(file, mmap_mode="r"))), refused
+
+
+def choose_rows(rows: int, limit: int, seed: int) -> list[int]:
+    """Return the places of ``limit`` of so many rows, drawn by ``seed``, rising; 0: of all."""
+    return sorted(np.random.default_rng(seed).permutation(rows)[: limit or None].tolist())
 
 
 def _read(key: str, chosen: str, images: Sequence[bytes], *, halves: bool) -> tuple[Text, NDArray[np.uint8]] | Refused:
     """Return a row's text and its crops ``(2, 64, 64, 3)``, or why it has none."""
-    if len(images) != PAIR:
-        return Refused(key=key, reason="not about two images", detail=f"{len(images)} images")
+    text = read_text(key, chosen, len(images), halves=halves)
+    if isinstance(text, Refused):
+        return text
+    try:
+        return text, np.stack([crop(data) for data in images])
+    except RefusedImageError as error:
+        return Refused(key=key, reason="an image cannot be decoded", detail=str(error))
+
+
+def read_text(key: str, chosen: str, images: int, *, halves: bool) -> Text | Refused:
+    """Return what a row says, or why that cannot be learnt.
+
+    Args:
+        key: the row's.
+        chosen: its text.
+        images: how many it is about.
+        halves: whether the text must be an implicit-change description.
+    """
+    if images != PAIR:
+        return Refused(key=key, reason="not about two images", detail=f"{images} images")
     parts = read_difference(chosen, difference_verbs())
     if halves and not isinstance(parts, Difference):
         return Refused(key=key, reason="no implicit-change description", detail=parts.reason)
-    try:
-        crops = np.stack([crop(data) for data in images])
-    except RefusedImageError as error:
-        return Refused(key=key, reason="an image cannot be decoded", detail=str(error))
-    return Text(key, chosen, parts if isinstance(parts, Difference) else None), crops
+    return Text(key, chosen, parts if isinstance(parts, Difference) else None)
 
 
 @dataclass(frozen=True)
@@ -122,23 +178,26 @@ class Batches:
 
     def __init__(self, material: Material, *, clip: ClipWords, words: DecoderWords, length: int) -> None:
         self._material, self._pad = material, words.pad
-        self._sentences = [_sentence(text, clip, words, length) for text in material.texts]
+        self.sentences = [_sentence(text, clip, words, length) for text in material.texts]
+        self.relevant: NDArray[np.float32] | None = None
+        """``(rows, 2, places + L)``, where it was found before the training what is relevant."""
 
     def make(self, rows: Sequence[int]) -> tuple[Described, "Tensor"]:
         """Return a batch, and ``(B, 2)`` numbers that are equal where halves are the same text."""
-        sentences = [self._sentences[row] for row in rows]
-        crops = self._material.some(rows)
+        sentences = [self.sentences[row] for row in rows]
+        seen = self._material.pictures.see(rows)
         longest = max(len(one.written.tokens) for one in sentences)
         numbers: dict[str, int] = {}
         identity = [[numbers.setdefault(text, len(numbers)) for text in one.identity] for one in sentences]
         batch = Described(
-            pixels=to_pixels(crops),
-            features=to_patches(crops),
-            codes=to_codes(crops),
+            pixels=seen.pixels,
+            features=seen.features,
+            codes=seen.codes,
             tokens=_both(half.tokens for one in sentences for half in one.halves),
             words=_both(half.numbers for one in sentences for half in one.halves),
             written=_filled([one.written.tokens for one in sentences], longest, self._pad),
             numbers=_filled([one.written.numbers for one in sentences], longest, NO_WORD),
+            relevant=None if self.relevant is None else torch.from_numpy(self.relevant[list(rows)]),
         )
         return batch, torch.tensor(identity)
 

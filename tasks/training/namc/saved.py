@@ -1,27 +1,30 @@
-"""Keep a small NAMC: weights, vocabulary, sizes.
+"""Keep a NAMC: weights, vocabulary, sizes.
 
     FOLDER/model.safetensors
     FOLDER/words.json         the decoder's vocabulary
-    FOLDER/namc.json          what it is
+    FOLDER/namc.json          what it is; of one of the paper's size, how large, and which CNN sees its images
 
-Needs PyTorch and open_clip.
+Needs PyTorch and open_clip. The CNN's weights are not kept: they are found where they were.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import open_clip
 import torch
+from pydantic import TypeAdapter
 from safetensors.torch import save_file
 
 from schemas.errors import ModelError
-from schemas.namc import NamcConfig
+from schemas.namc import PAPER, SMALL, CnnConfig, DualEncoderConfig, NamcConfig
 from tasks.models.checkpoints import read_checkpoint
 from tasks.models.namc.describe import Decoding
 from tasks.models.namc.namc import Namc
 from tasks.models.namc.noise import NoiseIdentifier
+from tasks.models.namc.places import make_clip
+from tasks.models.namc.sizes import NamcSizes
 from tasks.models.namc.words import DecoderWords, saved_words
 from tasks.models.tensor_shapes import name_some
 from tasks.training.namc.pictures import CLIP, sizes_for
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 WEIGHTS, WORDS, ABOUT = "model.safetensors", "words.json", "namc.json"
 FIELD = "--from"
+HEAD, MOST_LAYERS = 64, 64
+"""Dimensions of a head at the paper's size; layers that a saved model may have."""
 NOISE = "noise."
 """How the names of the noise module's weights begin."""
 
@@ -41,6 +46,18 @@ class Captioner:
 
     model: Namc
     words: DecoderWords
+    cnn: CnnConfig | None = None
+    """What sees the images, at the paper's size; ``None``: it is small, and sees them itself."""
+
+    @property
+    def config(self) -> str:
+        """Return which configuration it is of."""
+        return PAPER if self.cnn else SMALL
+
+    @property
+    def device(self) -> torch.device:
+        """Return where it is."""
+        return next(self.model.parameters()).device
 
     def write(self, features: "Tensor", config: NamcConfig) -> list[str]:
         """Return what it says of pairs, all at once; ``features`` are ``(B, 2, places, features)``."""
@@ -52,7 +69,7 @@ class Captioner:
             length=config.length,
             beams=config.beams,
         )
-        return [words.read(tokens) for tokens in self.model.eval().write(features, how)]
+        return [words.read(tokens) for tokens in self.model.eval().write(features.to(self.device), how)]
 
 
 def make_captioner(words: DecoderWords, *, noise: bool, seed: int) -> Captioner:
@@ -70,31 +87,113 @@ def make_captioner(words: DecoderWords, *, noise: bool, seed: int) -> Captioner:
         return Captioner(Namc(sizes, found), words)
 
 
+def make_large(words: DecoderWords, config: NamcConfig, *, features: int, codes: int, seed: int) -> Captioner:
+    """Return a fresh one of the paper's size, the same for the same seed.
+
+    Args:
+        words: its vocabulary.
+        config: its width, and the models that it is made with.
+        features: channels of its CNN.
+        codes: of its VQGAN.
+        seed: of its weights.
+
+    Raises:
+        ModelError: CLIP's weights are missing, damaged, or of another form.
+    """
+    width = config.width
+    sizes = NamcSizes(width=width, heads=width // HEAD, features=features, codes=codes, vocabulary=words.size)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Captioner(Namc(sizes, _noise(config.clip, width) if config.noise else None), words, config.cnn)
+
+
+def _noise(clip: DualEncoderConfig, width: int) -> NoiseIdentifier:
+    return NoiseIdentifier(make_clip(clip), width=width)
+
+
 def save_captioner(captioner: Captioner, folder: Path) -> None:
     """Write it into a folder that is there."""
     weights = {name: value.detach().cpu().contiguous() for name, value in captioner.model.state_dict().items()}
     save_file(weights, folder / WEIGHTS)
     (folder / WORDS).write_text(captioner.words.as_json(), encoding="utf-8")
-    about = {"model": "namc", "config": "small", "noise": captioner.model.noise is not None}
+    about: dict[str, Any] = {"model": "namc", "config": captioner.config, "noise": captioner.model.noise is not None}
+    if captioner.cnn:
+        about |= {"sizes": asdict(captioner.model.sizes), "cnn": captioner.cnn.model_dump()}
     (folder / ABOUT).write_text(json.dumps(about, indent=1), encoding="utf-8")
 
 
-def load_captioner(folder: Path, *, noise: bool = False) -> Captioner:
-    """Return a saved one, with its noise module if that is wanted.
+@dataclass(frozen=True)
+class About:
+    """Be what a saved one says of itself."""
+
+    config: Literal["small", "paper"]
+    noise: bool
+    model: Literal["namc"] = "namc"
+    sizes: NamcSizes | None = None
+    cnn: CnnConfig | None = None
+
+
+def read_about(folder: Path) -> About:
+    """Return what a saved one says of itself.
+
+    Raises:
+        ModelError: it cannot be read, or the folder holds another model.
+    """
+    try:
+        about = TypeAdapter(About).validate_json((folder / ABOUT).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{FIELD}: {folder} holds no NAMC: {error}") from error
+    if (about.config == PAPER) != bool(about.sizes and about.cnn):
+        raise ModelError(f"{FIELD}: {folder / ABOUT} does not say how large it is, or which CNN sees its images")
+    return about
+
+
+def load_captioner(folder: Path, *, noise: bool = False, config: NamcConfig | None = None) -> Captioner:
+    """Return a saved one.
+
+    Args:
+        folder: where it is.
+        noise: whether its noise module is wanted.
+        config: of a run that goes on with it: the configuration that it must be of, and its CLIP.
 
     Raises:
         ModelError: the folder holds another model, or is damaged.
     """
-    try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        known = about["model"] == "namc" and about["config"] == "small"
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{FIELD}: {folder} holds no NAMC: {error}") from error
-    if not known or (noise and not about.get("noise")):
-        raise ModelError(f"{FIELD}: {folder} holds another NAMC than is asked for: {about}")
-    captioner = make_captioner(saved_words(folder / WORDS), noise=noise, seed=0)
+    about, words = read_about(folder), saved_words(folder / WORDS)
+    asked = config.config if config else about.config
+    if about.config != asked or (noise and not about.noise):
+        raise ModelError(
+            f"{FIELD}: {folder} holds a NAMC of --config {about.config} {'with' if about.noise else 'without'} its "
+            f"noise module, not of --config {asked}{' with it' if noise else ''}"
+        )
+    if about.sizes is None:
+        captioner = make_captioner(words, noise=noise, seed=0)
+    else:
+        _check_sizes(about.sizes, folder)
+        clip = (config or NamcConfig()).clip
+        model = Namc(about.sizes, _noise(clip, about.sizes.width) if noise else None)
+        captioner = Captioner(model, words, about.cnn)
     load_weights(captioner.model, folder)
     return captioner
+
+
+def _check_sizes(sizes: NamcSizes, folder: Path) -> None:
+    """Refuse sizes that are not those of the weights, before a model of that size is made.
+
+    Raises:
+        ModelError: they are not.
+    """
+    weights = read_checkpoint(folder / WEIGHTS, field=FIELD)
+    wanted = {
+        "encoder.to_width.weight": (sizes.width, sizes.features),
+        "encoder.positions": (sizes.places, sizes.width),
+        "encoder.to_codes.weight": (sizes.codes, sizes.width),
+        "describer.words.weight": (sizes.vocabulary, sizes.width),
+        "describer.positions": (sizes.length, sizes.width),
+    }
+    wrong = [name for name, shape in wanted.items() if name not in weights or tuple(weights[name].shape) != shape]
+    if wrong or not 0 < sizes.layers <= MOST_LAYERS or sizes.heads < 1 or sizes.width % sizes.heads:
+        raise ModelError(f"{FIELD}: {folder / ABOUT}: its sizes are not those of the weights: {name_some(wrong)}")
 
 
 def load_weights(model: Namc, folder: Path) -> None:

@@ -1,0 +1,148 @@
+"""Open what a run of NAMC learns from and with: batches of rows, held-out rows, the model that it begins as.
+
+Reads the run's frozen rows, and the images that they hold or, at the paper's size, what was frozen of them; appends to
+``refused.jsonl``, and keeps the vocabulary in ``words.json``. Needs PyTorch and open_clip.
+"""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import open_clip
+
+from schemas.errors import ConfigError, ModelError
+from schemas.namc import PAPER
+from tasks.models.namc.files import CLIP, find_words
+from tasks.models.namc.words import ClipWords, DecoderWords, bert_words, learnt_words, saved_words
+from tasks.models.open_clip_embedder import create_tokenizer
+from tasks.store.files import Folder
+from tasks.training.freeze_rows import FrozenRows
+from tasks.training.namc.freeze_places import Frozen, open_places
+from tasks.training.namc.material import Batches, Material, prepare_material
+from tasks.training.namc.pictures import TOKENIZER, WORDS
+from tasks.training.namc.placed import Placed, read_placed, relate
+from tasks.training.namc.saved import Captioner, load_captioner, make_captioner, make_large
+from tasks.training.runs import PLACES, VOCABULARY, Run, append_refused
+from tasks.training.train_model import Job
+
+CROPS = "crops-"
+"""How the files of prepared images are called, which a finished run has no more."""
+ANY_CODES = 1024
+"""Codes that a model of the paper's size can tell where it is not trained to tell any."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Be what a training begins with."""
+
+    captioner: Captioner
+    material: Material
+    batches: Batches
+    measured: Material
+    held_out: Batches
+
+
+def open_run(job: Job) -> Opened:
+    """Return what a run learns from, and the model that it begins as.
+
+    Raises:
+        ConfigError: no row can be learnt from.
+        ModelError: a model is missing, or another than the run began with.
+        StoreError: a row cannot be read, or the disk refuses.
+    """
+    return _open_large(job) if job.config.namc.config == PAPER else _open_small(job)
+
+
+def _open_small(job: Job) -> Opened:
+    loading = job.config.loading
+    material = _small(job, loading.split, loading.limit)
+    _check(job, material)
+    if job.config.start:
+        captioner = load_captioner(job.start, noise=job.config.namc.noise, config=job.config.namc)
+    else:
+        words = _words(job.run, lambda: learnt_words((text.chosen for text in material.texts), size=WORDS))
+        captioner = make_captioner(words, noise=job.config.namc.noise, seed=job.config.optimiser.seed)
+    measured = _small(job, loading.held_out, loading.held_out_rows)
+    clip = ClipWords(open_clip.get_tokenizer(TOKENIZER))
+    return Opened(
+        captioner, material, _batches(material, clip, captioner), measured, _batches(measured, clip, captioner)
+    )
+
+
+def _small(job: Job, split: str, limit: int) -> Material:
+    run, config = job.run, job.config
+    rows = FrozenRows(folder=job.dataset, file=str(run.rows), split=split)
+    place = run.folder / f"{CROPS}{split or 'none'}.npy"
+    halves = config.namc.noise and split == config.loading.split
+    found, refused = prepare_material(rows, place, halves=halves, limit=limit, seed=config.optimiser.seed)
+    append_refused(run.refused, refused)
+    return found
+
+
+def _open_large(job: Job) -> Opened:
+    config, loading = job.config, job.config.loading
+    frozen = open_places(job.run.folder / PLACES)
+    captioner = _large(job, frozen)
+    material, pictures = _placed(job, frozen, captioner, loading.split, loading.limit)
+    _check(job, material)
+    measured, _ = _placed(job, frozen, captioner, loading.held_out, loading.held_out_rows)
+    clip = ClipWords(create_tokenizer(config.namc.clip, field=CLIP))
+    batches = _batches(material, clip, captioner)
+    if config.namc.noise and config.namc.relevance == "start":
+        relate(batches, pictures, frozen, config.namc.clip)
+    return Opened(captioner, material, batches, measured, _batches(measured, clip, captioner))
+
+
+def _large(job: Job, frozen: Frozen) -> Captioner:
+    config = job.config.namc
+    features, codes = frozen.about["grids"], frozen.about.get("codes", ANY_CODES)
+    if job.config.start:
+        captioner = load_captioner(job.start, noise=config.noise, config=config)
+    else:
+        words = _words(job.run, lambda: bert_words(find_words(config.vocabulary)))
+        captioner = make_large(words, config, features=features, codes=codes, seed=job.config.optimiser.seed)
+    sizes = captioner.model.sizes
+    if sizes.features != features or (config.noise and sizes.codes != codes):
+        raise ModelError(
+            f"--from: {job.start}: reads {sizes.features} features and tells {sizes.codes} codes per place, and here "
+            f"are {features} and {codes}: name its own models (namc.cnn, namc.vqgan)"
+        )
+    return captioner
+
+
+def _placed(job: Job, frozen: Frozen, captioner: Captioner, split: str, limit: int) -> tuple[Material, Placed]:
+    config, noise = job.config, captioner.model.noise
+    material, pictures, refused = read_placed(
+        frozen,
+        split,
+        halves=config.namc.noise and split == config.loading.split,
+        limit=limit,
+        seed=config.optimiser.seed,
+        clip=noise.clip if noise else None,
+    )
+    append_refused(job.run.refused, refused)
+    return material, pictures
+
+
+def _check(job: Job, material: Material) -> None:
+    if not len(material):
+        raise ConfigError(f"{job.run.folder}: no row can be learnt from; {job.run.refused} says why")
+
+
+def _batches(material: Material, clip: ClipWords, captioner: Captioner) -> Batches:
+    return Batches(material, clip=clip, words=captioner.words, length=captioner.model.sizes.length)
+
+
+def _words(run: Run, make: Callable[[], DecoderWords]) -> DecoderWords:
+    """Return a run's vocabulary: made once, and kept."""
+    kept = run.folder / VOCABULARY
+    if not kept.exists():
+        Folder(str(run.folder)).write(VOCABULARY, make().as_json().encode())
+    return saved_words(kept)
+
+
+def drop_prepared(run: Run) -> None:
+    """Delete what was prepared of images, which a finished run needs no more."""
+    for crops in run.folder.glob(f"{CROPS}*"):
+        crops.unlink()
+    shutil.rmtree(run.folder / PLACES, ignore_errors=True)
