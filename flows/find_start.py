@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from schemas.differential import DifferentialConfig
 from schemas.errors import ConfigError
 from schemas.rows import PreferenceRow
 from schemas.training import SMALL, TINY, ModelConfig, TrainConfig
@@ -50,6 +51,7 @@ def find_start(folder: Folder, config: TrainConfig, run: "Run") -> Start:
     require_packages()
     before = run.config()
     begun: dict[str, Any] = run.data().get("start", {}) if before else {}
+    model: dict[str, Any]
     if config.start:
         other = find_run(folder, config.start)
         model = _model_of(other, config)
@@ -67,7 +69,33 @@ def find_start(folder: Folder, config: TrainConfig, run: "Run") -> Start:
             f"{run.folder} began with another model than {found.folder} now holds. Put the old one back, or give "
             "another --name"
         )
+    model |= {"differential": _perceives_as(found, config)}
     return Start(found=found, config=config.model_copy(update={"model": config.model.model_copy(update=model)}))
+
+
+def _perceives_as(found: "Found", config: TrainConfig) -> DifferentialConfig:
+    """Return how the run's model perceives differences: as the model that it starts from, where that one does.
+
+    Raises:
+        ConfigError: it does, and is asked not to, or to do so otherwise.
+    """
+    from tasks.training.find_model import find_module, read_module
+
+    own, place = config.model.differential, find_module(found.folder)
+    if place is None:
+        return own
+    if not own.attached:
+        raise ConfigError(
+            f"{found.folder}: has a module of differential perception, which would be lost. Keep it with "
+            f"--differential, which --objective sft takes{'' if config.objective == 'sft' else ' alone'}"
+        )
+    begun = read_module(place)
+    changed = [name for name in sorted(own.model_fields_set) if getattr(own, name) != getattr(begun, name)]
+    if changed:
+        raise ConfigError(
+            f"model.differential.{changed[0]}: is {getattr(begun, changed[0])} in {place}, which the run starts from"
+        )
+    return begun
 
 
 def _lasting(model: ModelConfig) -> str:
@@ -97,7 +125,7 @@ def find_run(folder: Folder, name: str) -> "Run":
     raise ConfigError(f"--from {name}: {what}. Finished there: {', '.join(there) or 'none'}")
 
 
-def _model_of(other: "Run", config: TrainConfig) -> dict[str, str]:
+def _model_of(other: "Run", config: TrainConfig) -> dict[str, Any]:
     """Return the name and the revision of the model that a finished run began with.
 
     Raises:

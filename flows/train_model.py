@@ -18,7 +18,7 @@ from flows.prepare_retriever import find_retriever, mine_table, prepare_retrieve
 from flows.run_beside import settled_beside
 from flows.score_reference import score_reference
 from schemas.errors import ConfigError, PairwrightError, StoreError
-from schemas.training import NAMC, STAND_INS, TINY, TrainConfig
+from schemas.training import NAMC, STAND_INS, TINY, OptimiserConfig, TrainConfig
 from tasks.store.decisions import read_decisions
 from tasks.store.files import Folder
 from tasks.store.snapshot import describe_version
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tasks.training.watch_training import Watcher
 
 log = logging.getLogger(__name__)
+PAPER_BATCH = 256
+"""Rows of a step over all devices (paper 002, Table 10)."""
 LAST_WORD = 30.0
 """Seconds in which the first process may end before the others: a launcher that sees one end ends all at once."""
 
@@ -89,11 +91,44 @@ def make_config(objective: str, settings: Sequence[str], *, model: str = "", sta
         for path, value in namc_defaults(starts=bool(values.get("start"))).items():
             section, _, last = path.partition(".")
             _part(values, section).setdefault(last, value)
-    elif _part(values, "model").get("name", TINY) in STAND_INS:
-        for path, value in stand_in_defaults(objective, starts=bool(values.get("start"))).items():
-            section, _, last = path.partition(".")
-            _part(values, section).setdefault(last, value)
+    else:
+        for path, value in model_defaults(objective, values).items():
+            *sections, last = path.split(".")
+            _part(values, *sections).setdefault(last, value)
     return make_section(TrainConfig, values, where=f"--objective {objective}", settings=settings)
+
+
+def model_defaults(objective: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return what is set otherwise for a vision-language model, unless it is set.
+
+    Args:
+        objective: what is optimised.
+        values: what is set.
+    """
+    differential = _part(values, "model", "differential").get("attached") is True
+    if _part(values, "model").get("name", TINY) in STAND_INS:
+        found = stand_in_defaults(objective, starts=bool(values.get("start")))
+    else:
+        found = differential_defaults(_part(values, "optimiser").get("batch")) if differential else {}
+    return found | ({"saving.answers": True} if differential else {})
+
+
+def differential_defaults(batch: Any = None) -> dict[str, Any]:
+    """Return what is set otherwise to train differential perception, as paper 002 does (Table 10).
+
+    Args:
+        batch: rows per device and step, where that is set.
+    """
+    rows = batch if isinstance(batch, int) and batch > 0 else OptimiserConfig().batch
+    return {
+        "model.lora.rank": 128,
+        "model.lora.alpha": 256,
+        "model.train_vision": True,
+        "model.vision_tuning": "full",
+        "optimiser.learning_rate": 1e-5,
+        "optimiser.vision_learning_rate": 2e-6,
+        "optimiser.accumulate": max(1, PAPER_BATCH // (rows * _count_processes())),
+    }
 
 
 def stand_in_defaults(objective: str, *, starts: bool) -> dict[str, Any]:
@@ -130,10 +165,12 @@ def namc_defaults(*, starts: bool) -> dict[str, Any]:
     }
 
 
-def _part(values: dict[str, Any], section: str) -> dict[str, Any]:
+def _part(values: dict[str, Any], *sections: str) -> dict[str, Any]:
     """Return a section of the settings, to be read and written; one that is no section is refused later."""
-    found = values.setdefault(section, {})
-    return found if isinstance(found, dict) else {}
+    for section in sections:
+        found = values.setdefault(section, {})
+        values = found if isinstance(found, dict) else {}
+    return values
 
 
 def train(dataset: str, config: TrainConfig, *, name: str, watcher: "Watcher | None" = None) -> Trained:

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from schemas.differential import DifferentialConfig
 from schemas.namc import NamcConfig
 from schemas.section import OFF, Count, Positive, Section, Seed, Share
 
@@ -119,7 +120,12 @@ class ModelConfig(Section):
     lora: LoraConfig = LoraConfig()
     """The adapters."""
     train_vision: bool = False
-    """Whether the vision tower is trained, too; with LoRA, by adapters of its own."""
+    """Whether the vision tower and the projector behind it are trained, too."""
+    vision_tuning: Literal["same", "full"] = "same"
+    """How they are: as the language model is, with LoRA by adapters of their own, or all of their weights; beside LoRA
+    for SFT only, with ``differential`` by default (paper 002)."""
+    differential: DifferentialConfig = DifferentialConfig()
+    """Differential perception; for SFT."""
     most_pixels: Annotated[int, Field(ge=784, le=16_777_216)] = 448 * 448
     """Larger images are scaled down to so many pixels before the model's own processor sees them."""
     longest: Annotated[int, Field(ge=16, le=1_048_576)] = 8192
@@ -146,6 +152,8 @@ class OptimiserConfig(Section):
     learning_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
     """0: 1e-4 with LoRA; with full tuning 5e-7 for SFT (paper 000) and for AdaViP, mDPO and DPO (as RLAIF-V), 3e-6 for
     ADPO (paper 000)."""
+    vision_learning_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Of the vision tower, without the projector; 0: as the others."""
     batch: Positive = 4
     """Rows per device and step."""
     accumulate: Positive = 1
@@ -200,6 +208,8 @@ class SavingConfig(Section):
     """Steps between rows of the metrics."""
     measure_every: Count = 0
     """Steps between measurements on the held-out split; 0: at the end only."""
+    answers: bool = False
+    """Whether a finished model answers all rows that are measured on, for ``pairwright evaluate captions``."""
     report_to: tuple[Literal["tensorboard", "wandb"], ...] = ()
     """Trackers that get the metrics, too."""
 
@@ -235,6 +245,17 @@ class TrainConfig(Section):
     """The rows."""
     saving: SavingConfig = SavingConfig()
     """Checkpoints and metrics."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> "TrainConfig":
+        model = self.model
+        if model.differential.attached and self.objective != "sft":
+            raise ValueError("model.differential: differential perception is trained with objective sft only")
+        if model.vision_tuning == "full" and model.tuning == "lora" and self.objective != "sft":
+            raise ValueError("model.vision_tuning: full goes beside LoRA with objective sft only")
+        if self.optimiser.vision_learning_rate and not model.train_vision:
+            raise ValueError("optimiser.vision_learning_rate: nothing of what sees is trained: set model.train_vision")
+        return self
 
     @property
     def table(self) -> Literal["preferences", "mined"]:

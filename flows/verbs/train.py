@@ -24,6 +24,13 @@ def train(
     start: Annotated[str, typer.Option("--from", help="The run whose model this one starts from.")] = "",
     name: Annotated[str, typer.Option("--name", help="Of the run; default: the objective's.")] = "",
     size: Annotated[str, typer.Option("--config", help="namc: how large it is; small.")] = "",
+    differential: Annotated[
+        bool,
+        typer.Option(
+            "--differential",
+            help="sft: the model gets a module that perceives what differs (M3Diff). vLLM cannot serve it.",
+        ),
+    ] = False,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Set a field: optimiser.batch=8 (repeatable).")
     ] = None,
@@ -35,6 +42,7 @@ def train(
     from flows.train_model import make_config
 
     settings = [*(settings or []), *([f"namc.config={size}"] if size else [])]
+    settings += ["model.differential.attached=true"] if differential else []
     words: dict[str, Any] = {"model": model, "start": start, "settings": settings}
     name = name or objective
     config = make_config(objective, settings, model=model, start=start)

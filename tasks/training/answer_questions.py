@@ -25,7 +25,7 @@ from tasks.training.answer_rows import answer_rows
 from tasks.training.chat import Chat
 from tasks.training.collate import Loaded, load_example
 from tasks.training.examples import PLACE, Example, RefusedRowError
-from tasks.training.find_model import Found
+from tasks.training.find_model import Found, find_module
 from tasks.training.load_model import choose_precision, load_model, load_processor
 from tasks.training.tune_model import computing
 
@@ -71,6 +71,11 @@ class LocalModel:
             ends["pad_token_id"] = self.processor.tokenizer.pad_token_id
         model.generation_config = GenerationConfig(**ends)
         return model
+
+    @cached_property
+    def pairs(self) -> bool:
+        """Say whether it compares images in twos (differential perception)."""
+        return find_module(self.found.folder) is not None
 
     @cached_property
     def precision(self) -> torch.dtype:
@@ -152,7 +157,8 @@ def _load(question: Question, local: LocalModel) -> Loaded:
     for tokens in local.chat.tokenise(pieces).values():
         tokens.checked()
     turns = (Turn(role="user", text=question.text),)
-    return load_example(Example(key="", turns=turns, images=question.images, chosen=""), local.most_pixels)
+    example = Example(key="", turns=turns, images=question.images, chosen="")
+    return load_example(example, local.most_pixels, pairs=local.pairs)
 
 
 def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence[str | Exception]:

@@ -22,8 +22,9 @@ def check_launcher(config: TrainConfig) -> None:
 
     Raises:
         ConfigError: FSDP's first version, which does not write adapters, or checkpoints in one piece, from which the
-            second leaves some adapters out (those of Qwen2-VL's projector); or weights are to be spread over processes
-            that have no GPU, where accelerate would keep them whole without a word.
+            second leaves some adapters out (those of Qwen2-VL's projector); weights of kinds that are kept whole; or
+            weights are to be spread over processes that have no GPU, where accelerate would keep them whole without a
+            word.
     """
     if not (_is_on(FSDP) or _is_on(DEEPSPEED)):
         return
@@ -33,6 +34,13 @@ def check_launcher(config: TrainConfig) -> None:
         raise ConfigError(
             "accelerate: fsdp_state_dict_type is FULL_STATE_DICT, whose checkpoints lack some adapters; give "
             "--fsdp_state_dict_type SHARDED_STATE_DICT"
+        )
+    model = config.model
+    beside = model.tuning == "lora" and model.train_vision and model.vision_tuning == "full"
+    if model.differential.attached or beside or config.optimiser.vision_learning_rate:
+        raise ConfigError(
+            "accelerate: differential perception, weights trained in full beside adapters, and a rate of the tower's "
+            "own are not spread over processes by FSDP or DeepSpeed; start it with: torchrun -m flows.cli train ..."
         )
     from accelerate import PartialState
     from accelerate.utils import DistributedType

@@ -7,6 +7,7 @@ Runs in the loading processes; needs transformers and PyTorch. Prompts and answe
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isqrt
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from PIL import Image
 from schemas.errors import PairwrightError
 from tasks.store.images import decode_rgb
 from tasks.training.chat import Chat, Tokens, how_to_encode, make_messages
-from tasks.training.examples import PLACE, Example, Needs, RefusedRowError, make_example
+from tasks.training.examples import PAIR, PLACE, UNPAIRED, Example, Needs, RefusedRowError, make_example
 from tasks.training.freeze_rows import FrozenRows, Refused
 from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
 
@@ -91,23 +92,45 @@ class ExampleRows:
     def __getitem__(self, place: int) -> Loaded | Refused:
         row = self.rows.read(place)
         try:
-            return load_example(make_example(row, self.needs), self.most_pixels)
+            return load_example(make_example(row, self.needs), self.most_pixels, pairs=self.needs.pairs)
         except RefusedRowError as error:
             return Refused(key=row.key, reason=error.reason, detail=error.detail)
 
 
-def load_example(example: Example, most_pixels: int) -> Loaded:
+def load_example(example: Example, most_pixels: int, *, pairs: bool = False) -> Loaded:
     """Decode an example's images, scaled down to at most so many pixels.
 
+    Args:
+        example: what a row gives.
+        most_pixels: of each image.
+        pairs: whether images are compared in twos; then both of a pair get one size.
+
     Raises:
-        RefusedRowError: one cannot be decoded.
+        RefusedRowError: one cannot be decoded, or has none to be compared with.
     """
+    if pairs and len(example.images) % PAIR:
+        raise RefusedRowError(UNPAIRED, f"{len(example.images)}, where each is compared with another one")
     try:
         shown = tuple(_fit(decode_rgb(image), most_pixels) for image in example.images)
         rejected = tuple(_fit(decode_rgb(image), most_pixels) for image in example.rejected_images)
     except PairwrightError as error:
         raise RefusedRowError("an image cannot be decoded", str(error)) from error
-    return Loaded(example, shown, rejected)
+    return Loaded(example, match_sizes(shown) if pairs else shown, rejected)
+
+
+def match_sizes(images: Sequence[Image.Image]) -> tuple[Image.Image, ...]:
+    """Return images of which each two have one size, so that a processor gives both the same grid.
+
+    Where they differ it is the geometric mean of their widths by that of their heights: neither is distorted more than
+    the other one, and there are no more pixels.
+    """
+    found: list[Image.Image] = []
+    for one, other in zip(images[::2], images[1::2], strict=True):
+        size = isqrt(one.width * other.width), isqrt(one.height * other.height)
+        found += [
+            image if image.size == size else image.resize(size, Image.Resampling.BICUBIC) for image in (one, other)
+        ]
+    return tuple(found)
 
 
 def _fit(pixels: Any, most: int) -> Image.Image:

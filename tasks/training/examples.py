@@ -9,6 +9,7 @@ from schemas.rows import PreferenceRow, Turn
 
 PLACE = "<image>"
 """Stands for an image in a prompt; where a prompt has none, the images go before its first words."""
+PAIR, UNPAIRED = 2, "images that are no pairs"
 
 
 class RefusedRowError(Exception):
@@ -31,6 +32,8 @@ class Needs:
     """Whether they are shown beside a rejected text, too; otherwise only where there is none."""
     least: str = "nothing"
     """What a row must have: "nothing" but the chosen text, a rejected "text", "image", or "either"."""
+    pairs: bool = False
+    """Whether its images are compared in twos (differential perception)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,8 @@ def look_at(row: PreferenceRow, needs: Needs) -> None:
         raise RefusedRowError("no chosen text")
     if not row.prompt or row.prompt[-1].role != "user":
         raise RefusedRowError("the prompt does not end with the user")
+    if needs.pairs and (not row.image_keys or len(row.image_keys) % PAIR):
+        raise RefusedRowError(UNPAIRED, f"{len(row.image_keys)}, where each is compared with another one")
     if places := _places(row, len(row.image_keys)):
         raise RefusedRowError("images do not match the prompt", places)
     text, image = bool(rejected_texts(row)), bool(row.rejected_image_maker)

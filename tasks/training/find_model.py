@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from schemas.differential import SIZES, WEIGHTS, DifferentialConfig
 from schemas.errors import ModelError
 from schemas.rows import make_key
 from tasks.models.pretrained import is_local
@@ -20,12 +21,16 @@ PACKAGES = ("torch", "transformers", "peft", "accelerate", "huggingface_hub", "s
 INSTALL = "python -m pip install -c constraints.txt -e '.[cpu,train]'"
 CONFIG, WHOLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 ADAPTERS, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+TUNED = "tuned.safetensors"
+"""Weights that were trained in full beside adapters."""
 PROCESSOR = ("preprocessor_config.json", "processor_config.json")
 """Of which a model that takes images has one."""
 TEMPLATES = ("chat_template.json", "chat_template.jinja")
 READ = (".json", ".jinja", ".txt", ".model")
 """Endings of the files that a processor may read."""
-NOT_READ = (CONFIG, INDEX, "generation_config.json", ADAPTERS)
+NOT_READ = (CONFIG, INDEX, "generation_config.json", ADAPTERS, SIZES)
+SETTINGS = tuple(name for name in DifferentialConfig.model_fields if name != "attached")
+"""What a module's settings have that its sizes have, too."""
 MOST_BYTES = 64 << 20
 """Of a JSON file; hostile ones have no end."""
 
@@ -128,7 +133,8 @@ def _look_into(folder: Path, *, commit: str) -> Found:
     adapters = _has(folder, ADAPTERS)
     base = _read_base(folder) if adapters else ("", "")
     weights = [folder / ADAPTER_WEIGHTS] if adapters else _list_weights(folder)
-    own = [folder / (ADAPTERS if adapters else CONFIG), *weights]
+    beside = [folder / name for name in (TUNED, SIZES, WEIGHTS) if _has(folder, name)]
+    own = [folder / (ADAPTERS if adapters else CONFIG), *weights, *beside]
     for path in own:
         if not path.is_file():
             raise _LacksError(f"holds no {path.name}{_of_another_kind(folder)}")
@@ -212,6 +218,31 @@ def find_base(folder: Path) -> Found | None:
         return _find(*_read_base(folder), NAME)
     except _LacksError as lacks:
         raise ModelError(f"{NAME}: {folder} {lacks}") from lacks
+
+
+def find_module(folder: Path) -> Path | None:
+    """Return where the module of differential perception lies: beside a model, or below adapters; ``None``: nowhere.
+
+    Raises:
+        ModelError: the model below adapters is not there.
+    """
+    if _has(folder, SIZES):
+        return folder
+    base = find_base(folder)
+    return base.folder if base and _has(base.folder, SIZES) else None
+
+
+def read_module(folder: Path) -> DifferentialConfig:
+    """Return how the module of differential perception in a folder is set.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
+    try:
+        content = _read_json(folder / SIZES)
+        return DifferentialConfig.model_validate({"attached": True} | {name: content[name] for name in SETTINGS})
+    except (_LacksError, KeyError, ValueError) as error:
+        raise ModelError(f"{NAME}: {folder / SIZES}: cannot be read as a module's settings: {error}") from error
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

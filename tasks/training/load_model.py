@@ -20,12 +20,14 @@ from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
+from schemas.differential import NAME as MODULE
 from schemas.errors import ConfigError, ModelError
 from schemas.training import ModelConfig, TrainConfig
+from tasks.models.differential.attach import attach, load_differential
 from tasks.models.tensor_shapes import name_some
 from tasks.models.weights import loading
 from tasks.training.attention import choose_attention
-from tasks.training.find_model import NAME, find_base, read_settings
+from tasks.training.find_model import NAME, find_base, find_module, read_settings
 from tasks.training.join_windows import join_windows
 from tasks.training.tune_model import merge_adapters
 
@@ -78,11 +80,39 @@ def load_processor(folder: Path) -> Any:
 def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     """Return a checkpoint's model, its weights in this precision; adapters are merged into theirs.
 
+    A module of differential perception that lies beside the weights is attached.
+
     Raises:
         ModelError: it cannot be loaded, is of another kind, or its weights are not what its settings say.
     """
+    model = load_plain(folder, config, dtype=dtype)
+    if (place := find_module(folder)) and load_differential(model, place):
+        _check_finite(place, getattr(model, MODULE))
+    return model
+
+
+def load_to_train(folder: Path, config: TrainConfig) -> Any:
+    """Return a model as a run begins with it: with a new module of differential perception where it is to get one.
+
+    Raises:
+        ModelError: it cannot be loaded, or is of a family that can have none.
+    """
+    model, wanted = load_model(folder, config.model, dtype=choose_storage(config)), config.model.differential
+    if wanted.attached and not hasattr(model, MODULE):
+        with torch.random.fork_rng(devices=[]):  # the same module whatever was drawn before
+            torch.manual_seed(config.optimiser.seed)
+            attach(model, **wanted.model_dump(exclude={"attached"}))
+    return model
+
+
+def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
+    """Return a model as ``load_model`` does, without what perceives differences.
+
+    Raises:
+        ModelError: as there.
+    """
     if base := find_base(folder):
-        return merge_adapters(load_model(base.folder, config, dtype=dtype), folder)
+        return merge_adapters(load_plain(base.folder, config, dtype=dtype), folder)
     attention = choose_attention(config.attention)
     settings = read_settings(folder)
     _check_kind(folder, settings)

@@ -21,6 +21,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerState
 from typing_extensions import override
 
+from schemas.differential import NAME as MODULE
 from schemas.errors import ConfigError, ModelError, TrainingError
 from schemas.training import DpoConfig
 from tasks.training.collate import Batch
@@ -37,8 +38,10 @@ from tasks.training.runs import SAVING, STEP, append_refused
 from tasks.training.save_checkpoints import Saving, advise, is_finite, reading
 from tasks.training.score_answers import score_answers
 from tasks.training.see_once import seen_once
+from tasks.training.split_rates import split_rates
 from tasks.training.step_batches import count_tokens, find_batch, sound, with_answers
 from tasks.training.trainer_setting import Adversary, Setting
+from tasks.training.tuned_weights import restore_beside, save_beside, without_module
 from tasks.training.watch_training import MEASURED
 
 log = logging.getLogger(__name__)
@@ -153,6 +156,14 @@ class PreferenceTrainer(Trainer):
         if self._spare is None:
             self._spare = find_batch(self.train_dataset, self.data_collator)
         return replace(self._spare)
+
+    @override
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """Make the optimiser, the tower that sees in groups of its own where it has a learning rate of its own."""
+        optimizer = super().create_optimizer(model)
+        if rate := self.setting.config.optimiser.vision_learning_rate:
+            split_rates(optimizer, self.accelerator.unwrap_model(self.model), rate)
+        return optimizer
 
     # ---- the loss
 
@@ -360,6 +371,7 @@ class PreferenceTrainer(Trainer):
             first = str(error).strip().partition("\n")[0]
             folder = Path(resume_from_checkpoint)
             raise ModelError(f"{folder}: is no checkpoint of this run's model: {first}. {advise(folder)}") from error
+        restore_beside(self.model, Path(resume_from_checkpoint))
 
     @override
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
@@ -389,11 +401,19 @@ class PreferenceTrainer(Trainer):
         A finished model has the published names, which differ from them in some families (Qwen2-VL). Where its weights
         were gathered, tied ones share no memory any more: each is written once.
         """
+        model, finished = cast("Any", self.model), SAVING not in str(output_dir)
+        if finished and hasattr(model, MODULE) and isinstance(model, PreTrainedModel):
+            state_dict = without_module(state_dict or model.state_dict())
+        self._write(output_dir, state_dict, published=finished)
+        if self.args.should_save:
+            save_beside(model, Path(str(output_dir)), finished=finished)
+
+    def _write(self, output_dir: str | None, state_dict: dict[str, Any] | None, *, published: bool) -> None:
         model = cast("Any", self.model)
         if state_dict is not None and isinstance(model, PreTrainedModel):
             tied = model.all_tied_weights_keys
             state_dict = {name: weight for name, weight in state_dict.items() if name not in tied}
-        if SAVING not in str(output_dir) or not isinstance(model, PreTrainedModel):
+        if published or not isinstance(model, PreTrainedModel):
             super()._save(output_dir, state_dict)
             return
         vars(model)["save_pretrained"] = partial(model.save_pretrained, save_original_format=False)

@@ -6,18 +6,20 @@ them needs peft and the model named in ``adapter_config.json``. Needs PyTorch an
 """
 
 import json
+import shutil
 from pathlib import Path
 
+from schemas.differential import SIZES, WEIGHTS
 from schemas.training import TrainConfig
-from tasks.training.find_model import ADAPTER_WEIGHTS, ADAPTERS
-from tasks.training.load_model import choose_storage, load_model
+from tasks.training.find_model import ADAPTER_WEIGHTS, ADAPTERS, TUNED
+from tasks.training.load_model import choose_storage, load_plain
 from tasks.training.tune_model import merge_adapters
 
 FOLDER = "adapters"
 CACHE = "models--"
 """How the folder of a model begins in the Hub's local cache; its commit is a folder in ``snapshots``."""
-OWN = (ADAPTERS, ADAPTER_WEIGHTS, "README.md")
-"""What peft writes."""
+OWN = (ADAPTERS, ADAPTER_WEIGHTS, "README.md", TUNED)
+"""What peft writes, and the weights that were trained beside adapters."""
 NOT_NEEDED = "training_args.bin"
 """A pickle, which only the Trainer's own checkpoints need."""
 
@@ -60,5 +62,8 @@ def _merge(saved: Path, start: Path, config: TrainConfig) -> None:
     for name in OWN:
         if (saved / name).exists():
             (saved / name).replace(aside / name)
-    model = load_model(start, config.model, dtype=choose_storage(config))
+    for name in (SIZES, WEIGHTS):  # differential perception stays beside the merged weights, too
+        if (saved / name).exists():
+            shutil.copyfile(saved / name, aside / name)
+    model = load_plain(start, config.model, dtype=choose_storage(config))
     merge_adapters(model, aside).save_pretrained(saved)

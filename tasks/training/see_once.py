@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tasks.models.differential.perception import DifferentialPerception
+
 FIND = "get_image_features"
 """What transformers' models call their method that turns pixels into what stands in for the image tokens."""
 
@@ -19,7 +21,8 @@ FIND = "get_image_features"
 def seen_once(*models: Any) -> Generator[None]:
     """Let models that are called inside, one after the other and on the same tensors, look at the images once.
 
-    Nothing changes for a model that trains what sees, by weights or by adapters, and for one of another kind.
+    Nothing changes for a model that trains what sees, by weights, by adapters or by differential perception, and for
+    one of another kind.
 
     Args:
         models: the policy, and the reference where it is a copy; perhaps wrapped.
@@ -28,7 +31,7 @@ def seen_once(*models: Any) -> Generator[None]:
     with ExitStack() as after:
         for model in models:
             eye = _eye(model)
-            if eye is not None and not _is_trained(eye):
+            if eye is not None and not _is_trained(eye) and not _perceives(model):
                 setattr(eye, FIND, _remembering(eye, seen))
                 after.callback(delattr, eye, FIND)
         yield
@@ -45,6 +48,11 @@ def _is_trained(eye: Any) -> bool:
     decoder = eye.get_decoder()
     language = {id(parameter) for parameter in decoder.parameters()} if decoder is not eye else set[int]()
     return any(parameter.requires_grad and id(parameter) not in language for parameter in eye.parameters())
+
+
+def _perceives(model: Any) -> bool:
+    """Say whether a module of differential perception is trained, which is put into the tower that sees."""
+    return any(isinstance(one, DifferentialPerception) for one in model.modules())
 
 
 def _remembering(eye: Any, seen: list[tuple[Tensor, Any]]) -> Callable[..., Any]:

@@ -24,7 +24,7 @@ from tasks.training.collate import Collator, ExampleRows
 from tasks.training.find_unused import leaves_unused
 from tasks.training.freeze_rows import FrozenRows
 from tasks.training.load_batches import Guarded, count_workers, start_server
-from tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
+from tasks.training.load_model import choose_precision, load_processor, load_to_train
 from tasks.training.losses.objectives import OBJECTIVES, Goal
 from tasks.training.losses.scored import TEXTS
 from tasks.training.metrics import HELD_OUT, MetricsFile
@@ -119,7 +119,7 @@ def make_trainer(job: Job) -> PreferenceTrainer:
     if count_workers(config.loading.workers):
         start_server(processor)
     dtype = choose_precision(config)
-    model = prepare_model(load_model(job.start, config.model, dtype=choose_storage(config)), config)
+    model = prepare_model(load_to_train(job.start, config), config)
     steps = run.steps()
     metrics = MetricsFile(run.metrics)
     if steps:

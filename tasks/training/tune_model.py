@@ -1,7 +1,7 @@
 """Say which weights of a model are trained: LoRA's adapters, or its own; and put adapters back into the weights.
 
 Needs PyTorch and peft. The language model is what is trained; the tower that sees and the projector behind it are only
-with ``train_vision``.
+with ``train_vision``; a module of differential perception always is, all of it.
 """
 
 import logging
@@ -18,6 +18,7 @@ from schemas.training import TrainConfig
 from tasks.models.tensor_shapes import name_some
 from tasks.models.weights import loading
 from tasks.training.find_model import ADAPTER_WEIGHTS, NAME
+from tasks.training.tuned_weights import OF_MODULE, load_tuned
 
 log = logging.getLogger(__name__)
 
@@ -28,15 +29,25 @@ def prepare_model(model: Any, config: TrainConfig) -> Any:
     Raises:
         ConfigError: no layer is called as ``model.lora.targets`` says, or one cannot have an adapter.
     """
+    inside, vision = _language(model), config.model.train_vision
     if config.model.tuning == "lora":
+        beside = [own for name, own in model.named_parameters() if _is_beside(name, inside, config)]
         model = _with_adapters(model, config)
+        for parameter in beside:  # in float32, as adapters are: small steps add up
+            parameter.data = parameter.data.float()
+            parameter.requires_grad = True
     else:
-        inside = _language(model)
         for name, parameter in model.named_parameters(remove_duplicate=False):
-            parameter.requires_grad = config.model.train_vision or name.startswith(inside)
+            parameter.requires_grad = vision or name.startswith((*inside, OF_MODULE))
     trained, of = count_parameters(model)
     log.info("trained: %s of %s parameters (%.2f %%), %s", f"{trained:,}", f"{of:,}", 100 * trained / of, _how(config))
     return model
+
+
+def _is_beside(name: str, language: tuple[str, ...], config: TrainConfig) -> bool:
+    """Say whether a weight is trained in full beside adapters."""
+    vision = config.model.train_vision and config.model.vision_tuning == "full"
+    return name.startswith(OF_MODULE) or (vision and not name.startswith(language))
 
 
 def _how(config: TrainConfig) -> str:
@@ -101,10 +112,13 @@ def _targets(model: Any, config: TrainConfig) -> list[str]:
     """Return the names of the layers that get adapters."""
     named, head = config.model.lora.targets, model.get_output_embeddings()
     tied = head is not None and head.weight is model.get_input_embeddings().weight
-    inside = ("",) if config.model.train_vision else _language(model)
+    vision = config.model.train_vision and config.model.vision_tuning == "same"
+    inside = ("",) if vision else _language(model)
     found: list[str] = []
     for name, layer in model.named_modules():
         if not isinstance(layer, torch.nn.Linear) or not f"{name}.".startswith(inside) or not _is_named(name, named):
+            continue
+        if name.startswith(OF_MODULE):
             continue
         if layer is not head:
             found.append(name)
@@ -123,6 +137,8 @@ def _is_named(name: str, named: tuple[str, ...]) -> bool:
 
 def merge_adapters(model: Any, folder: Path) -> Any:
     """Return a model with adapters added to its weights; computed in float32 and rounded once.
+
+    Weights that were trained in full beside the adapters come with them.
 
     Args:
         model: what they were trained on.
@@ -147,4 +163,6 @@ def merge_adapters(model: Any, folder: Path) -> Any:
         raise ModelError(f"{NAME}: {folder}: belongs to another model: {name_some(strange)}")
     if bad := next((name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()), None):
         raise ModelError(f"{NAME}: {folder}: {bad} holds values that are no numbers (NaN or infinite)")
-    return tuned.merge_and_unload()
+    merged = tuned.merge_and_unload()
+    load_tuned(merged, folder)
+    return merged

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 from torch import cat, nn
 
+from schemas.differential import MOST_DEPTH, NAME, SIZES, WEIGHTS
 from schemas.errors import ModelError
 from tasks.models.checkpoints import read_checkpoint
 from tasks.models.differential.perception import DifferentialPerception, DifferentialSizes, spread_layers
@@ -25,11 +26,8 @@ from tasks.models.differential.perception import DifferentialPerception, Differe
 if TYPE_CHECKING:
     from torch import Tensor
 
-NAME = "differential"
-SIZES, WEIGHTS = f"{NAME}.json", f"{NAME}.safetensors"
 FAMILIES = ("qwen2_vl", "qwen2_5_vl", "llava_onevision")
 FIELD = "--differential"
-MOST_DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +78,20 @@ def _check(sizes: DifferentialSizes, tower: Tower) -> None:
         raise ModelError(f"{FIELD}: the last of the layers is {sizes.layers[-1]}; the model goes on with layer {last}")
 
 
-def find_tower(model: Any) -> Tower:
-    """Return the vision tower of a model.
+def find_tower(model: Any, *, field: str = FIELD) -> Tower:
+    """Return the vision tower of a model; ``field`` is what asks for it, for messages.
 
     Raises:
         ModelError: its family is not known here.
     """
     family = getattr(model.config, "model_type", "")
     if family not in FAMILIES:
-        raise ModelError(f"{FIELD}: knows the towers of {', '.join(FAMILIES)}; this model is a {family or 'stranger'}")
+        raise ModelError(f"{field}: knows the towers of {', '.join(FAMILIES)}; this model is a {family or 'stranger'}")
     vision = model.config.vision_config
     if family == "llava_onevision":
         if model.config.vision_feature_layer != -1:
             raise ModelError(
-                f"{FIELD}: this model goes on with layer {model.config.vision_feature_layer}, not the last"
+                f"{field}: this model goes on with layer {model.config.vision_feature_layer}, not the last"
             )
         whole = model.model.vision_tower
         inner = getattr(whole, "vision_model", whole)

@@ -43,7 +43,11 @@ class Goal:
         """Return what is taken of each row."""
         several = config.dpo.negatives if self.section == "dpo" else 1
         return Needs(
-            texts=several if self.uses_texts else 0, images=self.uses_images, beside=self.joins, least=self.needs
+            texts=several if self.uses_texts else 0,
+            images=self.uses_images,
+            beside=self.joins,
+            least=self.needs,
+            pairs=config.model.differential.attached,
         )
 
     def measures_of(self, config: TrainConfig) -> Needs:
