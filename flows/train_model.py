@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from flows.find_start import find_run, find_start
 from flows.load_profile import make_section, set_field
+from flows.prepare_namc import have_places, namc_defaults, pin_models
 from flows.prepare_retriever import find_retriever, mine_table, prepare_retriever
 from flows.run_beside import settled_beside
 from flows.score_reference import score_reference
 from schemas.errors import ConfigError, PairwrightError, StoreError
+from schemas.namc import PAPER
 from schemas.training import NAMC, STAND_INS, TINY, OptimiserConfig, TrainConfig
 from tasks.store.decisions import read_decisions
 from tasks.store.files import Folder
@@ -88,7 +90,8 @@ def make_config(objective: str, settings: Sequence[str], *, model: str = "", sta
     if objective == NAMC:
         if _part(values, "model"):
             raise ConfigError("--model: NAMC is a model of its own, trained from scratch or --from another run of it")
-        for path, value in namc_defaults(starts=bool(values.get("start"))).items():
+        size = str(_part(values, "namc").get("config", ""))
+        for path, value in namc_defaults(size, starts=bool(values.get("start"))).items():
             section, _, last = path.partition(".")
             _part(values, section).setdefault(last, value)
     else:
@@ -147,21 +150,6 @@ def stand_in_defaults(objective: str, *, starts: bool) -> dict[str, Any]:
         "optimiser.batch": 8,
         "saving.log_every": 5,
         "saving.measure_every": 20,
-    }
-
-
-def namc_defaults(*, starts: bool) -> dict[str, Any]:
-    """Return what is set otherwise for the small NAMC, unless it is set.
-
-    Args:
-        starts: whether the run starts from another one: then it is fine-tuned, without masks.
-    """
-    return {
-        "namc.noise": not starts,
-        "optimiser.epochs": 20 if starts else 40,
-        "optimiser.batch": 16,
-        "saving.log_every": 10,
-        "saving.measure_every": 50,
     }
 
 
@@ -326,7 +314,7 @@ def prepare(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
 
 
 def _prepare_namc(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
-    """Begin a run of NAMC unless it has begun: it needs rows, and perhaps another run's model."""
+    """Begin a run of NAMC unless it has begun: it needs rows, perhaps models, and perhaps another run's."""
     from tasks.training.freeze_rows import check_parts
     from tasks.training.namc.train_namc import check_settings
 
@@ -337,6 +325,7 @@ def _prepare_namc(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
     if not run.is_finished and not run.steps():
         run.forget()
     start = find_run(folder, config.start).model if config.start else Path()
+    config = pin_models(config, run, start=start)
     if run.config():
         _check_same(run, config)
         if not run.is_finished:
@@ -347,6 +336,8 @@ def _prepare_namc(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
         except PairwrightError:
             run.forget()
             raise
+    if config.namc.config == PAPER and not run.is_finished:
+        have_places(folder, config, run)
     return Prepared(config, start, run.is_finished)
 
 

@@ -23,7 +23,7 @@ def train(
     model: Annotated[str, typer.Option("--model", help="A folder or a name on the Hub; tiny: a small stand-in.")] = "",
     start: Annotated[str, typer.Option("--from", help="The run whose model this one starts from.")] = "",
     name: Annotated[str, typer.Option("--name", help="Of the run; default: the objective's.")] = "",
-    size: Annotated[str, typer.Option("--config", help="namc: how large it is; small.")] = "",
+    size: Annotated[str, typer.Option("--config", help="namc: how large it is; small or paper.")] = "",
     differential: Annotated[
         bool,
         typer.Option(

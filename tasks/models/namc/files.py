@@ -41,7 +41,9 @@ def pin_namc(config: NamcConfig, *, starts: bool) -> NamcConfig:
     require_packages("namc", "torch", "timm", "open_clip", "tokenizers")
     found: dict[str, object] = {"cnn": pin_cnn(config.cnn)}
     if config.noise:
-        found |= {"clip": pin_clip(config.clip, download=False, field=CLIP), "vqgan": pin_vqgan(config.vqgan)}
+        found["clip"] = pin_clip(config.clip, download=False, field=CLIP)
+    if config.noise and config.reconstruct:
+        found["vqgan"] = pin_vqgan(config.vqgan)
     if not starts:
         words = find_words(config.vocabulary)
         found["vocabulary"] = _pinned(config.vocabulary, words, VOCABULARY)

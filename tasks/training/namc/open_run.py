@@ -94,15 +94,15 @@ def _open_large(job: Job) -> Opened:
 
 
 def _large(job: Job, frozen: Frozen) -> Captioner:
-    config = job.config.namc
-    features, codes = frozen.about["grids"], frozen.about.get("codes", ANY_CODES)
+    config, seed = job.config.namc, job.config.optimiser.seed
+    features, codes = frozen.about["grids"], frozen.about.get("codes")
     if job.config.start:
         captioner = load_captioner(job.start, noise=config.noise, config=config)
     else:
         words = _words(job.run, lambda: bert_words(find_words(config.vocabulary)))
-        captioner = make_large(words, config, features=features, codes=codes, seed=job.config.optimiser.seed)
+        captioner = make_large(words, config, features=features, codes=codes or ANY_CODES, seed=seed)
     sizes = captioner.model.sizes
-    if sizes.features != features or (config.noise and sizes.codes != codes):
+    if sizes.features != features or codes not in (None, sizes.codes):
         raise ModelError(
             f"--from: {job.start}: reads {sizes.features} features and tells {sizes.codes} codes per place, and here "
             f"are {features} and {codes}: name its own models (namc.cnn, namc.vqgan)"

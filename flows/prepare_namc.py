@@ -1,0 +1,143 @@
+"""Have what a training of NAMC needs: its defaults, its models, and at the paper's size what they see of the images.
+
+Makes the tables ``grids``, ``codes`` and ``patches`` beside the dataset's own, of the images that its pairs are of, and
+copies what the run's rows need into the run's folder. Fetches nothing: a missing model is named, with what fetches it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.run_beside import run_beside, settled_beside
+from flows.run_build import request_of
+from flows.stages import stages_until
+from schemas.errors import ConfigError
+from schemas.namc import PAPER, CnnConfig, NamcConfig
+from schemas.section import Section
+from schemas.training import TrainConfig
+from tasks.store.files import Folder
+
+if TYPE_CHECKING:
+    from tasks.store.stage import Stage
+    from tasks.training.runs import Run
+
+MODELS = ("clip", "cnn", "vqgan", "vocabulary")
+PAIRS = "pairs"
+
+
+def namc_defaults(config: str, *, starts: bool) -> dict[str, Any]:
+    """Return what is set otherwise for NAMC, unless it is set.
+
+    At the paper's size they are the published ones (paper 001, Appendix F): 512 rows to a step for 20 epochs; a run
+    that starts from another one is fine-tuned, with 128 rows to a step for the 20 epochs of Image-Editing-Request
+    (published for CLEVR-Change and CLEVR-DC: 40, for Spot-the-Diff: 10), and writes at most 23 tokens.
+
+    Args:
+        config: which size.
+        starts: whether the run starts from another one: then it is fine-tuned, without masks.
+    """
+    if config != PAPER:
+        return {
+            "namc.noise": not starts,
+            "optimiser.epochs": 20 if starts else 40,
+            "optimiser.batch": 16,
+            "saving.log_every": 10,
+            "saving.measure_every": 50,
+        }
+    tuned = {"namc.noise": False, "namc.length": 23, "optimiser.learning_rate": 2e-4, "optimiser.accumulate": 4}
+    first = {"namc.relevance": "start", "optimiser.learning_rate": 3e-4, "optimiser.accumulate": 16}
+    return {**(tuned if starts else first), "optimiser.batch": 32, "optimiser.epochs": 20, "saving.measure_every": 500}
+
+
+def pin_models(config: TrainConfig, run: "Run", *, start: Path) -> TrainConfig:
+    """Return the settings with the revisions of the models that this machine has; of a finished run, with its own.
+
+    Args:
+        config: what was asked for.
+        run: the run, which may have begun.
+        start: the model that it starts from, if there is one.
+
+    Raises:
+        ConfigError: the small one is asked for what only the other has.
+        ModelError: a model is missing, or another than it was.
+    """
+    own = config.namc
+    if own.config != PAPER:
+        if own.relevance == "start":
+            raise ConfigError("namc.relevance: the small CLIP starts with random weights; use own, or --config paper")
+        return config
+    from tasks.models.namc.files import pin_namc
+
+    before = run.config()
+    if config.start and own.cnn == CnnConfig():
+        own = own.model_copy(update={"cnn": _cnn_of(start)})
+    if before and run.is_finished:
+        own = own.model_copy(update=dict(_as_before(own, before.namc)))
+    else:
+        own = pin_namc(own, starts=bool(config.start))
+    return config.model_copy(update={"namc": own})
+
+
+def _cnn_of(start: Path) -> CnnConfig:
+    from tasks.training.namc.saved import read_about
+
+    return read_about(start).cnn or CnnConfig()
+
+
+def _as_before(own: NamcConfig, before: NamcConfig) -> Iterator[tuple[str, Section]]:
+    """Yield the models that are named as before: then they are those."""
+    for name in MODELS:
+        old, new = getattr(before, name), getattr(own, name)
+        if _named(old) == _named(new):
+            yield name, old
+
+
+def _named(model: Any) -> dict[str, Any]:
+    from tasks.models.weights import absolute
+
+    checkpoint = absolute(model.checkpoint) if model.checkpoint else ""
+    return model.model_dump(exclude={"revision"}) | {"checkpoint": checkpoint}
+
+
+def have_places(folder: Folder, config: TrainConfig, run: "Run") -> None:
+    """Have what a run of the paper's size is told of its images, in its folder; once, when it has begun.
+
+    Raises:
+        ConfigError: the dataset has no images of its own.
+        ModelError: a model is missing, damaged, or of another form.
+        StoreError: the disk refuses.
+        TrainingError: some images could not be encoded; the same command goes on.
+    """
+    from tasks.models.namc.places import release_models
+    from tasks.training.freeze_rows import FrozenRows
+    from tasks.training.namc.freeze_places import freeze_places
+    from tasks.training.runs import PLACES
+
+    place, loading = run.folder / PLACES, config.loading
+    if place.exists():
+        return
+    request, _ = request_of(folder)
+    has_pairs = PAIRS in {stage.name for stage in stages_until(request.profile, request.until)}
+    try:
+        stages = [(stage if has_pairs else replace(stage, only_in=""), own) for stage, own in _stages(config.namc)]
+        beside = [run_beside(folder, stage, own) for stage, own in stages]
+    finally:
+        release_models()
+    keys: set[str] = set()
+    for split in filter(None, (loading.split, loading.held_out)):
+        keys.update(FrozenRows(folder=folder, file=str(run.rows), split=split).keys())
+    with settled_beside(folder, beside) as build:
+        tables = {planned.stage.name: planned for planned in build.planned}
+        freeze_places(build, tables, place, keys=keys, table=config.table, crops=config.namc.noise)
+
+
+def _stages(config: NamcConfig) -> "Iterator[tuple[Stage, Section]]":
+    """Yield the tables that a run needs, each with its settings."""
+    from tasks.training.namc import encode_places
+
+    yield encode_places.GRIDS, config.cnn
+    if config.noise and config.reconstruct:
+        yield encode_places.CODES, config.vqgan
+    if config.noise and config.relevance == "start":
+        yield encode_places.PATCHES, config.clip
