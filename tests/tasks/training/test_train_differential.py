@@ -1,0 +1,153 @@
+"""Whole trainings with differential perception: pairs of any sizes, what goes on, what is refused."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from schemas.differential import NAME, WEIGHTS
+from schemas.errors import ModelError
+from schemas.rows import PreferenceRow, make_key
+from schemas.training import TrainConfig
+from tasks.training import train_model
+from tasks.training.collate import ExampleRows, Loaded, load_example
+from tasks.training.examples import RefusedRowError, make_example
+from tasks.training.find_model import TUNED
+from tasks.training.freeze_rows import Refused
+from tasks.training.load_model import load_model
+from tasks.training.losses.objectives import needs_of
+from tasks.training.preference_trainer import PreferenceTrainer
+from tasks.training.train_model import Job
+from tests.fixtures.families_of_models import PACKED
+from tests.fixtures.preferences_to_train import encoded, preference
+from tests.fixtures.runs_to_train import curve, settings, write_run
+
+SIZES = ((56, 84), (112, 56))
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    return {name: PACKED[name](folder / name) for name in ("qwen2_vl", "llava_onevision")}
+
+
+@pytest.fixture(autouse=True)
+def _no_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare what takes half of the time."""
+    monkeypatch.setattr(train_model, "sample_answers", lambda trainer, folder: None)
+
+
+def rows(count: int = 7) -> list[PreferenceRow]:
+    """Return pairs whose images have different sizes, the last one held out."""
+    found: list[PreferenceRow] = []
+    for n in range(count):
+        images = tuple(encoded(10 * n + place, size) for place, size in enumerate(SIZES))
+        row = replace(preference(n), images=images, image_keys=tuple(make_key(image) for image in images))
+        found.append(replace(row, split="train" if n < count - 1 else "validation"))
+    return found
+
+
+def with_module(start: Path, **values: Any) -> TrainConfig:
+    own: dict[str, Any] = {"train_vision": True, "vision_tuning": "full", "differential": {"attached": True}}
+    optimiser = {"steps": 4, "vision_learning_rate": 5e-4}
+    given = {"optimiser": optimiser, "saving": {"merged": True}, **values}
+    return settings("sft", start, **given | {"model": own | given.get("model", {})})
+
+
+@pytest.mark.parametrize(("family", "tuning"), [("qwen2_vl", "lora"), ("llava_onevision", "full")])
+def test_a_run_goes_on_from_its_checkpoint(models: dict[str, Path], family: str, tuning: str, tmp_path: Path) -> None:
+    """It ends with the bytes of one that was never stopped; all that is trained has moved."""
+    config = with_module(models[family], model={"tuning": tuning})
+    whole, stopped = (write_run(tmp_path / name, config, rows=rows()) for name in ("whole", "stopped"))
+    for job in (whole, stopped):
+        assert train_model.train_model(job).finished
+    shutil.rmtree(stopped.run.model)
+    shutil.rmtree(stopped.run.checkpoints / "checkpoint-4")
+    assert stopped.run.steps() == [2]
+    assert train_model.train_model(stopped).finished
+    assert curve(stopped.run) == curve(whole.run)
+    names = ["model.safetensors", WEIGHTS, *([f"adapters/{TUNED}"] if tuning == "lora" else [])]
+    for name in names:
+        assert (stopped.run.model / name).read_bytes() == (whole.run.model / name).read_bytes(), name
+    before, after = (
+        load_model(folder, config.model, dtype=torch.float32) for folder in (models[family], whole.run.model)
+    )
+    out = load_file(whole.run.model / WEIGHTS)["out.weight"]
+    assert out.any(), "it began as zeros"
+    moved = {name for name, weight in before.state_dict().items() if (weight != after.state_dict()[name]).any()}
+    for part in ("visual.patch_embed", "visual.merger") if family == "qwen2_vl" else ("vision_tower", "projector"):
+        assert any(part in name for name in moved), part
+    frozen = {"embed_tokens", "norm"} if tuning == "lora" else set[str]()
+    assert not [name for name in moved if "language_model" in name and any(part in name for part in frozen)]
+
+
+def test_activations_may_be_computed_again(models: dict[str, Path], tmp_path: Path) -> None:
+    curves: list[list[float]] = []
+    for checkpointing in (False, True):
+        config = with_module(models["qwen2_vl"], optimiser={"steps": 3, "checkpointing": checkpointing})
+        job = write_run(tmp_path, config, rows=rows(), name=f"run{checkpointing}")
+        train_model.train_model(job)
+        curves.append(curve(job.run) + curve(job.run, "grad_norm"))
+    assert curves[1] == pytest.approx(curves[0], rel=1e-5)
+
+
+def test_the_module_is_trained_where_nothing_else_that_sees_is(models: dict[str, Path], tmp_path: Path) -> None:
+    config = with_module(models["qwen2_vl"], model={"train_vision": False}, optimiser={"vision_learning_rate": 0.0})
+    job = write_run(tmp_path, config, rows=rows())
+    train_model.train_model(job)
+    assert load_file(job.run.model / WEIGHTS)["out.weight"].any()
+
+
+def test_two_rates_are_two_groups(models: dict[str, Path], tmp_path: Path) -> None:
+    trainer = make(write_run(tmp_path, with_module(models["qwen2_vl"]), rows=rows()))
+    trainer.create_optimizer()
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    names = {id(weight): name for name, weight in model.named_parameters()}
+    found: dict[float, set[str]] = {}
+    for group in trainer.optimizer.param_groups:
+        found.setdefault(group["lr"], set()).update(names[id(weight)] for weight in group["params"])
+    assert found.keys() == {2e-3, 5e-4}
+    assert all(".visual." in name and ".merger." not in name for name in found[5e-4])
+    assert {name for name in names.values() if f".{NAME}." in name} <= found[2e-3]
+
+
+def make(job: Job) -> PreferenceTrainer:
+    return train_model.make_trainer(job)
+
+
+def test_a_checkpoint_without_its_full_weights_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
+    job = write_run(tmp_path, with_module(models["qwen2_vl"]), rows=rows())
+    train_model.train_model(job)
+    shutil.rmtree(job.run.model)
+    (job.run.checkpoints / "checkpoint-4" / TUNED).unlink()
+    with pytest.raises(ModelError, match=f"{TUNED}: no such file"):
+        train_model.train_model(job)
+
+
+def test_rows_that_are_no_pairs_are_refused(models: dict[str, Path], tmp_path: Path) -> None:
+    """Of three images one has nothing to be compared with; four are two pairs."""
+    needs = needs_of(with_module(models["qwen2_vl"]))
+    for images in (0, 1, 3):
+        with pytest.raises(RefusedRowError, match=f"no pairs: {images}, where"):
+            make_example(preference(0, images=images), needs)
+    assert len(load_example(make_example(preference(0, images=4), needs), 10_000, pairs=True).images) == 4
+    given = [preference(n, images=1 + n % 3) for n in range(6)]
+    job = write_run(tmp_path, with_module(models["qwen2_vl"]), rows=given)
+    kept = train_model.train_rows(job)
+    assert isinstance(kept, ExampleRows)
+    assert [type(kept[place]) for place in range(3)] == [Refused, Loaded, Refused]
+
+
+def test_both_images_of_a_pair_get_one_size() -> None:
+    needs = needs_of(TrainConfig.model_validate({"objective": "sft", "model": {"differential": {"attached": True}}}))
+    row = replace(preference(0), images=tuple(encoded(n, size) for n, size in enumerate([(100, 40), (50, 90)])))
+    found = load_example(make_example(row, needs), 1 << 20, pairs=True).images
+    assert [image.size for image in found] == [(70, 60)] * 2  # roots of 100 * 50 and of 40 * 90
+    assert [image.size for image in load_example(make_example(row, needs), 1 << 20).images] == [(100, 40), (50, 90)]
+    small = load_example(make_example(row, needs), 1000, pairs=True).images
+    assert small[0].size == small[1].size
+    assert small[0].width * small[0].height <= 1000
