@@ -34,7 +34,7 @@ lint: .venv/.lint  ## check style and types
 	$(BIN)/pyright
 
 bench: .venv/.tests $(if $(filter serve,$(BENCH)),.venv-vllm/.served)  ## measure; prints ratios of two sides measured in one run
-	@for name in $(or $(BENCH),cluster store build embed search remove train captions export view $(if $(wildcard .venv-vllm/.served),serve)); do $(BIN)/python -m tests.bench.bench_$$name || exit 1; done
+	@for name in $(or $(BENCH),cluster store build embed search remove train namc captions export view $(if $(wildcard .venv-vllm/.served),serve)); do $(BIN)/python -m tests.bench.bench_$$name || exit 1; done
 
 soak: .venv/.tests  ## the long fault runs
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile search --timeout 7200 $(ARGS)

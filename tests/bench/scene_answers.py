@@ -1,0 +1,92 @@
+"""Measure what models say of rendered scenes: against what was to be said, and against the two scene graphs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from prompts import difference_verbs
+from schemas.claims import Graphs, holds
+from schemas.differences import Difference, read_difference
+from schemas.rows import ImageRow, PairRow, PreferenceRow
+from tasks.rejected.read_phrases import read_phrases
+
+MEASURES = {
+    "CIDEr-D": ("cider", 1),
+    "of another pair": ("cider_elsewhere", 1),
+    "all statements true": ("true", 100),
+    "statements true": ("statements", 100),
+    "of another pair, too": ("elsewhere", 100),
+    "unreadable": ("unreadable", 100),
+}
+"""Columns of a table: what ``measure`` calls it, and what it is multiplied by."""
+
+
+def measure(rows: Sequence[PreferenceRow], answers: Sequence[str], graphs: Mapping[str, Graphs]) -> dict[str, Any]:
+    """Return what the answers to some rows are worth.
+
+    ``statements`` is the share of statements that hold of the row's own scenes, ``elsewhere`` of those of another row,
+    half the rows away; so with ``cider`` and ``cider_elsewhere``. What is said without looking is worth as much there.
+    """
+    judged = [judge(answer, graphs[row.subject]) for row, answer in zip(rows, answers, strict=True)]
+    others = [*rows[len(rows) // 2 :], *rows[: len(rows) // 2]]
+    elsewhere = [judge(answer, graphs[row.subject]) for row, answer in zip(others, answers, strict=True)]
+    return {
+        "rows": len(rows),
+        "cider": cider([row.chosen for row in rows], answers),
+        "cider_elsewhere": cider([row.chosen for row in others], answers),
+        "true": sum(bool(own) and all(own) for own in judged) / len(rows),
+        "statements": _share(judged),
+        "elsewhere": _share(elsewhere),
+        "unreadable": sum(not own for own in judged) / len(rows),
+        "distinct": len(set(answers)) / len(rows),
+        "examples": [[row.chosen, answer] for row, answer in zip(rows[:3], answers[:3], strict=True)],
+    }
+
+
+def _share(judged: Sequence[Sequence[bool]]) -> float:
+    said = [one for own in judged for one in own]
+    return sum(said) / max(len(said), 1)
+
+
+def read_graphs(dataset: str, rows: Sequence[PreferenceRow]) -> dict[str, Graphs]:
+    """Return the graphs of both images of each row's pair, by the row's subject."""
+    from flows.read_rows import read_rows
+
+    images = {row.key: row for row in read_rows(dataset, "images", without=("image",)) if isinstance(row, ImageRow)}
+    pairs = {row.key: row for row in read_rows(dataset, "pairs") if isinstance(row, PairRow)}
+    found: dict[str, Graphs] = {}
+    for row in rows:
+        first, second = (images[key].graph for key in (pairs[row.subject].first, pairs[row.subject].second))
+        assert first is not None
+        assert second is not None
+        found[row.subject] = (first, second)
+    return found
+
+
+def read_preferences(dataset: str) -> list[PreferenceRow]:
+    """Return all preferences of a dataset."""
+    from flows.read_rows import read_rows
+
+    return [row for row in read_rows(dataset, "preferences") if isinstance(row, PreferenceRow)]
+
+
+def judge(answer: str, graphs: Graphs) -> list[bool]:
+    """Return whether each statement that can be read of an answer holds of the two scene graphs."""
+    read = read_difference(answer, difference_verbs())
+    if not isinstance(read, Difference):
+        return []
+    reading = read_phrases(read.first_half, read.second_half)
+    return [holds(claim, graphs) for claim in reading.claims]
+
+
+def cider(references: Sequence[str], answers: Sequence[str]) -> float:
+    """Return CIDEr-D, in the usual points (times 100), of lower-cased words without punctuation."""
+    from tasks.evaluation.corpus import Corpus, number_words
+    from tasks.evaluation.count_ngrams import count_ngrams
+    from tasks.evaluation.score_cider import measure_cider
+
+    def tokens(text: str) -> str:
+        return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
+
+    words = number_words(Corpus([tokens(text) for text in answers], [[tokens(text)] for text in references]))
+    measured = measure_cider(words, count_ngrams(words))
+    return 100 * float(measured.conclude(measured.statistics.sum(axis=0))[0])
