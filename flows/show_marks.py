@@ -11,6 +11,7 @@ from tasks.evaluation.results import ROWS
 
 SAID = {
     "empty": "answers are empty",
+    "cut": "answers were cut, at the most tokens that are allowed",
     "not_read": "answers could not be read, and count as no answer",
     "refused": "questions were refused, and count as not answered",
     "failed": "questions were not answered in time; their items are left out until they are: run it again",

@@ -15,3 +15,5 @@ class Reply:
     """refused: the model does not take this question, for good; failed: nothing was said, and it may be asked again;
     no image: an image is not there, or does not decode."""
     detail: str = ""
+    cut: bool = False
+    """Whether the answer ended where no more tokens were allowed."""

@@ -1,7 +1,7 @@
 """Let a served model answer a benchmark's questions. Needs an OpenAI-compatible server (vLLM's, for one)."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from schemas.replies import Reply
@@ -22,6 +22,7 @@ class NamedRow(Row):
     name: str
     question: Question
     text: str = ""
+    cut: bool = False
 
 
 def ask_served(questions: Iterable[tuple[str, Question]], answers: Answers, *, model: ChatConfig) -> Iterator[Reply]:
@@ -41,7 +42,7 @@ def ask_served(questions: Iterable[tuple[str, Question]], answers: Answers, *, m
 
     for result in ask_rows(rows(), _ask, model, answers=answers):
         if isinstance(result, NamedRow):
-            yield Reply(name=result.name, text=result.text)
+            yield Reply(name=result.name, text=result.text, cut=result.cut)
         elif isinstance(result, Failed):
             yield Reply(name=names[result.source_key], state="failed", detail=f"{result.reason}: {result.detail}")
         elif isinstance(result, Dropped):
@@ -51,6 +52,4 @@ def ask_served(questions: Iterable[tuple[str, Question]], answers: Answers, *, m
 
 async def _ask(row: NamedRow, chat: Chat) -> NamedRow:
     answer = await chat.ask(row.question)
-    return NamedRow(
-        key=row.key, source_key=row.key, subject=row.key, name=row.name, question=row.question, text=answer.text.strip()
-    )
+    return replace(row, text=answer.text.strip(), cut=answer.finish_reason == "length")

@@ -66,6 +66,7 @@ class Results:
             "questions": len(self.asked),
             "answered": states.count("answered"),
             "empty": sum(reply.state == "answered" and not reply.text for reply in self.replies.values()),
+            "cut": 0 if self.exam.read_answers else sum(reply.cut for reply in self.replies.values()),
             "not_read": len(unread) if self.exam.read_answers else 0,
             "refused": states.count("refused"),
             "failed": states.count("failed"),
@@ -97,6 +98,7 @@ class Results:
                 "answer": reply.text,
                 "taken_for": self.marked.taken.get(one.name),
                 "detail": reply.detail,
+                **({"cut": True} if reply.cut else {}),
                 **({"rating": rating.rating, "judge": rating.text} if rating else {}),
             }
 

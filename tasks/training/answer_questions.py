@@ -21,7 +21,7 @@ from tasks.models.batches import Batches, is_out_of_memory
 from tasks.models.devices import choose_device
 from tasks.serving.chat import Question
 from tasks.store.answers import Answers
-from tasks.training.answer_rows import answer_rows
+from tasks.training.answer_rows import Said, say_answers
 from tasks.training.chat import Chat
 from tasks.training.collate import Loaded, load_example
 from tasks.training.examples import PLACE, Example, RefusedRowError
@@ -33,6 +33,8 @@ VERSION = 1
 """Raised when the same question is asked in another way."""
 UNDECODED = "an image cannot be decoded"
 """What ``load_example`` says of one."""
+CUT = b"\0"
+"""Before an answer that is kept: it was cut."""
 AT_ONCE = 256
 """Questions whose images are in memory together."""
 
@@ -115,7 +117,8 @@ def answer_questions(
             if kept is None:
                 owed.append(Owed(key, name, question))
             else:
-                yield Reply(name=name, text=kept.decode())
+                cut = kept.startswith(CUT)
+                yield Reply(name=name, text=kept.removeprefix(CUT).decode(), cut=cut)
         owed.sort(key=lambda one: (one.question.max_tokens, len(one.question.images), len(one.question.text)))
         for most, group in groupby(owed, key=lambda one: one.question.max_tokens):
             work = partial(_answer, local=local, answers=answers, most=most)
@@ -142,8 +145,8 @@ def _answer(owed: Sequence[Owed], *, local: LocalModel, answers: Answers, most: 
             detail = (str(said) or type(said).__name__)[:200]
             replies.append(Reply(name=one.name, state="refused", detail=detail))
         else:
-            answers.put(one.key, said.encode())
-            replies.append(Reply(name=one.name, text=said))
+            answers.put(one.key, CUT * said.cut + said.text.encode())
+            replies.append(Reply(name=one.name, text=said.text, cut=said.cut))
     return replies
 
 
@@ -161,11 +164,11 @@ def _load(question: Question, local: LocalModel) -> Loaded:
     return load_example(example, local.most_pixels, pairs=local.pairs)
 
 
-def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence[str | Exception]:
+def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence[Said | Exception]:
     """Return the answers; where a processor refuses some of the images, what it says of those."""
     try:
         with computing(choose_device(), local.precision):
-            return answer_rows(local.model, local.processor, items, most_tokens=most)
+            return say_answers(local.model, local.processor, items, most_tokens=most)
     except Exception as error:
         if is_out_of_memory(error):
             raise

@@ -1,7 +1,7 @@
 """Let a model answer the prompts of rows: greedy decoding, in one batch. Needs transformers and PyTorch."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -12,7 +12,19 @@ MOST_TOKENS = 160
 """Of an answer; descriptions of differences have 20 to 80."""
 
 
+class Said(NamedTuple):
+    """Be an answer, and whether it was cut: the model had not come to an end."""
+
+    text: str
+    cut: bool
+
+
 def answer_rows(model: Any, processor: Any, items: Sequence[Loaded], *, most_tokens: int = MOST_TOKENS) -> list[str]:
+    """Return the texts of ``say_answers``."""
+    return [said.text for said in say_answers(model, processor, items, most_tokens=most_tokens)]
+
+
+def say_answers(model: Any, processor: Any, items: Sequence[Loaded], *, most_tokens: int = MOST_TOKENS) -> list[Said]:
     """Return a model's answer to the prompt of each row, about its images.
 
     Args:
@@ -38,7 +50,11 @@ def answer_rows(model: Any, processor: Any, items: Sequence[Loaded], *, most_tok
         return_tensors="pt",
         **how_to_encode(processor, prompts[0]),
     ).to(next(model.parameters()).device)
+    end = model.generation_config.eos_token_id
+    ends = set[int](end if isinstance(end, list) else [end])
     with torch.no_grad():
         made = model.generate(**given, max_new_tokens=most_tokens, do_sample=False, use_cache=True)
     answers = made[:, given["input_ids"].shape[1] :]
-    return [text.strip() for text in processor.batch_decode(answers, skip_special_tokens=True)]
+    texts = processor.batch_decode(answers, skip_special_tokens=True)
+    cut = [len(own) == most_tokens and not ends.intersection(own) for own in answers.tolist()]
+    return [Said(text.strip(), short) for text, short in zip(texts, cut, strict=True)]

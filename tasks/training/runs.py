@@ -13,7 +13,7 @@
       checkpoints/       what a killed run goes on from
       checkpoint/        the finished model: ``from_pretrained`` loads it
       samples/           held-out rows with the finished model's own answers
-      answers/           of a NAMC: all of its answers to held-out rows, and what was to be said
+      answers/           all of its answers to held-out rows, and what was to be said: of a NAMC, or where it is set
       report/index.html  the page to look at
 
 What is written appears under its name when it is whole and on the disk, so that a process that is killed at any moment
@@ -73,7 +73,7 @@ class Run:
 
     @property
     def answers(self) -> Path:
-        """Return the folder of what a NAMC says of held-out rows."""
+        """Return the folder of what it says of held-out rows."""
         return self.folder / "answers"
 
     @property

@@ -1,56 +1,109 @@
-"""Have a model answer a few held-out rows, greedily, to look at beside the references.
+"""Have a model answer held-out rows, greedily: a few to look at beside the references, or all to be scored.
 
-Reads rows through the trainer's own; writes ``samples/`` of a run. Needs PyTorch.
+Reads rows through the trainer's own; writes ``samples/`` and, where it is set, ``answers/`` of a run. Needs PyTorch.
 """
 
+import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from tasks.training.answer_rows import answer_rows
+from tasks.store.replace import replacing
+from tasks.training.answer_rows import MOST_TOKENS, Said, say_answers
 from tasks.training.collate import Loaded
+from tasks.training.examples import Example
+from tasks.training.ranks import count_ranks
 from tasks.training.report.samples import Sample, write_samples
+from tasks.training.runs import Run
+from tasks.training.step_batches import sound
 
 if TYPE_CHECKING:
     from tasks.training.preference_trainer import PreferenceTrainer
 
 log = logging.getLogger(__name__)
 COUNT = 8
+ROOM = 2
+"""How many times as long as the longest reference an answer may be."""
 
 
 def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
-    """Write what the model says to the first held-out rows; nothing where its weights are spread over ranks.
+    """Write what the model says to held-out rows; nothing where its weights are spread over ranks.
 
     Of these, rows that are not trained on, for one since their prompt is too long, are not asked about, either.
 
+    Args:
+        trainer: at the end of its training.
+        run: the run's folder.
+
     Raises:
         StoreError: a row cannot be read, or the disk refuses.
+        KeyboardInterrupt: it is to stop.
     """
     if trainer.is_sharded:
         log.info("no samples: the weights are spread over the processes")
         return
-    rows: Any = trainer.eval_dataset
-    loaded = [item for place in range(min(COUNT, len(rows))) if isinstance(item := rows[place], Loaded)]
-    collate: Any = trainer.data_collator
-    write_samples(run, [_answer(trainer, item) for item in loaded if collate([item])["batch"].prompts])
+    rows, every = len(_rows(trainer)), trainer.setting.config.saving.answers
+    lengths = {place: _count_tokens(trainer, place) for place in range(rows if every else min(COUNT, rows))}
+    places = [place for place, length in lengths.items() if length]
+    most, samples = max(MOST_TOKENS, ROOM * max(lengths.values(), default=0)), list[Sample]()
+    texts: dict[str, tuple[str, str]] = {}
+    for place, example, said in _answer(trainer, places, most):
+        texts[example.key] = said.text, example.chosen
+        if place < COUNT:
+            samples.append(_sample(example, said))
+    write_samples(run, samples)
+    if every:
+        _write_answers(Run(run).answers, texts)
 
 
-def _answer(trainer: "PreferenceTrainer", item: Loaded) -> Sample:
+def _rows(trainer: "PreferenceTrainer") -> Any:
+    return trainer.eval_dataset
+
+
+def _count_tokens(trainer: "PreferenceTrainer", place: int) -> int:
+    """Return how long a row's reference is; 0: it is not trained on."""
+    item, collate = _rows(trainer)[place], cast("Any", trainer.data_collator)
+    answers = sound(collate([item])["batch"]).answers if isinstance(item, Loaded) else []
+    return max((len(answer.ids) for own in answers for answer in own), default=0)
+
+
+def _answer(trainer: "PreferenceTrainer", places: list[int], most: int) -> Iterator[tuple[int, Example, Said]]:
+    """Yield what the model says to rows, some at once."""
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
     model.eval()
-    with torch.autocast(trainer.args.device.type, _precision(trainer), enabled=_is_mixed(trainer)):
-        (answer,) = answer_rows(model, trainer.processing_class, [item])
-    example = item.example
+    size, device = trainer.setting.config.optimiser.batch, trainer.args.device.type
+    for start in range(0, len(places), size):
+        if trainer.stopping and count_ranks() == 1:
+            raise KeyboardInterrupt
+        some = places[start : start + size]
+        items = [_rows(trainer)[place] for place in some]
+        with torch.autocast(device, _precision(trainer), enabled=_is_mixed(trainer)):
+            found = say_answers(model, trainer.processing_class, items, most_tokens=most)
+        for place, item, said in zip(some, items, found, strict=True):
+            yield place, item.example, said
+
+
+def _sample(example: Example, said: Said) -> Sample:
     return Sample(
         key=example.key,
         prompt="\n".join(turn.text for turn in example.turns),
         images=example.images,
         reference=example.chosen,
-        answer=answer,
+        answer=said.text,
         rejected=next(iter(example.rejected), ""),
+        cut=said.cut,
     )
+
+
+def _write_answers(folder: Path, texts: dict[str, tuple[str, str]]) -> None:
+    """Write answers and references as ``pairwright evaluate captions`` reads them."""
+    with replacing(folder) as place:
+        for side, name in enumerate(("predictions", "references")):
+            lines = (json.dumps({"id": key, "text": own[side]}, ensure_ascii=False) for key, own in texts.items())
+            (place / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def _precision(trainer: "PreferenceTrainer") -> torch.dtype:

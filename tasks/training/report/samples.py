@@ -34,6 +34,8 @@ class Sample:
     reference: str
     answer: str
     rejected: str = ""
+    cut: bool = False
+    """Whether the answer ended where no more tokens were allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,7 @@ class Shown:
     reference: str
     answer: str
     rejected: str = ""
+    cut: bool = False
 
 
 def write_samples(run: Path, samples: Iterable[Sample]) -> None:
@@ -60,7 +63,7 @@ def write_samples(run: Path, samples: Iterable[Sample]) -> None:
         for one in samples:
             names = tuple(_write_image(folder, image) for image in one.images)
             words = {"reference": one.reference, "answer": one.answer, "rejected": one.rejected}
-            shown.append(Shown(key=one.key, prompt=one.prompt, images=names, **words))
+            shown.append(Shown(key=one.key, prompt=one.prompt, images=names, cut=one.cut, **words))
         lines = "".join(json.dumps(asdict(one)) + "\n" for one in shown)
         (folder / FILE).write_text(lines, encoding="utf-8")
 

@@ -10,6 +10,7 @@ from schemas.replies import Reply
 from tasks.serving.chat import Question
 from tasks.store.answers import Answers
 from tasks.training.answer_questions import LocalModel, answer_questions
+from tasks.training.answer_rows import Said
 from tasks.training.find_model import find_model
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.pictures import picture
@@ -35,15 +36,15 @@ def test_batches_are_halved_until_they_fit(local: LocalModel, tmp_path: Path, mo
     questions = [question(number) for number in range(7)]
     alone = asked(local, tmp_path / "alone", *questions, batch=1)
     sizes: list[int] = []
-    real = module.answer_rows
+    real = module.say_answers
 
-    def short_of_memory(model: Any, processor: Any, items: Any, *, most_tokens: int) -> list[str]:
+    def short_of_memory(model: Any, processor: Any, items: Any, *, most_tokens: int) -> list[Said]:
         sizes.append(len(items))
         if len(items) > 2:
             raise MemoryError("out of memory")
         return real(model, processor, items, most_tokens=most_tokens)
 
-    monkeypatch.setattr(module, "answer_rows", short_of_memory)
+    monkeypatch.setattr(module, "say_answers", short_of_memory)
     assert asked(local, tmp_path / "together", *questions, batch=7) == alone
     assert sizes == [7, 3, 1, 1, 1, 1, 1, 1, 1]
     assert len({reply.text for reply in alone.values()}) > 1
@@ -63,3 +64,10 @@ def test_what_a_model_does_not_take_is_refused_alone(local: LocalModel, tmp_path
     states = {name: reply.state for name, reply in found.items()}
     assert states == {"0": "answered", "1": "refused", "2": "no image", "3": "refused", "4": "answered"}
     assert "im_end" in found["3"].detail
+
+
+def test_a_cut_answer_is_said_to_be_cut_also_when_it_is_kept(local: LocalModel, tmp_path: Path) -> None:
+    first = asked(local, tmp_path, question(0))
+    assert first["0"].cut
+    assert not first["0"].text.startswith("\0")
+    assert asked(local, tmp_path, question(0)) == first

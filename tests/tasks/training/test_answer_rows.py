@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForImageTextToText
 
-from tasks.training.answer_rows import answer_rows
+from tasks.training.answer_rows import answer_rows, say_answers
 from tasks.training.collate import Loaded, load_example
 from tasks.training.examples import Needs, make_example
 from tasks.training.load_model import load_processor
@@ -49,3 +49,20 @@ def test_the_mark_of_the_beginning_is_given_once(tmp_path: Path) -> None:
     model.get_input_embeddings().register_forward_hook(lambda layer, words, result: given.append(words[0]))
     answer_rows(model, processor, [loaded(0, 1)], most_tokens=1)
     assert (given[0] == mark).sum() == 1
+
+
+def test_an_answer_that_had_not_ended_is_cut(qwen: Path) -> None:
+    """The model's first token is made its end: then a single token is a whole answer."""
+    model: Any = AutoModelForImageTextToText.from_pretrained(qwen).eval()
+    processor = load_processor(qwen)
+    (said,) = say_answers(model, processor, [loaded(0, 1)], most_tokens=3)
+    assert said.cut
+    made: list[int] = []
+    generate = model.generate
+    model.generate = lambda **given: made.extend((found := generate(**given))[0, -1:].tolist()) or found
+    say_answers(model, processor, [loaded(0, 1)], most_tokens=1)
+    model.generation_config.eos_token_id = made
+    (said,) = say_answers(model, processor, [loaded(0, 1)], most_tokens=3)
+    assert not said.cut
+    (said,) = say_answers(model, processor, [loaded(0, 1)], most_tokens=1)
+    assert not said.cut, "it has ended with the last token that was allowed"

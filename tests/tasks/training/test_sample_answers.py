@@ -3,8 +3,14 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoTokenizer
 
 from schemas.rows import Turn
+from tasks.training import sample_answers
+from tasks.training.answer_rows import Said, say_answers
 from tasks.training.train_model import train_model
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.preferences_to_train import encoded
@@ -31,3 +37,35 @@ def test_rows_that_a_model_cannot_be_asked_about_do_not_keep_a_run_from_its_end(
     assert train_model(job).finished
     lines = (job.run.folder / "samples/samples.jsonl").read_text().splitlines()
     assert [json.loads(line)["key"] for line in lines] == [rows[8].key, rows[9].key]
+
+
+def test_all_rows_are_answered_where_it_is_set_and_long_references_make_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an untrained model says has no end: it is cut at twice the longest reference."""
+    rows = preferences(4, held_out=10)
+    rows[6] = replace(rows[6], chosen="It is red, and red, and red.")
+    model, allowed = write_qwen2_vl(tmp_path / "qwen"), list[int]()
+
+    def say(*words: Any, most_tokens: int) -> list[Said]:
+        allowed.append(most_tokens)
+        return say_answers(*words, most_tokens=most_tokens)
+
+    monkeypatch.setattr(sample_answers, "MOST_TOKENS", 4)
+    monkeypatch.setattr(sample_answers, "say_answers", say)
+    optimiser = {"steps": 1, "batch": 6}
+    job = write_run(tmp_path, settings("sft", model, optimiser=optimiser, saving={"answers": True}), rows=rows)
+    assert train_model(job).finished
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    longest = max(len(tokenizer(row.chosen)["input_ids"]) for row in rows[4:]) + 1  # the mark of the end
+    assert allowed == [2 * longest] * 2
+    samples = [json.loads(line) for line in (job.run.folder / "samples/samples.jsonl").read_text().splitlines()]
+    assert [sample["key"] for sample in samples] == [row.key for row in rows[4:12]]
+    assert any(sample["cut"] for sample in samples)
+    said, true = (
+        [json.loads(line) for line in (job.run.answers / f"{name}.jsonl").read_text().splitlines()]
+        for name in ("predictions", "references")
+    )
+    assert [one["id"] for one in said] == [one["id"] for one in true] == [row.key for row in rows[4:]]
+    assert [one["text"] for one in said][:8] == [sample["answer"] for sample in samples]
+    assert [one["text"] for one in true] == [row.chosen for row in rows[4:]]
