@@ -9,8 +9,10 @@ import base64
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
+from schemas.differential import SIZES
 from schemas.errors import ConfigError, ServerError
 from schemas.served import ChatConfig, Structured
 from tasks.serving.chat import REFUSED, RefusedQuestionError
@@ -27,6 +29,8 @@ SHOWN = 20
 MOST_TRIES = {"no connection": 1, "broken answer": 2}
 """For faults that hardly pass: a wrong address is told at once."""
 LOOK = "What do you see?"
+FINISHED = "checkpoint"
+"""The folder of a training run that holds its model."""
 WORD = "zq7"
 """What no model says unless it is held to it."""
 FORMS: Mapping[Structured, dict[str, Any]] = {
@@ -63,9 +67,10 @@ def find_model(chat: ChatConfig, *, field: str = "chat", images: int = 0, pace: 
 
     Raises:
         ConfigError: no server is named, it does not serve this model, or the model sees no images; or vLLM is to be
-            started, and is not here.
+            started, and is not here; or the model is on this machine, and no server has all of it.
         ServerError: it cannot be reached, takes no such key, or is no OpenAI-compatible server.
     """
+    _check_whole(chat.model, field)
     if chat.launch:
         check_launch(chat, field)
         return chat.model_copy(update={"structured": "vllm"}) if chat.structured == "auto" else chat
@@ -74,7 +79,23 @@ def find_model(chat: ChatConfig, *, field: str = "chat", images: int = 0, pace: 
             f"{field}.endpoint: name an OpenAI-compatible server (--set {field}.endpoint=http://HOST:PORT/v1), "
             "or stop before captions are written (--until mining)"
         )
-    return run(_find(chat, field, images=images, pace=pace))
+    found = run(_find(chat, field, images=images, pace=pace))
+    _check_whole(found.model, field)
+    return found
+
+
+def _check_whole(model: str, field: str) -> None:
+    """Refuse a model of this machine a part of which no server knows: it would answer, but as another model.
+
+    Raises:
+        ConfigError: it has a module of differential perception.
+    """
+    folders = [Path(model), Path(model, FINISHED)] if model else []
+    if place := next((folder for folder in folders if (folder / SIZES).is_file()), None):
+        raise ConfigError(
+            f"{field}.model: {place} has a module of differential perception, which vLLM does not know: it would serve "
+            "the model without it. Load it here instead: pairwright evaluate model, without --server"
+        )
 
 
 async def _find(chat: ChatConfig, field: str, *, images: int, pace: Pace) -> ChatConfig:

@@ -127,6 +127,20 @@ def test_no_endpoint_is_refused_with_what_to_do() -> None:
         find_model(ChatConfig(model="tiny"))
 
 
+@pytest.mark.parametrize("inside", ["", "checkpoint"])
+def test_a_model_of_which_a_server_knows_only_a_part_is_refused(tmp_path, inside) -> None:
+    """Also where the server says what it serves."""
+    (tmp_path / inside).mkdir(exist_ok=True)
+    (tmp_path / inside / "differential.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"^chat\.model: .* differential perception, which vLLM does not know"):
+        find_model(ChatConfig(endpoint=("http://127.0.0.1:9/v1",), model=str(tmp_path)))
+    with (
+        chat_server(obeys_all, models=[str(tmp_path)]) as server,
+        pytest.raises(ConfigError, match="serve the model without it"),
+    ):
+        find_model(ChatConfig(endpoint=(server.url,)))
+
+
 def test_a_server_that_the_build_starts_is_not_asked() -> None:
     launched = ChatConfig(model="tiny", launch="local", server=LaunchConfig(command=(sys.executable,)))
     found = find_model(launched, images=2)
