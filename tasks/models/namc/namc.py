@@ -4,18 +4,29 @@ Pre-training on a table of differences goes through all three modules; fine-tuni
 to be clean, and inference need only the images' grid features: no masks, no CLIP.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from torch import nn
 
 from tasks.models.namc.describe import Decoding, Describer
-from tasks.models.namc.noise import NO_WORD, Draw, NoiseIdentifier, on_tokens
+from tasks.models.namc.noise import (
+    NO_WORD,
+    Draw,
+    Masks,
+    NoiseIdentifier,
+    ReadText,
+    Relevance,
+    SeenImage,
+    draw_masks,
+    on_tokens,
+)
 from tasks.models.namc.reconstruct import MaskedImageEncoder
 from tasks.models.namc.sizes import NamcSizes
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +47,21 @@ class Described:
     """``(B, T)``: the whole in the decoder's tokens, start and end included; then padding."""
     numbers: "Tensor"
     """``(B, T)``: the word of each token, those of the second half numbered from L on, or ``NO_WORD``."""
+    relevant: "Tensor | None" = None
+    """``(B, 2, places + L)``: how relevant each place and each token of a half is, found before the training; ``None``:
+    CLIP says so as it learns."""
+
+    def some(self, start: int, stop: int) -> "Described":
+        """Return these of its rows."""
+        return self._each(lambda tensor: tensor[start:stop])
+
+    def to(self, device: "device") -> "Described":
+        """Return it on a device."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def _each(self, change: "Callable[[Tensor], Tensor]") -> "Described":
+        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Described(**{name: change(tensor) for name, tensor in tensors.items() if tensor is not None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,37 +92,59 @@ class Namc(nn.Module):
         self.encoder = MaskedImageEncoder(sizes)
         self.describer = Describer(sizes)
 
-    def denoise(self, batch: Described, draw: Draw, *, mask_token: int) -> Denoised:
+    def mask(self, batch: Described, draw: Draw) -> Masks:
+        """Return what to mask; the seeds of ``draw`` are of all first images, then of all second ones.
+
+        Raises:
+            ValueError: the model has no module that finds noise.
+        """
+        pixels, tokens, words = (_one_side_first(one) for one in (batch.pixels, batch.tokens, batch.words))
+        if batch.relevant is None:
+            return self._identifier().mask(pixels, tokens, words, draw)
+        relevant, places = _one_side_first(batch.relevant), batch.features.shape[2]
+        return draw_masks(Relevance(relevant[:, :places], relevant[:, places:]), words, draw)
+
+    def encode(self, batch: Described, masks: Masks) -> tuple[SeenImage, ReadText]:
+        """Return denoised images and halves in CLIP's space, all first ones before all second ones.
+
+        Raises:
+            ValueError: the model has no module that finds noise.
+        """
+        noise, (tokens, words) = self._identifier(), (_one_side_first(one) for one in (batch.tokens, batch.words))
+        seen = noise.see(_one_side_first(batch.pixels), masks.patches)
+        return seen, noise.read(tokens, on_tokens(masks.words, words))
+
+    def denoise(self, batch: Described, masks: Masks, *, mask_token: int) -> Denoised:
         """Run pre-training's forward pass.
 
         Args:
             batch: what is learnt from.
-            draw: how much is masked; its seeds are of all first images, then of all second ones.
+            masks: what of it is masked.
             mask_token: stands for a masked word in the decoder's vocabulary.
 
         Raises:
             ValueError: the model has no module that finds noise.
         """
-        if self.noise is None:
-            raise ValueError("a NAMC without its noise module cannot be pre-trained")
-        pixels, tokens, words, features = (
-            one.transpose(0, 1).flatten(0, 1) for one in (batch.pixels, batch.tokens, batch.words, batch.features)
-        )
-        masks = self.noise.mask(pixels, tokens, words, draw)
-        seen = self.noise.see(pixels, masks.patches)
-        read = self.noise.read(tokens, on_tokens(masks.words, words))
+        seen, read = self.encode(batch, masks)
+        features, tokens = _one_side_first(batch.features), _one_side_first(batch.tokens)
         first, second = masks.patches.chunk(2)
         compared = self.encoder.interact(features.chunk(2), (first, second))
-        hidden = _hidden(masks.words, batch.numbers)
+        hidden = hidden_tokens(masks, batch)
         shown = batch.written.masked_fill(hidden, mask_token)
+        text = self._identifier().to_width(read.hidden)
         return Denoised(
             images=seen.whole,
             texts=read.whole,
-            codes=self.encoder.reconstruct(features, masks.patches, self.noise.to_width(read.hidden), _real(tokens)),
+            codes=self.encoder.reconstruct(features, masks.patches, text, _real(tokens)),
             masked=masks.patches,
             next_tokens=self.describer(shown[:, :-1], compared),
             hidden=hidden,
         )
+
+    def _identifier(self) -> NoiseIdentifier:
+        if self.noise is None:
+            raise ValueError("a NAMC without its noise module cannot be pre-trained")
+        return self.noise
 
     def forward(self, features: "Tensor", written: "Tensor") -> "Tensor":
         """Return ``(B, T - 1, vocabulary)`` logits of what follows each token, from clean images.
@@ -116,12 +164,17 @@ class Namc(nn.Module):
         return self.describer.write(self.compare(features), how)
 
 
-def _hidden(words: "Tensor", numbers: "Tensor") -> "Tensor":
-    """Return ``(B, T)``: which of the decoder's tokens are of masked words ``(2 B, L)``."""
+def hidden_tokens(masks: Masks, batch: Described) -> "Tensor":
+    """Return ``(B, T)``: which of the decoder's tokens are of masked words."""
     from torch import cat
 
-    both = cat(words.chunk(2), dim=1)  # (B, 2 L): the second half's words come after the first's
-    return both.gather(1, numbers.clamp(min=0)) & (numbers != NO_WORD)
+    both = cat(masks.words.chunk(2), dim=1)  # (B, 2 L): the second half's words come after the first's
+    return both.gather(1, batch.numbers.clamp(min=0)) & (batch.numbers != NO_WORD)
+
+
+def _one_side_first(both: "Tensor") -> "Tensor":
+    """Return ``(2 B, ...)`` of ``(B, 2, ...)``: all first ones, then all second ones."""
+    return both.transpose(0, 1).flatten(0, 1)
 
 
 def _real(tokens: "Tensor") -> "Tensor":

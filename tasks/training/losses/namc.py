@@ -36,7 +36,7 @@ def _diverge(logits: "Tensor", wanted: "Tensor") -> "Tensor":
     return (logs.exp() * (logs - (wanted + EPSILON).log())).sum(1).mean()
 
 
-def reconstruct(logits: "Tensor", codes: "Tensor", masked: "Tensor") -> "Tensor":
+def reconstruct(logits: "Tensor", codes: "Tensor", masked: "Tensor", *, of: int | None = None) -> "Tensor":
     """Return the mean cross-entropy of VQGAN's codes at masked places; 0 where nothing is masked.
 
     The paper's Eq. 18 sums over all places, its text speaks of masked ones; the text is followed.
@@ -45,21 +45,23 @@ def reconstruct(logits: "Tensor", codes: "Tensor", masked: "Tensor") -> "Tensor"
         logits: ``(B, places, codes)``.
         codes: ``(B, places)``.
         masked: ``(B, places)`` bool.
+        of: how many masked places the mean is over, where these rows are a part of a batch; ``None``: theirs.
     """
     from torch.nn.functional import cross_entropy
 
     losses = cross_entropy(logits.float().flatten(0, 1), codes.flatten(), reduction="none")
-    return (losses * masked.flatten()).sum() / masked.sum().clamp(min=1)
+    return (losses * masked.flatten()).sum() / max(int(masked.sum()) if of is None else of, 1)
 
 
-def describe(logits: "Tensor", labels: "Tensor") -> "Tensor":
+def describe(logits: "Tensor", labels: "Tensor", *, of: int | None = None) -> "Tensor":
     """Return the mean cross-entropy of the next token; 0 where nothing is to be learnt.
 
     Args:
         logits: ``(B, T, vocabulary)``, of what follows each token.
         labels: ``(B, T)``, what does; ``IGNORED`` where it does not count.
+        of: how many labels the mean is over, where these rows are a part of a batch; ``None``: theirs that count.
     """
     from torch.nn.functional import cross_entropy
 
     losses = cross_entropy(logits.float().flatten(0, 1), labels.flatten(), reduction="sum", ignore_index=IGNORED)
-    return losses / (labels != IGNORED).sum().clamp(min=1)
+    return losses / max(int((labels != IGNORED).sum()) if of is None else of, 1)

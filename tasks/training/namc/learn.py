@@ -15,11 +15,12 @@ from torch.nn.utils import clip_grad_norm_
 from schemas.errors import TrainingError
 from schemas.training import TrainConfig
 from tasks.models.namc.namc import Described
-from tasks.models.namc.noise import Draw
-from tasks.training.losses.namc import IGNORED, align, describe, reconstruct
+from tasks.training.load_model import choose_precision
+from tasks.training.losses.namc import IGNORED, describe
+from tasks.training.namc.accumulate import Accumulator
 from tasks.training.namc.material import Batches, Material
-from tasks.training.namc.pictures import to_patches
 from tasks.training.namc.saved import Captioner
+from tasks.training.tune_model import computing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,59 +48,39 @@ class Learner:
             noise = list(model.noise.parameters())
             groups.append({"params": noise, "top": rate * NOISE_SHARE, "floor": NOISE_FLOOR})
         self.optimiser = torch.optim.Adam(groups, lr=rate)
+        self.accumulator = Accumulator(self.captioner, self.config.namc, self.config.optimiser.batch, self._autocast)
+
+    @property
+    def _autocast(self) -> torch.autocast:
+        return computing(self.captioner.device, choose_precision(self.config))
 
     def step(self, batch: Described, identity: "Tensor", *, seeds: Sequence[int], number: int) -> dict[str, float]:
-        """Learn from a batch, and return what was measured; ``number`` is the step, from 0.
+        """Learn from a batch, ``optimiser.batch`` rows at a time, and return what was measured.
+
+        Args:
+            batch: all rows that the step is of.
+            identity: ``(B, 2)``, equal where halves are the same text.
+            seeds: what masks are drawn by.
+            number: of the step, from 0.
 
         Raises:
             TrainingError: the loss is not finite.
         """
         self.captioner.model.train()
-        losses, masked = self._losses(batch, identity, seeds)
-        loss = torch.stack(list(losses.values())).sum()
-        if not torch.isfinite(loss):
-            raise TrainingError(
-                f"step {number + 1}: the loss is {loss.item()}; a lower optimiser.learning_rate may help"
-            )
+        self.optimiser.zero_grad()
+        losses, masked = self.accumulator.backward(batch, identity, seeds)
+        loss = sum(losses.values())
+        if not math.isfinite(loss):
+            raise TrainingError(f"step {number + 1}: the loss is {loss}; a lower optimiser.learning_rate may help")
         for group in self.optimiser.param_groups:
             group["lr"] = group["top"] * falling(number / max(self.steps, 1), group["floor"])
-        self.optimiser.zero_grad()
-        loss.backward()
         # Each group by itself: cosines / 0.02 have slopes hundreds of times those of the other losses.
         norms = [clip_grad_norm_(group["params"], self.config.optimiser.clip) for group in self.optimiser.param_groups]
         self.optimiser.step()
-        found = {f"loss/{name}": value.item() for name, value in losses.items()} if len(losses) > 1 else {}
+        found = {f"loss/{name}": value for name, value in losses.items()} if len(losses) > 1 else {}
         noise = {"grad_norm/noise": norms[1].item()} if len(norms) > 1 else {}
         rate = self.optimiser.param_groups[0]["lr"]
-        return {
-            "loss": loss.item(), **found, **masked, "grad_norm": norms[0].item(), **noise, "learning_rate": rate,
-        }  # fmt: skip
-
-    def _losses(
-        self, batch: Described, identity: "Tensor", seeds: Sequence[int]
-    ) -> "tuple[dict[str, Tensor], dict[str, float]]":
-        """Return the losses that are summed, and the shares that were masked."""
-        own, words, model = self.config.namc, self.captioner.words, self.captioner.model
-        following = batch.written[:, 1:]
-        labels = following.masked_fill(following == words.pad, IGNORED)
-        if model.noise is None:
-            return {"description": describe(model(batch.features, batch.written), labels)}, {}
-        draw = Draw(seeds=seeds, image_share=own.image_share, text_share=own.text_share)
-        found = model.denoise(batch, draw, mask_token=words.mask)
-        hidden = found.hidden[:, 1:]
-        labels = labels.masked_fill(hidden, words.mask if own.learn_masked else IGNORED)
-        sides = zip(found.images.chunk(2), found.texts.chunk(2), identity.unbind(1), strict=True)
-        losses = {
-            "alignment": torch.stack([align(*side) for side in sides]).sum(),
-            "description": describe(found.next_tokens, labels),
-        }
-        if own.reconstruct:
-            codes = batch.codes.transpose(0, 1).flatten(0, 1)
-            losses["reconstruction"] = reconstruct(found.codes, codes, found.masked)
-        shares = {"masked/places": found.masked.float().mean().item()}
-        return losses, shares | {
-            "masked/words": hidden.float().sum().item() / max((batch.numbers >= 0).sum().item(), 1)
-        }
+        return {"loss": loss, **found, **masked, "grad_norm": norms[0].item(), **noise, "learning_rate": rate}
 
     @torch.no_grad()
     def measure(self, batches: Batches, rows: int) -> dict[str, float]:
@@ -108,10 +89,12 @@ class Learner:
         total, count = 0.0, 0
         for start in range(0, rows, AT_ONCE):
             batch, _ = batches.make(range(start, min(start + AT_ONCE, rows)))
+            batch = batch.to(self.captioner.device)
             following = batch.written[:, 1:]
             labels = following.masked_fill(following == pad, IGNORED)
             tokens = int((labels != IGNORED).sum())
-            total += describe(model(batch.features, batch.written), labels).item() * tokens
+            with self._autocast:
+                total += describe(model(batch.features, batch.written), labels).item() * tokens
             count += tokens
         name = "loss" if self.captioner.model.noise is None else "loss/description"
         return {name: total / count} if count else {}
@@ -120,7 +103,7 @@ class Learner:
         """Return what the model says of pairs, many at once."""
         said: list[str] = []
         for start in range(0, len(rows), AT_ONCE):
-            features = to_patches(material.some(rows[start : start + AT_ONCE]))
+            features = material.pictures.features(rows[start : start + AT_ONCE])
             said += self.captioner.write(features, self.config.namc)
         return said
 

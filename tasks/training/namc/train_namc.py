@@ -13,30 +13,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import open_clip
 import torch
 
 from schemas.errors import ConfigError, TrainingError
 from schemas.training import TrainConfig
-from tasks.models.namc.words import ClipWords, DecoderWords, learnt_words, saved_words
-from tasks.store.files import Folder
+from tasks.models.devices import choose_device
 from tasks.store.replace import replacing
 from tasks.training.freeze_rows import FrozenRows
 from tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, Window
 from tasks.training.namc.learn import Learner
-from tasks.training.namc.material import Batches, Material, prepare_material
-from tasks.training.namc.pictures import TOKENIZER, WORDS
-from tasks.training.namc.saved import Captioner, load_captioner, load_weights, make_captioner, save_captioner
+from tasks.training.namc.material import Batches, Material
+from tasks.training.namc.open_run import drop_prepared, open_run
+from tasks.training.namc.saved import load_weights, save_captioner
 from tasks.training.report.samples import Sample, write_samples
-from tasks.training.runs import FINISHING, SAVING, STEP, Run, append_refused, publish_folder
+from tasks.training.runs import FINISHING, SAVING, STEP, publish_folder
 from tasks.training.save_checkpoints import NOT_SAVED, Saving, reading
 from tasks.training.stop_training import stoppable
 from tasks.training.train_model import Ended, Job
 
-VOCABULARY, OPTIMISER = "words.json", "optimiser.pt"
+OPTIMISER = "optimiser.pt"
 SAMPLES = 8
-CROPS = "crops-"
-"""How the files of prepared images are called, which a finished run has no more."""
 
 
 @dataclass
@@ -66,8 +62,8 @@ def check_settings(config: TrainConfig) -> None:
     """
     if config.negatives:
         raise ConfigError("negatives: NAMC learns from chosen texts alone")
-    if config.optimiser.accumulate > 1:
-        raise ConfigError("optimiser.accumulate: NAMC's alignment compares all rows of a batch; give a larger batch")
+    if config.optimiser.precision == "fp16":
+        raise ConfigError("optimiser.precision: NAMC is trained in bf16 or fp32")
     if config.saving.report_to:
         raise ConfigError("saving.report_to: a training of NAMC has its own page only")
 
@@ -90,49 +86,18 @@ def train_namc(job: Job) -> Ended:
 
 
 def _begin(job: Job) -> Training:
-    run, config = job.run, job.config
-    material = _material(job, config.loading.split, config.loading.limit)
-    if not len(material):
-        raise ConfigError(f"{run.folder}: no row can be learnt from; {run.refused} says why")
-    captioner = _start(job, material)
-    held_out = _material(job, config.loading.held_out, config.loading.held_out_rows)
-    clip = ClipWords(open_clip.get_tokenizer(TOKENIZER))
-    length = captioner.model.sizes.length
-    made = [Batches(one, clip=clip, words=captioner.words, length=length) for one in (material, held_out)]
-    learner = Learner(captioner, config, _count_steps(config, len(material)))
+    run, config, opened = job.run, job.config, open_run(job)
+    captioner = opened.captioner
+    captioner.model.to(choose_device())
+    learner = Learner(captioner, config, _count_steps(config, len(opened.material)))
     metrics = MetricsFile(run.metrics)
     if latest := run.latest():
         load_weights(captioner.model, latest)
         with reading(latest / OPTIMISER):
-            learner.optimiser.load_state_dict(torch.load(latest / OPTIMISER, weights_only=True))
+            learner.optimiser.load_state_dict(torch.load(latest / OPTIMISER, map_location="cpu", weights_only=True))
         metrics.resume(run.steps()[-1])
-    return Training(job, learner, made[0], len(material), made[1], held_out, metrics)
-
-
-def _material(job: Job, split: str, limit: int) -> Material:
-    run, config = job.run, job.config
-    rows = FrozenRows(folder=job.dataset, file=str(run.rows), split=split)
-    place = run.folder / f"{CROPS}{split or 'none'}.npy"
-    halves = config.namc.noise and split == config.loading.split
-    found, refused = prepare_material(rows, place, halves=halves, limit=limit, seed=config.optimiser.seed)
-    append_refused(run.refused, refused)
-    return found
-
-
-def _start(job: Job, material: Material) -> Captioner:
-    config, seed = job.config, job.config.optimiser.seed
-    if config.start:
-        return load_captioner(job.start, noise=config.namc.noise)
-    return make_captioner(_words(job.run, material), noise=config.namc.noise, seed=seed)
-
-
-def _words(run: Run, material: Material) -> DecoderWords:
-    """Return the vocabulary of the training texts: learnt once, and kept."""
-    kept = run.folder / VOCABULARY
-    if not kept.exists():
-        made = learnt_words((text.chosen for text in material.texts), size=WORDS)
-        Folder(str(run.folder)).write(VOCABULARY, made.as_json().encode())
-    return saved_words(kept)
+    rows = len(opened.material)
+    return Training(job, learner, opened.batches, rows, opened.held_out, opened.measured, metrics)
 
 
 def _count_steps(config: TrainConfig, rows: int) -> int:
@@ -140,7 +105,11 @@ def _count_steps(config: TrainConfig, rows: int) -> int:
 
 
 def _per_epoch(config: TrainConfig, rows: int) -> int:
-    return -(-rows // config.optimiser.batch)
+    return -(-rows // _per_step(config))
+
+
+def _per_step(config: TrainConfig) -> int:
+    return config.optimiser.batch * config.optimiser.accumulate
 
 
 def _run(training: Training) -> int:
@@ -153,6 +122,7 @@ def _run(training: Training) -> int:
     for step, epoch, some in _orders(config, training.rows, done, training.steps):
         batch, identity = training.batches.make(some)
         seeds = training.batches.seeds(some, int(epoch))
+        torch.manual_seed(int(np.random.default_rng([config.optimiser.seed, step]).integers(2**63)))  # of dropout
         window.add(training.learner.step(batch, identity, seeds=seeds, number=step), weight=len(some))
         rows, done = rows + len(some), step + 1
         if job.watcher:
@@ -174,7 +144,7 @@ def _run(training: Training) -> int:
 
 def _orders(config: TrainConfig, rows: int, done: int, steps: int) -> Iterator[tuple[int, float, Sequence[int]]]:
     """Yield each step that is left: its number, from 0, how many epochs are done, and its rows."""
-    per_epoch, batch = _per_epoch(config, rows), config.optimiser.batch
+    per_epoch, batch = _per_epoch(config, rows), _per_step(config)
     for step in range(done, steps):
         epoch, place = divmod(step, per_epoch)
         order = np.random.default_rng([config.optimiser.seed, epoch]).permutation(rows)
@@ -227,8 +197,7 @@ def _finish(training: Training) -> None:
         staged.mkdir()
         save_captioner(training.learner.captioner, staged)
         publish_folder(staged, run.model)
-        for crops in run.folder.glob(f"{CROPS}*"):
-            crops.unlink()
+        drop_prepared(run)
     except NOT_SAVED as error:
         shutil.rmtree(staged, ignore_errors=True)
         raise TrainingError(

@@ -57,16 +57,16 @@ def draw(image: float = 0.4, text: float = 0.4) -> Draw:
 
 def test_what_is_masked_for_clip_is_masked_for_the_decoder(model, batch, vocabulary):
     """With a share of 1 nearly all words are; those of the template, the verbs and the padding never are."""
-    found = model.denoise(batch, draw(1, 1), mask_token=vocabulary.mask)
+    found = model.denoise(batch, model.mask(batch, draw(1, 1)), mask_token=vocabulary.mask)
     assert not found.hidden[batch.numbers == -1].any()
     words = [vocabulary.read(row[hidden].tolist()) for row, hidden in zip(batch.written, found.hidden, strict=True)]
     assert set(words[2].split()) <= {"a", "dog"}
     assert found.hidden.sum() > 10
-    assert not model.denoise(batch, draw(-3, -3), mask_token=vocabulary.mask).hidden.any()
+    assert not model.denoise(batch, model.mask(batch, draw(-3, -3)), mask_token=vocabulary.mask).hidden.any()
 
 
 def test_no_loss_reaches_what_it_should_not(model, batch, vocabulary):
-    found = model.denoise(batch, draw(), mask_token=vocabulary.mask)
+    found = model.denoise(batch, model.mask(batch, draw()), mask_token=vocabulary.mask)
     labels = batch.written[:, 1:].masked_fill(found.hidden[:, 1:] | (batch.written[:, 1:] == vocabulary.pad), IGNORED)
     codes = torch.zeros(6, 16, dtype=torch.long)
     identity = torch.tensor([0, 1, 2, 3, 4, 2])
@@ -91,7 +91,7 @@ def has_slope(weight: torch.Tensor) -> bool:
 
 @pytest.mark.parametrize("share", [-3.0, 3.0])
 def test_nothing_and_everything_masked_give_finite_losses(model, batch, vocabulary, share):
-    found = model.denoise(batch, draw(share, share), mask_token=vocabulary.mask)
+    found = model.denoise(batch, model.mask(batch, draw(share, share)), mask_token=vocabulary.mask)
     assert found.masked.all() if share > 0 else not found.masked.any()
     labels = torch.full_like(batch.written[:, 1:], IGNORED)
     losses = [
@@ -122,4 +122,4 @@ def test_it_learns_a_description_and_writes_it(model, batch, vocabulary):
 
 def test_without_its_noise_module_it_is_not_pre_trained(model, batch):
     with pytest.raises(ValueError, match="cannot be pre-trained"):
-        Namc(model.sizes).denoise(batch, draw(), mask_token=0)
+        Namc(model.sizes).mask(batch, draw())

@@ -41,7 +41,7 @@ def settings(**values: Any) -> TrainConfig:
     given = {
         "objective": "namc",
         "namc": {"length": 30, "image_share": 0.4, "text_share": 0.4},
-        "optimiser": {"batch": 4, "steps": 5},
+        "optimiser": {"batch": 2, "accumulate": 2, "steps": 5},
         "saving": {"log_every": 1, "every": 2, "keep": 9},
     }
     return TrainConfig.model_validate(
@@ -125,7 +125,7 @@ def test_a_finished_run_is_tuned_on_any_text(trained: Job, tmp_path: Path) -> No
 
 def test_what_it_does_not_have_is_refused(tmp_path: Path) -> None:
     for values, named in (
-        ({"optimiser": {"accumulate": 2}}, "optimiser.accumulate"),
+        ({"optimiser": {"precision": "fp16"}}, "optimiser.precision"),
         ({"saving": {"report_to": ["wandb"]}}, "saving.report_to"),
     ):
         with pytest.raises(ConfigError, match=named):
