@@ -1,0 +1,175 @@
+"""``pairwright train --objective namc --config paper`` on a built dataset, with tiny models in the true layouts."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from flows.prepare_namc import namc_defaults
+from flows.run_beside import plan_beside
+from flows.train_model import make_config, prepare
+from schemas.errors import ConfigError, ModelError
+from schemas.namc import VqganConfig
+from schemas.training import TrainConfig
+from tasks.models.namc.places import CROP, load_codes, load_grids
+from tasks.store.files import Folder
+from tasks.store.images import decode_rgb
+from tasks.training.freeze_rows import FrozenRows
+from tasks.training.namc.encode_places import CODES
+from tasks.training.namc.open_run import open_run
+from tasks.training.runs import PLACES, Run
+from tasks.training.train_model import Job
+from tests.fixtures.benchmarks import rows_of, write_folder
+from tests.fixtures.namc_models import write_models, write_vqgan
+from tests.flows.test_train_model import run, words_of
+
+FAST = {
+    "namc.width": 64,
+    "optimiser.steps": 2,
+    "optimiser.batch": 2,
+    "optimiser.accumulate": 2,
+    "saving.log_every": 1,
+    "saving.every": 1,
+    "loading.held_out": "train",
+    "loading.held_out_rows": 2,
+}
+ROWS = [0, 3, 1]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return write_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def dataset(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(shutil.copytree(rendered, tmp_path_factory.mktemp("namc") / "data"))
+
+
+def settings(models: list[str]) -> list[str]:
+    return ["namc.config=paper", *models, *(f"{name}={value}" for name, value in FAST.items())]
+
+
+def made(dataset: Path) -> dict[str, list[str]]:
+    """Return the tables beside the dataset's, by stage."""
+    found = (dataset / "tables" / name for name in ("grids", "codes", "patches"))
+    return {place.name: sorted(one.name for one in place.iterdir()) for place in found}
+
+
+def prepared(dataset: Path, config: TrainConfig, name: str) -> Job:
+    folder, place = Folder(str(dataset)), Run(dataset / "runs" / name)
+    with place.locked():
+        ready = prepare(folder, config, place)
+    return Job(run=place, config=ready.config, dataset=folder, start=ready.start)
+
+
+def test_what_is_learnt_from_is_what_the_models_say(dataset: Path, models: list[str], tmp_path: Path) -> None:
+    """Of rows in any order: features, codes, pixels, and what is relevant by CLIP as it begins."""
+    job = prepared(dataset, make_config("namc", settings(models)), "looked")
+    opened = open_run(job)
+    batch, _ = opened.batches.make(ROWS)
+    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split="train")
+    keys = [opened.material.texts[row].key for row in ROWS]
+    shown = {row.key: row.images for row in map(rows.read, range(len(rows)))}
+    crops = [CROP(decode_rgb(data)) for key in keys for data in shown[key]]
+    own = job.config.namc
+    grids = load_grids(own.cnn.model_dump_json()).encode(crops).reshape(batch.features.shape)
+    assert np.abs(batch.features.numpy() - grids).max() < 2e-2 * np.abs(grids).max()
+    codes = load_codes(own.vqgan.model_dump_json()).encode(crops).reshape(batch.codes.shape)
+    assert (batch.codes.numpy() == codes).mean() > 0.99
+    noise = opened.captioner.model.noise
+    assert noise is not None
+    numbers = torch.from_numpy(np.stack(crops)).float() / 255
+    mean, std = (torch.tensor(noise.clip.visual.preprocess_cfg[name]) for name in ("mean", "std"))
+    pixels = ((numbers - mean) / std).permute(0, 3, 1, 2)
+    assert torch.allclose(batch.pixels.flatten(0, 1), pixels, atol=1e-5)
+    found = noise.relevance(pixels, batch.tokens.flatten(0, 1), batch.words.flatten(0, 1))
+    assert batch.relevant is not None
+    theirs = torch.cat([found.patches, found.tokens], dim=1).unflatten(0, (-1, 2))
+    assert (batch.relevant - theirs).abs().max() < 2e-3  # of float16 patches
+    assert sorted(path.name for path in (job.run.folder / PLACES).iterdir()) == [
+        "about.json", "codes.npy", "crops.npy", "grids.npy", "relevant.npy", "rows.arrow",
+    ]  # fmt: skip
+    tables = made(dataset)
+    assert {name: len(marks) for name, marks in tables.items()} == {"grids": 1, "codes": 1, "patches": 1}
+    other = VqganConfig(checkpoint=str(write_vqgan(tmp_path / "other.ckpt", seed=1)))
+    planned = plan_beside(job.dataset, CODES, other)
+    assert Path(planned.table).name not in tables["codes"]
+
+
+def test_it_is_trained_gone_on_with_scored_and_tuned(
+    dataset: Path,
+    models: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    sets = [word for setting in models for word in ("--set", setting)]
+    words = ["train", dataset, "--objective", "namc", "--config", "paper", *sets, *words_of(FAST)]
+    assert run(*words) == 0
+    place = dataset / "runs/namc"
+    assert "namc · paper" in (place / "report/index.html").read_text()
+    assert len((place / "answers/predictions.jsonl").read_text().splitlines()) == 2
+    assert not (place / PLACES).exists()
+    about = json.loads((place / "checkpoint/namc.json").read_text())
+    assert (about["config"], about["sizes"]["features"], about["sizes"]["codes"]) == ("paper", 256, 40)
+    first = (place / "checkpoint/model.safetensors").read_bytes()
+    shutil.rmtree(place / "checkpoint")
+    shutil.rmtree(place / "checkpoints/checkpoint-2")
+    assert run(*words) == 0
+    assert (place / "checkpoint/model.safetensors").read_bytes() == first
+    capsys.readouterr()
+    assert run(*words) == 0
+    assert "is finished already" in capsys.readouterr().out
+    line = {
+        "image": ["a.png", "b.png"],
+        "text": 'Is the statement "two dogs" True or False?',
+        "answer": "True",
+        "question_id": 1,
+    }
+    folder = write_folder(tmp_path / "nlvr2", images=["a.png", "b.png"], files={}, lines={"NLVR2.jsonl": [line]})
+    scores = tmp_path / "scores.json"
+    assert run("evaluate", "model", place, "--benchmark", "nlvr2", "--data", folder, "--to", scores) == 0
+    assert [row["state"] for row in rows_of(scores).values()] == ["answered"]
+    tuned = ["train", dataset, "--objective", "namc", "--config", "paper", "--from", "namc", "--name", "tuned"]
+    assert run(*tuned, *words_of(FAST)) == 0
+    capsys.readouterr()
+    assert run("train", dataset, "--objective", "namc", "--from", "namc", "--name", "less") == 2
+    assert "holds a NAMC of --config paper with its noise module, not of --config small" in capsys.readouterr().err
+
+
+def test_published_schedules() -> None:
+    """Paper 001, Appendix F; 512 and 128 rows to a step."""
+    first, tuned = (make_config("namc", ["namc.config=paper"], start=start) for start in ("", "namc"))
+    assert (first.optimiser.learning_rate, first.optimiser.epochs, first.namc.relevance) == (3e-4, 20, "start")
+    assert (tuned.optimiser.learning_rate, tuned.namc.noise, tuned.namc.length, tuned.namc.beams) == (
+        2e-4,
+        False,
+        23,
+        1,
+    )
+    steps = [one.optimiser.batch * one.optimiser.accumulate for one in (first, tuned)]
+    assert steps == [512, 128]
+    assert namc_defaults("small", starts=False)["namc.noise"]
+
+
+def test_a_missing_model_is_named(dataset: Path, models: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its file, and what fetches it; nothing is fetched, and the run has not begun."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for lacks, said in (
+        ("namc.clip.checkpoint=", r"namc\.clip\.pretrained|namc\.clip\.model"),
+        ("namc.cnn.checkpoint=", r"namc\.cnn\.model: resnet18: names no weights"),
+        ("namc.vqgan.checkpoint=", r"namc\.vqgan\.checkpoint: is not named.*vqgan_imagenet_f16_1024"),
+        ("namc.vocabulary.checkpoint=/nowhere", r"namc\.vocabulary\.checkpoint: /nowhere: no such file"),
+    ):
+        with pytest.raises(ModelError, match=said):
+            prepared(dataset, make_config("namc", [*settings(models), lacks]), "lacking")
+    with pytest.raises(ModelError, match=r"Fetch it with: hf download timm/resnet101\.tv_in1k model\.safetensors$"):
+        prepared(dataset, make_config("namc", ["namc.config=paper"]), "lacking")
+    with pytest.raises(ConfigError, match=r"namc\.relevance"):
+        prepared(dataset, make_config("namc", ["namc.relevance=start"]), "lacking")
+    assert not (dataset / "runs/lacking").exists()
