@@ -3,6 +3,7 @@
 What was answered is kept beside the scores, so that a killed evaluation goes on with what is owed.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -143,6 +144,8 @@ def _open_model(wanted: Wanted, *, images: int) -> tuple[Respond, str]:
     if wanted.server:
         config = find_model(wanted.server, field="--server", images=images)
         return partial(ask_served, model=config), make_key("served", config.model)
+    # As in a training: threads that spin while they wait take five times as long beside other work.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from tasks.training.answer_questions import LocalModel, answer_questions
     from tasks.training.find_model import find_model as find_checkpoint
     from tasks.training.namc.answer_questions import is_namc

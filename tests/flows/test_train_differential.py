@@ -1,0 +1,96 @@
+"""``pairwright train --objective sft --differential`` on a built dataset: from the command to page and scores."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from flows.train_model import make_config
+from schemas.differential import SIZES
+from schemas.errors import ConfigError
+from schemas.training import TrainConfig
+from tasks.training import sample_answers
+from tests.fixtures.benchmarks import rows_of, write_folder
+from tests.flows.test_train_model import run, words_of
+
+FAST = {"optimiser.steps": 1, "optimiser.batch": 4, "loading.held_out": "train", "loading.held_out_rows": 4}
+DIFFERENTIAL = ("--objective", "sft", "--differential")
+
+
+@pytest.fixture
+def dataset(rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setattr(sample_answers, "MOST_TOKENS", 4)
+    monkeypatch.setattr(sample_answers, "ROOM", 0)
+    return Path(shutil.copytree(rendered, tmp_path / "data"))
+
+
+def test_it_is_trained_looked_at_scored_and_tuned(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", dataset, *DIFFERENTIAL, *words_of(FAST)]
+    assert run(*words) == 0
+    answers = [f"{dataset}/runs/sft/answers/{name}.jsonl" for name in ("predictions", "references")]
+    assert f"pairwright evaluate captions {' '.join(answers)}" in capsys.readouterr().out
+    page = (dataset / "runs/sft/report/index.html").read_text()
+    sample = json.loads((dataset / "runs/sft/samples/samples.jsonl").read_text().splitlines()[0])
+    assert sample["reference"] in page
+    assert "cut here" in page
+    assert (dataset / "runs/sft/checkpoint" / SIZES).exists()
+    assert run("evaluate", "captions", *answers, "--metric", "cider-d", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["scores"]["CIDEr-D"]["score"] >= 0
+    _is_asked(dataset)
+    capsys.readouterr()
+    assert run("train", dataset, "--objective", "dpo", "--from", "sft", "--name", "dpo") == 2
+    assert "which --objective sft takes alone" in capsys.readouterr().err
+    assert not (dataset / "runs/dpo").exists()
+    again = (*words, "--from", "sft", "--name", "again")
+    assert run(*again, "--set", "model.differential.depth=1") == 2
+    assert "model.differential.depth: is 2 in" in capsys.readouterr().err
+    assert run(*again) == 0
+    assert run(*again) == 0
+    assert "is finished already" in capsys.readouterr().out
+
+
+def _is_asked(dataset: Path) -> None:
+    """Ask it about two images of other sizes, and about one."""
+    question = {"image": ["a.png", "b.png"], "text": 'Is the statement "two dogs" True or False?', "answer": "True"}
+    lines = {"NLVR2.jsonl": [question | {"question_id": 1}]}
+    folder = write_folder(dataset / "nlvr2", images=["a.png", "b.png"], files={}, lines=lines)
+    (folder / "images/b.png").write_bytes(next((dataset / "runs/sft/samples").glob("*.png")).read_bytes())
+    asked = ("--benchmark", "nlvr2", "--data", folder, "--to", dataset / "scores.json")
+    assert run("evaluate", "model", dataset / "runs/sft", *asked) == 0
+    (row,) = rows_of(dataset / "scores.json").values()
+    assert row["state"] == "answered"
+
+
+def test_the_papers_settings_are_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Table 10, on four devices; the stand-ins keep their own."""
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    asked = ["model.differential.attached=true", "optimiser.batch=8"]
+    config = make_config("sft", asked, model="some/model")
+    model, optimiser = config.model, config.optimiser
+    assert (model.lora.rank, model.lora.alpha, model.tuning, model.vision_tuning) == (128, 256, "lora", "full")
+    assert (optimiser.learning_rate, optimiser.vision_learning_rate, optimiser.epochs) == (1e-5, 2e-6, 1)
+    assert 4 * optimiser.batch * optimiser.accumulate == 256
+    assert model.train_vision
+    assert make_config("sft", [*asked, "optimiser.accumulate=1"], model="some/model").optimiser.accumulate == 1
+    small = make_config("sft", asked)
+    assert (small.model.tuning, small.optimiser.vision_learning_rate, small.saving.answers) == ("full", 0.0, True)
+    assert make_config("sft", [], model="some/model") == TrainConfig.model_validate(
+        {"objective": "sft", "model": {"name": "some/model"}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("objective", "settings", "why"),
+    [
+        ("dpo", ["model.differential.attached=true"], "trained with objective sft only"),
+        ("namc", ["model.differential.attached=true"], "a model of its own"),
+        ("adavip", ["model.tuning=lora", "model.vision_tuning=full"], "beside LoRA with objective sft only"),
+        ("sft", ["model.train_vision=false", "optimiser.vision_learning_rate=1e-6"], "set model.train_vision"),
+        ("sft", ["model.differential.depth=9"], "model.differential.depth"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(objective: str, settings: list[str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        make_config(objective, settings)
