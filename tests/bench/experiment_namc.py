@@ -12,7 +12,6 @@ and a table at the end; a folder is for one choice of rows and steps.
 """
 
 import argparse
-import json
 import os
 import shutil
 import time
@@ -28,7 +27,7 @@ from schemas.differences import Difference, read_difference
 from schemas.rows import PreferenceRow
 from tasks.store.replace_words import replace_words
 from tests.bench.run_missing import Run, make_table, run_missing
-from tests.bench.scene_answers import MEASURES, measure, read_graphs, read_preferences
+from tests.bench.scene_answers import MEASURES, measure, read_answers, read_graphs, read_preferences
 
 ARMS: dict[str, list[str]] = {
     "NIM and MIR": [],
@@ -120,7 +119,7 @@ def _run(
     job = write_run(options.to / name, make_config("namc", own), rows=[*training, *test])
     ended = train_namc(job)
     seconds, busy = time.monotonic() - began, time.process_time() - worked
-    said = {one["id"]: one["text"] for one in map(json.loads, (job.run.answers / "predictions.jsonl").open())}
+    said = read_answers(job.run.folder)
     shutil.rmtree(options.to / name / "tables")
     metrics = read_metrics(job.run.metrics)
     return {

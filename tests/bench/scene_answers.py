@@ -1,6 +1,9 @@
 """Measure what models say of rendered scenes: against what was to be said, and against the two scene graphs."""
 
+import json
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from prompts import difference_verbs
@@ -69,9 +72,17 @@ def read_preferences(dataset: str) -> list[PreferenceRow]:
     return [row for row in read_rows(dataset, "preferences") if isinstance(row, PreferenceRow)]
 
 
+def read_answers(run: Path) -> dict[str, str]:
+    """Return what the model of a finished run said of each held-out row, by the row's key."""
+    lines = (run / "answers" / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
+    return {one["id"]: one["text"] for one in map(json.loads, lines)}
+
+
 def judge(answer: str, graphs: Graphs) -> list[bool]:
     """Return whether each statement that can be read of an answer holds of the two scene graphs."""
-    read = read_difference(answer, difference_verbs())
+    # NAMC's words are joined by spaces: "medium - sized", "reading ' stop '".
+    joined = re.sub(r"' (\w+) '", r"'\1'", re.sub(r"(?<=\w) - (?=\w)", "-", answer))
+    read = read_difference(joined, difference_verbs())
     if not isinstance(read, Difference):
         return []
     reading = read_phrases(read.first_half, read.second_half)

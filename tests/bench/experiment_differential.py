@@ -1,0 +1,73 @@
+"""Compare a small vision-language model with and without differential perception (paper 002, MDP; its Tables 6 and 12).
+
+Run with ``python -m tests.bench.experiment_differential DATASET --to FOLDER``; the dataset is a build of rendered
+scenes as for ``experiment_objectives``, and gets the runs. Per seed, SFT of the stand-in ``small`` from random weights,
+with the same rows in the same order, steps and rates: without the module, and with it. All weights are learnt, those
+of the vision tower too. The paper begins with pre-trained ones.
+
+Measured on the test split, greedy answers, as ``scene_answers.py`` says. Writes ``results.jsonl`` as it goes, and a
+table at the end; a folder, and a dataset's runs, are for one choice of steps.
+"""
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.bench.run_missing import Run, make_table, run_missing
+from tests.bench.scene_answers import MEASURES, measure, read_answers, read_graphs, read_preferences
+
+ARMS = {"without MDP": "false", "with MDP": "true"}
+
+
+def main() -> None:
+    """Run what is not yet in ``results.jsonl``, and print the table."""
+    options = _options()
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    wanted = [{"arm": arm, "seed": seed} for seed in options.seeds for arm in ARMS]
+    done = run_missing(options.to / "results.jsonl", wanted, lambda run: _run(options, run))
+    done.sort(key=lambda one: (list(ARMS).index(one["arm"]), one["seed"]))
+    print(make_table(done, ["arm"], MEASURES, each=options.each))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset")
+    parser.add_argument("--to", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2], help="none: only print the table")
+    parser.add_argument("--model", default="small")
+    parser.add_argument("--steps", type=int, default=1_500)
+    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--set", dest="settings", nargs="*", default=[], help="further settings of both arms")
+    parser.add_argument("--test", type=int, default=0, help="test rows at the most; 0: all")
+    parser.add_argument("--each", action="store_true", help="show the values of the single runs, too")
+    return parser.parse_args()
+
+
+def _run(options: argparse.Namespace, run: Run) -> dict[str, Any]:
+    from flows.train_model import make_config, train
+
+    own = [f"model.differential.attached={ARMS[run['arm']]}", f"optimiser.seed={run['seed']}", "saving.answers=true"]
+    own += [f"optimiser.{name}={getattr(options, name)}" for name in ("steps", "batch")]
+    own += [f"optimiser.learning_rate={options.rate}", "loading.workers=0", *options.settings]
+    own += ["loading.held_out=test", f"loading.held_out_rows={options.test}"]
+    own += ["saving.every=100000", "saving.measure_every=0", "saving.log_every=50"]
+    name = f"{run['arm']}-{run['seed']}".replace(" ", "-")
+    began, worked = time.monotonic(), time.process_time()
+    trained = train(options.dataset, make_config("sft", own, model=options.model), name=name)
+    seconds, busy = time.monotonic() - began, time.process_time() - worked
+    said = read_answers(Path(trained.folder))
+    rows = [row for row in read_preferences(options.dataset) if row.key in said]
+    graphs = read_graphs(options.dataset, rows)
+    return {
+        "seconds": round(seconds),
+        "cpu": round(busy),
+        "held_out": trained.measured,
+        **measure(rows, [said[row.key] for row in rows], graphs),
+    }
+
+
+if __name__ == "__main__":
+    main()

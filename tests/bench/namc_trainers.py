@@ -1,0 +1,176 @@
+"""Be the two sides of ``bench_namc`` that train: off tables, and looking at the images anew in each step.
+
+Writes checkpoints of the published sizes with random weights (ResNet-101, VQGAN f16 with 1,024 codes, CLIP ViT-B/16, a
+vocabulary of BERT's size; 1 GB) and what a run freezes of its tables; both sides read them as a run does, and do the
+same steps with the same losses. The second side has the crops that CLIP is trained on, and per step the CNN and VQGAN
+see them, and CLIP once more without masks.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from prompts.differences import fill_template
+from schemas.namc import CnnConfig, DualEncoderConfig, NamcConfig, VocabularyConfig, VqganConfig
+from schemas.training import TrainConfig
+from tasks.models.namc.files import CLIP, find_words
+from tasks.models.namc.places import (
+    SIDE,
+    PlaceEncoder,
+    clip_numbers,
+    load_codes,
+    load_grids,
+    load_patches,
+    release_models,
+)
+from tasks.models.namc.words import SPECIAL, ClipWords, bert_words
+from tasks.models.open_clip_embedder import create_tokenizer
+from tasks.training.load_model import choose_precision
+from tasks.training.namc.freeze_places import CROPS, SCHEMA, Frozen
+from tasks.training.namc.learn import Learner
+from tasks.training.namc.material import Batches, Material, Seen
+from tasks.training.namc.placed import read_placed, relate
+from tasks.training.namc.saved import make_large
+from tasks.training.tune_model import computing
+from tests.bench.train_rows import make_words
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SPLIT = "train"
+CODES, WORDS = 1024, 30_522
+HALF = 22
+"""Words of a half of a description, as those of rendered scenes have."""
+
+
+Step = Callable[[], float]
+"""Does a training's next step, and returns its loss."""
+
+
+@dataclass(frozen=True)
+class Anew:
+    """Be pictures that are looked at in each step."""
+
+    crops: "Tensor"
+    """``(rows, 2, 224, 224, 3)`` bytes."""
+    grids: PlaceEncoder
+    codes: PlaceEncoder
+    pixels: "Callable[[Tensor], Tensor]"
+    """What CLIP reads of crops."""
+    precision: torch.dtype
+
+    def features(self, rows: Sequence[int]) -> "Tensor":
+        """Return what the CNN sees."""
+        return self.see(rows).features
+
+    def see(self, rows: Sequence[int]) -> Seen:
+        """Return what CLIP is shown, and what the CNN and VQGAN make of it."""
+        crops = self.crops[list(rows)].to(self.grids.device).flatten(0, 1)
+        with torch.no_grad(), computing(crops.device, self.precision):
+            grids, codes = (one.network(one.numbers(crops)) for one in (self.grids, self.codes))
+        found = (one.unflatten(0, (-1, 2)) for one in (self.pixels(crops), grids, codes))
+        return Seen(*found)
+
+
+def make_config(folder: Path, *, batch: int, steps: int) -> TrainConfig:
+    """Write the models, and return the settings of a run with them."""
+    namc = NamcConfig(
+        config="paper",
+        relevance="start",
+        clip=DualEncoderConfig(checkpoint=str(folder / "clip.safetensors")),
+        cnn=CnnConfig(model="resnet101", checkpoint=str(folder / "resnet101.pth")),
+        vqgan=VqganConfig(checkpoint=str(folder / "vqgan.ckpt")),
+        vocabulary=VocabularyConfig(checkpoint=str(folder / "vocab.txt")),
+    )
+    _write_models(folder, namc)
+    optimiser = {"batch": batch, "steps": steps, "learning_rate": 3e-4}
+    return TrainConfig.model_validate({"objective": "namc", "namc": namc.model_dump(), "optimiser": optimiser})
+
+
+def _write_models(folder: Path, namc: NamcConfig) -> None:
+    import open_clip
+    import timm
+    from safetensors.torch import save_file
+    from transformers import ChameleonVQVAE, ChameleonVQVAEConfig
+
+    torch.manual_seed(0)
+    clip: Any = open_clip.create_model(namc.clip.model, pretrained=None)
+    save_file(clip.state_dict(), folder / "clip.safetensors")
+    torch.save(timm.create_model(namc.cnn.model, pretrained=False).state_dict(), folder / "resnet101.pth")
+    # taming's own encoder under its own names, as transformers has it.
+    vqgan = ChameleonVQVAEConfig(
+        embed_dim=256, num_embeddings=CODES, latent_channels=256, resolution=256, base_channels=128,
+        channel_multiplier=[1, 1, 2, 2, 4], num_res_blocks=2, attn_resolutions=[16],
+    )  # fmt: skip
+    torch.save({"state_dict": ChameleonVQVAE(vqgan).state_dict()}, folder / "vqgan.ckpt")
+    words = [*SPECIAL, *"abcdefghijklmnopqrstuvwxyz,.", *make_words(np.random.default_rng(0))]
+    words += fill_template(("shows", "has"), "", "").lower().replace(",", " ").replace(".", " ").split()
+    known = list(dict.fromkeys(words))
+    known += [f"[unused{number}]" for number in range(WORDS - len(known))]
+    (folder / "vocab.txt").write_text("\n".join(known) + "\n")
+
+
+def freeze(folder: Path, rows: int, namc: NamcConfig) -> Frozen:
+    """Write what a run would have frozen of that many rows, each about two images of its own."""
+    rng = np.random.default_rng(0)
+    crops = rng.integers(0, 256, (2 * rows, SIDE, SIDE, 3), dtype=np.uint8)
+    np.save(folder / f"{CROPS}.npy", crops)
+    about: dict[str, int] = {}
+    for name, load, config in (
+        ("grids", load_grids, namc.cnn),
+        ("codes", load_codes, namc.vqgan),
+        ("patches", load_patches, namc.clip),
+    ):
+        encoder = load(config.model_dump_json())
+        np.save(folder / f"{name}.npy", encoder.encode(list(crops)))
+        about[name] = encoder.width
+    release_models()
+    known = make_words(rng)
+
+    def half() -> str:
+        return " ".join(known[number] for number in rng.integers(len(known), size=HALF))
+
+    described = [
+        {"key": str(row), "split": SPLIT, "chosen": fill_template(("shows", "has"), half(), half())}
+        | {"images": 2, "first": 2 * row, "second": 2 * row + 1}
+        for row in range(rows)
+    ]
+    return Frozen(folder, pa.Table.from_pylist(described, schema=SCHEMA), about)
+
+
+def make_trainer(config: TrainConfig, frozen: Frozen, *, tables: bool) -> Step:
+    """Return the steps of a training from its first one on, off the tables or without them."""
+    words = bert_words(find_words(config.namc.vocabulary))
+    captioner = make_large(words, config.namc, features=frozen.about["grids"], codes=CODES, seed=0)
+    device = load_grids(config.namc.cnn.model_dump_json()).device
+    captioner.model.to(device)
+    assert captioner.model.noise is not None
+    clip = captioner.model.noise.clip
+    material, placed, _ = read_placed(frozen, SPLIT, halves=True, limit=0, seed=0, clip=clip)
+    if not tables:
+        crops = torch.from_numpy(np.load(frozen.folder / f"{CROPS}.npy")).unflatten(0, (-1, 2))
+        grids, codes = (
+            load(one.model_dump_json())
+            for load, one in ((load_grids, config.namc.cnn), (load_codes, config.namc.vqgan))
+        )
+        pictures = Anew(crops, grids, codes, clip_numbers(clip), choose_precision(config))
+        material = Material(material.texts, pictures)
+    tokenizer = ClipWords(create_tokenizer(config.namc.clip, field=CLIP))
+    batches = Batches(material, clip=tokenizer, words=words, length=captioner.model.sizes.length)
+    if tables:
+        relate(batches, placed, frozen, config.namc.clip)
+    learner = Learner(captioner, config, config.optimiser.steps)
+    return partial(_step, batches, learner, iter(range(config.optimiser.steps)))
+
+
+def _step(batches: Batches, learner: Learner, steps: Iterator[int]) -> float:
+    number, size = next(steps), learner.config.optimiser.batch
+    rows = range(number * size, (number + 1) * size)
+    batch, identity = batches.make(rows)
+    return learner.step(batch, identity, seeds=batches.seeds(rows, 0), number=number)["loss"]
