@@ -79,11 +79,11 @@ class Accumulator:
         losses: Losses = {"alignment": aligned} if slopes else {}
         for part in parts:
             with self.autocast:
-                found = self._losses(batch, identity, part, whole)
+                found = self.losses(batch, identity, part, whole)
             torch.stack(list(found.values())).sum().backward()
             for name, value in found.items():
                 losses[name] = losses.get(name, 0.0) + value.item()
-        losses.pop("pull", None)  # has the alignment's gradient, and no meaning of its own
+        losses.pop("pull", None)
         return losses, _shares(batch, parts, whole)
 
     def _part(self, batch: Described, seeds: Sequence[int], start: int) -> Part:
@@ -120,7 +120,8 @@ class Accumulator:
         first, second = torch.autograd.grad(loss, both)
         return loss.item(), (first, second)
 
-    def _losses(self, batch: Described, identity: "Tensor", part: Part, whole: Whole) -> "dict[str, Tensor]":
+    def losses(self, batch: Described, identity: "Tensor", part: Part, whole: Whole) -> "dict[str, Tensor]":
+        """Return what is summed of a part; "pull" has the gradient of its share of the alignment, not its value."""
         model, some = self.captioner.model, batch.some(part.start, part.stop).to(self.captioner.device)
         if part.masks is None:
             return {"description": describe(model(some.features, some.written), part.labels, of=whole.tokens)}
