@@ -3,7 +3,7 @@
 Reads the settled tables of preferences and images and those of ``encode_places``; writes into ``runs/NAME/places/``,
 which is mapped into memory and not held, and goes when the run is finished:
 
-    rows.arrow     the run's rows: key, split, chosen text, the places of both images in the files below, or -1
+    rows.arrow     the run's rows: key, split, chosen text, images, the places of both in the files below, or -1
     grids.npy      (images, 196, 1024) float16: 401 kB per image
     codes.npy      (images, 196) uint16, where masked places are reconstructed
     patches.npy    (images, 196, 512) float16: 201 kB per image, until it is known what is relevant
@@ -41,7 +41,8 @@ ROWS, ABOUT, CROPS = "rows.arrow", "about.json", "crops"
 SCHEMA = pa.schema(
     [
         *[(name, pa.string()) for name in ("key", "split", "chosen")],
-        *[(name, pa.int32()) for name in ("images", "first", "second")],
+        ("images", pa.list_(pa.string())),
+        *[(name, pa.int32()) for name in ("first", "second")],
     ]
 )
 PAIR = 2
@@ -71,7 +72,7 @@ def freeze_places(build: Build, tables: Tables, folder: Path, *, keys: Iterable[
     with naming(str(folder), "written"):
         staged.mkdir(parents=True)
         rows = list(_rows(build, tables[table], set(keys)))
-        images = {key: place for place, key in enumerate(dict.fromkeys(key for row in rows for key in row.pop("keys")))}
+        images = {key: place for place, key in enumerate(dict.fromkeys(key for row in rows for key in pair_of(row)))}
         about: dict[str, int] = {}
         seen = np.ones(len(images), dtype=bool)
         for name in ("grids", "codes", "patches"):
@@ -89,19 +90,19 @@ def _rows(build: Build, planned: Planned, keys: set[str]) -> Iterator[dict[str, 
     for table in stream_live(build, planned, ["key", "split", "chosen", "image_keys"]):
         for row in table.to_pylist():
             if row["key"] in keys:
-                shown = row.pop("image_keys")
-                yield row | {"images": len(shown), "keys": shown if len(shown) == PAIR else []} | _names(shown)
+                yield row | {"images": row.pop("image_keys")}
 
 
-def _names(shown: list[str]) -> dict[str, str]:
-    return dict(zip(("first", "second"), shown, strict=True)) if len(shown) == PAIR else {"first": "", "second": ""}
+def pair_of(row: Mapping[str, Any]) -> list[str]:
+    """Return the two images of a row; none where it is about more or less."""
+    return row["images"] if len(row["images"]) == PAIR else []
 
 
 def _write_rows(file: Path, rows: list[dict[str, Any]], images: Mapping[str, int], seen: NDArray[np.bool_]) -> None:
-    def place(key: str) -> int:
-        return images[key] if key and seen[images[key]] else -1
+    def places(row: Mapping[str, Any]) -> list[int]:
+        return [images[key] if seen[images[key]] else -1 for key in pair_of(row)] or [-1, -1]
 
-    placed = [row | {name: place(row[name]) for name in ("first", "second")} for row in rows]
+    placed = [row | dict(zip(("first", "second"), places(row), strict=True)) for row in rows]
     with pa.ipc.new_file(str(file), SCHEMA) as writer:
         writer.write_table(pa.Table.from_pylist(placed, schema=SCHEMA))
 

@@ -84,7 +84,7 @@ def read_placed(
     sides: list[tuple[int, int]] = []
     refused: list[Refused] = []
     for row in rows.take(choose_rows(len(rows), limit, seed)).to_pylist():
-        found = read_text(row["key"], row["chosen"], row["images"], halves=halves)
+        found = read_text(row["key"], row["chosen"], len(row["images"]), halves=halves)
         if isinstance(found, Text) and min(row["first"], row["second"]) < 0:
             detail = "`pairwright refused` says why"
             found = Refused(key=row["key"], reason="an image could not be encoded", detail=detail)

@@ -20,7 +20,7 @@ TEMPLATE = (
 
 
 def row(name: str, first: int, second: int, **values: Any) -> dict[str, Any]:
-    made = {"key": name, "split": "train", "chosen": TEMPLATE.format(name), "images": 2}
+    made = {"key": name, "split": "train", "chosen": TEMPLATE.format(name), "images": ["one", "other"]}
     return made | {"first": first, "second": second} | values
 
 
@@ -29,7 +29,7 @@ def test_rows_are_opened_by_their_images_places(tmp_path: Path) -> None:
         row("a dog", 2, 0),
         row("a cat", 1, -1),
         row("a cup", 0, 1, chosen="It is darker."),
-        row("a pen", 0, 1, images=1),
+        row("a pen", 0, 1, images=["one"]),
         row("a hat", 0, 1, split="test"),
         row("a box", 1, 2),
     ]
