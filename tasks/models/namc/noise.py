@@ -91,15 +91,16 @@ class NoiseIdentifier(nn.Module):
         return SeenImage(seen[:, 0], seen[:, 1:])
 
     def read(self, tokens: "Tensor", masked: "Tensor | None" = None) -> ReadText:
-        """Encode ``(B, L)`` tokens, of which ``masked`` (B, L) are not read."""
-        clip = self.clip
-        embedded = clip.token_embedding(tokens)
+        """Encode ``(B, L)`` tokens, of which ``masked`` (B, L) are not read; 0 behind the longest text's end."""
+        clip, ends = self.clip, tokens.argmax(1)  # the mark of the end has the highest number
+        longest = int(ends.max()) + 1  # nothing looks at what comes later, and texts are a third of L
+        embedded = clip.token_embedding(tokens[:, :longest])
         if masked is not None:
-            embedded = torch.where(masked[..., None], self.masked_word.to(embedded.dtype), embedded)
-        hidden = clip.transformer(embedded + clip.positional_embedding[: tokens.shape[1]], attn_mask=clip.attn_mask)
-        hidden = clip.ln_final(hidden)
+            embedded = torch.where(masked[:, :longest, None], self.masked_word.to(embedded.dtype), embedded)
+        attended = clip.attn_mask[:longest, :longest]
+        hidden = clip.transformer(embedded + clip.positional_embedding[:longest], attn_mask=attended)
+        hidden = functional.pad(clip.ln_final(hidden), (0, 0, 0, tokens.shape[1] - longest))
         projected = hidden @ clip.text_projection
-        ends = tokens.argmax(1)  # the mark of the end has the highest number
         return ReadText(projected[torch.arange(len(tokens)), ends], projected, hidden)
 
     @torch.no_grad()
