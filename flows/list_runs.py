@@ -72,7 +72,9 @@ def _look_at(run: Run) -> Listed:
 
 
 def _model_of(config: TrainConfig) -> str:
-    return f"namc {config.namc.config}" if config.objective == NAMC else config.model.name
+    if config.objective == NAMC:
+        return f"namc {config.namc.config}"
+    return f"{config.model.name}{' differential' if config.model.differential.attached else ''}"
 
 
 def runs_table(found: list[Listed]) -> Table:

@@ -1,5 +1,7 @@
 """What a launcher asks for and cannot have."""
 
+from typing import Any
+
 import pytest
 
 from schemas.errors import ConfigError
@@ -29,6 +31,22 @@ def test_checkpoints_in_one_piece_lack_adapters(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("FSDP_STATE_DICT_TYPE", "FULL_STATE_DICT")
     with pytest.raises(ConfigError, match=r"give --fsdp_state_dict_type SHARDED_STATE_DICT"):
         check_launcher(CONFIG)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"model": {"differential": {"attached": True}}},
+        {"model": {"train_vision": True, "vision_tuning": "full"}},
+        {"model": {"train_vision": True}, "optimiser": {"vision_learning_rate": 1e-6}},
+    ],
+)
+@pytest.mark.parametrize("name", ["FSDP", "DEEPSPEED"])
+def test_what_is_kept_whole_is_not_spread(name: str, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"ACCELERATE_USE_{name}", "true")
+    monkeypatch.setenv("FSDP_VERSION", "2")
+    with pytest.raises(ConfigError, match="are not spread over processes"):
+        check_launcher(TrainConfig.model_validate({"objective": "sft", **values}))
 
 
 @pytest.mark.parametrize("name", ["FSDP", "DEEPSPEED"])

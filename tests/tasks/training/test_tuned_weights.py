@@ -12,19 +12,25 @@ from schemas.differential import NAME, SIZES, WEIGHTS
 from schemas.errors import ModelError
 from schemas.training import TrainConfig
 from tasks.models.differential.attach import find_tower, load_differential
+from tasks.training.answer_rows import answer_rows
+from tasks.training.collate import load_example
+from tasks.training.examples import make_example
 from tasks.training.find_model import TUNED, find_model
 from tasks.training.load_model import load_model, load_processor, load_to_train
+from tasks.training.losses.objectives import needs_of
 from tasks.training.save_model import FOLDER, finish_model
 from tasks.training.tune_model import prepare_model
-from tasks.training.tuned_weights import restore_beside, save_beside, trained_beside
+from tasks.training.tuned_weights import restore_beside, save_beside, trained_beside, without_module
 from tests.fixtures.examples_to_pack import picture
 from tests.fixtures.families_of_models import PACKED
+from tests.fixtures.preferences_to_train import preference
 
 BESIDE = {"tuning": "lora", "lora": {"rank": 4}, "train_vision": True, "vision_tuning": "full"}
 KINDS: dict[str, dict[str, Any]] = {
     "full": {"model": {"tuning": "full", "train_vision": True}},
     "merged": {"model": BESIDE},
     "adapters": {"model": BESIDE, "saving": {"merged": False}},
+    "in the tower": {"model": BESIDE | {"vision_tuning": "same"}},
 }
 
 
@@ -59,7 +65,7 @@ def logits(model: Any, folder: Path) -> torch.Tensor:
     return model(**processor(text=[text], images=[pair], return_tensors="pt")).logits
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["full", "merged", "in the tower"])
 def test_a_training_begins_with_the_model_as_it_was(start: Path, kind: str) -> None:
     """Loaded, with a new module and what is trained switched on, it says what the model says."""
     config = settings(kind)
@@ -84,6 +90,15 @@ def test_beside_adapters_all_that_sees_is_trained(start: Path) -> None:
     assert {weight.dtype for weight in base.parameters() if weight.requires_grad} == {torch.float32}
     assert inner.language_model.layers[0].mlp.down_proj.base_layer.weight.dtype == torch.bfloat16
     assert trained_beside(model).keys() == {found[key] for key in wanted | other}
+
+
+def test_a_pair_is_answered_alike_alone_and_among_others(start: Path) -> None:
+    model, processor = trained(start, settings("full")), load_processor(start)
+    needs = needs_of(settings("full"))
+    pairs = [load_example(make_example(preference(n), needs), 1 << 20, pairs=True) for n in range(3)]
+    together = answer_rows(model, processor, pairs, most_tokens=5)
+    assert together == [answer_rows(model, processor, [pair], most_tokens=5)[0] for pair in pairs]
+    assert len(set(together)) > 1
 
 
 def load_model_in_half(start: Path, config: TrainConfig) -> Any:
@@ -118,7 +133,7 @@ def test_a_finished_model_is_loaded_as_it_was_trained(start: Path, kind: str, tm
         assert not any(report[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
         assert load_differential(plain.eval(), tmp_path)
         torch.testing.assert_close(logits(plain, start), expected, rtol=1e-4, atol=1e-4)
-    if kind == "merged":
+    if kind in ("merged", "in the tower"):
         beside = load_model(tmp_path / FOLDER, config.model, dtype=torch.float32).eval()
         torch.testing.assert_close(logits(beside, start), expected, rtol=1e-4, atol=1e-4)
     moved = load_file(tmp_path / WEIGHTS)
@@ -128,8 +143,6 @@ def test_a_finished_model_is_loaded_as_it_was_trained(start: Path, kind: str, tm
 
 def save(model: Any, start: Path, folder: Path) -> None:
     """Save it as a finished training does."""
-    from tasks.training.tuned_weights import without_module
-
     if hasattr(model, "get_base_model"):
         model.save_pretrained(folder)
     else:
