@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from schemas.differential import SIZES, DifferentialConfig
 from schemas.errors import ModelError
 from tasks.training import find_model as module
-from tasks.training.find_model import find_base, find_model
+from tasks.training.find_model import find_base, find_model, find_module, read_module
 from tests.fixtures.families_of_models import write_qwen2_vl
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -200,6 +201,25 @@ def test_adapters_of_adapters_and_of_themselves_are_refused(folder: Path, tmp_pa
     for one in (second, circle):
         with pytest.raises(ModelError, match="which holds adapters, too"):
             find_model(str(one))
+
+
+def test_a_module_of_differential_perception_is_the_models(folder: Path, tmp_path: Path) -> None:
+    """Adapters have that of their model, unless they have their own; what it is changes what the model is."""
+    adapters = adapters_of(folder, tmp_path / "adapters")
+    assert find_module(folder) is find_module(adapters) is None
+    before = find_model(str(adapters))
+    settings = {"depth": 3, "shared": False, "score": "number", "competing": True}
+    (folder / SIZES).write_text(json.dumps(settings | {"width": 32, "heads": 2, "layers": [1, 2]}))
+    assert (find_module(folder), find_module(adapters)) == (folder, folder)
+    now = find_model(str(adapters))
+    assert (now.model != before.model, now.processor == before.processor) == (True, True)
+    assert read_module(folder) == DifferentialConfig.model_validate({"attached": True, **settings})
+    shutil.copyfile(folder / SIZES, adapters / SIZES)
+    assert find_module(adapters) == adapters
+    for wrong in ("[]", "{", "{}", json.dumps(settings | {"depth": 10**6})):
+        (folder / SIZES).write_text(wrong)
+        with pytest.raises(ModelError, match=SIZES):
+            read_module(folder)
 
 
 def test_without_the_packages_the_command_that_installs_them_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
