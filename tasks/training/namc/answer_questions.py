@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from schemas.errors import ModelError
 from schemas.namc import NamcConfig
 from schemas.replies import Reply
 from schemas.rows import make_key
@@ -108,6 +109,9 @@ def _load(folder: Path) -> Captioner:
     """Load it; its CNN, too, so that what is missing is said before anything is asked."""
     captioner = load_captioner(folder)
     if captioner.cnn:
-        load_grids(captioner.cnn.model_dump_json())
+        try:
+            load_grids(captioner.cnn.model_dump_json())
+        except ModelError as error:
+            raise ModelError(f"{folder / ABOUT}: the CNN that sees its images is not as it was: {error}") from error
     captioner.model.to(choose_device())
     return captioner
