@@ -1,5 +1,8 @@
+from pathlib import Path
+
 import pytest
 import torch
+from safetensors.torch import save_file
 from transformers import ChameleonVQVAE, ChameleonVQVAEConfig
 
 from schemas.errors import ModelError
@@ -27,6 +30,8 @@ def test_the_codes_are_those_of_another_implementation(model, tmp_path):
     torch.save({"state_dict": {**model.state_dict(), "loss.logvar": torch.zeros(1)}}, tmp_path / "vqgan.ckpt")
     weights = read_vqgan(tmp_path / "vqgan.ckpt", field="namc.vqgan")
     assert "loss.logvar" not in weights
+    save_file(model.state_dict(), tmp_path / "vqgan.safetensors")
+    assert read_vqgan(tmp_path / "vqgan.safetensors", field="namc.vqgan").keys() == weights.keys()
     pixels = torch.rand(3, 3, 64, 64, generator=torch.Generator().manual_seed(1)) * 2 - 1
     pixels[1] *= 0.1
     pixels[2, :, :32] = 0.9
@@ -48,3 +53,10 @@ def test_another_checkpoint_is_refused(tmp_path):
     torch.save({"weight": torch.zeros(2)}, tmp_path / "other.ckpt")
     with pytest.raises(ModelError, match=r"namc.vqgan: .*other.ckpt is no VQGAN"):
         read_vqgan(tmp_path / "other.ckpt", field="namc.vqgan")
+
+
+def test_what_a_training_leaves_beside_tensors_is_not_run(tmp_path):
+    """Lightning's checkpoints name the classes of its callbacks; the message says what to do."""
+    torch.save({"state_dict": {}, "callbacks": {Path: 1}}, tmp_path / "last.ckpt")
+    with pytest.raises(ModelError, match=r"last.ckpt is not loaded: it wants .*Path.* convert it to safetensors"):
+        read_vqgan(tmp_path / "last.ckpt", field="namc.vqgan")
