@@ -31,7 +31,6 @@ from tasks.models.namc.places import (
 )
 from tasks.models.namc.words import SPECIAL, ClipWords, bert_words
 from tasks.models.open_clip_embedder import create_tokenizer
-from tasks.training.load_model import choose_precision
 from tasks.training.namc.freeze_places import CROPS, SCHEMA, Frozen
 from tasks.training.namc.learn import Learner
 from tasks.training.namc.material import Batches, Material, Seen
@@ -138,14 +137,20 @@ def freeze(folder: Path, rows: int, namc: NamcConfig) -> Frozen:
 
     described = [
         {"key": str(row), "split": SPLIT, "chosen": fill_template(("shows", "has"), half(), half())}
-        | {"images": 2, "first": 2 * row, "second": 2 * row + 1}
+        | {"images": [str(2 * row), str(2 * row + 1)], "first": 2 * row, "second": 2 * row + 1}
         for row in range(rows)
     ]
     return Frozen(folder, pa.Table.from_pylist(described, schema=SCHEMA), about)
 
 
-def make_trainer(config: TrainConfig, frozen: Frozen, *, tables: bool) -> Step:
-    """Return the steps of a training from its first one on, off the tables or without them."""
+def make_trainer(config: TrainConfig, frozen: Frozen, *, anew: torch.dtype | None) -> Step:
+    """Return the steps of a training from its first one on.
+
+    Args:
+        config: the run's settings.
+        frozen: its rows and tables.
+        anew: the numbers in which images are looked at in each step; ``None``: in none, there are tables.
+    """
     words = bert_words(find_words(config.namc.vocabulary))
     captioner = make_large(words, config.namc, features=frozen.about["grids"], codes=CODES, seed=0)
     device = load_grids(config.namc.cnn.model_dump_json()).device
@@ -153,17 +158,17 @@ def make_trainer(config: TrainConfig, frozen: Frozen, *, tables: bool) -> Step:
     assert captioner.model.noise is not None
     clip = captioner.model.noise.clip
     material, placed, _ = read_placed(frozen, SPLIT, halves=True, limit=0, seed=0, clip=clip)
-    if not tables:
+    if anew:
         crops = torch.from_numpy(np.load(frozen.folder / f"{CROPS}.npy")).unflatten(0, (-1, 2))
         grids, codes = (
             load(one.model_dump_json())
             for load, one in ((load_grids, config.namc.cnn), (load_codes, config.namc.vqgan))
         )
-        pictures = Anew(crops, grids, codes, clip_numbers(clip), choose_precision(config))
+        pictures = Anew(crops, grids, codes, clip_numbers(clip), anew)
         material = Material(material.texts, pictures)
     tokenizer = ClipWords(create_tokenizer(config.namc.clip, field=CLIP))
     batches = Batches(material, clip=tokenizer, words=words, length=captioner.model.sizes.length)
-    if tables:
+    if not anew:
         relate(batches, placed, frozen, config.namc.clip)
     learner = Learner(captioner, config, config.optimiser.steps)
     return partial(_step, batches, learner, iter(range(config.optimiser.steps)))
