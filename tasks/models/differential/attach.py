@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
-from torch import cat, nn
+from torch import cat, nn, stack
 
 from schemas.differential import MOST_DEPTH, NAME, SIZES, WEIGHTS
 from schemas.errors import ModelError
@@ -111,6 +111,8 @@ class _Hooks:
         self._module, self._tower = module, tower
         self._seen: dict[int, Tensor] = {}
         self._grids: list[tuple[int, ...]] = []
+        self._looking = False
+        """Between the tower's beginning and what it goes into: blocks may run again in the backward pass."""
 
     def register(self) -> None:
         self._tower.whole.register_forward_pre_hook(self._begin, with_kwargs=True)
@@ -119,28 +121,32 @@ class _Hooks:
         self._tower.after.register_forward_pre_hook(self._change)
 
     def _begin(self, _tower: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._seen.clear()
+        self._looking = True
         grids = kwargs.get("grid_thw", args[1] if len(args) > 1 else None)
         self._grids = [] if grids is None else [tuple(grid) for grid in grids.tolist()]
 
     def _look(self, number: int) -> Any:
         def look(_block: nn.Module, _args: Any, out: Any) -> None:
-            self._seen[number] = out[0] if isinstance(out, tuple) else out
+            if self._looking:
+                self._seen[number] = out[0] if isinstance(out, tuple) else out
 
         return look
 
     def _change(self, _after: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         features, scales = args[0], [self._seen[number] for number in self._module.sizes.layers]
         self._seen.clear()
-        if features.dim() == 3:  # (images, tokens, width)
-            _check_pairs([(features.shape[1],)] * len(features))
-            first, second = self._module([(one[::2], one[1::2]) for one in scales])
-            return (cat([first[:, None], second[:, None]], 1).flatten(0, 1), *args[1:])
-        return (cat(list(self._change_packed(scales))), *args[1:])
+        self._looking = False
+        packed = features.dim() == 2  # (all tokens, width), else (images, tokens, width)
+        grids = self._grids if packed else [(features.shape[1],)] * len(features)
+        _check_pairs(grids)
+        if len(set(grids)) > 1:
+            return (cat(self._change_each(scales)), *args[1:])
+        images = [one.reshape(len(grids), -1, one.shape[-1]) for one in scales]
+        pairs = self._module([(one[::2], one[1::2]) for one in images])
+        return (stack(pairs, 1).reshape(features.shape), *args[1:])
 
-    def _change_packed(self, scales: "Sequence[Tensor]") -> "list[Tensor]":
-        """Return the features of images that lie one after the other, ``(all tokens, width)``."""
-        _check_pairs(self._grids)
+    def _change_each(self, scales: "Sequence[Tensor]") -> "list[Tensor]":
+        """Return the features of images that lie one after the other, of pairs that have different grids."""
         images = [one.split([prod(grid) for grid in self._grids]) for one in scales]
         changed: list[Tensor] = []
         for place in range(0, len(self._grids), 2):

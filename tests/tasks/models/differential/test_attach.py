@@ -66,6 +66,19 @@ def test_it_sees_the_features_of_its_layers_and_pairs_images_in_order(folder):
     assert len(shown[0]) == 2
 
 
+@torch.no_grad()
+def test_pairs_of_different_sizes_do_not_see_each_other(folder):
+    model, sizes = load(folder), [(112, 84), (112, 84), (56, 140), (56, 140)]
+    attach(model).out.weight.normal_()
+    found: list[Any] = []
+    find_tower(model).after.register_forward_pre_hook(lambda _after, args: found.append(args[0].flatten(0, -2)))
+    model(**inputs(folder, COLOURS, sizes))
+    for colours, own in ((COLOURS[:2], sizes[:2]), (COLOURS[2:], sizes[2:])):
+        model(**inputs(folder, colours, own))
+    together, *apart = found
+    torch.testing.assert_close(together, torch.cat(apart))
+
+
 def test_it_trains_with_its_base(folder):
     model, given = load(folder), inputs(folder, COLOURS)
     module = attach(model)
