@@ -5,7 +5,8 @@ at each start, which is mapped and not held. At the paper's size they are prepar
 memory, about 4 kB per row. Rows that cannot be learnt from get a reason.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -30,7 +31,8 @@ from tasks.training.namc.pictures import SIDE, crop, to_codes, to_patches, to_pi
 if TYPE_CHECKING:
     from torch import Tensor
 
-Progress = Callable[[int, int], None]
+Order = tuple[int, float, Sequence[int]]
+"""A step: its number, from 0, how many epochs are done, and its rows."""
 PAIR = 2
 
 
@@ -200,6 +202,18 @@ class Batches:
             relevant=None if self.relevant is None else torch.from_numpy(self.relevant[list(rows)]),
         )
         return batch, torch.tensor(identity)
+
+    def ahead(self, orders: Iterable[Order]) -> "Iterator[tuple[Order, tuple[Described, Tensor]]]":
+        """Yield each step's order with its batch; the next one is made while the caller computes."""
+        before: tuple[Order, Future[tuple[Described, Tensor]]] | None = None
+        with ThreadPoolExecutor(1) as thread:
+            for order in orders:
+                made = thread.submit(self.make, order[-1])
+                if before:
+                    yield before[0], before[1].result()
+                before = (order, made)
+            if before:
+                yield before[0], before[1].result()
 
     def seeds(self, rows: Sequence[int], epoch: int) -> list[int]:
         """Return what masks are drawn by: of all first images, then of all second ones; each row has its own."""

@@ -22,7 +22,7 @@ from tasks.store.replace import replacing
 from tasks.training.freeze_rows import FrozenRows
 from tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, Window
 from tasks.training.namc.learn import Learner
-from tasks.training.namc.material import Batches, Material
+from tasks.training.namc.material import Batches, Material, Order
 from tasks.training.namc.open_run import drop_prepared, open_run
 from tasks.training.namc.saved import load_weights, save_captioner
 from tasks.training.report.samples import Sample, write_samples
@@ -119,8 +119,8 @@ def _run(training: Training) -> int:
     if job.watcher:
         job.watcher.begin(done, training.steps)
     window, since, rows = Window(), time.monotonic(), 0
-    for step, epoch, some in _orders(config, training.rows, done, training.steps):
-        batch, identity = training.batches.make(some)
+    orders = _orders(config, training.rows, done, training.steps)
+    for (step, epoch, some), (batch, identity) in training.batches.ahead(orders):
         seeds = training.batches.seeds(some, int(epoch))
         torch.manual_seed(int(np.random.default_rng([config.optimiser.seed, step]).integers(2**63)))  # of dropout
         window.add(training.learner.step(batch, identity, seeds=seeds, number=step), weight=len(some))
@@ -142,8 +142,8 @@ def _run(training: Training) -> int:
     return done
 
 
-def _orders(config: TrainConfig, rows: int, done: int, steps: int) -> Iterator[tuple[int, float, Sequence[int]]]:
-    """Yield each step that is left: its number, from 0, how many epochs are done, and its rows."""
+def _orders(config: TrainConfig, rows: int, done: int, steps: int) -> Iterator[Order]:
+    """Yield each step that is left."""
     per_epoch, batch = _per_epoch(config, rows), _per_step(config)
     for step in range(done, steps):
         epoch, place = divmod(step, per_epoch)
