@@ -47,7 +47,8 @@ class Learner:
         if model.noise is not None:
             noise = list(model.noise.parameters())
             groups.append({"params": noise, "top": rate * NOISE_SHARE, "floor": NOISE_FLOOR})
-        self.optimiser = torch.optim.Adam(groups, lr=rate)
+        # Fused: a seventh of the time on a CPU, where most weights are rows of CLIP's vocabulary.
+        self.optimiser = torch.optim.Adam(groups, lr=rate, fused=True)
         self.accumulator = Accumulator(self.captioner, self.config.namc, self.config.optimiser.batch, self._autocast)
 
     @property
