@@ -6,7 +6,7 @@ same steps with the same losses. The second side has the crops that CLIP is trai
 see them, and CLIP once more without masks.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -48,8 +48,8 @@ HALF = 22
 """Words of a half of a description, as those of rendered scenes have."""
 
 
-Step = Callable[[], float]
-"""Does a training's next step, and returns its loss."""
+Steps = Callable[[range], list[float]]
+"""Does steps of a training, by their numbers, and returns their losses."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def freeze(folder: Path, rows: int, namc: NamcConfig) -> Frozen:
     return Frozen(folder, pa.Table.from_pylist(described, schema=SCHEMA), about)
 
 
-def make_trainer(config: TrainConfig, frozen: Frozen, *, anew: torch.dtype | None) -> Step:
+def make_trainer(config: TrainConfig, frozen: Frozen, *, anew: torch.dtype | None) -> Steps:
     """Return the steps of a training from its first one on.
 
     Args:
@@ -171,11 +171,13 @@ def make_trainer(config: TrainConfig, frozen: Frozen, *, anew: torch.dtype | Non
     if not anew:
         relate(batches, placed, frozen, config.namc.clip)
     learner = Learner(captioner, config, config.optimiser.steps)
-    return partial(_step, batches, learner, iter(range(config.optimiser.steps)))
+    return partial(_learn, batches, learner)
 
 
-def _step(batches: Batches, learner: Learner, steps: Iterator[int]) -> float:
-    number, size = next(steps), learner.config.optimiser.batch
-    rows = range(number * size, (number + 1) * size)
-    batch, identity = batches.make(rows)
-    return learner.step(batch, identity, seeds=batches.seeds(rows, 0), number=number)["loss"]
+def _learn(batches: Batches, learner: Learner, steps: range) -> list[float]:
+    size = learner.config.optimiser.batch
+    orders = ((step, 0.0, range(step * size, (step + 1) * size)) for step in steps)
+    return [
+        learner.step(batch, identity, seeds=batches.seeds(rows, 0), number=step)["loss"]
+        for (step, _, rows), (batch, identity) in batches.ahead(orders)
+    ]
