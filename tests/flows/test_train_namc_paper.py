@@ -23,7 +23,7 @@ from tasks.training.namc.open_run import open_run
 from tasks.training.runs import PLACES, Run
 from tasks.training.train_model import Job
 from tests.fixtures.benchmarks import rows_of, write_folder
-from tests.fixtures.namc_models import write_models, write_vqgan
+from tests.fixtures.namc_models import write_models
 from tests.flows.test_train_model import run, words_of
 
 FAST = {
@@ -101,8 +101,8 @@ def test_what_is_learnt_from_is_what_the_models_say(dataset: Path, models: list[
     ]  # fmt: skip
     tables = made(dataset)
     assert {name: len(marks) for name, marks in tables.items()} == {"grids": 1, "codes": 1, "patches": 1}
-    other = VqganConfig(checkpoint=str(write_vqgan(tmp_path / "other.ckpt", seed=1)))
-    planned = plan_beside(job.dataset, CODES, other)
+    (tmp_path / "other.ckpt").write_bytes(b"another")
+    planned = plan_beside(job.dataset, CODES, VqganConfig(checkpoint=str(tmp_path / "other.ckpt")))
     assert Path(planned.table).name not in tables["codes"]
 
 
@@ -143,9 +143,6 @@ def test_it_is_trained_gone_on_with_scored_and_tuned(
     assert [row["state"] for row in rows_of(scores).values()] == ["answered"]
     tuned = ["train", dataset, "--objective", "namc", "--config", "paper", "--from", "namc", "--name", "tuned"]
     assert run(*tuned, *words_of(FAST)) == 0
-    capsys.readouterr()
-    assert run("train", dataset, "--objective", "namc", "--from", "namc", "--name", "less") == 2
-    assert "holds a NAMC of --config paper with its noise module, not of --config small" in capsys.readouterr().err
 
 
 def test_published_schedules() -> None:

@@ -74,8 +74,8 @@ def test_grids_are_those_of_torchvision(images: list[ImageRow], tmp_path: Path) 
 
 
 def test_codes_are_those_of_another_implementation(images: list[ImageRow], tmp_path: Path) -> None:
-    config = VqganConfig(checkpoint=str(write_vqgan(tmp_path / "vqgan.ckpt")))
     model = make_vqgan()
+    config = VqganConfig(checkpoint=str(write_vqgan(tmp_path / "vqgan.ckpt", model)))
     found = [one for one in encode_places.encode_codes(images, config) if isinstance(one, PlacesRow)]
     for image, own in zip((images[0], images[2]), found, strict=True):
         assert (own.width, len(own.values)) == (CODES, 196 * 2)

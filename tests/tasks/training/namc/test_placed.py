@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from schemas.errors import ModelError, StoreError
+from schemas.namc import NamcConfig
 from tasks.models.namc.words import learnt_words
 from tasks.training.namc.freeze_places import SCHEMA, open_places
 from tasks.training.namc.placed import read_placed
@@ -65,6 +66,8 @@ def test_a_small_one_of_before_is_opened(tmp_path: Path) -> None:
     about = {"model": "namc", "config": "small", "noise": False}
     assert json.loads((tmp_path / "namc.json").read_text()) == about
     assert load_captioner(tmp_path).config == "small"
+    with pytest.raises(ModelError, match="a NAMC of --config small without its noise module, not of --config paper"):
+        load_captioner(tmp_path, config=NamcConfig(config="paper"))
 
 
 @pytest.mark.parametrize(
