@@ -21,7 +21,7 @@ class DualEncoderConfig(ClipConfig):
 class CnnConfig(Section):
     """Say which CNN sees the grid of an image: its third stage, 14 x 14 places of 224 x 224 pixels."""
 
-    model: Annotated[str, Field(min_length=1)] = "resnet101.tv_in1k"
+    model: Annotated[str, Field(pattern=r"^\w+(\.\w+)?$")] = "resnet101.tv_in1k"
     """timm's name of the model, with that of its weights on the Hub; with a checkpoint, the name alone will do."""
     checkpoint: str = ""
     """A local file of weights in their place, timm's or torchvision's."""

@@ -77,6 +77,7 @@ def test_a_small_one_of_before_is_opened(tmp_path: Path) -> None:
         ({"model": "other"}, "holds no NAMC"),
         ({"config": "paper", "cnn": {"model": "resnet18"}, "sizes": {"width": 1 << 40}}, "not those of the weights"),
         ({"config": "paper", "cnn": {"model": "resnet18"}, "sizes": {"width": "wide"}}, "holds no NAMC"),
+        ({"config": "paper", "cnn": {"model": "hf-hub:a/b"}, "sizes": {}}, "holds no NAMC"),
     ],
 )
 def test_what_is_said_wrongly_of_a_model_is_refused(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
