@@ -116,6 +116,8 @@ def test_only_the_module_is_trained_beside_adapters_where_nothing_else_that_sees
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_finished_model_is_loaded_as_it_was_trained(start: Path, kind: str, tmp_path: Path) -> None:
+    if kind in ("full", "adapters") and "llava" in start.name:
+        pytest.skip("the family makes no difference to these")
     config = settings(kind)
     model = trained(start, config)
     save(model, start, tmp_path)
