@@ -166,7 +166,8 @@ class Run:
 
     def clean(self) -> None:
         """Delete what a killed process left half-done."""
-        for path in (self.folder / SAVING, self.folder / FINISHING, *self.checkpoints.glob(".*")):
+        half_done = (self.folder / name for name in (SAVING, FINISHING, f".{PLACES}"))
+        for path in (*half_done, *self.checkpoints.glob(".*")):
             shutil.rmtree(path, ignore_errors=True)
 
     @contextmanager
