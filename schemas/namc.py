@@ -34,8 +34,8 @@ class VqganConfig(Section):
     """Say which VQGAN of taming-transformers gives the codes as which masked places are to be told."""
 
     checkpoint: str = ""
-    """Its file (``vqgan_imagenet_f16_1024``: ``last.ckpt``), which is on no Hub and has to be fetched by hand. One that
-    holds more than tensors, as Lightning leaves it, is refused: save its ``state_dict`` as safetensors."""
+    """Its file (``vqgan_imagenet_f16_1024``: ``last.ckpt``), which is on no Hub and has to be fetched by hand. Nothing
+    is run of what a training left in it beside the weights."""
     revision: str = ""
     """The hash of the file; empty: what is there. A run writes it down."""
     uncounted: ClassVar[frozenset[str]] = frozenset({"checkpoint"})

@@ -8,9 +8,9 @@ with ``weights_only``, and what comes out must be plain tensors no larger than t
 import stat
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from schemas.errors import ModelError
 from tasks.models.scan_pickle import TRUST, RefusedError, scan_pickle
@@ -25,13 +25,21 @@ LEGACY_PICKLES = 5
 """The older form: a number, the version, the system, the object, the names of the storages; then raw values."""
 
 
-def read_checkpoint(path: Path, *, field: str, under: str = "") -> dict[str, "Tensor"]:
+class _Idle:
+    """Stand for a class that a checkpoint names without need; nothing is ever made of it."""
+
+    def __new__(cls) -> Self:
+        raise RefusedError(f"it makes more than tensors. {TRUST}")
+
+
+def read_checkpoint(path: Path, *, field: str, under: str = "", idle: Collection[str] = ()) -> dict[str, "Tensor"]:
     """Return a checkpoint's tensors by name, on the CPU; those under the key ``under`` where the file has it.
 
     Args:
         path: safetensors by its ending, anything else as ``torch.save`` wrote it.
         field: the field of the profile that names the file, for messages.
         under: the key of a training state that holds the weights, such as ``model``.
+        idle: names of classes that a training state may have beside the weights, say as keys; they stay names.
 
     Raises:
         ModelError: it is no file, is broken, wants more than tensors, or holds something else; the message says why.
@@ -39,7 +47,7 @@ def read_checkpoint(path: Path, *, field: str, under: str = "") -> dict[str, "Te
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise RefusedError("it is no file")
-        loaded = _read_safetensors(path) if path.suffix.lower() == ".safetensors" else _read_pickle(path)
+        loaded = _read_safetensors(path) if path.suffix.lower() == ".safetensors" else _read_pickle(path, idle)
         return _only_tensors(loaded, under, path.stat().st_size)
     except RefusedError as error:
         raise ModelError(f"{field}: {path} is not loaded: {error}") from error
@@ -62,7 +70,7 @@ def _read_safetensors(path: Path) -> dict[str, "Tensor"]:
     return load_file(path, device="cpu")
 
 
-def _read_pickle(path: Path) -> Any:
+def _read_pickle(path: Path, idle: Collection[str]) -> Any:
     import torch
 
     with path.open("rb") as stream:
@@ -73,15 +81,15 @@ def _read_pickle(path: Path) -> Any:
     if head[TAR_AT:] == TAR:
         raise RefusedError(f"it is a tar, PyTorch's form before 2018, which cannot be read safely. {TRUST}")
     if is_zip:
-        _check_archive(path)
+        _check_archive(path, idle)
     else:
-        _check_legacy(path)
-    with warnings.catch_warnings():
+        _check_legacy(path, idle)
+    with warnings.catch_warnings(), torch.serialization.safe_globals([(_Idle, name) for name in idle]):
         warnings.simplefilter("ignore")
         return torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
 
 
-def _check_archive(path: Path) -> None:
+def _check_archive(path: Path, idle: Collection[str]) -> None:
     """Refuse a zip that is no checkpoint, that unpacks to more than it is, or whose pickle wants more than tensors."""
     size = path.stat().st_size
     with zipfile.ZipFile(path) as archive:
@@ -98,13 +106,13 @@ def _check_archive(path: Path) -> None:
         if pickles[0].file_size > MAX_PICKLE_BYTES:
             raise RefusedError(f"its data.pkl is larger than {MAX_PICKLE_BYTES >> 20} MB")
         with archive.open(pickles[0]) as stream:
-            scan_pickle(stream)
+            scan_pickle(stream, idle=idle)
 
 
-def _check_legacy(path: Path) -> None:
+def _check_legacy(path: Path, idle: Collection[str]) -> None:
     with path.open("rb") as stream:
         for _ in range(LEGACY_PICKLES):
-            scan_pickle(stream)
+            scan_pickle(stream, idle=idle)
 
 
 def _only_tensors(loaded: object, under: str, size_bytes: int) -> dict[str, "Tensor"]:

@@ -6,6 +6,7 @@ is read no further than its pickle goes.
 
 import pickletools
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -72,8 +73,12 @@ class _Machine:
         self.largest = max(self.largest, taken)
 
 
-def scan_pickle(stream: IO[bytes]) -> None:
+def scan_pickle(stream: IO[bytes], *, idle: Collection[str] = ()) -> None:
     """Read one pickle's opcodes, to its end.
+
+    Args:
+        stream: is read no further than the pickle goes.
+        idle: names that it may have beside those of tensors; whoever reads it must give them nothing to do.
 
     Raises:
         RefusedError: it wants more than tensors and plain values, has no end or is absurd; the message says which.
@@ -81,7 +86,7 @@ def scan_pickle(stream: IO[bytes]) -> None:
     machine, count, protocol = _Machine(), 0, 0
     try:
         for count, (opcode, argument, _) in enumerate(pickletools.genops(stream), start=1):
-            _refuse_global(_wanted(opcode.name, argument, machine))
+            _refuse_global(_wanted(opcode.name, argument, machine), idle)
             if count > MAX_OPCODES:
                 raise RefusedError(f"its pickle has over {MAX_OPCODES:,} opcodes")
             if opcode.name == "PROTO":
@@ -106,8 +111,8 @@ def _wanted(name: str, argument: object, machine: _Machine) -> str:
     return f"number {argument} of copyreg's extensions" if name in EXTENSIONS else ""
 
 
-def _refuse_global(wanted: str) -> None:
-    if wanted and not PLAIN.fullmatch(wanted):
+def _refuse_global(wanted: str, idle: Collection[str]) -> None:
+    if wanted and wanted not in idle and not PLAIN.fullmatch(wanted):
         raise RefusedError(f"it wants {wanted[:120]!r}, which is more than tensors. {TRUST}")
 
 

@@ -19,6 +19,8 @@ Weights = Mapping[str, "Tensor"]
 GROUPS, EPSILON = 32, 1e-6
 """Of its group normalisations."""
 NEEDED = ("encoder.conv_in.weight", "encoder.conv_out.weight", "quant_conv.weight", "quantize.embedding.weight")
+LIGHTNING = ("pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint",)
+"""A class that published checkpoints name, as the key of what it remembered."""
 ROWS_AT_ONCE = 1 << 14
 """Places whose distances to all codes are held at once."""
 
@@ -29,7 +31,7 @@ def read_vqgan(path: Path, *, field: str) -> dict[str, "Tensor"]:
     Raises:
         ModelError: it cannot be read, or is of something else.
     """
-    tensors = read_checkpoint(path, field=field, under="state_dict")
+    tensors = read_checkpoint(path, field=field, under="state_dict", idle=LIGHTNING)
     if missing := [name for name in NEEDED if name not in tensors]:
         raise ModelError(f"{field}: {path} is no VQGAN of taming-transformers: it has no {', '.join(missing)}")
     return {name: tensor.float() for name, tensor in tensors.items() if name.startswith(("encoder.", "quant"))}

@@ -1,4 +1,6 @@
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -6,7 +8,7 @@ from safetensors.torch import save_file
 from transformers import ChameleonVQVAE, ChameleonVQVAEConfig
 
 from schemas.errors import ModelError
-from tasks.models.namc.vqgan import encode, nearest, read_vqgan
+from tasks.models.namc.vqgan import LIGHTNING, encode, nearest, read_vqgan
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +57,37 @@ def test_another_checkpoint_is_refused(tmp_path):
         read_vqgan(tmp_path / "other.ckpt", field="namc.vqgan")
 
 
-def test_what_a_training_leaves_beside_tensors_is_not_run(tmp_path):
-    """Lightning's checkpoints name the classes of its callbacks; the message says what to do."""
-    torch.save({"state_dict": {}, "callbacks": {Path: 1}}, tmp_path / "last.ckpt")
-    with pytest.raises(ModelError, match=r"last.ckpt is not loaded: it wants .*Path.* convert it to safetensors"):
-        read_vqgan(tmp_path / "last.ckpt", field="namc.vqgan")
+class ModelCheckpoint:
+    """Be what Lightning's checkpoints name, here under its module's name."""
+
+    made = 0
+
+    def __new__(cls):
+        cls.made += 1
+        return super().__new__(cls)
+
+
+@pytest.fixture
+def lightning(monkeypatch):
+    """Let pickles name the class as if Lightning were there; whoever reads them does not have it."""
+    module = ModuleType(LIGHTNING[0].rpartition(".")[0])
+    monkeypatch.setattr(ModelCheckpoint, "__module__", module.__name__)
+    module.ModelCheckpoint = ModelCheckpoint
+    for name in ("pytorch_lightning", "pytorch_lightning.callbacks"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+def test_what_a_training_leaves_beside_tensors_is_not_run(lightning, model, tmp_path):
+    """Lightning's checkpoints have a class as a key, which stays a name; its objects and other names are refused."""
+    state = {"state_dict": model.state_dict(), "callbacks": {ModelCheckpoint: {"best": torch.ones(1)}}}
+    torch.save(state, tmp_path / "last.ckpt")
+    assert "encoder.conv_in.weight" in read_vqgan(tmp_path / "last.ckpt", field="namc.vqgan")
+    torch.save(state | {"callbacks": ModelCheckpoint()}, tmp_path / "made.ckpt")
+    ModelCheckpoint.made = 0
+    with pytest.raises(ModelError, match=r"made.ckpt"):
+        read_vqgan(tmp_path / "made.ckpt", field="namc.vqgan")
+    assert not ModelCheckpoint.made
+    torch.save(state | {"callbacks": {Path: 1}}, tmp_path / "other.ckpt")
+    with pytest.raises(ModelError, match=r"other.ckpt is not loaded: it wants .*Path.* convert it to safetensors"):
+        read_vqgan(tmp_path / "other.ckpt", field="namc.vqgan")
