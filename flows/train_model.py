@@ -89,7 +89,8 @@ def make_config(objective: str, settings: Sequence[str], *, model: str = "", sta
         values["start"] = start
     if objective == NAMC:
         if _part(values, "model"):
-            raise ConfigError("--model: NAMC is a model of its own, trained from scratch or --from another run of it")
+            option = "--differential" if "differential" in _part(values, "model") else "--model"
+            raise ConfigError(f"{option}: NAMC is a model of its own, trained from scratch or --from another run of it")
         size = str(_part(values, "namc").get("config", ""))
         for path, value in namc_defaults(size, starts=bool(values.get("start"))).items():
             section, _, last = path.partition(".")

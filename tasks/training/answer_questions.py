@@ -166,9 +166,12 @@ def _load(question: Question, local: LocalModel) -> Loaded:
 
 def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence[Said | Exception]:
     """Return the answers; where a processor refuses some of the images, what it says of those."""
+    if not items:
+        return []
+    model = local.model  # outside of what follows: one that cannot be loaded refuses no question
     try:
         with computing(choose_device(), local.precision):
-            return say_answers(local.model, local.processor, items, most_tokens=most)
+            return say_answers(model, local.processor, items, most_tokens=most)
     except Exception as error:
         if is_out_of_memory(error):
             raise

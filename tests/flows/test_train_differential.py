@@ -85,7 +85,7 @@ def test_the_papers_settings_are_the_defaults(monkeypatch: pytest.MonkeyPatch) -
     ("objective", "settings", "why"),
     [
         ("dpo", ["model.differential.attached=true"], "trained with objective sft only"),
-        ("namc", ["model.differential.attached=true"], "a model of its own"),
+        ("namc", ["model.differential.attached=true"], "^--differential: NAMC is a model of its own"),
         ("adavip", ["model.tuning=lora", "model.vision_tuning=full"], "beside LoRA with objective sft only"),
         ("sft", ["model.train_vision=false", "optimiser.vision_learning_rate=1e-6"], "set model.train_vision"),
         ("sft", ["model.differential.depth=9"], "model.differential.depth"),

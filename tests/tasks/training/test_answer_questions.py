@@ -1,11 +1,15 @@
 """A checkpoint that is asked questions: memory that does not suffice, and questions that it does not take."""
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tasks.training.answer_questions as module
+from schemas.differential import SIZES
+from schemas.errors import ModelError
 from schemas.replies import Reply
 from tasks.serving.chat import Question
 from tasks.store.answers import Answers
@@ -71,3 +75,17 @@ def test_a_cut_answer_is_said_to_be_cut_also_when_it_is_kept(local: LocalModel, 
     assert first["0"].cut
     assert not first["0"].text.startswith("\0")
     assert asked(local, tmp_path, question(0)) == first
+
+
+def test_a_checkpoint_that_cannot_be_loaded_refuses_no_question(local: LocalModel, tmp_path: Path) -> None:
+    """Its module of differential perception is gone, but for the settings."""
+    folder = Path(shutil.copytree(local.found.folder, tmp_path / "broken"))
+    settings = {"depth": 2, "shared": True, "score": "vector", "competing": False}
+    (folder / SIZES).write_text(json.dumps(settings | {"width": 32, "heads": 2, "layers": [1, 2]}))
+    broken = LocalModel(find_model(str(folder)), 448 * 448)
+    one = asked(broken, tmp_path / "odd", question(0))
+    assert (one["0"].state, one["0"].detail[:26]) == ("refused", "images that are no pairs: ")
+    images = (picture(1), picture(2))
+    two = Question(prompt="test", text="<image><image>What differs?", images=images, max_tokens=2)
+    with pytest.raises(ModelError, match="no such file"):
+        asked(broken, tmp_path / "two", ("two", two))
