@@ -203,7 +203,8 @@ class SavingConfig(Section):
     """Latest checkpoints that are kept."""
     merged: bool = True
     """Whether adapters are merged into the weights that a finished run writes, and lie beside them in ``adapters/``;
-    else they alone are written, and weights that were trained in full beside them: only Pairwright loads those."""
+    else they alone are written, and weights that were trained in full beside them: only Pairwright loads those. A run
+    from one that has adapters alone is merged in any case."""
     log_every: Positive = 10
     """Steps between rows of the metrics."""
     measure_every: Count = 0

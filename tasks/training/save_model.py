@@ -2,7 +2,8 @@
 
 Reads and writes the folder into which the Trainer has saved. Adapters are merged into the weights that they were
 trained on, and lie beside them in ``adapters/``; without ``saving.merged`` they are all that is written, and loading
-them needs peft and the model named in ``adapter_config.json``. Needs PyTorch and peft.
+them needs peft and the model named in ``adapter_config.json``. Adapters that were trained upon such a run are merged in
+any case. Needs PyTorch and peft.
 """
 
 import json
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from schemas.differential import SIZES, WEIGHTS
 from schemas.training import TrainConfig
-from tasks.training.find_model import ADAPTER_WEIGHTS, ADAPTERS, TUNED
+from tasks.training.find_model import ADAPTER_WEIGHTS, ADAPTERS, TUNED, find_base
 from tasks.training.load_model import choose_storage, load_plain
 from tasks.training.tune_model import merge_adapters
 
@@ -38,16 +39,21 @@ def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
     """
     (saved / NOT_NEEDED).unlink(missing_ok=True)
     if config.model.tuning == "lora":
-        _name_base(saved / ADAPTERS, start)
-        if config.saving.merged:
+        below = find_base(start)
+        _name_base(saved / ADAPTERS, start, of_adapters=below is not None)
+        if config.saving.merged or below:  # nothing on the disk holds the weights that adapters upon adapters belong to
             _merge(saved, start, config)
 
 
-def _name_base(path: Path, start: Path) -> None:
+def _name_base(path: Path, start: Path, *, of_adapters: bool) -> None:
     """Let adapters name a model of the Hub as it is called there, not where this machine keeps it.
 
-    Only at the end: peft would ask the Hub about it at each checkpoint.
+    And upon adapters those, not what lies below them, as peft has it. Only at the end: peft would ask the Hub about it
+    at each checkpoint.
     """
+    if of_adapters:
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": str(start)}, indent=2))
+        return
     cached = start.parent.parent.name
     if start.parent.name == "snapshots" and cached.startswith(CACHE):
         own = json.loads(path.read_text())

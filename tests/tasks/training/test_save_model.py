@@ -120,6 +120,20 @@ def test_adapters_lie_beside_the_merged_weights(start: Path, tmp_path: Path) -> 
     torch.testing.assert_close(logits_here(again, start), logits_here(model, start), rtol=1e-5, atol=1e-5)
 
 
+def test_adapters_upon_adapters_are_merged(start: Path, tmp_path: Path) -> None:
+    """Else they would name the model below both, and the first ones would be lost."""
+    config, first, second = settings(saving={"merged": False}), tmp_path / "first", tmp_path / "second"
+    for place, begun in ((first, start), (second, first)):
+        model = trained(begun, config)
+        save(model, begun, place)
+        finish_model(place, begun, config)
+    assert find_model(str(second)).base == ("", "")
+    found = load_model(second, config.model, dtype=torch.float32).eval()
+    torch.testing.assert_close(logits_here(found, start), logits_here(model, start), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ModelError, match="which holds adapters, too"):
+        find_model(str(second / FOLDER))
+
+
 @pytest.mark.parametrize("merged", [True, False])
 def test_adapters_of_a_hubs_model_name_it_and_its_commit(start: Path, merged: bool, tmp_path: Path) -> None:
     place = tmp_path / "models--owner--name" / "snapshots" / ("a" * 40)
