@@ -28,6 +28,16 @@ def test_alike_texts_are_no_false_negatives():
     assert float(align(vectors, vectors, torch.tensor([7, 8, 9]))) > 1
 
 
+def test_alignment_is_not_rounded():
+    """Within autocast the loss is that of without it, for vectors in bfloat16 too."""
+    draw = torch.Generator().manual_seed(0)
+    images, texts = (torch.randn(16, 32, generator=draw).bfloat16() for _ in range(2))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = align(images, texts, torch.arange(16))
+    assert found.dtype == torch.float32
+    assert torch.equal(found, align(images, texts, torch.arange(16)))
+
+
 def test_reconstruction_counts_masked_places_only():
     logits = torch.zeros(1, 3, 4, requires_grad=True)
     codes, masked = torch.tensor([[1, 2, 3]]), torch.tensor([[True, False, True]])
