@@ -165,8 +165,9 @@ class Run:
             shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def clean(self) -> None:
-        """Delete what a killed process left half-done."""
-        half_done = (self.folder / name for name in (SAVING, FINISHING, f".{PLACES}"))
+        """Delete what a killed process left half-done; of a finished run, what was prepared of its images, too."""
+        names = (SAVING, FINISHING, f".{PLACES}", *([PLACES] if self.is_finished else []))
+        half_done = (self.folder / name for name in names)
         for path in (*half_done, *self.checkpoints.glob(".*")):
             shutil.rmtree(path, ignore_errors=True)
 

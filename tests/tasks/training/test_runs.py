@@ -61,6 +61,12 @@ def test_what_a_killed_process_left_goes(tmp_path: Path) -> None:
     run.clean()
     assert [path.name for path in run.folder.iterdir()] == ["checkpoints"]
     assert list(run.checkpoints.iterdir()) == [kept]
+    filled(run.folder / "places/grids.npy", "")
+    run.clean()
+    assert (run.folder / "places").exists()
+    filled(run.model / "model.safetensors", "")
+    run.clean()
+    assert not (run.folder / "places").exists(), "a run that was killed between its end and this"
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
