@@ -43,7 +43,7 @@ def train_dataset(
         name: Of the run; empty: the objective's.
         settings: Fields to set ("optimiser.batch=8").
     """
-    config = make_config(objective, settings or [], model=model, start=start)
+    config = make_config(objective, settings or [], model=model, start=start, dataset=dataset)
     trained = train(dataset, config, name=name or objective, watcher=TrainingLines())
     publish_metrics(Path(trained.folder), dataset)
     if trained.finished:

@@ -19,7 +19,7 @@ from flows.prepare_retriever import find_retriever, mine_table, prepare_retrieve
 from flows.run_beside import settled_beside
 from flows.score_reference import score_reference
 from schemas.errors import ConfigError, PairwrightError, StoreError
-from schemas.namc import PAPER
+from schemas.namc import PAPER, SMALL
 from schemas.training import NAMC, STAND_INS, TINY, OptimiserConfig, TrainConfig
 from tasks.store.decisions import read_decisions
 from tasks.store.files import Folder
@@ -65,17 +65,20 @@ class Prepared:
     was_finished: bool
 
 
-def make_config(objective: str, settings: Sequence[str], *, model: str = "", start: str = "") -> TrainConfig:
-    """Return the settings of a run.
+def make_config(
+    objective: str, settings: Sequence[str], *, model: str = "", start: str = "", dataset: str = ""
+) -> TrainConfig:
+    """Return the settings of a run; what is not set is as the model wants it, or as the papers have it.
 
     Args:
         objective: "sft", "dpo", "mdpo", "adavip", "adpo" or "namc".
         settings: ``section.field=value``.
         model: the model's name; empty: as the settings say.
         start: the run that it starts from; empty: as the settings say.
+        dataset: where that run is looked for, to know its model; empty: it is a stand-in's, or a small NAMC.
 
     Raises:
-        ConfigError: a setting is not allowed.
+        ConfigError: a setting is not allowed, or there is no such run.
     """
     values: dict[str, Any] = {"objective": objective}
     named = {"objective": objective, "model.name": model, "start": start}
@@ -87,30 +90,43 @@ def make_config(objective: str, settings: Sequence[str], *, model: str = "", sta
         _part(values, "model")["name"] = model
     if start:
         values["start"] = start
+    begun = _begun_with(dataset, str(values.get("start", "")))
     if objective == NAMC:
         if _part(values, "model"):
             option = "--differential" if "differential" in _part(values, "model") else "--model"
             raise ConfigError(f"{option}: NAMC is a model of its own, trained from scratch or --from another run of it")
-        size = str(_part(values, "namc").get("config", ""))
+        size = str(_part(values, "namc").setdefault("config", begun.namc.config if begun else SMALL))
         for path, value in namc_defaults(size, starts=bool(values.get("start"))).items():
             section, _, last = path.partition(".")
             _part(values, section).setdefault(last, value)
     else:
-        for path, value in model_defaults(objective, values).items():
+        name = _part(values, "model").get("name") or (begun.model.name if begun else TINY)
+        for path, value in model_defaults(objective, values, small=name in STAND_INS).items():
             *sections, last = path.split(".")
             _part(values, *sections).setdefault(last, value)
     return make_section(TrainConfig, values, where=f"--objective {objective}", settings=settings)
 
 
-def model_defaults(objective: str, values: dict[str, Any]) -> dict[str, Any]:
+def _begun_with(dataset: str, start: str) -> TrainConfig | None:
+    """Return the settings of the run that another one starts from; ``None``: there is none on this machine's disks."""
+    from tasks.training.find_model import require_packages
+
+    if not dataset or not start or not (folder := Folder(dataset)).is_local:
+        return None
+    require_packages()
+    return find_run(folder, start).config()
+
+
+def model_defaults(objective: str, values: dict[str, Any], *, small: bool) -> dict[str, Any]:
     """Return what is set otherwise for a vision-language model, unless it is set.
 
     Args:
         objective: what is optimised.
         values: what is set.
+        small: whether it is a stand-in.
     """
     differential = _part(values, "model", "differential").get("attached") is True
-    if _part(values, "model").get("name", TINY) in STAND_INS:
+    if small:
         found = stand_in_defaults(objective, starts=bool(values.get("start")))
     else:
         found = differential_defaults(_part(values, "optimiser").get("batch")) if differential else {}
@@ -266,7 +282,7 @@ def _write_page(run: "Run") -> str:
 
 def _answers_of(run: "Run") -> str:
     files = [run.answers / f"{name}.jsonl" for name in ("predictions", "references")]
-    return " ".join(map(str, files)) if all(file.exists() for file in files) else ""
+    return " ".join(map(str, files)) if all(file.exists() and file.stat().st_size for file in files) else ""
 
 
 def _page_of(run: "Run") -> str:

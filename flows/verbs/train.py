@@ -45,7 +45,7 @@ def train(
     settings += ["model.differential.attached=true"] if differential else []
     words: dict[str, Any] = {"model": model, "start": start, "settings": settings}
     name = name or objective
-    config = make_config(objective, settings, model=model, start=start)
+    config = make_config(objective, settings, model=model, start=start, dataset=dataset)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if os.environ.get("PREFECT_API_URL") and os.environ.get("WORLD_SIZE", "1") == "1":

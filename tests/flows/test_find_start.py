@@ -1,14 +1,16 @@
 """What a run starts from: a model by name, a stand-in, another run's; and what it goes on with after a stop."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flows.find_start import Start, find_run, find_start
+from flows.train_model import make_config
 from schemas.errors import ConfigError, ModelError
-from schemas.training import TrainConfig
+from schemas.training import OptimiserConfig, TrainConfig
 from tasks.store.files import Folder
 from tasks.training.find_model import find_model
 from tasks.training.runs import Run
@@ -150,3 +152,17 @@ def test_the_stand_in_learns_its_tokens_from_the_dataset_and_stays(rendered: Pat
     (start.found.folder / "chat_template.json").write_text("{}")
     with pytest.raises(ModelError, match="is not the model that it was"):
         find_start(dataset, settings(), run)
+
+
+def test_the_defaults_are_those_of_the_model_that_is_started_from(dataset: Folder, model: Path) -> None:
+    """Stand-ins are trained in full at high rates, which would ruin a model that has learnt something."""
+    finished(dataset, model, "sft")
+    stand_in = begun(
+        dataset, replace(find_start(dataset, settings(name=str(model)), run_of(dataset)), config=settings())
+    )
+    shutil.copytree(model, stand_in.model)
+    own, small = (make_config("dpo", [], start=name, dataset=dataset.url) for name in ("sft", "new"))
+    assert (own.model.tuning, own.optimiser) == ("lora", OptimiserConfig())
+    assert (small.model.tuning, small.optimiser.learning_rate) == ("full", 3e-4)
+    with pytest.raises(ConfigError, match="--from nope: no run is called so"):
+        make_config("dpo", [], start="nope", dataset=dataset.url)
