@@ -60,7 +60,8 @@ class NamcConfig(Section):
     raw patches, and a masked patch is to be told by its colour. paper: 64.2 M weights beside CLIP's; what a CNN, a
     VQGAN and CLIP see of the images is computed once, into tables beside the dataset's."""
     width: Annotated[int, Field(ge=64, le=4096, multiple_of=64)] = 768
-    """With paper: dimension of encoder and decoder, 64 to a head. small has 96."""
+    """With paper: dimension of encoder and decoder, 64 to a head. small has 96. A run that starts from another one has
+    that one's."""
     clip: DualEncoderConfig = DualEncoderConfig()
     """With paper: the noise module's dual encoder."""
     cnn: CnnConfig = CnnConfig()

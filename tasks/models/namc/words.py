@@ -107,6 +107,11 @@ class DecoderWords:
         """Return how many tokens there are."""
         return self._tokenizer.get_vocab_size()
 
+    @property
+    def highest(self) -> int:
+        """Return the highest number of a special token."""
+        return max(self.pad, self.unknown, self.start, self.end, self.mask)
+
     def as_json(self) -> str:
         """Return it as ``saved_words`` reads it."""
         return self._tokenizer.to_str()
@@ -186,7 +191,7 @@ def _uncased(pieces: "WordPiece") -> "Tokenizer":
 
 
 def saved_words(path: Path) -> DecoderWords:
-    """Return what ``DecoderWords.save`` wrote.
+    """Return what was kept of ``DecoderWords.as_json``.
 
     Raises:
         ModelError: it cannot be read.

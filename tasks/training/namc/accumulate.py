@@ -5,8 +5,8 @@ compares all rows with all: the embeddings of all parts are made without gradien
 slope by each, and every part is then encoded again and pulled along its slope (GradCache, Gao et al. 2021). What is
 masked is drawn once. A batch of one part is encoded once.
 
-Memory is that of a part, and on the host what a batch's rows are (at the size of the paper 1.2 MB of pixels and 0.8 MB
-of features per row).
+Memory is that of a part, and on the host what the rows of two batches are, of which one is made ahead (at the size of
+the paper 1.2 MB of pixels and 0.8 MB of features per row: 2 GB for batches of 512).
 """
 
 from collections.abc import Sequence

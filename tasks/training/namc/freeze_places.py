@@ -16,8 +16,9 @@ Memory: a row group of a table twice (80 MB), and the rows' texts.
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -36,6 +37,7 @@ from tasks.store.images import RefusedImageError, decode_rgb
 from tasks.store.pool import count_cores
 from tasks.store.snapshot import stream_live
 from tasks.store.stage import Planned
+from tasks.training.runs import publish_folder
 
 ROWS, ABOUT, CROPS = "rows.arrow", "about.json", "crops"
 SCHEMA = pa.schema(
@@ -65,7 +67,7 @@ def freeze_places(build: Build, tables: Tables, folder: Path, *, keys: Iterable[
 
     Raises:
         StoreError: a table cannot be read, or the disk refuses.
-        TrainingError: no image of the rows has features.
+        TrainingError: no row is about two images, or none of them has features.
     """
     staged = folder.with_name(f".{folder.name}")
     shutil.rmtree(staged, ignore_errors=True)
@@ -83,7 +85,7 @@ def freeze_places(build: Build, tables: Tables, folder: Path, *, keys: Iterable[
             seen &= _cut(build, tables["images"], staged / f"{CROPS}.npy", images)
         _write_rows(staged / ROWS, rows, images, seen)
         (staged / ABOUT).write_text(json.dumps(about))
-        staged.rename(folder)
+        publish_folder(staged, folder)
 
 
 def _rows(build: Build, planned: Planned, keys: set[str]) -> Iterator[dict[str, Any]]:
@@ -121,7 +123,10 @@ def _copy(build: Build, planned: Planned, file: Path, images: Mapping[str, int])
             values[place] = np.frombuffer(row["values"], dtype=values.dtype).reshape(values.shape[1:])
             found[place] = True
     if values is None:
-        raise TrainingError(f"{planned.table}: has none of the run's images; see why with: pairwright refused")
+        raise TrainingError(
+            f"{planned.table}: has none of the run's {len(images):,} images: NAMC learns from rows about two images of "
+            "the dataset, which can be decoded"
+        )
     values.flush()
     return width, found
 
@@ -165,8 +170,13 @@ class Frozen:
     about: Mapping[str, int]
 
     def array(self, name: str) -> NDArray[Any]:
-        """Return one of the files ("grids"), mapped."""
-        return np.load(self.folder / f"{name}.npy", mmap_mode="r")
+        """Return one of the files ("grids"), mapped.
+
+        Raises:
+            StoreError: it is not there, or damaged.
+        """
+        with _opening(self.folder):
+            return np.load(self.folder / f"{name}.npy", mmap_mode="r")
 
     def has(self, name: str) -> bool:
         """Say whether there is such a file."""
@@ -179,9 +189,17 @@ def open_places(folder: Path) -> Frozen:
     Raises:
         StoreError: it is not there, or damaged.
     """
-    try:
+    with _opening(folder):
         with pa.memory_map(str(folder / ROWS)) as source:
             rows = pa.ipc.open_file(source).read_all()
+        if not rows.schema.equals(SCHEMA):
+            raise ValueError(f"{ROWS} has other columns")
         return Frozen(folder, rows, json.loads((folder / ABOUT).read_text()))
+
+
+@contextmanager
+def _opening(folder: Path) -> Generator[None]:
+    try:
+        yield
     except (OSError, ValueError, pa.ArrowException) as error:
         raise StoreError(f"{folder}: cannot be read: {error}. Start the run anew under another --name") from error

@@ -65,23 +65,26 @@ class Learner:
             number: of the step, from 0.
 
         Raises:
-            TrainingError: the loss is not finite.
+            TrainingError: the loss, or the norm of its gradients, is not finite.
         """
         self.captioner.model.train()
         self.optimiser.zero_grad()
         losses, masked = self.accumulator.backward(batch, identity, seeds)
         loss = sum(losses.values())
-        if not math.isfinite(loss):
-            raise TrainingError(f"step {number + 1}: the loss is {loss}; a lower optimiser.learning_rate may help")
+        _check("the loss", loss, number)
         for group in self.optimiser.param_groups:
             group["lr"] = group["top"] * falling(number / max(self.steps, 1), group["floor"])
         # Each group by itself: cosines / 0.02 have slopes hundreds of times those of the other losses.
-        norms = [clip_grad_norm_(group["params"], self.config.optimiser.clip) for group in self.optimiser.param_groups]
+        clip, groups = self.config.optimiser.clip, self.optimiser.param_groups
+        norms = [clip_grad_norm_(group["params"], clip).item() for group in groups]
+        _check(
+            "the norm of the gradients", sum(norms), number
+        )  # else the weights of the next checkpoint are no numbers
         self.optimiser.step()
         found = {f"loss/{name}": value for name, value in losses.items()} if len(losses) > 1 else {}
-        noise = {"grad_norm/noise": norms[1].item()} if len(norms) > 1 else {}
+        noise = {"grad_norm/noise": norms[1]} if len(norms) > 1 else {}
         rate = self.optimiser.param_groups[0]["lr"]
-        return {"loss": loss, **found, **masked, "grad_norm": norms[0].item(), **noise, "learning_rate": rate}
+        return {"loss": loss, **found, **masked, "grad_norm": norms[0], **noise, "learning_rate": rate}
 
     @torch.no_grad()
     def measure(self, batches: Batches, rows: int) -> dict[str, float]:
@@ -107,6 +110,11 @@ class Learner:
             features = material.pictures.features(rows[start : start + AT_ONCE])
             said += self.captioner.write(features, self.config.namc)
         return said
+
+
+def _check(what: str, value: float, number: int) -> None:
+    if not math.isfinite(value):
+        raise TrainingError(f"step {number + 1}: {what} is {value}; a lower optimiser.learning_rate may help")
 
 
 def falling(done: float, floor: float) -> float:

@@ -6,7 +6,7 @@ Reads the run's frozen rows, and the images that they hold or, at the paper's si
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import open_clip
 
@@ -97,7 +97,7 @@ def _large(job: Job, frozen: Frozen) -> Captioner:
     config, seed = job.config.namc, job.config.optimiser.seed
     features, codes = frozen.about["grids"], frozen.about.get("codes")
     if job.config.start:
-        captioner = load_captioner(job.start, noise=config.noise, config=config)
+        captioner = replace(load_captioner(job.start, noise=config.noise, config=config), cnn=config.cnn)
     else:
         words = _words(job.run, lambda: bert_words(find_words(config.vocabulary)))
         captioner = make_large(words, config, features=features, codes=codes or ANY_CODES, seed=seed)

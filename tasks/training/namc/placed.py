@@ -14,6 +14,7 @@ import torch
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
+from schemas.errors import StoreError
 from schemas.namc import DualEncoderConfig
 from tasks.models.devices import choose_device
 from tasks.models.namc.noise import NO_WORD, NoiseIdentifier, relevance
@@ -86,7 +87,7 @@ def read_placed(
     for row in rows.take(choose_rows(len(rows), limit, seed)).to_pylist():
         found = read_text(row["key"], row["chosen"], len(row["images"]), halves=halves)
         if isinstance(found, Text) and min(row["first"], row["second"]) < 0:
-            detail = "`pairwright refused` says why"
+            detail = "it cannot be decoded, or is no image of a pair of the dataset"
             found = Refused(key=row["key"], reason="an image could not be encoded", detail=detail)
         if isinstance(found, Refused):
             refused.append(found)
@@ -114,13 +115,19 @@ def relate(batches: Batches, pictures: Placed, frozen: Frozen, config: DualEncod
 
     Raises:
         ModelError: CLIP's weights are gone, or others.
-        StoreError: the disk refuses.
+        StoreError: the disk refuses, or what was kept is damaged or of other rows.
     """
     file = frozen.folder / f"{RELEVANT}.npy"
     if not file.exists():
         with naming(str(file), "written"):
             _relate(batches, pictures, frozen, config, file)
-    batches.relevant = np.load(file, mmap_mode="r")
+    found = frozen.array(RELEVANT)
+    if len(found) != len(batches.sentences):
+        raise StoreError(
+            f"{file}: is of {len(found):,} rows, and the run has {len(batches.sentences):,}: they are now read "
+            "otherwise. Start the run anew under another --name"
+        )
+    batches.relevant = found
     (frozen.folder / f"{PATCHES}.npy").unlink(missing_ok=True)
 
 

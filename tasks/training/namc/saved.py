@@ -26,7 +26,7 @@ from tasks.models.namc.noise import NoiseIdentifier
 from tasks.models.namc.places import make_clip
 from tasks.models.namc.sizes import NamcSizes
 from tasks.models.namc.words import DecoderWords, saved_words
-from tasks.models.tensor_shapes import name_some
+from tasks.models.tensor_shapes import compare_shapes, name_some
 from tasks.training.namc.pictures import CLIP, sizes_for
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def load_captioner(folder: Path, *, noise: bool = False, config: NamcConfig | No
     if about.sizes is None:
         captioner = make_captioner(words, noise=noise, seed=0)
     else:
-        _check_sizes(about.sizes, folder)
+        _check_sizes(about.sizes, words, folder)
         clip = (config or NamcConfig()).clip
         model = Namc(about.sizes, _noise(clip, about.sizes.width) if noise else None)
         captioner = Captioner(model, words, about.cnn)
@@ -177,23 +177,24 @@ def load_captioner(folder: Path, *, noise: bool = False, config: NamcConfig | No
     return captioner
 
 
-def _check_sizes(sizes: NamcSizes, folder: Path) -> None:
-    """Refuse sizes that are not those of the weights, before a model of that size is made.
+def _check_sizes(sizes: NamcSizes, words: DecoderWords, folder: Path) -> None:
+    """Refuse sizes that are not those of the weights, before memory is taken for a model of that size.
 
     Raises:
         ModelError: they are not.
     """
     weights = read_checkpoint(folder / WEIGHTS, field=FIELD)
-    wanted = {
-        "encoder.to_width.weight": (sizes.width, sizes.features),
-        "encoder.positions": (sizes.places, sizes.width),
-        "encoder.to_codes.weight": (sizes.codes, sizes.width),
-        "describer.words.weight": (sizes.vocabulary, sizes.width),
-        "describer.positions": (sizes.length, sizes.width),
-    }
-    wrong = [name for name, shape in wanted.items() if name not in weights or tuple(weights[name].shape) != shape]
-    if wrong or not 0 < sizes.layers <= MOST_LAYERS or sizes.heads < 1 or sizes.width % sizes.heads:
-        raise ModelError(f"{FIELD}: {folder / ABOUT}: its sizes are not those of the weights: {name_some(wrong)}")
+    found = {name: tuple(value.shape) for name, value in weights.items() if not name.startswith(NOISE)}
+    try:
+        if not 0 < sizes.layers <= MOST_LAYERS or sizes.heads < 1 or sizes.width % sizes.heads:
+            raise ValueError(f"{sizes.layers} layers of {sizes.heads} heads")
+        if not sizes.vocabulary == words.size > words.highest:
+            raise ValueError(f"{sizes.vocabulary} words, {WORDS} has {words.size}")
+        with torch.device("meta"):
+            wanted = {name: tuple(value.shape) for name, value in Namc(sizes).state_dict().items()}
+        compare_shapes(found, wanted)
+    except (ModelError, ValueError, RuntimeError, TypeError, OverflowError) as error:
+        raise ModelError(f"{FIELD}: {folder / ABOUT}: its sizes are not those of the weights: {error}") from error
 
 
 def load_weights(model: Namc, folder: Path) -> None:

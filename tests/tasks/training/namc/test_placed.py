@@ -1,6 +1,7 @@
 """What was frozen of a run's images is opened row by row, and rows without their images are refused."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ from schemas.errors import ModelError, StoreError
 from schemas.namc import NamcConfig
 from tasks.models.namc.words import learnt_words
 from tasks.training.namc.freeze_places import SCHEMA, open_places
+from tasks.training.namc.pictures import sizes_for
 from tasks.training.namc.placed import read_placed
 from tasks.training.namc.saved import load_captioner, make_captioner, save_captioner
 
+SIZES = asdict(sizes_for(20))
+"""Those of the model that is kept below: its words have 20 tokens."""
 TEMPLATE = (
     "The difference between the two images is that the first image shows {}, while the second image shows a red ball."
 )
@@ -78,6 +82,11 @@ def test_a_small_one_of_before_is_opened(tmp_path: Path) -> None:
         ({"config": "paper", "cnn": {"model": "resnet18"}, "sizes": {"width": 1 << 40}}, "not those of the weights"),
         ({"config": "paper", "cnn": {"model": "resnet18"}, "sizes": {"width": "wide"}}, "holds no NAMC"),
         ({"config": "paper", "cnn": {"model": "hf-hub:a/b"}, "sizes": {}}, "holds no NAMC"),
+        ({"config": "paper", "cnn": {"model": "resnet18"}, "sizes": SIZES | {"layers": 60}}, "it has no .*layers"),
+        ({"config": "paper", "cnn": {"model": "resnet18"}, "sizes": SIZES | {"layers": 1}}, "another model"),
+        ({"config": "paper", "cnn": {"model": "resnet18"}, "sizes": SIZES | {"dropout": 7.0}}, "between 0 and 1"),
+        ({"config": "paper", "cnn": {"model": "resnet18"}, "sizes": SIZES | {"heads": 7}}, "2 layers of 7 heads"),
+        ({"config": "paper", "cnn": {"model": "resnet18"}, "sizes": SIZES | {"vocabulary": 9}}, "9 words"),
     ],
 )
 def test_what_is_said_wrongly_of_a_model_is_refused(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
