@@ -142,7 +142,11 @@ def test_it_is_trained_gone_on_with_scored_and_tuned(
     assert run("evaluate", "model", place, "--benchmark", "nlvr2", "--data", folder, "--to", scores) == 0
     assert [row["state"] for row in rows_of(scores).values()] == ["answered"]
     tuned = ["train", dataset, "--objective", "namc", "--config", "paper", "--from", "namc", "--name", "tuned"]
-    assert run(*tuned, *words_of(FAST)) == 0
+    moved = shutil.copy(next(one for one in models if "resnet18.pth" in one).partition("=")[2], tmp_path / "moved.pth")
+    own = {"namc.cnn.model": "resnet18", "namc.cnn.checkpoint": moved}
+    assert run(*tuned, *words_of(FAST | own)) == 0
+    about = json.loads((dataset / "runs/tuned/checkpoint/namc.json").read_text())
+    assert about["cnn"]["checkpoint"] == str(moved), "what it was tuned with, not what it began with"
 
 
 def test_published_schedules() -> None:
