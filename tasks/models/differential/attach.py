@@ -9,19 +9,20 @@ transformers; vLLM has models of its own, and cannot know the module.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
-from torch import cat, nn, stack
+from torch import cat, device, nn, stack
 
 from schemas.differential import MOST_DEPTH, NAME, SIZES, WEIGHTS
 from schemas.errors import ModelError
 from tasks.models.checkpoints import read_checkpoint
 from tasks.models.differential.perception import DifferentialPerception, DifferentialSizes, spread_layers
+from tasks.models.tensor_shapes import compare_shapes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,6 +71,8 @@ def _check(sizes: DifferentialSizes, tower: Tower) -> None:
     last = len(tower.blocks)
     if sizes.width != tower.width:
         raise ModelError(f"{FIELD}: the module is for features of width {sizes.width}, the model's have {tower.width}")
+    if sizes.heads < 1 or sizes.width % sizes.heads:
+        raise ModelError(f"{FIELD}: {sizes.heads} heads do not share a width of {sizes.width}")
     if not 1 <= sizes.depth <= MOST_DEPTH:
         raise ModelError(f"{FIELD}: a depth of {sizes.depth} is not between 1 and {MOST_DEPTH}")
     if not sizes.layers or list(sizes.layers) != sorted(set(sizes.layers)) or sizes.layers[0] < 1:
@@ -122,6 +125,7 @@ class _Hooks:
 
     def _begin(self, _tower: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._looking = True
+        self._seen.clear()  # of a pass that ended in an error
         grids = kwargs.get("grid_thw", args[1] if len(args) > 1 else None)
         self._grids = [] if grids is None else [tuple(grid) for grid in grids.tolist()]
 
@@ -199,10 +203,17 @@ def load_differential(model: Any, folder: Path) -> bool:
         sizes = TypeAdapter(DifferentialSizes).validate_json((folder / SIZES).read_bytes())
     except (OSError, ValueError) as error:
         raise ModelError(f"{folder / SIZES}: cannot be read as a module's sizes: {error}") from error
+    _check(sizes, find_tower(model))
     weights = read_checkpoint(folder / WEIGHTS, field=FIELD)
-    module = attach(model, sizes)
+    with device("meta"):  # no memory is taken for sizes that are not those of the weights
+        wanted = DifferentialPerception(sizes).state_dict()
     try:
-        module.load_state_dict(weights)
-    except RuntimeError as error:
-        raise ModelError(f"{folder / WEIGHTS}: does not fit {SIZES}: {str(error).splitlines()[0]}") from error
+        compare_shapes(_shapes(weights), _shapes(wanted))
+    except ModelError as error:
+        raise ModelError(f"{folder / WEIGHTS}: does not fit {SIZES}: {error}") from error
+    attach(model, sizes).load_state_dict(weights)
     return True
+
+
+def _shapes(weights: "Mapping[str, Tensor]") -> dict[str, tuple[int, ...]]:
+    return {name: tuple(weight.shape) for name, weight in weights.items()}

@@ -1,3 +1,4 @@
+import json
 from typing import Any
 
 import pytest
@@ -5,6 +6,7 @@ import torch
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from schemas.differential import NAME
 from schemas.errors import ModelError
 from tasks.models.differential.attach import SIZES, WEIGHTS, attach, find_tower, load_differential, save_differential
 from tests.fixtures.families_of_models import write_llava_onevision, write_qwen2_5_vl, write_qwen2_vl, write_smolvlm
@@ -110,12 +112,20 @@ def test_what_does_not_fit_is_refused(folder, tmp_path):
     with pytest.raises(ModelError, match="already"):
         attach(model)
     save_differential(model, tmp_path)
-    (tmp_path / SIZES).write_text((tmp_path / SIZES).read_text().replace(f"{module.sizes.width}", "64"))
-    with pytest.raises(ModelError, match="width 64"):
-        load_differential(load(folder), tmp_path)
+    sizes, bare = json.loads((tmp_path / SIZES).read_text()), load(folder)
+    for changes, said in (
+        ({"width": 64}, "width 64"),
+        ({"heads": 0}, f"0 heads do not share a width of {module.sizes.width}"),
+        ({"depth": 3}, "it has no scales.0.layers.inner.2"),
+        ({"depth": 1}, "it is another model: there is no place for scales.0.layers.inner.1"),
+    ):
+        (tmp_path / SIZES).write_text(json.dumps(sizes | changes))
+        with pytest.raises(ModelError, match=said):
+            load_differential(bare, tmp_path)
     (tmp_path / SIZES).write_text("[]")
     with pytest.raises(ModelError, match=f"{SIZES}: cannot be read"):
-        load_differential(load(folder), tmp_path)
+        load_differential(bare, tmp_path)
+    assert not hasattr(bare, NAME)
     assert (tmp_path / WEIGHTS).exists()
 
 
