@@ -5,12 +5,13 @@ Reads rows through the trainer's own; writes ``samples/`` and, where it is set, 
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from tasks.models.batches import Batches
 from tasks.store.replace import replacing
 from tasks.training.answer_rows import MOST_TOKENS, Said, say_answers
 from tasks.training.collate import Loaded
@@ -71,19 +72,20 @@ def _count_tokens(trainer: "PreferenceTrainer", place: int) -> int:
 
 
 def _answer(trainer: "PreferenceTrainer", places: list[int], most: int) -> Iterator[tuple[int, Example, Said]]:
-    """Yield what the model says to rows, some at once."""
+    """Yield what the model says to rows, some at once; fewer where the memory does not suffice."""
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
     model.eval()
-    size, device = trainer.setting.config.optimiser.batch, trainer.args.device.type
-    for start in range(0, len(places), size):
+
+    def answer(some: Sequence[int]) -> list[tuple[int, Example, Said]]:
         if trainer.stopping and count_ranks() == 1:
             raise KeyboardInterrupt
-        some = places[start : start + size]
         items = [_rows(trainer)[place] for place in some]
-        with torch.autocast(device, _precision(trainer), enabled=_is_mixed(trainer)):
+        with torch.autocast(trainer.args.device.type, _precision(trainer), enabled=_is_mixed(trainer)):
             found = say_answers(model, trainer.processing_class, items, most_tokens=most)
-        for place, item, said in zip(some, items, found, strict=True):
-            yield place, item.example, said
+        return [(place, item.example, said) for place, item, said in zip(some, items, found, strict=True)]
+
+    for answers in Batches(fixed=trainer.setting.config.optimiser.batch).pieces(answer, places):
+        yield from answers
 
 
 def _sample(example: Example, said: Said) -> Sample:
