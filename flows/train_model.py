@@ -130,6 +130,8 @@ def model_defaults(objective: str, values: dict[str, Any], *, small: bool) -> di
         found = stand_in_defaults(objective, starts=bool(values.get("start")))
     else:
         found = differential_defaults(_part(values, "optimiser").get("batch")) if differential else {}
+    if _part(values, "model").get("train_vision") is False:
+        found.pop("optimiser.vision_learning_rate", None)
     return found | ({"saving.answers": True} if differential else {})
 
 

@@ -74,6 +74,8 @@ def test_the_papers_settings_are_the_defaults(monkeypatch: pytest.MonkeyPatch) -
     assert 4 * optimiser.batch * optimiser.accumulate == 256
     assert model.train_vision
     assert make_config("sft", [*asked, "optimiser.accumulate=1"], model="some/model").optimiser.accumulate == 1
+    blind = make_config("sft", [*asked, "model.train_vision=false"], model="some/model")
+    assert (blind.optimiser.learning_rate, blind.optimiser.vision_learning_rate) == (1e-5, 0.0)
     small = make_config("sft", asked)
     assert (small.model.tuning, small.optimiser.vision_learning_rate, small.saving.answers) == ("full", 0.0, True)
     assert make_config("sft", [], model="some/model") == TrainConfig.model_validate(
