@@ -133,9 +133,15 @@ class DecoderWords:
         return self._encode(list(_fixed(text)), length)
 
     def read(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens, without start, end and padding, with no space before a point or a comma."""
+        """Return the text of tokens, without start, end and padding, with no space before a point or a comma.
+
+        BERT's tokens do not say whether there was one around a hyphen or an apostrophe: words are joined by both, else
+        "a man ' s medium - sized hat" would have no word of the reference that it equals.
+        """
         said = [token for token in tokens if token not in (self.start, self.end, self.pad)]
-        return re.sub(r"\s+([.,;:!?])", r"\1", self._tokenizer.decode(said))
+        text = re.sub(r"\s+([.,;:!?])", r"\1", self._tokenizer.decode(said))
+        text = re.sub(r"(?<=\w) - (?=\w)", "-", text)
+        return re.sub(r"(?<=\w) ' (s|t|re|ve|m|d|ll)\b", r"'\1", text)
 
     def _encode(self, spelled: list[tuple[str, int]], length: int) -> Written:
         found = self._tokenizer.encode([word for word, _ in spelled], is_pretokenized=True, add_special_tokens=False)
