@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from schemas.errors import StoreError
 from tasks.store.copies import made
@@ -114,13 +114,17 @@ def _as_matrix(column: pa.ChunkedArray) -> NDArray[np.object_]:
 
 
 def _create(folder: Path, name: str, *, shape: tuple[int, int]) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
-    return _map_new(folder / f"{name}.matrix.npy", np.float16, shape), _map_new(
+    return map_new(folder / f"{name}.matrix.npy", np.float16, shape), map_new(
         folder / f"{name}.norms.npy", np.float32, shape[:1]
     )
 
 
-def _map_new(path: Path, kind: type[np.floating[Any]], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Map a new array's file; its room on the disk is taken now, for a full disk kills whoever writes to a map."""
+def map_new(path: Path, kind: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """Map a new array's file; its room on the disk is taken now, for a full disk kills whoever writes to a map.
+
+    Raises:
+        OSError: there is no room.
+    """
     array = np.lib.format.open_memmap(path, "w+", dtype=kind, shape=shape)
     if hasattr(os, "posix_fallocate"):
         with path.open("r+b") as file:

@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from schemas.errors import StoreError, TrainingError
@@ -37,6 +36,7 @@ from tasks.store.images import RefusedImageError, decode_rgb
 from tasks.store.pool import count_cores
 from tasks.store.snapshot import stream_live
 from tasks.store.stage import Planned
+from tasks.store.vectors import map_new
 from tasks.training.runs import publish_folder
 
 ROWS, ABOUT, CROPS = "rows.arrow", "about.json", "crops"
@@ -118,7 +118,7 @@ def _copy(build: Build, planned: Planned, file: Path, images: Mapping[str, int])
             if values is None:
                 width, kind = row["width"], np.dtype(row["kind"]).newbyteorder("<")
                 shape = (PLACES, width) if row["kind"] == "float16" else (PLACES,)
-                values = open_memmap(file, mode="w+", dtype=kind, shape=(len(images), *shape))
+                values = map_new(file, kind, (len(images), *shape))
             place = images[row["subject"]]
             values[place] = np.frombuffer(row["values"], dtype=values.dtype).reshape(values.shape[1:])
             found[place] = True
@@ -127,7 +127,6 @@ def _copy(build: Build, planned: Planned, file: Path, images: Mapping[str, int])
             f"{planned.table}: has none of the run's {len(images):,} images: NAMC learns from rows about two images of "
             "the dataset, which can be decoded"
         )
-    values.flush()
     return width, found
 
 
@@ -138,14 +137,13 @@ def _only(table: pa.Table, column: str, images: Mapping[str, int]) -> list[dict[
 def _cut(build: Build, planned: Planned, file: Path, images: Mapping[str, int]) -> NDArray[np.bool_]:
     """Write the crop of each image; return which images there are."""
     found = np.zeros(len(images), dtype=bool)
-    crops = open_memmap(file, mode="w+", dtype=np.uint8, shape=(max(len(images), 1), SIDE, SIDE, 3))
+    crops = map_new(file, np.uint8, (max(len(images), 1), SIDE, SIDE, 3))
     source = _encoded(build, planned, images)
     with ThreadPoolExecutor(count_cores()) as threads:
         while some := list(islice(source, AT_ONCE)):
             for (key, _), crop in zip(some, threads.map(_crop, (data for _, data in some)), strict=True):
                 if crop is not None:
                     crops[images[key]], found[images[key]] = crop, True
-    crops.flush()
     return found
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 from torch.nn.functional import pad
 
@@ -25,6 +24,7 @@ from tasks.models.namc.noise import NO_WORD
 from tasks.models.namc.words import ClipWords, DecoderWords, Words, Written
 from tasks.store.files import naming
 from tasks.store.images import RefusedImageError
+from tasks.store.vectors import map_new
 from tasks.training.freeze_rows import FrozenRows, Refused
 from tasks.training.namc.pictures import SIDE, crop, to_codes, to_patches, to_pixels
 
@@ -117,7 +117,7 @@ def prepare_material(
     order = choose_rows(len(rows), limit, seed)
     with naming(str(file), "written"):
         growing = file.with_suffix(".part")
-        crops = open_memmap(growing, mode="w+", dtype=np.uint8, shape=(max(len(order), 1), PAIR, SIDE, SIDE, 3))
+        crops = map_new(growing, np.uint8, (max(len(order), 1), PAIR, SIDE, SIDE, 3))
         for place in order:
             row = rows.read(place)
             found = _read(row.key, row.chosen, row.images, halves=halves)

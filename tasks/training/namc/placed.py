@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from schemas.errors import StoreError
@@ -20,6 +19,7 @@ from tasks.models.devices import choose_device
 from tasks.models.namc.noise import NO_WORD, NoiseIdentifier, relevance
 from tasks.models.namc.places import clip_numbers, make_clip
 from tasks.store.files import naming
+from tasks.store.vectors import map_new
 from tasks.training.freeze_rows import Refused
 from tasks.training.namc.freeze_places import CROPS, Frozen
 from tasks.training.namc.material import PAIR, Batches, Material, Seen, Text, choose_rows, read_text
@@ -137,7 +137,7 @@ def _relate(batches: Batches, pictures: Placed, frozen: Frozen, config: DualEnco
     patches = frozen.array(PATCHES)
     length = len(batches.sentences[0].halves[0].tokens)
     growing, shape = file.with_suffix(".part"), (len(batches.sentences), PAIR, patches.shape[1] + length)
-    found = open_memmap(growing, mode="w+", dtype=np.float32, shape=shape)
+    found = map_new(growing, np.float32, shape)
     for start in range(0, len(found), AT_ONCE):
         halves = [half for one in batches.sentences[start : start + AT_ONCE] for half in one.halves]
         tokens, words = (
