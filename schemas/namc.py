@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from schemas.encoders import ClipConfig
-from schemas.section import Positive, Section, Share
+from schemas.section import Section, Share
 
 SMALL, PAPER = "small", "paper"
 
@@ -86,5 +86,5 @@ class NamcConfig(Section):
     """Whether the decoder learns to write the mask word where a word was masked; else such words do not count."""
     length: Annotated[int, Field(ge=4, le=80)] = 80
     """Tokens of a written description at the most."""
-    beams: Positive = 1
+    beams: Annotated[int, Field(ge=1, le=1000)] = 1
     """Descriptions that are kept while one is written; 1: greedy."""

@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 
 from schemas.errors import ModelError
-from schemas.namc import NamcConfig
 from schemas.replies import Reply
 from schemas.rows import make_key
 from tasks.models.devices import choose_device
@@ -94,7 +93,7 @@ def describe_pairs(captioner: Captioner, pairs: Sequence[NDArray[np.uint8]]) -> 
     """
     if not pairs:
         return []
-    return captioner.write(_features(captioner, pairs), NamcConfig())
+    return captioner.write(_features(captioner, pairs))
 
 
 def _features(captioner: Captioner, pairs: Sequence[NDArray[np.uint8]]) -> "Tensor":

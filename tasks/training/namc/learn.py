@@ -108,7 +108,7 @@ class Learner:
         said: list[str] = []
         for start in range(0, len(rows), AT_ONCE):
             features = material.pictures.features(rows[start : start + AT_ONCE])
-            said += self.captioner.write(features, self.config.namc)
+            said += self.captioner.write(features)
         return said
 
 

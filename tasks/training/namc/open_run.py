@@ -50,7 +50,8 @@ def open_run(job: Job) -> Opened:
         ModelError: a model is missing, or another than the run began with.
         StoreError: a row cannot be read, or the disk refuses.
     """
-    return _open_large(job) if job.config.namc.config == PAPER else _open_small(job)
+    opened, own = _open_large(job) if job.config.namc.config == PAPER else _open_small(job), job.config.namc
+    return replace(opened, captioner=replace(opened.captioner, length=own.length, beams=own.beams))
 
 
 def _open_small(job: Job) -> Opened:

@@ -2,19 +2,19 @@
 
     FOLDER/model.safetensors
     FOLDER/words.json         the decoder's vocabulary
-    FOLDER/namc.json          what it is; of one of the paper's size, how large, and which CNN sees its images
+    FOLDER/namc.json          what it is, how it writes; at the paper's size how large, and which CNN sees its images
 
 Needs PyTorch and open_clip. The CNN's weights are not kept: they are found where they were.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import open_clip
 import torch
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 from safetensors.torch import save_file
 
 from schemas.errors import ModelError
@@ -36,6 +36,8 @@ WEIGHTS, WORDS, ABOUT = "model.safetensors", "words.json", "namc.json"
 FIELD = "--from"
 HEAD, MOST_LAYERS = 64, 64
 """Dimensions of a head at the paper's size; layers that a saved model may have."""
+MOST_LENGTH, MOST_BEAMS = 80, 1000
+"""Of what it writes."""
 NOISE = "noise."
 """How the names of the noise module's weights begin."""
 
@@ -48,6 +50,9 @@ class Captioner:
     words: DecoderWords
     cnn: CnnConfig | None = None
     """What sees the images, at the paper's size; ``None``: it is small, and sees them itself."""
+    length: int = MOST_LENGTH
+    beams: int = 1
+    """How it writes, as its run was set: tokens at the most, and descriptions that are kept meanwhile."""
 
     @property
     def config(self) -> str:
@@ -59,15 +64,15 @@ class Captioner:
         """Return where it is."""
         return next(self.model.parameters()).device
 
-    def write(self, features: "Tensor", config: NamcConfig) -> list[str]:
+    def write(self, features: "Tensor") -> list[str]:
         """Return what it says of pairs, all at once; ``features`` are ``(B, 2, places, features)``."""
         words = self.words
         how = Decoding(
             start=words.start,
             end=words.end,
             banned=(words.mask, words.pad, words.unknown, words.start),
-            length=config.length,
-            beams=config.beams,
+            length=self.length,
+            beams=self.beams,
         )
         return [words.read(tokens) for tokens in self.model.eval().write(features.to(self.device), how)]
 
@@ -117,6 +122,7 @@ def save_captioner(captioner: Captioner, folder: Path) -> None:
     save_file(weights, folder / WEIGHTS)
     (folder / WORDS).write_text(captioner.words.as_json(), encoding="utf-8")
     about: dict[str, Any] = {"model": "namc", "config": captioner.config, "noise": captioner.model.noise is not None}
+    about |= {"length": captioner.length, "beams": captioner.beams}
     if captioner.cnn:
         about |= {"sizes": asdict(captioner.model.sizes), "cnn": captioner.cnn.model_dump()}
     (folder / ABOUT).write_text(json.dumps(about, indent=1), encoding="utf-8")
@@ -131,6 +137,8 @@ class About:
     model: Literal["namc"] = "namc"
     sizes: NamcSizes | None = None
     cnn: CnnConfig | None = None
+    length: Annotated[int, Field(ge=1, le=MOST_LENGTH)] = MOST_LENGTH
+    beams: Annotated[int, Field(ge=1, le=MOST_BEAMS)] = 1
 
 
 def read_about(folder: Path) -> About:
@@ -174,7 +182,7 @@ def load_captioner(folder: Path, *, noise: bool = False, config: NamcConfig | No
         model = Namc(about.sizes, _noise(clip, about.sizes.width) if noise else None)
         captioner = Captioner(model, words, about.cnn)
     load_weights(captioner.model, folder)
-    return captioner
+    return replace(captioner, length=about.length, beams=about.beams)
 
 
 def _check_sizes(sizes: NamcSizes, words: DecoderWords, folder: Path) -> None:

@@ -147,6 +147,8 @@ def test_it_answers_questions_about_two_images(trained: Job, tmp_path: Path) -> 
     assert [replies[name].state for name in ("0", "1", "2", "3", "one", "torn")] == [
         *["answered"] * 4, "refused", "no image",
     ]  # fmt: skip
+    about = json.loads((folder / "namc.json").read_text())
+    assert (about["length"], about["beams"]) == (30, 1), "it writes as in its run"
     assert is_namc(folder)
     assert not is_namc(tmp_path)
     assert identify(folder) == identify(folder)
