@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 COUNT = 8
 ROOM = 2
 """How many times as long as the longest reference an answer may be."""
+LONGEST = 2_048
+"""Tokens of any answer, whatever the references are; longer ones are cut, which is said."""
 
 
 def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
@@ -49,7 +51,7 @@ def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
     rows, every = len(_rows(trainer)), trainer.setting.config.saving.answers
     lengths = {place: _count_tokens(trainer, place) for place in range(rows if every else min(COUNT, rows))}
     places = [place for place, length in lengths.items() if length]
-    most, samples = max(MOST_TOKENS, ROOM * max(lengths.values(), default=0)), list[Sample]()
+    most, samples = max(MOST_TOKENS, min(ROOM * max(lengths.values(), default=0), LONGEST)), list[Sample]()
     texts: dict[str, tuple[str, str]] = {}
     for place, example, said in _answer(trainer, places, most):
         texts[example.key] = said.text, example.chosen
