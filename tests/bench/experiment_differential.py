@@ -6,7 +6,8 @@ with the same rows in the same order, steps and rates: without the module, and w
 of the vision tower too. The paper begins with pre-trained ones.
 
 Measured on the test split, greedy answers, as ``scene_answers.py`` says. Writes ``results.jsonl`` as it goes, and a
-table at the end; a folder, and a dataset's runs, are for one choice of steps.
+table at the end; a folder, and a dataset's runs, are for one choice of steps. One core trains on some 1.5 rows per
+second without the module, and on 0.4 with it.
 """
 
 import argparse
@@ -37,9 +38,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--to", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2], help="none: only print the table")
     parser.add_argument("--model", default="small")
-    parser.add_argument("--steps", type=int, default=1_500)
+    parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--rate", type=float, default=1e-3)
-    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--set", dest="settings", nargs="*", default=[], help="further settings of both arms")
     parser.add_argument("--test", type=int, default=0, help="test rows at the most; 0: all")
     parser.add_argument("--each", action="store_true", help="show the values of the single runs, too")

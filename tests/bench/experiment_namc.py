@@ -7,8 +7,9 @@ NIM alone, with neither. Of the two halves of each training text so many of a hu
 description. Test rows are clean. The paper fine-tunes a pre-trained NAMC on such texts; here there is one training.
 
 Measured on the test split, greedy answers, as ``scene_answers.py`` says. ``--changes colour`` leaves only pairs that
-differ by such changes alone, or not at all: a task that a small model can learn. Writes ``results.jsonl`` as it goes,
-and a table at the end; a folder is for one choice of rows and steps.
+differ by such changes alone, or not at all. Writes ``results.jsonl`` as it goes, and a table at the end; a folder is
+for one choice of rows and steps. One core trains on some 27 rows per second with NIM and MIR, on 80 with neither: a run
+of 1,000 steps takes ten minutes, or four.
 """
 
 import argparse
@@ -67,9 +68,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--changes", nargs="+", default=[], help="only pairs that differ by such changes, or not at all"
     )
-    parser.add_argument("--steps", type=int, default=4_000)
-    parser.add_argument("--rate", type=float, default=1e-3)
-    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--steps", type=int, default=1_000)
+    parser.add_argument("--rate", type=float, default=2e-3)
+    parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--set", dest="settings", nargs="*", default=[], help="further settings of the training")
     parser.add_argument("--test", type=int, default=0, help="test rows at the most; 0: all")
     parser.add_argument("--each", action="store_true", help="show the values of the single runs, too")
