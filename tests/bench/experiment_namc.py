@@ -1,7 +1,8 @@
 """Compare NAMC with and without its modules against noise, on descriptions whose words are replaced (001, Table 10).
 
 Run with ``python -m tests.bench.experiment_namc DATASET --to FOLDER``; the dataset is a build of rendered scenes as for
-``experiment_objectives``. Per seed and level of noise, three small NAMCs from random weights: with NIM and MIR, with
+``experiment_objectives``, or "drawn:6000" for so many pairs of flat shapes, which a small model can learn to see
+(``drawn_scenes.py``). Per seed and level of noise, three small NAMCs from random weights: with NIM and MIR, with
 NIM alone, with neither. Of the two halves of each training text so many of a hundred words are replaced by others
 (``tasks/store/replace_words.py``); the template and its verbs stay, so that a row is still an implicit-change
 description. Test rows are clean. The paper fine-tunes a pre-trained NAMC on such texts; here there is one training.
@@ -27,6 +28,7 @@ from schemas.claims import Graphs, content_changes, is_no_change
 from schemas.differences import Difference, read_difference
 from schemas.rows import PreferenceRow
 from tasks.store.replace_words import replace_words
+from tests.bench.drawn_scenes import draw_rows
 from tests.bench.run_missing import Run, make_table, run_missing
 from tests.bench.scene_answers import MEASURES, measure, read_answers, read_graphs, read_preferences
 
@@ -36,14 +38,14 @@ ARMS: dict[str, list[str]] = {
     "neither": ["namc.noise=false"],
 }
 LEVELS = [0, 20, 40, 60, 80]
+DRAWN_TESTS = 400
 
 
 def main() -> None:
     """Run what is not yet in ``results.jsonl``, and print the table."""
     options = _options()
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    rows = [chosen_alone(row) for row in read_preferences(options.dataset) if row.split in ("train", "test")]
-    graphs = read_graphs(options.dataset, rows)
+    rows, graphs = find_rows(options.dataset)
     rows = [row for row in rows if not options.changes or shows(graphs[row.subject], options.changes)]
     counts = {split: sum(row.split == split for row in rows) for split in ("train", "test")}
     print(f"{counts['train']:,} training rows, {counts['test']:,} test rows", flush=True)
@@ -60,7 +62,7 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dataset")
+    parser.add_argument("dataset", help="a build of rendered scenes, or drawn:6000")
     parser.add_argument("--to", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2], help="none: only print the table")
     parser.add_argument("--levels", type=int, nargs="+", default=LEVELS, help="words replaced, of a hundred")
@@ -75,6 +77,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--test", type=int, default=0, help="test rows at the most; 0: all")
     parser.add_argument("--each", action="store_true", help="show the values of the single runs, too")
     return parser.parse_args()
+
+
+def find_rows(dataset: str) -> tuple[list[PreferenceRow], dict[str, Graphs]]:
+    """Return the rows of a dataset, or so many drawn ones ("drawn:6000") and 400 to test, with their graphs."""
+    kind, _, number = dataset.partition(":")
+    if kind == "drawn":
+        return draw_rows(int(number), DRAWN_TESTS)
+    rows = [chosen_alone(row) for row in read_preferences(dataset) if row.split in ("train", "test")]
+    return rows, read_graphs(dataset, rows)
 
 
 def shows(graphs: Graphs, changes: Sequence[str]) -> bool:
