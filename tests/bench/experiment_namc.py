@@ -28,9 +28,8 @@ from schemas.claims import Graphs, content_changes, is_no_change
 from schemas.differences import Difference, read_difference
 from schemas.rows import PreferenceRow
 from tasks.store.replace_words import replace_words
-from tests.bench.drawn_scenes import draw_rows
 from tests.bench.run_missing import Run, make_table, run_missing
-from tests.bench.scene_answers import MEASURES, measure, read_answers, read_graphs, read_preferences
+from tests.bench.scene_answers import MEASURES, find_rows, measure, read_answers
 
 ARMS: dict[str, list[str]] = {
     "NIM and MIR": [],
@@ -38,7 +37,6 @@ ARMS: dict[str, list[str]] = {
     "neither": ["namc.noise=false"],
 }
 LEVELS = [0, 20, 40, 60, 80]
-DRAWN_TESTS = 400
 
 
 def main() -> None:
@@ -79,25 +77,11 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def find_rows(dataset: str) -> tuple[list[PreferenceRow], dict[str, Graphs]]:
-    """Return the rows of a dataset, or so many drawn ones ("drawn:6000") and 400 to test, with their graphs."""
-    kind, _, number = dataset.partition(":")
-    if kind == "drawn":
-        return draw_rows(int(number), DRAWN_TESTS)
-    rows = [chosen_alone(row) for row in read_preferences(dataset) if row.split in ("train", "test")]
-    return rows, read_graphs(dataset, rows)
-
-
 def shows(graphs: Graphs, changes: Sequence[str]) -> bool:
     """Say whether two images of one world differ by nothing but changes of these types, viewpoint and light aside."""
     first, second = graphs
     found = {change.type for change in content_changes(first) ^ content_changes(second)}
     return first.world == second.world and (is_no_change(graphs) or found <= set(changes))
-
-
-def chosen_alone(row: PreferenceRow) -> PreferenceRow:
-    """Return a row without what NAMC does not read, so that the runs' tables are small."""
-    return replace(row, negatives=(), rejected_images=(), removal_scores=(), rejected_image_maker="")
 
 
 def make_noisy(row: PreferenceRow, share: float) -> PreferenceRow:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from schemas.claims import Graphs, holds
 from schemas.differences import Difference, read_difference
 from schemas.rows import ImageRow, PairRow, PreferenceRow
 from tasks.rejected.read_phrases import read_phrases
+from tests.bench.drawn_scenes import draw_rows
 
+DRAWN_TESTS = 400
 MEASURES = {
     "CIDEr-D": ("cider", 1),
     "of another pair": ("cider_elsewhere", 1),
@@ -48,6 +51,20 @@ def measure(rows: Sequence[PreferenceRow], answers: Sequence[str], graphs: Mappi
 def _share(judged: Sequence[Sequence[bool]]) -> float:
     said = [one for own in judged for one in own]
     return sum(said) / max(len(said), 1)
+
+
+def find_rows(dataset: str) -> tuple[list[PreferenceRow], dict[str, Graphs]]:
+    """Return the rows of a dataset to train and to test on, or so many drawn ones ("drawn:6000"), with their graphs."""
+    kind, _, number = dataset.partition(":")
+    if kind == "drawn":
+        return draw_rows(int(number), DRAWN_TESTS)
+    rows = [chosen_alone(row) for row in read_preferences(dataset) if row.split in ("train", "test")]
+    return rows, read_graphs(dataset, rows)
+
+
+def chosen_alone(row: PreferenceRow) -> PreferenceRow:
+    """Return a row without what is not trained on here, so that the runs' tables are small."""
+    return replace(row, negatives=(), rejected_images=(), removal_scores=(), rejected_image_maker="")
 
 
 def read_graphs(dataset: str, rows: Sequence[PreferenceRow]) -> dict[str, Graphs]:
