@@ -5,6 +5,7 @@ copies what the run's rows need into the run's folder. Fetches nothing: a missin
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,8 @@ from schemas.training import TrainConfig
 from tasks.store.files import Folder
 
 if TYPE_CHECKING:
-    from tasks.store.stage import Stage
+    from tasks.store.dataset import Build
+    from tasks.store.stage import Planned, Stage
     from tasks.training.runs import Run
 
 log = logging.getLogger(__name__)
@@ -102,6 +104,36 @@ def _named(model: Any) -> dict[str, Any]:
 
     checkpoint = absolute(model.checkpoint) if model.checkpoint else ""
     return model.model_dump(exclude={"revision"}) | {"checkpoint": checkpoint}
+
+
+def check_texts(build: "Build", planned: "Planned", config: TrainConfig, rows: Path) -> None:
+    """Look whether there is a row to learn from, before anything is made of its images.
+
+    Args:
+        build: the opened dataset.
+        planned: the settled table that is trained on.
+        config: the run's settings.
+        rows: which rows of it were frozen.
+
+    Raises:
+        ConfigError: no row of the split to train on will do, for these reasons.
+    """
+    from tasks.training.freeze_rows import FrozenRows
+    from tasks.training.namc.freeze_places import stream_rows
+    from tasks.training.namc.material import NO_HALVES, Text, read_text
+
+    split, reasons = config.loading.split, Counter[str]()
+    keys = set(FrozenRows(folder=build.folder, file=str(rows), split=split).keys())
+    for row in stream_rows(build, planned, keys):
+        found = read_text(row["key"], row["chosen"], len(row["images"]), halves=config.namc.noise)
+        if isinstance(found, Text):
+            return
+        reasons[found.reason] += 1
+    if not reasons:
+        return
+    why = ", ".join(f"{reason} ({number:,})" for reason, number in reasons.most_common())
+    advice = ". Any text will do with: --set namc.noise=false" if NO_HALVES in reasons else ""
+    raise ConfigError(f"{build.folder.url}: NAMC can learn from no row of split {split!r}: {why}{advice}")
 
 
 def have_places(folder: Folder, config: TrainConfig, run: "Run") -> None:

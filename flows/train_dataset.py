@@ -12,8 +12,9 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed
 from pydantic import Field
 
+from flows.make_train_config import make_config
 from flows.show_training import TrainingLines
-from flows.train_model import Trained, make_config, train
+from flows.train_model import Trained, train
 from schemas.training import Objective
 from tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, read_metrics
 from tasks.training.runs import Run

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.find_start import find_run, find_start
-from flows.load_profile import make_section, set_field
-from flows.prepare_namc import have_places, namc_defaults, pin_models
+from flows.make_train_config import count_processes
+from flows.prepare_namc import check_texts, have_places, pin_models
 from flows.prepare_retriever import find_retriever, mine_table, prepare_retriever
 from flows.run_beside import settled_beside
 from flows.score_reference import score_reference
 from schemas.errors import ConfigError, PairwrightError, StoreError
-from schemas.namc import PAPER, SMALL
-from schemas.training import NAMC, STAND_INS, TINY, OptimiserConfig, TrainConfig
+from schemas.namc import PAPER
+from schemas.training import NAMC, TrainConfig
 from tasks.store.decisions import read_decisions
 from tasks.store.files import Folder
 from tasks.store.snapshot import describe_version
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from tasks.training.watch_training import Watcher
 
 log = logging.getLogger(__name__)
-PAPER_BATCH = 256
-"""Rows of a step over all devices (paper 002, Table 10)."""
 LAST_WORD = 30.0
 """Seconds in which the first process may end before the others: a launcher that sees one end ends all at once."""
 
@@ -63,121 +61,6 @@ class Prepared:
     config: TrainConfig
     start: Path
     was_finished: bool
-
-
-def make_config(
-    objective: str, settings: Sequence[str], *, model: str = "", start: str = "", dataset: str = ""
-) -> TrainConfig:
-    """Return the settings of a run; what is not set is as the model wants it, or as the papers have it.
-
-    Args:
-        objective: "sft", "dpo", "mdpo", "adavip", "adpo" or "namc".
-        settings: ``section.field=value``.
-        model: the model's name; empty: as the settings say.
-        start: the run that it starts from; empty: as the settings say.
-        dataset: where that run is looked for, to know its model; empty: it is a stand-in's, or a small NAMC.
-
-    Raises:
-        ConfigError: a setting is not allowed, or there is no such run.
-    """
-    values: dict[str, Any] = {"objective": objective}
-    named = {"objective": objective, "model.name": model, "start": start}
-    for setting in settings:
-        if named.get(setting.partition("=")[0].strip()):
-            raise ConfigError(f"--set {setting}: is said twice. Leave it to its own option of the command")
-        set_field(values, setting)
-    if model:
-        _part(values, "model")["name"] = model
-    if start:
-        values["start"] = start
-    begun = _begun_with(dataset, str(values.get("start", "")))
-    if objective == NAMC:
-        if _part(values, "model"):
-            option = "--differential" if "differential" in _part(values, "model") else "--model"
-            raise ConfigError(f"{option}: NAMC is a model of its own, trained from scratch or --from another run of it")
-        size = str(_part(values, "namc").setdefault("config", begun.namc.config if begun else SMALL))
-        for path, value in namc_defaults(size, starts=bool(values.get("start"))).items():
-            section, _, last = path.partition(".")
-            _part(values, section).setdefault(last, value)
-    else:
-        name = _part(values, "model").get("name") or (begun.model.name if begun else TINY)
-        for path, value in model_defaults(objective, values, small=name in STAND_INS).items():
-            *sections, last = path.split(".")
-            _part(values, *sections).setdefault(last, value)
-    return make_section(TrainConfig, values, where=f"--objective {objective}", settings=settings)
-
-
-def _begun_with(dataset: str, start: str) -> TrainConfig | None:
-    """Return the settings of the run that another one starts from; ``None``: there is none on this machine's disks."""
-    from tasks.training.find_model import require_packages
-
-    if not dataset or not start or not (folder := Folder(dataset)).is_local:
-        return None
-    require_packages()
-    return find_run(folder, start).config()
-
-
-def model_defaults(objective: str, values: dict[str, Any], *, small: bool) -> dict[str, Any]:
-    """Return what is set otherwise for a vision-language model, unless it is set.
-
-    Args:
-        objective: what is optimised.
-        values: what is set.
-        small: whether it is a stand-in.
-    """
-    differential = _part(values, "model", "differential").get("attached") is True
-    if small:
-        found = stand_in_defaults(objective, starts=bool(values.get("start")))
-    else:
-        found = differential_defaults(_part(values, "optimiser").get("batch")) if differential else {}
-    if _part(values, "model").get("train_vision") is False:
-        found.pop("optimiser.vision_learning_rate", None)
-    return found | ({"saving.answers": True} if differential else {})
-
-
-def differential_defaults(batch: Any = None) -> dict[str, Any]:
-    """Return what is set otherwise to train differential perception, as paper 002 does (Table 10).
-
-    Args:
-        batch: rows per device and step, where that is set.
-    """
-    rows = batch if isinstance(batch, int) and batch > 0 else OptimiserConfig().batch
-    return {
-        "model.lora.rank": 128,
-        "model.lora.alpha": 256,
-        "model.train_vision": True,
-        "model.vision_tuning": "full",
-        "optimiser.learning_rate": 1e-5,
-        "optimiser.vision_learning_rate": 2e-6,
-        "optimiser.accumulate": max(1, PAPER_BATCH // (rows * _count_processes())),
-    }
-
-
-def stand_in_defaults(objective: str, *, starts: bool) -> dict[str, Any]:
-    """Return what is set otherwise for the stand-ins, unless it is set: random weights have nothing to be kept (ours).
-
-    Args:
-        objective: what is optimised.
-        starts: whether the run starts from another one.
-    """
-    rate = 2e-3 if objective == "sft" and not starts else 3e-4
-    return {
-        "model.tuning": "full",
-        "model.train_vision": True,
-        "optimiser.learning_rate": rate,
-        "optimiser.epochs": 10 if objective == "sft" else 5,
-        "optimiser.batch": 8,
-        "saving.log_every": 5,
-        "saving.measure_every": 20,
-    }
-
-
-def _part(values: dict[str, Any], *sections: str) -> dict[str, Any]:
-    """Return a section of the settings, to be read and written; one that is no section is refused later."""
-    for section in sections:
-        found = values.setdefault(section, {})
-        values = found if isinstance(found, dict) else {}
-    return values
 
 
 def train(dataset: str, config: TrainConfig, *, name: str, watcher: "Watcher | None" = None) -> Trained:
@@ -338,7 +221,7 @@ def _prepare_namc(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
     from tasks.training.namc.train_namc import check_settings
 
     check_settings(config)
-    if _count_processes() > 1:
+    if count_processes() > 1:
         raise ConfigError("NAMC is trained in one process: start it without torchrun or accelerate")
     run.clean()
     if not run.is_finished and not run.steps():
@@ -378,17 +261,13 @@ def _check_same(run: "Run", config: TrainConfig) -> None:
     before = run.config()
     assert before is not None
     changed = list(differences(before, config))
-    processes, known = _count_processes(), run.data().get("processes", 1)
+    processes, known = count_processes(), run.data().get("processes", 1)
     if processes != known and not run.is_finished:
         changed.append(f"processes were {known}, are {processes}")
     if changed:
         raise ConfigError(f"{run.folder} was begun with other settings: {'; '.join(changed)}. Give another --name")
     if before != config:
         run.write_config(config)
-
-
-def _count_processes() -> int:
-    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _begin(
@@ -417,8 +296,10 @@ def _begin(
             "rows": {split: count_rows(run.rows, split) for split in (loading.split, loading.held_out) if split},
             "refused": count_reasons(refused),
             "start": start,
-            "processes": _count_processes(),
+            "processes": count_processes(),
         }
+        if config.objective == NAMC:
+            check_texts(build, planned, config, run.rows)
     if not count_rows(run.rows, loading.split):
         reasons = ", ".join(f"{reason} ({number:,})" for reason, number in count_reasons(refused).items())
         why = f"all of its rows are refused: {reasons}" if refused else "it has none"

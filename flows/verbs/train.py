@@ -39,7 +39,7 @@ def train(
 
     Ctrl-C ends it after the step in work, with a checkpoint; the same command goes on.
     """
-    from flows.train_model import make_config
+    from flows.make_train_config import make_config
 
     settings = [*(settings or []), *([f"namc.config={size}"] if size else [])]
     settings += ["model.differential.attached=true"] if differential else []

@@ -3,7 +3,6 @@
 Reads rows through the trainer's own; writes ``samples/`` and, where it is set, ``answers/`` of a run. Needs PyTorch.
 """
 
-import json
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,12 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from tasks.models.batches import Batches
-from tasks.store.replace import replacing
 from tasks.training.answer_rows import MOST_TOKENS, Said, say_answers
 from tasks.training.collate import Loaded
 from tasks.training.examples import Example
 from tasks.training.ranks import count_ranks
-from tasks.training.report.samples import Sample, write_samples
+from tasks.training.report.samples import Sample, write_answers, write_samples
 from tasks.training.runs import Run
 from tasks.training.step_batches import sound
 
@@ -52,14 +50,14 @@ def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
     lengths = {place: _count_tokens(trainer, place) for place in range(rows if every else min(COUNT, rows))}
     places = [place for place, length in lengths.items() if length]
     most, samples = max(MOST_TOKENS, min(ROOM * max(lengths.values(), default=0), LONGEST)), list[Sample]()
-    texts: dict[str, tuple[str, str]] = {}
+    answers: list[tuple[str, str, str]] = []
     for place, example, said in _answer(trainer, places, most):
-        texts[example.key] = said.text, example.chosen
+        answers.append((example.key, said.text, example.chosen))
         if place < COUNT:
             samples.append(_sample(example, said))
     write_samples(run, samples)
     if every:
-        _write_answers(Run(run).answers, texts)
+        write_answers(Run(run).answers, answers)
 
 
 def _rows(trainer: "PreferenceTrainer") -> Any:
@@ -100,14 +98,6 @@ def _sample(example: Example, said: Said) -> Sample:
         rejected=next(iter(example.rejected), ""),
         cut=said.cut,
     )
-
-
-def _write_answers(folder: Path, texts: dict[str, tuple[str, str]]) -> None:
-    """Write answers and references as ``pairwright evaluate captions`` reads them."""
-    with replacing(folder) as place:
-        for side, name in enumerate(("predictions", "references")):
-            lines = (json.dumps({"id": key, "text": own[side]}, ensure_ascii=False) for key, own in texts.items())
-            (place / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def _precision(trainer: "PreferenceTrainer") -> torch.dtype:

@@ -16,10 +16,8 @@ of 1,000 steps takes ten minutes, or four.
 import argparse
 import os
 import shutil
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from prompts import difference_verbs
@@ -28,8 +26,9 @@ from schemas.claims import Graphs, content_changes, is_no_change
 from schemas.differences import Difference, read_difference
 from schemas.rows import PreferenceRow
 from tasks.store.replace_words import replace_words
+from tests.bench.compare_models import make_parser, make_settings, split_rows, train_and_measure
 from tests.bench.run_missing import Run, make_table, run_missing
-from tests.bench.scene_answers import MEASURES, find_rows, measure, read_answers
+from tests.bench.scene_answers import MEASURES, find_rows
 
 ARMS: dict[str, list[str]] = {
     "NIM and MIR": [],
@@ -59,21 +58,12 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dataset", help="a build of rendered scenes, or drawn:6000")
-    parser.add_argument("--to", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2], help="none: only print the table")
+    parser = make_parser(__doc__, steps=1_000, rate=1e-3, batch=32)
     parser.add_argument("--levels", type=int, nargs="+", default=LEVELS, help="words replaced, of a hundred")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument(
         "--changes", nargs="+", default=[], help="only pairs that differ by such changes, or not at all"
     )
-    parser.add_argument("--steps", type=int, default=1_000)
-    parser.add_argument("--rate", type=float, default=2e-3)
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--set", dest="settings", nargs="*", default=[], help="further settings of the training")
-    parser.add_argument("--test", type=int, default=0, help="test rows at the most; 0: all")
-    parser.add_argument("--each", action="store_true", help="show the values of the single runs, too")
     return parser.parse_args()
 
 
@@ -96,35 +86,19 @@ def make_noisy(row: PreferenceRow, share: float) -> PreferenceRow:
 
 
 def _run(
-    options: argparse.Namespace, rows: Sequence[PreferenceRow], graphs: dict[str, Graphs], run: Run
+    options: argparse.Namespace, rows: Sequence[PreferenceRow], graphs: Mapping[str, Graphs], run: Run
 ) -> dict[str, Any]:
-    from flows.train_model import make_config
-    from tasks.training.metrics import TRAIN, read_metrics
+    from flows.make_train_config import make_config
     from tasks.training.namc.train_namc import train_namc
     from tests.fixtures.runs_to_train import write_run
 
-    share, name = run["noise"] / 100, f"{run['arm']}-{run['noise']}-{run['seed']}".replace(" ", "-")
-    test = [row for row in rows if row.split == "test"][: options.test or None]
-    training = [make_noisy(row, share) for row in rows if row.split == "train"]
-    own = [*ARMS[run["arm"]], f"optimiser.steps={options.steps}", f"optimiser.batch={options.batch}"]
-    own += [f"optimiser.learning_rate={options.rate}", f"optimiser.seed={run['seed']}", *options.settings]
-    own += ["saving.every=100000", "saving.measure_every=0", "saving.log_every=100"]
-    own += ["loading.held_out=test", "loading.held_out_rows=0"]
+    name = f"{run['arm']}-{run['noise']}-{run['seed']}".replace(" ", "-")
     shutil.rmtree(options.to / name, ignore_errors=True)
-    began, worked = time.monotonic(), time.process_time()
-    job = write_run(options.to / name, make_config("namc", own), rows=[*training, *test])
-    ended = train_namc(job)
-    seconds, busy = time.monotonic() - began, time.process_time() - worked
-    said = read_answers(job.run.folder)
-    shutil.rmtree(options.to / name / "tables")
-    metrics = read_metrics(job.run.metrics)
-    return {
-        "seconds": round(seconds),
-        "cpu": round(busy),
-        "held_out": ended.measured,
-        "train": metrics.last(TRAIN),
-        **measure(test, [said[row.key] for row in test], graphs),
-    }
+    training, test = split_rows(options, rows)
+    noisy = [make_noisy(row, run["noise"] / 100) for row in training]
+    config = make_config("namc", make_settings(options, ARMS[run["arm"]], seed=run["seed"]))
+    job = write_run(options.to / name, config, rows=[*noisy, *test])
+    return train_and_measure(job, train_namc, test, graphs)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,8 @@ def _options() -> argparse.Namespace:
 
 
 def _run(options: argparse.Namespace, arm: str, seed: int) -> dict[str, Any]:
-    from flows.train_model import make_config, train
+    from flows.make_train_config import make_config
+    from flows.train_model import train
 
     settings, first = ARMS[arm], f"sft-{seed}"
     name = first if arm == "sft" else f"{arm.replace(' ', '-').replace('+', '-')}-{seed}"

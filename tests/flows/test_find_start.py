@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flows.find_start import Start, find_run, find_start
-from flows.train_model import make_config
+from flows.make_train_config import make_config
 from schemas.errors import ConfigError, ModelError
 from schemas.training import OptimiserConfig, TrainConfig
 from tasks.store.files import Folder

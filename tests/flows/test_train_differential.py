@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.train_model import make_config
 from schemas.differential import SIZES
-from schemas.errors import ConfigError
-from schemas.training import TrainConfig
 from tasks.training import sample_answers
 from tests.fixtures.benchmarks import rows_of, write_folder
 from tests.flows.test_train_model import run, words_of
@@ -61,38 +58,3 @@ def _is_asked(dataset: Path) -> None:
     assert run("evaluate", "model", dataset / "runs/sft", *asked) == 0
     (row,) = rows_of(dataset / "scores.json").values()
     assert row["state"] == "answered"
-
-
-def test_the_papers_settings_are_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Table 10, on four devices; the stand-ins keep their own."""
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    asked = ["model.differential.attached=true", "optimiser.batch=8"]
-    config = make_config("sft", asked, model="some/model")
-    model, optimiser = config.model, config.optimiser
-    assert (model.lora.rank, model.lora.alpha, model.tuning, model.vision_tuning) == (128, 256, "lora", "full")
-    assert (optimiser.learning_rate, optimiser.vision_learning_rate, optimiser.epochs) == (1e-5, 2e-6, 1)
-    assert 4 * optimiser.batch * optimiser.accumulate == 256
-    assert model.train_vision
-    assert make_config("sft", [*asked, "optimiser.accumulate=1"], model="some/model").optimiser.accumulate == 1
-    blind = make_config("sft", [*asked, "model.train_vision=false"], model="some/model")
-    assert (blind.optimiser.learning_rate, blind.optimiser.vision_learning_rate) == (1e-5, 0.0)
-    small = make_config("sft", asked)
-    assert (small.model.tuning, small.optimiser.vision_learning_rate, small.saving.answers) == ("full", 0.0, True)
-    assert make_config("sft", [], model="some/model") == TrainConfig.model_validate(
-        {"objective": "sft", "model": {"name": "some/model"}}
-    )
-
-
-@pytest.mark.parametrize(
-    ("objective", "settings", "why"),
-    [
-        ("dpo", ["model.differential.attached=true"], "trained with objective sft only"),
-        ("namc", ["model.differential.attached=true"], "^--differential: NAMC is a model of its own"),
-        ("adavip", ["model.tuning=lora", "model.vision_tuning=full"], "beside LoRA with objective sft only"),
-        ("sft", ["model.train_vision=false", "optimiser.vision_learning_rate=1e-6"], "set model.train_vision"),
-        ("sft", ["model.differential.depth=9"], "model.differential.depth"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(objective: str, settings: list[str], why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
-        make_config(objective, settings)

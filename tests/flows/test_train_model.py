@@ -16,7 +16,8 @@ import pytest
 from filelock import FileLock
 
 from flows import cli
-from flows.train_model import make_config, prepare, train
+from flows.make_train_config import make_config
+from flows.train_model import prepare, train
 from schemas.errors import ConfigError
 from tasks.store.files import Folder
 from tasks.store.part import Part, encode_part, read_about, read_part
@@ -277,6 +278,16 @@ def test_no_rejected_side(trainer: Trainer, tmp_path: Path) -> None:
     assert code == 2
     assert f"no row of split 'train' can be trained on: all of its rows are refused: no rejected side ({ROWS})" in err
     assert same("sft")[0] == 0, "which needs none"
+
+
+def test_rows_that_namc_cannot_learn_from(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are about one image each: it says so before models look at the images, and leaves no run."""
+    monkeypatch.setattr("flows.train_model.pin_models", lambda config, *_, **__: config)
+    for size in ("small", "paper"):
+        assert run("train", trainer.dataset, "--objective", "namc", "--config", size, "--name", trainer.name) == 2
+        said = f"{trainer.dataset}: NAMC can learn from no row of split 'train': not about two images ({ROWS})"
+        assert said in trainer.capsys.readouterr().err
+        assert not (trainer.run.folder / "config.yaml").exists()
 
 
 def test_an_empty_table(trainer: Trainer, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.train_model import make_config
+from flows.make_train_config import make_config
 from schemas.errors import ConfigError
 from tests.fixtures.benchmarks import rows_of, write_folder
 from tests.flows.test_train_model import run, words_of

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from flows.prepare_namc import namc_defaults
+from flows.make_train_config import make_config
 from flows.run_beside import plan_beside
-from flows.train_model import make_config, prepare
+from flows.train_model import prepare
 from schemas.errors import ConfigError, ModelError
 from schemas.namc import VqganConfig
 from schemas.training import TrainConfig
@@ -147,21 +147,6 @@ def test_it_is_trained_gone_on_with_scored_and_tuned(
     assert run(*tuned, *words_of(FAST | own)) == 0
     about = json.loads((dataset / "runs/tuned/checkpoint/namc.json").read_text())
     assert about["cnn"]["checkpoint"] == str(moved), "what it was tuned with, not what it began with"
-
-
-def test_published_schedules() -> None:
-    """Paper 001, Appendix F; 512 and 128 rows to a step."""
-    first, tuned = (make_config("namc", ["namc.config=paper"], start=start) for start in ("", "namc"))
-    assert (first.optimiser.learning_rate, first.optimiser.epochs, first.namc.relevance) == (3e-4, 20, "start")
-    assert (tuned.optimiser.learning_rate, tuned.namc.noise, tuned.namc.length, tuned.namc.beams) == (
-        2e-4,
-        False,
-        23,
-        1,
-    )
-    steps = [one.optimiser.batch * one.optimiser.accumulate for one in (first, tuned)]
-    assert steps == [512, 128]
-    assert namc_defaults("small", starts=False)["namc.noise"]
 
 
 def test_a_missing_model_is_named(dataset: Path, models: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,13 +22,12 @@ from tasks.models.devices import choose_device
 from tasks.models.namc.places import CROP, load_grids
 from tasks.serving.chat import Question
 from tasks.store.images import RefusedImageError, decode_rgb
+from tasks.training.examples import PAIR
 from tasks.training.namc.pictures import crop, stack, to_patches
 from tasks.training.namc.saved import ABOUT, WEIGHTS, Captioner, load_captioner
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-PAIR = 2
 
 
 def is_namc(folder: Path) -> bool:

@@ -37,6 +37,7 @@ from tasks.store.pool import count_cores
 from tasks.store.snapshot import stream_live
 from tasks.store.stage import Planned
 from tasks.store.vectors import map_new
+from tasks.training.examples import PAIR
 from tasks.training.runs import publish_folder
 
 ROWS, ABOUT, CROPS = "rows.arrow", "about.json", "crops"
@@ -47,7 +48,6 @@ SCHEMA = pa.schema(
         *[(name, pa.int32()) for name in ("first", "second")],
     ]
 )
-PAIR = 2
 AT_ONCE = 64
 """Images that are decoded at once."""
 Tables = Mapping[str, Planned]
@@ -73,7 +73,7 @@ def freeze_places(build: Build, tables: Tables, folder: Path, *, keys: Iterable[
     shutil.rmtree(staged, ignore_errors=True)
     with naming(str(folder), "written"):
         staged.mkdir(parents=True)
-        rows = list(_rows(build, tables[table], set(keys)))
+        rows = list(stream_rows(build, tables[table], set(keys)))
         images = {key: place for place, key in enumerate(dict.fromkeys(key for row in rows for key in pair_of(row)))}
         about: dict[str, int] = {}
         seen = np.ones(len(images), dtype=bool)
@@ -88,7 +88,14 @@ def freeze_places(build: Build, tables: Tables, folder: Path, *, keys: Iterable[
         publish_folder(staged, folder)
 
 
-def _rows(build: Build, planned: Planned, keys: set[str]) -> Iterator[dict[str, Any]]:
+def stream_rows(build: Build, planned: Planned, keys: set[str]) -> Iterator[dict[str, Any]]:
+    """Yield a run's rows without their images: key, split, chosen text, and the images' keys.
+
+    Args:
+        build: the opened dataset.
+        planned: the settled table that they are of.
+        keys: the run's rows.
+    """
     for table in stream_live(build, planned, ["key", "split", "chosen", "image_keys"]):
         for row in table.to_pylist():
             if row["key"] in keys:

@@ -77,9 +77,7 @@ class Learner:
         # Each group by itself: cosines / 0.02 have slopes hundreds of times those of the other losses.
         clip, groups = self.config.optimiser.clip, self.optimiser.param_groups
         norms = [clip_grad_norm_(group["params"], clip).item() for group in groups]
-        _check(
-            "the norm of the gradients", sum(norms), number
-        )  # else the weights of the next checkpoint are no numbers
+        _check("the norm of the gradients", sum(norms), number)  # before the weights are no numbers, too
         self.optimiser.step()
         found = {f"loss/{name}": value for name, value in losses.items()} if len(losses) > 1 else {}
         noise = {"grad_norm/noise": norms[1]} if len(norms) > 1 else {}

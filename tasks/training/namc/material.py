@@ -25,6 +25,7 @@ from tasks.models.namc.words import ClipWords, DecoderWords, Words, Written
 from tasks.store.files import naming
 from tasks.store.images import RefusedImageError
 from tasks.store.vectors import map_new
+from tasks.training.examples import PAIR
 from tasks.training.freeze_rows import FrozenRows, Refused
 from tasks.training.namc.pictures import SIDE, crop, to_codes, to_patches, to_pixels
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 Order = tuple[int, float, Sequence[int]]
 """A step: its number, from 0, how many epochs are done, and its rows."""
-PAIR = 2
+NO_HALVES = "no implicit-change description"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ def read_text(key: str, chosen: str, images: int, *, halves: bool) -> Text | Ref
         return Refused(key=key, reason="not about two images", detail=f"{images} images")
     parts = read_difference(chosen, difference_verbs())
     if halves and not isinstance(parts, Difference):
-        return Refused(key=key, reason="no implicit-change description", detail=parts.reason)
+        return Refused(key=key, reason=NO_HALVES, detail=parts.reason)
     return Text(key, chosen, parts if isinstance(parts, Difference) else None)
 
 

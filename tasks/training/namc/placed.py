@@ -20,9 +20,10 @@ from tasks.models.namc.noise import NO_WORD, NoiseIdentifier, relevance
 from tasks.models.namc.places import clip_numbers, make_clip
 from tasks.store.files import naming
 from tasks.store.vectors import map_new
+from tasks.training.examples import PAIR
 from tasks.training.freeze_rows import Refused
 from tasks.training.namc.freeze_places import CROPS, Frozen
-from tasks.training.namc.material import PAIR, Batches, Material, Seen, Text, choose_rows, read_text
+from tasks.training.namc.material import Batches, Material, Seen, Text, choose_rows, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -167,7 +167,7 @@ def load_captioner(folder: Path, *, noise: bool = False, config: NamcConfig | No
     Raises:
         ModelError: the folder holds another model, or is damaged.
     """
-    about, words = read_about(folder), saved_words(folder / WORDS)
+    about, words, weights = read_about(folder), saved_words(folder / WORDS), _read_weights(folder)
     asked = config.config if config else about.config
     if about.config != asked or (noise and not about.noise):
         raise ModelError(
@@ -177,21 +177,20 @@ def load_captioner(folder: Path, *, noise: bool = False, config: NamcConfig | No
     if about.sizes is None:
         captioner = make_captioner(words, noise=noise, seed=0)
     else:
-        _check_sizes(about.sizes, words, folder)
+        _check_sizes(about.sizes, words, weights, folder)
         clip = (config or NamcConfig()).clip
         model = Namc(about.sizes, _noise(clip, about.sizes.width) if noise else None)
         captioner = Captioner(model, words, about.cnn)
-    load_weights(captioner.model, folder)
+    _fill(captioner.model, weights, folder)
     return replace(captioner, length=about.length, beams=about.beams)
 
 
-def _check_sizes(sizes: NamcSizes, words: DecoderWords, folder: Path) -> None:
+def _check_sizes(sizes: NamcSizes, words: DecoderWords, weights: "dict[str, Tensor]", folder: Path) -> None:
     """Refuse sizes that are not those of the weights, before memory is taken for a model of that size.
 
     Raises:
         ModelError: they are not.
     """
-    weights = read_checkpoint(folder / WEIGHTS, field=FIELD)
     found = {name: tuple(value.shape) for name, value in weights.items() if not name.startswith(NOISE)}
     try:
         if not 0 < sizes.layers <= MOST_LAYERS or sizes.heads < 1 or sizes.width % sizes.heads:
@@ -211,7 +210,14 @@ def load_weights(model: Namc, folder: Path) -> None:
     Raises:
         ModelError: they are another model's, damaged, or no numbers.
     """
-    weights = read_checkpoint(folder / WEIGHTS, field=FIELD)
+    _fill(model, _read_weights(folder), folder)
+
+
+def _read_weights(folder: Path) -> "dict[str, Tensor]":
+    return read_checkpoint(folder / WEIGHTS, field=FIELD)
+
+
+def _fill(model: Namc, weights: "dict[str, Tensor]", folder: Path) -> None:
     if model.noise is None:
         weights = {name: value for name, value in weights.items() if not name.startswith(NOISE)}
     own = model.state_dict()

@@ -5,12 +5,10 @@ Reads the run's folder and the dataset's parts; writes checkpoints, metrics, the
 reads it. A stopped run ends with the same weights as one that was not: order and masks follow from seed, row and epoch.
 """
 
-import json
 import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,14 +16,13 @@ import torch
 from schemas.errors import ConfigError, TrainingError
 from schemas.training import TrainConfig
 from tasks.models.devices import choose_device
-from tasks.store.replace import replacing
 from tasks.training.freeze_rows import FrozenRows
 from tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, Window
 from tasks.training.namc.learn import Learner
 from tasks.training.namc.material import Batches, Material, Order
 from tasks.training.namc.open_run import drop_prepared, open_run
 from tasks.training.namc.saved import load_weights, save_captioner
-from tasks.training.report.samples import Sample, write_samples
+from tasks.training.report.samples import Sample, write_answers, write_samples
 from tasks.training.runs import FINISHING, SAVING, STEP, publish_folder
 from tasks.training.save_checkpoints import NOT_SAVED, Saving, reading
 from tasks.training.stop_training import stoppable
@@ -191,7 +188,8 @@ def _finish(training: Training) -> None:
     run, staged = training.job.run, training.job.run.folder / FINISHING
     try:
         said = training.learner.describe(training.measured, range(len(training.measured)))
-        _write_answers(run.answers, training.measured, said)
+        told = zip(training.measured.texts, said, strict=True)
+        write_answers(run.answers, ((text.key, answer, text.chosen) for text, answer in told))
         write_samples(run.folder, _samples(training, said))
         shutil.rmtree(staged, ignore_errors=True)
         staged.mkdir()
@@ -204,14 +202,6 @@ def _finish(training: Training) -> None:
             f"{run.model}: cannot be saved: {error}; the last checkpoint, {run.latest()}, is whole. Make room, and go "
             "on with the same command"
         ) from error
-
-
-def _write_answers(folder: Path, material: Material, said: Sequence[str]) -> None:
-    with replacing(folder) as place:
-        for name, texts in (("predictions", said), ("references", [text.chosen for text in material.texts])):
-            rows = zip(material.texts, texts, strict=True)
-            lines = (json.dumps({"id": row.key, "text": text}, ensure_ascii=False) + "\n" for row, text in rows)
-            (place / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
 
 
 def _samples(training: Training, said: Sequence[str]) -> Iterator[Sample]:

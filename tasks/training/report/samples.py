@@ -1,7 +1,8 @@
-"""Keep a few held-out rows with the model's own answers beside a run, for its page.
+"""Keep what a model says to held-out rows beside its run: a few for its page, or all for their scores.
 
     RUN/samples/samples.jsonl    one row per line: key, prompt, reference, answer, rejected, names of its images
     RUN/samples/*.png            the images, each once
+    RUN/answers/*.jsonl          predictions and references by key, as ``pairwright evaluate captions`` reads them
 
 Needs no PyTorch: the answers come from elsewhere.
 """
@@ -66,6 +67,19 @@ def write_samples(run: Path, samples: Iterable[Sample]) -> None:
             shown.append(Shown(key=one.key, prompt=one.prompt, images=names, cut=one.cut, **words))
         lines = "".join(json.dumps(asdict(one)) + "\n" for one in shown)
         (folder / FILE).write_text(lines, encoding="utf-8")
+
+
+def write_answers(folder: Path, rows: Iterable[tuple[str, str, str]]) -> None:
+    """Write rows of key, answer and reference; those that were there go.
+
+    Raises:
+        StoreError: the disk refuses.
+    """
+    kept = list(rows)
+    with replacing(folder) as place:
+        for side, name in enumerate(("predictions", "references"), start=1):
+            lines = (json.dumps({"id": row[0], "text": row[side]}, ensure_ascii=False) + "\n" for row in kept)
+            (place / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
 
 
 def _write_image(folder: Path, image: bytes) -> str:

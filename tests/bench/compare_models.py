@@ -1,0 +1,66 @@
+"""Train models on the same rows and measure what they say of the test rows: what the experiments have in common."""
+
+import argparse
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from schemas.claims import Graphs
+from schemas.rows import PreferenceRow
+from tests.bench.scene_answers import measure, read_answers
+
+if TYPE_CHECKING:
+    from tasks.training.train_model import Ended, Job
+
+DATASET = "a build of rendered scenes, or drawn:6000"
+
+
+def make_parser(text: str | None, *, steps: int, rate: float, batch: int) -> argparse.ArgumentParser:
+    """Return the options that all have; the numbers are their defaults."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset", help=DATASET)
+    parser.add_argument("--to", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2], help="none: only print the table")
+    parser.add_argument("--steps", type=int, default=steps)
+    parser.add_argument("--rate", type=float, default=rate)
+    parser.add_argument("--batch", type=int, default=batch)
+    parser.add_argument("--set", dest="settings", nargs="*", default=[], help="further settings of the training")
+    parser.add_argument("--test", type=int, default=0, help="test rows at the most; 0: all")
+    parser.add_argument("--each", action="store_true", help="show the values of the single runs, too")
+    return parser
+
+
+def make_settings(options: argparse.Namespace, own: Sequence[str], *, seed: int) -> list[str]:
+    """Return the settings of one run: its own, those asked for, and what it takes to measure it at its end."""
+    asked = [f"optimiser.{name}={getattr(options, name)}" for name in ("steps", "batch")]
+    asked += [f"optimiser.learning_rate={options.rate}", f"optimiser.seed={seed}", *options.settings]
+    measured = ["loading.held_out=test", "loading.held_out_rows=0", "saving.measure_every=0"]
+    return [*own, *asked, *measured, "saving.every=100000", "saving.log_every=50"]
+
+
+def split_rows(options: argparse.Namespace, rows: Sequence[PreferenceRow]) -> tuple[list[PreferenceRow], ...]:
+    """Return the rows to train and to test on."""
+    training, test = ([row for row in rows if row.split == split] for split in ("train", "test"))
+    return training, test[: options.test or None]
+
+
+def train_and_measure(
+    job: "Job", train: "Callable[[Job], Ended]", test: Sequence[PreferenceRow], graphs: Mapping[str, Graphs]
+) -> dict[str, Any]:
+    """Train, and return the seconds it took, its last losses and what its answers to the test rows are worth."""
+    from tasks.training.metrics import TRAIN, read_metrics
+
+    began, worked = time.monotonic(), time.process_time()
+    ended = train(job)
+    seconds, busy = time.monotonic() - began, time.process_time() - worked
+    said = read_answers(job.run.folder)
+    shutil.rmtree(job.run.folder.parents[1] / "tables")
+    return {
+        "seconds": round(seconds),
+        "cpu": round(busy),
+        "held_out": ended.measured,
+        "train": read_metrics(job.run.metrics).last(TRAIN),
+        **measure(test, [said[row.key] for row in test], graphs),
+    }
