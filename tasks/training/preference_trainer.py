@@ -24,6 +24,7 @@ from typing_extensions import override
 from schemas.differential import NAME as MODULE
 from schemas.errors import ConfigError, ModelError, TrainingError
 from schemas.training import DpoConfig
+from tasks.models.batches import is_out_of_memory
 from tasks.training.collate import Batch
 from tasks.training.freeze_rows import Refused
 from tasks.training.load_batches import Order, count_workers, make_loader
@@ -368,6 +369,8 @@ class PreferenceTrainer(Trainer):
         try:
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         except (RuntimeError, ValueError, KeyError, OSError, SafetensorError) as error:
+            if is_out_of_memory(error):
+                raise
             first = str(error).strip().partition("\n")[0]
             folder = Path(resume_from_checkpoint)
             raise ModelError(f"{folder}: is no checkpoint of this run's model: {first}. {advise(folder)}") from error
