@@ -4,6 +4,7 @@ An append-only file of records: length of the value, CRC-32 of key and value, th
 damaged tail is left out. Values stay on disk: what is held in memory is a place and a length for each.
 """
 
+import logging
 import os
 import struct
 import threading
@@ -13,13 +14,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from schemas.errors import StoreError
 from tasks.store.files import naming
 from tasks.store.purse import Purse
 
+log = logging.getLogger(__name__)
 HEADER = struct.Struct("<II16s")
+PATIENCE = 1.0
+"""Seconds after which it is said that somebody else is waited for."""
 
 
 class Answers:
@@ -83,7 +87,7 @@ class Answers:
     def __enter__(self) -> Self:
         with naming(str(self.path), "opened"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock.acquire()  # an orphan of a killed build may still be writing
+            self._wait()
             try:
                 self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
                 self._end = 0
@@ -95,6 +99,14 @@ class Answers:
                 self._close()
                 raise
         return self
+
+    def _wait(self) -> None:
+        """Wait for whoever writes the file: the same command elsewhere, or an orphan of a killed build."""
+        try:
+            self._lock.acquire(timeout=PATIENCE)
+        except Timeout:
+            log.warning("%s: another process is writing it; waiting until that ends", self.path)
+            self._lock.acquire()
 
     def _close(self) -> None:
         with self._using:

@@ -48,6 +48,23 @@ def test_there_is_nothing_before_the_first_run(tmp_path: Path) -> None:
     assert known(tmp_path / "new" / "x.answers") == {}
 
 
+def test_whoever_comes_second_says_that_it_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(answers_file, "PATIENCE", 0.01)
+    second = threading.Thread(target=write, args=(tmp_path / "x.answers",))
+    with Answers(tmp_path / "x.answers"):
+        second.start()
+        for _ in range(1000):
+            second.join(0.01)
+            if caplog.messages:
+                break
+        assert second.is_alive(), "it waits"
+    second.join()
+    assert "x.answers: another process is writing it; waiting until that ends" in caplog.text
+    assert known(tmp_path / "x.answers") == first(5)
+
+
 def test_what_was_put_is_there_at_once_and_later(tmp_path: Path) -> None:
     path = tmp_path / "x.answers"
     with Answers(path) as answers:
