@@ -8,10 +8,8 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import open_clip
-
 from schemas.errors import ConfigError, ModelError
-from schemas.namc import PAPER
+from schemas.namc import PAPER, DualEncoderConfig
 from tasks.models.namc.files import CLIP, find_words
 from tasks.models.namc.words import ClipWords, DecoderWords, bert_words, learnt_words, saved_words
 from tasks.models.open_clip_embedder import create_tokenizer
@@ -64,7 +62,7 @@ def _open_small(job: Job) -> Opened:
         words = _words(job.run, lambda: learnt_words((text.chosen for text in material.texts), size=WORDS))
         captioner = make_captioner(words, noise=job.config.namc.noise, seed=job.config.optimiser.seed)
     measured = _small(job, loading.held_out, loading.held_out_rows)
-    clip = ClipWords(open_clip.get_tokenizer(TOKENIZER))
+    clip = ClipWords(create_tokenizer(DualEncoderConfig(model=TOKENIZER), field=CLIP))
     return Opened(
         captioner, material, _batches(material, clip, captioner), measured, _batches(measured, clip, captioner)
     )
