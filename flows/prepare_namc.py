@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.run_beside import run_beside, settled_beside
 from flows.run_build import request_of
+from flows.say_outcome import say_reasons
 from flows.stages import stages_until
 from schemas.errors import ConfigError
 from schemas.namc import PAPER, CnnConfig, NamcConfig
@@ -131,9 +132,10 @@ def check_texts(build: "Build", planned: "Planned", config: TrainConfig, rows: P
         reasons[found.reason] += 1
     if not reasons:
         return
-    why = ", ".join(f"{reason} ({number:,})" for reason, number in reasons.most_common())
     advice = ". Any text will do with: --set namc.noise=false" if NO_HALVES in reasons else ""
-    raise ConfigError(f"{build.folder.url}: NAMC can learn from no row of split {split!r}: {why}{advice}")
+    raise ConfigError(
+        f"{build.folder.url}: NAMC can learn from no row of split {split!r}: {say_reasons(reasons)}{advice}"
+    )
 
 
 def have_places(folder: Folder, config: TrainConfig, run: "Run") -> None:

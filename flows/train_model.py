@@ -17,6 +17,7 @@ from flows.make_train_config import count_processes
 from flows.prepare_namc import check_texts, have_places, pin_models
 from flows.prepare_retriever import find_retriever, mine_table, prepare_retriever
 from flows.run_beside import settled_beside
+from flows.say_outcome import say_reasons
 from flows.score_reference import score_reference
 from schemas.errors import ConfigError, PairwrightError, StoreError
 from schemas.namc import PAPER
@@ -126,11 +127,13 @@ def _train(run: "Run", folder: Folder, prepared: Prepared, *, watcher: "Watcher 
 
         measured = read_metrics(run.metrics).last(HELD_OUT)
         return Trained(folder=str(run.folder), finished=True, was_finished=True, measured=measured, page=_page_of(run))
+    from tasks.training.fit_memory import fitting
     from tasks.training.train_model import Job
 
     job = Job(run=run, config=prepared.config, dataset=folder, start=prepared.start, watcher=watcher)
     try:
-        ended = _trainer(prepared.config)(job)
+        with fitting(prepared.config, run):
+            ended = _trainer(prepared.config)(job)
     finally:  # also of a run that fails: it shows why
         page = _write_page(run) if not own_rank() else ""
     return Trained(
@@ -301,8 +304,7 @@ def _begin(
         if config.objective == NAMC:
             check_texts(build, planned, config, run.rows)
     if not count_rows(run.rows, loading.split):
-        reasons = ", ".join(f"{reason} ({number:,})" for reason, number in count_reasons(refused).items())
-        why = f"all of its rows are refused: {reasons}" if refused else "it has none"
+        why = f"all of its rows are refused: {say_reasons(count_reasons(refused))}" if refused else "it has none"
         raise ConfigError(f"{folder.url}: no row of split {loading.split!r} can be trained on: {why}")
     if loading.held_out and not count_rows(run.rows, loading.held_out):
         log.warning("no row is of split %r (loading.held_out): nothing is measured on held-out rows", loading.held_out)

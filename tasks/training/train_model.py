@@ -22,7 +22,6 @@ from tasks.store.files import Folder
 from tasks.training.check_packing import packs_well
 from tasks.training.collate import Collator, ExampleRows
 from tasks.training.find_unused import leaves_unused
-from tasks.training.fit_memory import fitting
 from tasks.training.freeze_rows import FrozenRows
 from tasks.training.load_batches import Guarded, count_workers, start_server
 from tasks.training.load_model import choose_precision, load_processor, load_to_train
@@ -80,11 +79,9 @@ def train_model(job: Job) -> Ended:
     Raises:
         ConfigError: a setting does not go with how the processes were started.
         ModelError: the model or the checkpoint cannot be loaded.
-        TrainingError: the memory does not suffice, the loss is not finite, rows cannot be read, or a checkpoint cannot
-            be saved.
+        TrainingError: the loss is not finite, rows cannot be read, or a checkpoint cannot be saved.
     """
-    with fitting(job.config, job.run):
-        trainer = make_trainer(job)
+    trainer = make_trainer(job)
     _check_sharding(trainer)
     if count_ranks() > 1 and not trainer.is_sharded:
         trainer.args.ddp_find_unused_parameters = _leaves_unused(trainer, job)
@@ -92,9 +89,9 @@ def train_model(job: Job) -> Ended:
         trainer.restore(latest)
     with stoppable(trainer):
         try:
-            with fitting(job.config, job.run):
-                trainer.train(resume_from_checkpoint=str(latest) if latest else None)
-        except TrainingError:  # the page shows how it came to that; who goes on reads them up to the checkpoint alone
+            trainer.train(resume_from_checkpoint=str(latest) if latest else None)
+        except (TrainingError, RuntimeError, MemoryError):
+            # The page shows how it came to that; who goes on reads them up to the checkpoint alone.
             if trainer.is_world_process_zero():
                 with contextlib.suppress(StoreError):
                     trainer.setting.metrics.write()

@@ -14,13 +14,11 @@ from tests.bench.scene_answers import measure, read_answers
 if TYPE_CHECKING:
     from tasks.training.train_model import Ended, Job
 
-DATASET = "a build of rendered scenes, or drawn:6000"
-
 
 def make_parser(text: str | None, *, steps: int, rate: float, batch: int) -> argparse.ArgumentParser:
     """Return the options that all have; the numbers are their defaults."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dataset", help=DATASET)
+    parser.add_argument("dataset", help="a build of rendered scenes, or drawn:6000")
     parser.add_argument("--to", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2], help="none: only print the table")
     parser.add_argument("--steps", type=int, default=steps)
@@ -40,7 +38,9 @@ def make_settings(options: argparse.Namespace, own: Sequence[str], *, seed: int)
     return [*own, *asked, *measured, "saving.every=100000", "saving.log_every=50"]
 
 
-def split_rows(options: argparse.Namespace, rows: Sequence[PreferenceRow]) -> tuple[list[PreferenceRow], ...]:
+def split_rows(
+    options: argparse.Namespace, rows: Sequence[PreferenceRow]
+) -> tuple[list[PreferenceRow], list[PreferenceRow]]:
     """Return the rows to train and to test on."""
     training, test = ([row for row in rows if row.split == split] for split in ("train", "test"))
     return training, test[: options.test or None]

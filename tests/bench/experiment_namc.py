@@ -10,7 +10,7 @@ description. Test rows are clean. The paper fine-tunes a pre-trained NAMC on suc
 Measured on the test split, greedy answers, as ``scene_answers.py`` says. ``--changes colour`` leaves only pairs that
 differ by such changes alone, or not at all. Writes ``results.jsonl`` as it goes, and a table at the end; a folder is
 for one choice of rows and steps. One core trains on some 32 drawn rows a second with NIM and MIR, on 85 with neither: a
-run of 1,000 steps takes 18 minutes, or 7. By then NAMC sees what it learns of clean texts, not yet of noisy ones.
+run of 1,000 steps takes 18 minutes, or 7. By then it sees where texts are clean, not yet where words are replaced.
 """
 
 import argparse

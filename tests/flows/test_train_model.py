@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from filelock import FileLock
 
 from flows import cli
@@ -21,6 +22,7 @@ from flows.train_model import prepare, train
 from schemas.errors import ConfigError
 from tasks.store.files import Folder
 from tasks.store.part import Part, encode_part, read_about, read_part
+from tasks.training.preference_trainer import PreferenceTrainer
 from tasks.training.runs import Run
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.pictures import picture
@@ -278,6 +280,33 @@ def test_no_rejected_side(trainer: Trainer, tmp_path: Path) -> None:
     assert code == 2
     assert f"no row of split 'train' can be trained on: all of its rows are refused: no rejected side ({ROWS})" in err
     assert same("sft")[0] == 0, "which needs none"
+
+
+def test_memory_that_does_not_suffice(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does until the fourth step, and then not even to go on; there is a checkpoint of the second step."""
+    step, steps = PreferenceTrainer.training_step, list[int]()
+
+    def take(*_: Any, **__: Any) -> Any:
+        return torch.empty(2**50)  # 4 PB
+
+    def grow(self: PreferenceTrainer, *words: Any, **named: Any) -> Any:
+        steps.append(1)
+        return take() if len(steps) == 4 else step(self, *words, **named)
+
+    monkeypatch.setattr(PreferenceTrainer, "training_step", grow)
+    code, _, err = trainer("sft")
+    assert code == 1
+    assert "error: out of memory: " in err
+    assert "--set optimiser.batch=1 --set optimiser.accumulate=2" in err
+    assert "has a checkpoint and keeps its settings: give another --name" in err
+    assert trainer.run.steps() == [2]
+    assert trainer.run.metrics.exists(), "the page shows how it came to that"
+    monkeypatch.undo()
+    with monkeypatch.context() as full:
+        full.setattr("transformers.Trainer._load_from_checkpoint", take)
+        code, _, err = trainer("sft")
+    assert (code, "error: out of memory: " in err) == (1, True)
+    assert trainer("sft")[0] == 0
 
 
 def test_rows_that_namc_cannot_learn_from(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -17,7 +16,6 @@ import torch
 from schemas.errors import ConfigError, TrainingError
 from schemas.training import TrainConfig
 from tasks.models.devices import choose_device
-from tasks.training.fit_memory import fitting
 from tasks.training.freeze_rows import FrozenRows
 from tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, Window
 from tasks.training.namc.learn import Learner
@@ -73,12 +71,10 @@ def train_namc(job: Job) -> Ended:
     Raises:
         ConfigError: no row can be learnt from.
         ModelError: the start or the checkpoint cannot be loaded.
-        TrainingError: the memory does not suffice, the loss is not finite, or the disk refuses.
+        TrainingError: the loss is not finite, or the disk refuses.
     """
-    fits = partial(fitting, job.config, job.run)
-    with fits():
-        training = _begin(job)
-    with stoppable(training), fits():
+    training = _begin(job)
+    with stoppable(training):
         step = _run(training)
     finished = step >= training.steps
     if finished:
@@ -187,11 +183,10 @@ def _finish(training: Training) -> None:
     """Write what is left of a finished run; the model's name says that it is finished.
 
     Raises:
-        TrainingError: the memory does not suffice, or the disk refuses; the last checkpoint is whole.
+        TrainingError: the disk refuses; the last checkpoint is whole.
     """
     run, staged = training.job.run, training.job.run.folder / FINISHING
-    with fitting(training.job.config, run):
-        said = training.learner.describe(training.measured, range(len(training.measured)))
+    said = training.learner.describe(training.measured, range(len(training.measured)))
     try:
         told = zip(training.measured.texts, said, strict=True)
         write_answers(run.answers, ((text.key, answer, text.chosen) for text, answer in told))
