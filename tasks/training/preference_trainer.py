@@ -1,30 +1,26 @@
 """Train on preferences with transformers' Trainer: the objective, the reference, the adversary, safe checkpoints.
 
-The only subclass here, since the Trainer is extended so: with it come FSDP, DeepSpeed, mixed precision, accumulation,
-schedules, resuming and trackers. What it does otherwise: the loader (``load_batches``), means that are over all rows of
-a step whatever the ranks and the accumulation, and checkpoints that are whole or not there.
+A subclass, with that of its checkpoints the only ones here, since the Trainer is extended so: with it come FSDP,
+DeepSpeed, mixed precision, accumulation, schedules, resuming and trackers. What it does otherwise: the loader
+(``load_batches``), means that are over all rows of a step whatever the ranks and the accumulation, and checkpoints that
+are whole or not there (``checkpointed_trainer``).
 """
 
-import json
 import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
-from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerState
+from transformers import PrinterCallback
 from typing_extensions import override
 
-from schemas.differential import NAME as MODULE
-from schemas.errors import ConfigError, ModelError, TrainingError
+from schemas.errors import ConfigError, TrainingError
 from schemas.training import DpoConfig
-from tasks.models.batches import is_out_of_memory
+from tasks.training.checkpointed_trainer import CheckpointedTrainer
 from tasks.training.collate import Batch
 from tasks.training.freeze_rows import Refused
 from tasks.training.load_batches import Order, count_workers, make_loader
@@ -35,18 +31,16 @@ from tasks.training.metrics import HELD_OUT, TRAIN, Window
 from tasks.training.pack_answers import pack_answers
 from tasks.training.ranks import add_up, count_ranks, gather, own_rank
 from tasks.training.references import Asked
-from tasks.training.runs import SAVING, STEP, append_refused
-from tasks.training.save_checkpoints import Saving, advise, is_finite, reading
+from tasks.training.runs import append_refused
+from tasks.training.save_checkpoints import is_finite
 from tasks.training.score_answers import score_answers
 from tasks.training.see_once import seen_once
 from tasks.training.split_rates import split_rates
 from tasks.training.step_batches import count_tokens, find_batch, sound, with_answers
 from tasks.training.trainer_setting import Adversary, Setting
-from tasks.training.tuned_weights import restore_beside, save_beside, without_module
 from tasks.training.watch_training import MEASURED
 
 log = logging.getLogger(__name__)
-WINDOW, STATE = "window.json", "trainer_state.json"
 
 
 @dataclass
@@ -57,15 +51,13 @@ class Done:
     tokens: int = 0
 
 
-class PreferenceTrainer(Trainer):
+class PreferenceTrainer(CheckpointedTrainer):
     """Be transformers' Trainer for the objectives of ``tasks.training.losses``."""
 
     def __init__(self, setting: Setting, **words: Any) -> None:
-        super().__init__(**words)
+        super().__init__(setting, **words)
         self.remove_callback(PrinterCallback)
         self.model_accepts_loss_kwargs = False
-        self.setting = setting
-        self.window = Window()
         self.stopping = False
         """Set by whoever wants the training to end after the step in work, with a checkpoint."""
         self._agreed_to_stop = False
@@ -319,120 +311,18 @@ class PreferenceTrainer(Trainer):
     # ---- checkpoints
 
     @override
-    def _get_output_dir(self, trial: Any) -> str:
-        """Return where a checkpoint is written before it gets its name."""
-        return str(self.setting.run.folder / SAVING)
-
-    @override
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write a checkpoint under another name and rename it.
+        """Write a checkpoint, and all metrics so far: a resumed run has none that came later.
 
         Raises:
             TrainingError: the disk refuses, or the weights are no numbers; the checkpoints before are as they were.
         """
-        began, run = time.monotonic(), self.setting.run
+        began = time.monotonic()
         if not all(gather(is_finite(model))):
             raise TrainingError(self._not_finite("weights are no longer finite", self._keys))
         self._join()
-        staged, save = run.folder / SAVING / f"{STEP}{self.state.global_step}", super()._save_checkpoint
-        first = self.is_world_process_zero()
-        saving = Saving(run, staged.name)
-        saving.agree(lambda: saving.begin() if first else None)
-        saving.agree(lambda: save(model, trial))
-        saving.agree(lambda: self._save_own(staged) if first else None)
-        saving.agree(lambda: saving.publish(self.setting.config.saving.keep) if first else None)
+        super()._save_checkpoint(model, trial)
         self._since += time.monotonic() - began
-
-    def _save_own(self, folder: Path) -> None:
-        """Write what is ours of a checkpoint, and all metrics so far: a resumed run has none that came later."""
-        (folder / WINDOW).write_text(json.dumps(self.window.look()))
-        if self.setting.adversary:
-            self.setting.adversary.save(folder)
-        self.setting.metrics.write()
-
-    def restore(self, folder: Path) -> None:
-        """Read what is ours of a checkpoint.
-
-        Raises:
-            ModelError: it cannot be read.
-        """
-        with reading(folder / WINDOW):
-            if self.is_world_process_zero():
-                self.window.join([json.loads((folder / WINDOW).read_text())])
-        with reading(folder / STATE):
-            TrainerState.load_from_json(str(folder / STATE))
-        if self.setting.adversary:
-            self.setting.adversary.load(folder)
-
-    @override
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        try:
-            super()._load_from_checkpoint(resume_from_checkpoint, model)
-        except (RuntimeError, ValueError, KeyError, OSError, SafetensorError) as error:
-            if is_out_of_memory(error):
-                raise
-            first = str(error).strip().partition("\n")[0]
-            folder = Path(resume_from_checkpoint)
-            raise ModelError(f"{folder}: is no checkpoint of this run's model: {first}. {advise(folder)}") from error
-        restore_beside(self.model, Path(resume_from_checkpoint))
-
-    @override
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        with reading(Path(checkpoint or "")):
-            super()._load_optimizer_and_scheduler(checkpoint)
-
-    @override
-    def _load_rng_state(self, checkpoint: str | None) -> None:
-        with reading(Path(checkpoint or "")):
-            super()._load_rng_state(checkpoint)
-
-    @override
-    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Write the finished model, or a checkpoint's, which FSDP and DeepSpeed write in parts of their own."""
-        if not (_internal_call and self.is_sharded):
-            super().save_model(output_dir, _internal_call)
-
-    @property
-    def is_sharded(self) -> bool:
-        """Say whether weights, or what the optimiser knows of them, are spread over the ranks."""
-        return self.is_fsdp_enabled or self.is_deepspeed_enabled
-
-    @override
-    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Write the model; in a checkpoint, under the names of its own weights, by which the Trainer loads them.
-
-        A finished model has the published names, which differ from them in some families (Qwen2-VL). Where its weights
-        were gathered, tied ones share no memory any more: each is written once.
-        """
-        model, finished = cast("Any", self.model), SAVING not in str(output_dir)
-        if finished and hasattr(model, MODULE) and isinstance(model, PreTrainedModel):
-            state_dict = without_module(state_dict or model.state_dict())
-        self._write(output_dir, state_dict, published=finished)
-        if self.args.should_save:
-            save_beside(model, Path(str(output_dir)), finished=finished)
-
-    def _write(self, output_dir: str | None, state_dict: dict[str, Any] | None, *, published: bool) -> None:
-        model = cast("Any", self.model)
-        if state_dict is not None and isinstance(model, PreTrainedModel):
-            tied = model.all_tied_weights_keys
-            state_dict = {name: weight for name, weight in state_dict.items() if name not in tied}
-        if published or not isinstance(model, PreTrainedModel):
-            super()._save(output_dir, state_dict)
-            return
-        vars(model)["save_pretrained"] = partial(model.save_pretrained, save_original_format=False)
-        try:
-            super()._save(output_dir, state_dict)
-        finally:
-            del vars(model)["save_pretrained"]
-
-    @override
-    def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Refuse a checkpoint of another model, which the Trainer would but warn of."""
-        weights, missing = cast("Any", self.model).state_dict(), set(load_result.missing_keys)
-        loaded = {weights[key].data_ptr() for key in weights.keys() - missing}
-        lacking = [key for key in load_result.missing_keys if weights[key].data_ptr() not in loaded]  # others are tied
-        if odd := [*lacking, *load_result.unexpected_keys]:
-            raise ValueError(f"{odd[0]} is not in both")
 
 
 def _read(loss: Loss) -> dict[str, float]:

@@ -3,14 +3,18 @@
 Run with ``python -m tests.bench.experiment_namc DATASET --to FOLDER``; the dataset is a build of rendered scenes as for
 ``experiment_objectives``, or "drawn:6000" for so many pairs of flat shapes, which a small model can learn to see
 (``drawn_scenes.py``). Per seed and level of noise, three small NAMCs from random weights: with NIM and MIR, with
-NIM alone, with neither. Of the two halves of each training text so many of a hundred words are replaced by others
+NIM alone, with neither. ``--tune drawn:2000:1`` then fine-tunes each of them on other pairs (here of seed 1) at each of
+``--tune-levels``, as the paper's table does: without masks, so that the arms differ in what they begin with alone.
+
+Noise: of the two halves of each training text so many of a hundred words become others of the dataset's words
 (``tasks/store/replace_words.py``); the template and its verbs stay, so that a row is still an implicit-change
-description. Test rows are clean. The paper fine-tunes a pre-trained NAMC on such texts; here there is one training.
+description. Test rows are clean.
 
 Measured on the test split, greedy answers, as ``scene_answers.py`` says. ``--changes colour`` leaves only pairs that
 differ by such changes alone, or not at all. Writes ``results.jsonl`` as it goes, and a table at the end; a folder is
-for one choice of rows and steps. One core trains on some 32 drawn rows a second with NIM and MIR, on 85 with neither: a
-run of 1,000 steps takes 18 minutes, or 7. By then it sees where texts are clean, not yet where words are replaced.
+for one choice of rows and steps. One core trains on some 32 drawn rows a second with NIM and MIR, on 85 with neither or
+on fine-tuning: a run of 1,000 steps takes 18 minutes, or 7. By then it sees where texts are clean, not yet where words
+are replaced.
 """
 
 import argparse
@@ -23,6 +27,7 @@ from typing import Any
 from prompts import difference_verbs
 from prompts.differences import fill_template
 from schemas.claims import Graphs, content_changes, is_no_change
+from schemas.content_words import WORD
 from schemas.differences import Difference, read_difference
 from schemas.rows import PreferenceRow
 from tasks.store.replace_words import replace_words
@@ -38,33 +43,47 @@ ARMS: dict[str, list[str]] = {
 LEVELS = [0, 20, 40, 60, 80]
 
 
+UNTUNED = -1
+"""Stands for a run that is trained from random weights, among the levels at which others are fine-tuned."""
+
+
 def main() -> None:
     """Run what is not yet in ``results.jsonl``, and print the table."""
     options = _options()
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    rows, graphs = find_rows(options.dataset)
-    rows = [row for row in rows if not options.changes or shows(graphs[row.subject], options.changes)]
-    counts = {split: sum(row.split == split for row in rows) for split in ("train", "test")}
-    print(f"{counts['train']:,} training rows, {counts['test']:,} test rows", flush=True)
-    wanted = [
-        {"noise": level, "arm": arm, "seed": seed}
-        for seed in options.seeds
-        for level in options.levels
-        for arm in options.arms
-    ]
-    done = run_missing(options.to / "results.jsonl", wanted, lambda run: _run(options, rows, graphs, run))
-    done.sort(key=lambda one: (one["noise"], list(ARMS).index(one["arm"]), one["seed"]))
-    print(make_table(done, ["noise", "arm"], MEASURES, each=options.each))
+    done = _run_all(options, options.dataset, [UNTUNED])
+    if options.tune:
+        done = _run_all(options, options.tune, options.tune_levels)
+    done.sort(key=lambda one: (one["noise"], one["tuned"], list(ARMS).index(one["arm"]), one["seed"]))
+    print(make_table(done, ["noise", "tuned", "arm"], MEASURES, each=options.each))
 
 
 def _options() -> argparse.Namespace:
     parser = make_parser(__doc__, steps=1_000, rate=1e-3, batch=32)
     parser.add_argument("--levels", type=int, nargs="+", default=LEVELS, help="words replaced, of a hundred")
+    parser.add_argument("--tune", default="", help="what they are fine-tuned on; empty: they are not")
+    parser.add_argument("--tune-levels", type=int, nargs="+", default=LEVELS, help="words replaced there")
+    parser.add_argument("--tune-steps", type=int, default=300)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument(
         "--changes", nargs="+", default=[], help="only pairs that differ by such changes, or not at all"
     )
     return parser.parse_args()
+
+
+def _run_all(options: argparse.Namespace, dataset: str, tuned: Sequence[int]) -> list[dict[str, Any]]:
+    rows, graphs = find_rows(dataset)
+    rows = [row for row in rows if not options.changes or shows(graphs[row.subject], options.changes)]
+    counts = {split: sum(row.split == split for row in rows) for split in ("train", "test")}
+    print(f"{dataset}: {counts['train']:,} training rows, {counts['test']:,} test rows", flush=True)
+    wanted = [
+        {"noise": noise, "tuned": level, "arm": arm, "seed": seed}
+        for seed in options.seeds
+        for noise in options.levels
+        for arm in options.arms
+        for level in tuned
+    ]
+    return run_missing(options.to / "results.jsonl", wanted, lambda run: _run(options, rows, graphs, run))
 
 
 def shows(graphs: Graphs, changes: Sequence[str]) -> bool:
@@ -74,13 +93,14 @@ def shows(graphs: Graphs, changes: Sequence[str]) -> bool:
     return first.world == second.world and (is_no_change(graphs) or found <= set(changes))
 
 
-def make_noisy(row: PreferenceRow, share: float) -> PreferenceRow:
+def make_noisy(row: PreferenceRow, share: float, vocabulary: Sequence[str]) -> PreferenceRow:
     """Return a training row with so many words of its chosen text's halves replaced."""
     read = read_difference(row.chosen, difference_verbs())
     if not share or not isinstance(read, Difference):
         return row
     halves = (
-        replace_words(half, share, key=f"{row.key} {n}") for n, half in enumerate((read.first_half, read.second_half))
+        replace_words(half, share, key=f"{row.key} {n}", vocabulary=vocabulary)
+        for n, half in enumerate((read.first_half, read.second_half))
     )
     return replace(row, chosen=fill_template(read.verbs, *halves))
 
@@ -92,12 +112,19 @@ def _run(
     from tasks.training.namc.train_namc import train_namc
     from tests.fixtures.runs_to_train import write_run
 
-    name = f"{run['arm']}-{run['noise']}-{run['seed']}".replace(" ", "-")
+    name = begun = f"{run['arm']}-{run['noise']}-{run['seed']}".replace(" ", "-")
+    noise, own, start = run["noise"], ARMS[run["arm"]], ""
+    if run["tuned"] != UNTUNED:
+        name, noise, start = f"{begun}-tuned-{run['tuned']}", run["tuned"], begun
+        options, own = argparse.Namespace(**vars(options) | {"steps": options.tune_steps}), []
     shutil.rmtree(options.to / name, ignore_errors=True)
     training, test = split_rows(options, rows)
-    noisy = [make_noisy(row, run["noise"] / 100) for row in training]
-    config = make_config("namc", make_settings(options, ARMS[run["arm"]], seed=run["seed"]))
+    vocabulary = sorted({word.casefold() for row in training for word in WORD.findall(row.chosen)})
+    noisy = [make_noisy(row, noise / 100, vocabulary) for row in training]
+    config = make_config("namc", make_settings(options, own, seed=run["seed"]), start=start)
     job = write_run(options.to / name, config, rows=[*noisy, *test])
+    if start:
+        job = replace(job, start=options.to / begun / "runs" / "run" / "checkpoint")
     return train_and_measure(job, train_namc, test, graphs)
 
 

@@ -54,10 +54,15 @@ def _share(judged: Sequence[Sequence[bool]]) -> float:
 
 
 def find_rows(dataset: str) -> tuple[list[PreferenceRow], dict[str, Graphs]]:
-    """Return the rows of a dataset to train and to test on, or so many drawn ones ("drawn:6000"), with their graphs."""
-    kind, _, number = dataset.partition(":")
+    """Return the rows of a dataset to train and to test on, with their graphs.
+
+    Args:
+        dataset: a build; or so many drawn pairs: "drawn:6000", with a seed "drawn:6000:1".
+    """
+    kind, *numbers = dataset.split(":")
     if kind == "drawn":
-        return draw_rows(int(number), DRAWN_TESTS)
+        number, seed = (*map(int, numbers), 0)[:2]
+        return draw_rows(number, DRAWN_TESTS, seed=seed)
     rows = [chosen_alone(row) for row in read_preferences(dataset) if row.split in ("train", "test")]
     return rows, read_graphs(dataset, rows)
 

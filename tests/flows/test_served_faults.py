@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,8 +52,11 @@ def names_of(server) -> list[str]:
 
 
 def build(out, server, *settings: str):
-    words = [*SETTINGS, f"chat.endpoint={server.url}", *settings]
-    request = make_request(str(out), None, profile="scenes", settings=words, limit=None, until="")
+    return run_line(out, [*SETTINGS, f"chat.endpoint={server.url}", *settings])
+
+
+def run_line(out, words, *, until: str = ""):
+    request = make_request(str(out), None, profile="scenes", settings=words, limit=None, until=until)
     with Workers(1) as workers:
         return run_build(request, run_shards=workers.run, watcher=LineWatcher())
 
@@ -67,9 +71,23 @@ def rows_of(out) -> dict[str, list[tuple[str, str]]]:
 
 
 @pytest.fixture(scope="module")
-def clean(tmp_path_factory):
+def unwritten(tmp_path_factory):
+    """Return a dataset of which nobody has asked anything yet."""
+    out = tmp_path_factory.mktemp("unwritten") / "out"
+    assert run_line(out, [*SETTINGS, "chat.endpoint=http://127.0.0.1:9"], until="mining").is_complete
+    return out
+
+
+@pytest.fixture
+def out(tmp_path, unwritten):
+    """Return a copy of it."""
+    return shutil.copytree(unwritten, tmp_path / "out")
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory, unwritten):
     """Return the rows of a build without faults, its counts, and what it asked."""
-    out = tmp_path_factory.mktemp("clean") / "out"
+    out = shutil.copytree(unwritten, tmp_path_factory.mktemp("clean") / "out")
     with chat_server(sound) as server:
         report = build(out, server)
         asked = names_of(server)
@@ -80,7 +98,7 @@ def clean(tmp_path_factory):
     return rows, report.counts, asked
 
 
-def test_fifty_faults_change_nothing(tmp_path, clean) -> None:
+def test_fifty_faults_change_nothing(out, clean) -> None:
     rows, counts, _ = clean
     faulty = set(range(0, 150, 3))
 
@@ -91,14 +109,14 @@ def test_fifty_faults_change_nothing(tmp_path, clean) -> None:
         return sound(asked)
 
     with chat_server(answer) as server:
-        report = build(tmp_path / "out", server)
+        report = build(out, server)
     assert not faulty
     assert report.is_complete
-    assert rows_of(tmp_path / "out") == rows
+    assert rows_of(out) == rows
     assert report.counts == counts
 
 
-def test_rows_that_fail_are_owed_and_made_at_the_next_run(tmp_path, clean) -> None:
+def test_rows_that_fail_are_owed_and_made_at_the_next_run(out, clean) -> None:
     rows, counts, _ = clean
     down = [True]
 
@@ -107,17 +125,17 @@ def test_rows_that_fail_are_owed_and_made_at_the_next_run(tmp_path, clean) -> No
         return Status(500) if fails else sound(asked)
 
     with chat_server(answer) as server:
-        report = build(tmp_path / "out", server, "chat.attempts=1")
+        report = build(out, server, "chat.attempts=1")
         assert {"server error"} <= {reason for count in report.counts for reason in count.reasons if count.failed}
         assert all(count.of == count.ok + count.dropped + count.failed + count.pending for count in report.counts)
         down[0] = False
-        report = build(tmp_path / "out", server, "chat.attempts=1")
+        report = build(out, server, "chat.attempts=1")
     assert report.is_complete
-    assert rows_of(tmp_path / "out") == rows
+    assert rows_of(out) == rows
     assert report.counts == counts
 
 
-def test_a_server_that_comes_back_in_time_costs_nothing(tmp_path, clean) -> None:
+def test_a_server_that_comes_back_in_time_costs_nothing(out, clean) -> None:
     rows, *_ = clean
     gone = threading.Event()
 
@@ -136,13 +154,13 @@ def test_a_server_that_comes_back_in_time_costs_nothing(tmp_path, clean) -> None
 
         thread = threading.Thread(target=restart)
         thread.start()
-        report = build(tmp_path / "out", server)
+        report = build(out, server)
         thread.join()
     assert report.is_complete
-    assert rows_of(tmp_path / "out") == rows
+    assert rows_of(out) == rows
 
 
-def test_a_server_that_is_gone_fails_its_shards_and_the_rest_is_done_later(tmp_path, clean) -> None:
+def test_a_server_that_is_gone_fails_its_shards_and_the_rest_is_done_later(out, clean) -> None:
     rows, *_ = clean
     gone = threading.Event()
 
@@ -154,16 +172,16 @@ def test_a_server_that_is_gone_fails_its_shards_and_the_rest_is_done_later(tmp_p
     with chat_server(answer) as server:
         thread = threading.Thread(target=lambda: gone.wait() and server.stop())
         thread.start()
-        report = build(tmp_path / "out", server, "chat.patience_seconds=1")
+        report = build(out, server, "chat.patience_seconds=1")
         thread.join()
         assert not report.is_complete
         assert server.url in report.failures[0].error
         server.start()
-        assert build(tmp_path / "out", server, "chat.patience_seconds=1").is_complete
-    assert rows_of(tmp_path / "out") == rows
+        assert build(out, server, "chat.patience_seconds=1").is_complete
+    assert rows_of(out) == rows
 
 
-def test_pairs_wait_for_captions_that_could_not_be_asked_for(tmp_path, clean) -> None:
+def test_pairs_wait_for_captions_that_could_not_be_asked_for(out, clean) -> None:
     """Otherwise all would be asked about without captions now, and again with them later."""
     rows, _, asked = clean
     down = [True]
@@ -172,22 +190,22 @@ def test_pairs_wait_for_captions_that_could_not_be_asked_for(tmp_path, clean) ->
         return Status(500) if down[0] and kind_of(one) == "captions" else sound(one)
 
     with chat_server(answer) as server:
-        report = build(tmp_path / "out", server, "chat.patience_seconds=1")
+        report = build(out, server, "chat.patience_seconds=1")
         counts = {count.stage: count for count in report.counts}
         assert counts["captions"].pending == counts["captions"].of > 0
         assert counts["described"].pending == counts["described"].of > 0
         assert {kind_of(one) for one in server.asked} == {"probe", "captions"}
         down[0] = False
         server.asked.clear()
-        assert build(tmp_path / "out", server, "chat.patience_seconds=1").is_complete
+        assert build(out, server, "chat.patience_seconds=1").is_complete
         assert sorted(names_of(server)) == sorted(asked)
-    assert rows_of(tmp_path / "out") == rows
+    assert rows_of(out) == rows
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
-def test_a_killed_build_asks_no_finished_question_again(tmp_path, clean) -> None:
+def test_a_killed_build_asks_no_finished_question_again(out, clean) -> None:
     rows, _, asked = clean
-    out, kills = tmp_path / "out", [20, 90, 140]
+    kills = [20, 90, 140]
     sent: Counter[str] = Counter()
     reached = threading.Event()
 

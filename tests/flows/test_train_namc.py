@@ -4,10 +4,13 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from flows.make_train_config import make_config
 from schemas.errors import ConfigError
+from tasks.store.files import Folder
+from tasks.store.part import Part, encode_part, read_about, read_part
 from tests.fixtures.benchmarks import rows_of, write_folder
 from tests.flows.test_train_model import run, words_of
 
@@ -52,6 +55,23 @@ def test_it_is_trained_looked_at_scored_and_tuned(dataset: Path, capsys: pytest.
     }
     assert run(*words, "--set", "namc.beams=2") == 2
     assert "begun with other settings: namc.beams" in capsys.readouterr().err
+
+
+def test_texts_of_another_form(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They have no halves to mask: it says so before it begins, and learns from them without masks."""
+    for path in (dataset / "tables/preferences").rglob("part-*.parquet"):
+        part = Part(Folder(str(dataset)), str(path.relative_to(dataset)))
+        table = read_part(part)
+        plain = pa.array(["A dog has come." for _ in range(len(table))])
+        changed = table.set_column(table.schema.get_field_index("chosen"), "chosen", plain)
+        part.folder.write(part.name, encode_part(changed, read_about(part)))
+    words = ["train", dataset, "--objective", "namc", *words_of(FAST)]
+    assert run(*words) == 2
+    said = capsys.readouterr().err
+    assert "NAMC can learn from no row of split 'train': no implicit-change description (" in said
+    advice = said.partition("Any text will do with: ")[2].split()
+    assert advice == ["--set", "namc.noise=false"]
+    assert run(*words, *advice) == 0
 
 
 def test_it_has_no_model_of_others() -> None:

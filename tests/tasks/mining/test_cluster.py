@@ -63,7 +63,7 @@ def count_mismatches(sets: list[Features], **settings: float) -> int:
 def test_partition_is_scikit_learns():
     rng = np.random.default_rng(1)
     for d in (16, 40, 96):
-        assert count_mismatches([KINDS[i % 3](rng, int(rng.integers(4, 65)), d) for i in range(150)]) <= 1
+        assert count_mismatches([KINDS[i % 3](rng, int(rng.integers(4, 65)), d) for i in range(60)]) <= 1
 
 
 @pytest.mark.slow
