@@ -13,8 +13,8 @@ description. Test rows are clean.
 Measured on the test split, greedy answers, as ``scene_answers.py`` says. ``--changes colour`` leaves only pairs that
 differ by such changes alone, or not at all. Writes ``results.jsonl`` as it goes, and a table at the end; a folder is
 for one choice of rows and steps. One core trains on some 32 drawn rows a second with NIM and MIR, on 85 with neither or
-on fine-tuning: a run of 1,000 steps takes 18 minutes, or 7. By then it sees where texts are clean, not yet where words
-are replaced.
+on fine-tuning: a run of 1,000 steps takes 18 minutes, or 7, one of fine-tuning 2. After 1,000 it sees where texts are
+clean, not yet where words are replaced (``--levels 0`` leaves those out).
 """
 
 import argparse
