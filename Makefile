@@ -49,21 +49,22 @@ clean:  ## remove the environments and what demo made
 		|| { echo "$(PYTHON) is $$($(PYTHON) -V): Python 3.11, 3.12 or 3.13 is needed (make PYTHON=python3.12 ...)"; exit 1; }
 	$(PYTHON) -m venv .venv
 
-# One call of pip for each: it takes minutes to find out that it has nothing to do.
+# One call of pip for each: it takes minutes to find out that it has nothing to do. Nor is all compiled
+# beforehand, a quarter of the time: what is imported is, when it first is.
 .venv/.core: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) install -c constraints.txt -e '.[cpu]'
+	$(PIP) install --no-compile -c constraints.txt -e '.[cpu]'
 	@touch $@
 
 .venv/.train: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) install -c constraints.txt -e '.[cpu,train]'
+	$(PIP) install --no-compile -c constraints.txt -e '.[cpu,train]'
 	@touch .venv/.core $@
 
 .venv/.tests: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) install -c constraints.txt -e '.[cpu,test]'
+	$(PIP) install --no-compile -c constraints.txt -e '.[cpu,test]'
 	@touch .venv/.core .venv/.train $@
 
 .venv/.lint: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) install -c constraints.txt -e '.[cpu,test,lint]'
+	$(PIP) install --no-compile -c constraints.txt -e '.[cpu,test,lint]'
 	@touch .venv/.core .venv/.train .venv/.tests $@
 
 # Begun anew when it was killed half-way: pip takes a package whose files are half there for installed.

@@ -5,8 +5,8 @@ which queries are asked together: products of lower precision only preselect (``
 their error leaves a chance is scored again in float64, where sums of products of float16 values are exact. Ties go to
 the lower row.
 
-Memory beside the matrix: one block and its products (``BLOCK_BYTES`` and as much again), the queries, and 12 bytes per
-query and preselected row.
+Memory beside the matrix: one block and its products (``BLOCK_BYTES`` and, at 1,024 numbers per vector, twice as much),
+the queries, and 12 bytes per query and preselected row.
 """
 
 from collections.abc import Callable

@@ -4,8 +4,8 @@ A scan multiplies blocks of rows with all queries at once and keeps, per query, 
 ways to multiply, each with the most that its products can be off:
 
 * bfloat16 with torch, where the processor multiplies it natively (AVX-512 BF16, AMX): two to four times float32.
+* float32 with NumPy on other processors, as fast as Faiss' flat index.
 * float32 with Faiss, on a GPU where Faiss has one.
-* float32 with NumPy: for the short lists of an index, which are no work for Faiss.
 
 Kept products are 16-bit steps, ordered like the numbers, so that one 64-bit number holds query, product and row, and
 sorting such numbers, which NumPy does with vectors, ranks all queries together.
@@ -14,7 +14,7 @@ sorting such numbers, which NumPy does with vectors, ranks all queries together.
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,21 +33,29 @@ FULL_SCALE = 30_000
 Halves = NDArray[np.float16]
 Steps = NDArray[np.int16]
 Codes = NDArray[Any]
+Products = NDArray[Any]
 
 
 class Kernel(Protocol):
     """Multiply rows with queries in some precision."""
 
+    few_shapes: ClassVar[bool]
+    """Whether a first product of each shape takes long."""
+
     def encode(self, rows: Halves) -> Codes:
         """Return rows in the form that is multiplied; it may be stored."""
         ...
 
-    def products(self, rows: Codes, queries: Codes) -> Steps:
-        """Return ``(rows, queries)`` products as bits, of which those of positive products are steps."""
+    def products(self, rows: Codes, queries: Codes) -> Products:
+        """Return ``(rows, queries)`` products."""
         ...
 
-    def in_order(self, bits: Steps) -> Steps:
-        """Return the steps of all products."""
+    def above(self, products: Products, floors: Steps) -> NDArray[np.bool_]:
+        """Return which products have a higher step than their query's floor."""
+        ...
+
+    def steps(self, products: Products) -> Steps:
+        """Return the steps of products."""
         ...
 
     def values(self, steps: Steps) -> NDArray[np.float32]:
@@ -61,6 +69,9 @@ class Kernel(Protocol):
 
 class BfloatKernel:
     """Multiply bfloat16 numbers, sum in float32, round to bfloat16."""
+
+    few_shapes: ClassVar[bool] = True
+    """Torch compiles each one (3 ms)."""
 
     def encode(self, rows: Halves) -> Codes:
         """Return the upper halves of the float32 numbers, rounded: each is off by 2^-8 of it at the most."""
@@ -77,24 +88,28 @@ class BfloatKernel:
             torch.from_numpy(codes[start : start + count]).view(torch.bfloat16).copy_(singles[:count])
         return codes
 
-    def products(self, rows: Codes, queries: Codes) -> Steps:
-        """Multiply; the bits are the numbers' own."""
+    def products(self, rows: Codes, queries: Codes) -> Products:
+        """Multiply; return the numbers' own bits."""
         import torch
 
         left, right = (torch.from_numpy(np.require(codes, requirements="W")) for codes in (rows, queries))
         product = left.view(torch.bfloat16) @ right.view(torch.bfloat16).T
         return product.view(torch.int16).numpy()
 
-    def in_order(self, bits: Steps) -> Steps:
+    def above(self, products: Products, floors: Steps) -> NDArray[np.bool_]:
+        """Compare bits; above a positive floor there are positive products only, whose bits are steps."""
+        return (products if floors.min() >= 0 else self.steps(products)) > floors
+
+    def steps(self, products: Products) -> Steps:
         """Turn over the bits of negative numbers, all but the sign's: then they are in order with positive ones'."""
-        turned = bits >> 15
+        turned = products >> 15
         turned &= 0x7FFF
-        turned ^= bits
+        turned ^= products
         return turned
 
     def values(self, steps: Steps) -> NDArray[np.float32]:
         """Turn the bits back; a product of more than 1 is 1, rounded up."""
-        return np.minimum((self.in_order(steps).view(np.uint16).astype(np.uint32) << 16).view(np.float32), 1)
+        return np.minimum((self.steps(steps).view(np.uint16).astype(np.uint32) << 16).view(np.float32), 1)
 
     def error(self, width: int) -> float:
         """Add up: either factor is off by 2^-8, the sum by float32's roundings, and the result, below 1, by 2^-9."""
@@ -102,21 +117,27 @@ class BfloatKernel:
 
 
 class FloatKernel:
-    """Multiply float32 numbers, round to a fixed step."""
+    """Multiply float32 numbers; what is kept is rounded to a fixed step."""
+
+    few_shapes: ClassVar[bool] = False
 
     def encode(self, rows: Halves) -> Codes:
         """Return float32 numbers, which are the same ones."""
-        return np.asarray(rows, dtype=np.float32)
+        from tasks.models.search_exactly import widen  # heavy: needs numba
 
-    def products(self, rows: Codes, queries: Codes) -> Steps:
-        """Multiply and round."""
-        product = rows @ queries.T
-        np.multiply(product, FULL_SCALE, out=product)
-        return np.rint(product, out=product).astype(np.int16)
+        return widen(rows)
 
-    def in_order(self, bits: Steps) -> Steps:
-        """Leave them: they are."""
-        return bits
+    def products(self, rows: Codes, queries: Codes) -> Products:
+        """Multiply."""
+        return rows @ queries.T
+
+    def above(self, products: Products, floors: Steps) -> NDArray[np.bool_]:
+        """Compare with what is rounded to the next step; that is off by a thousandth of a step at the most."""
+        return products > (floors.astype(np.float32) + np.float32(0.5)) / np.float32(FULL_SCALE)
+
+    def steps(self, products: Products) -> Steps:
+        """Round."""
+        return np.rint(products * np.float32(FULL_SCALE)).astype(np.int16)
 
     def values(self, steps: Steps) -> NDArray[np.float32]:
         """Scale back."""
@@ -133,7 +154,7 @@ def rounding(width: int) -> float:
 
 
 def list_kernel() -> Kernel:
-    """Return the fastest kernel for the lists of an index."""
+    """Return this processor's fastest kernel."""
     return BfloatKernel() if has_bfloat() else FloatKernel()
 
 
@@ -159,21 +180,18 @@ class Best:
         self._pending: list[NDArray[np.uint64]] = []
         self._waiting = 0
 
-    def begin(self, bits: Steps) -> None:
+    def begin(self, products: Products) -> None:
         """Take floors from a first block's products with all queries, so that little of it is to be ranked."""
-        if len(bits) > self._reach:
-            place = len(bits) - self._reach
-            least = np.partition(np.ascontiguousarray(self._kernel.in_order(bits).T), place, axis=1)[:, place]
+        if len(products) > self._reach:
+            place = len(products) - self._reach
+            least = np.partition(np.ascontiguousarray(self._kernel.steps(products).T), place, axis=1)[:, place]
             self._floors = np.maximum(least, -32767) - np.int16(1)  # what is on a floor is left out
 
-    def add(self, bits: Steps, rows: NDArray[np.int64], queries: NDArray[np.int64]) -> None:
+    def add(self, products: Products, rows: NDArray[np.int64], queries: NDArray[np.int64]) -> None:
         """Take in products of ``rows`` (first axis) with ``queries`` (second axis)."""
-        floors = self._floors[queries]
-        # Above a positive floor there are positive products only, whose bits are steps.
-        steps = bits if floors.min() >= 0 else self._kernel.in_order(bits)
-        hits = np.flatnonzero(steps > floors)
+        hits = np.flatnonzero(self._kernel.above(products, self._floors[queries]))
         row = hits // len(queries)  # not divmod, which divides one by one
-        packed = (32767 - steps.reshape(-1)[hits]).view(np.uint16).astype(np.uint64)
+        packed = (32767 - self._kernel.steps(products.reshape(-1)[hits])).view(np.uint16).astype(np.uint64)
         packed <<= np.uint64(32)
         packed |= (queries.astype(np.uint64) << np.uint64(48))[hits - row * len(queries)]
         packed |= rows.astype(np.uint64)[row]
@@ -215,13 +233,15 @@ def preselect(
 
     ``among`` are the rows that are searched; all of them if it is ``None``. There are at least ``reach``.
     """
+    if _gpu() is not None:
+        block_rows = max(1, block_bytes // (4 * matrix.shape[1]))
+        # A factor may be rounded to TF32, whose step is 2^-10.
+        error = rounding(matrix.shape[1]) + 2.02 * 2.0**-11
+        return *_scan_on_gpu(matrix, rows, among=among, reach=reach, block_rows=block_rows), error
     count = len(matrix) if among is None else len(among)
-    if not _gpu() and float(count) * matrix.shape[1] * len(rows) > WORTH_TORCH and has_bfloat():
-        return _scan(BfloatKernel(), matrix, rows, among=among, reach=reach, block_bytes=block_bytes)
-    block_rows = max(1, block_bytes // (4 * matrix.shape[1]))
-    # On a GPU a factor may be rounded to TF32, whose step is 2^-10.
-    error = rounding(matrix.shape[1]) + (2.02 * 2.0**-11 if _gpu() else 0)
-    return *_scan_faiss(matrix, rows, among=among, reach=reach, block_rows=block_rows), error
+    worth = float(count) * matrix.shape[1] * len(rows) > WORTH_TORCH
+    kernel = BfloatKernel() if worth and has_bfloat() else FloatKernel()
+    return _scan(kernel, matrix, rows, among=among, reach=reach, block_bytes=block_bytes)
 
 
 def _blocks(
@@ -249,9 +269,9 @@ def _scan(
     block_bytes: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], float]:
     parts: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
-    most = max(1, block_bytes // (2 * matrix.shape[1]))
     for start in range(0, len(rows), MOST_QUERIES):
         queries = kernel.encode(matrix[rows[start : start + MOST_QUERIES]])
+        most = max(1, block_bytes // queries[0].nbytes)
         best, everyone = Best(kernel, len(queries), reach), np.arange(len(queries))
         for number, (places, block) in enumerate(_blocks(matrix, among, first=FIRST_ROWS, most=most)):
             products = kernel.products(kernel.encode(block), queries)
@@ -273,7 +293,7 @@ def _gpu() -> Any:
     return cast("Any", faiss).StandardGpuResources()
 
 
-def _scan_faiss(
+def _scan_on_gpu(
     matrix: Halves, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None, reach: int, block_rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     import faiss  # heavy: only workers load it
@@ -284,10 +304,7 @@ def _scan_faiss(
     kind = faiss.METRIC_INNER_PRODUCT
     for places, halves in _blocks(matrix, among, first=block_rows, most=block_rows):
         block, wanted = np.ascontiguousarray(halves, dtype=np.float32), min(reach, len(places))
-        if (gpu := _gpu()) is not None:
-            scores, near = cast("Any", faiss).knn_gpu(gpu, queries, block, wanted, metric=kind)
-        else:
-            scores, near = faiss.knn(queries, block, wanted, metric=kind)
+        scores, near = cast("Any", faiss).knn_gpu(_gpu(), queries, block, wanted, metric=kind)
         both = np.concatenate([best, scores], axis=1)
         order = np.argsort(-both, axis=1, kind="stable")[:, :reach]
         best = np.take_along_axis(both, order, axis=1)

@@ -11,12 +11,13 @@ sizes: a step costs the same as with learnt ones.
    several times slower with it), and the best turn of the best type counts. The paper has 2,248 against 106 (BLIP2IDC,
    3.8 B) on an RTX 3090, and does not say what was timed.
 
-2. Samples per second of pre-training, all losses, at the paper's size: off the tables of what CNN, VQGAN and CLIP see,
-   as ``pairwright train --objective namc --config paper`` does; and the same loop that has them look at the images in
-   each step, in float32 as the tables are made, on a GPU also in bfloat16, which gives other codes here and there.
-   The next batch is made while the model learns from this one; decoding is timed on neither side. The tables are made
-   before the clock starts: once, for all epochs and runs (the paper pre-trains for 20 epochs). Target: 3 times. By
-   PyTorch's count a row costs 352 GFLOP off the tables, most of it CLIP's, which is trained, and 670 without them.
+2. Samples per second of training at the paper's size: off the tables of what CNN, VQGAN and CLIP see, as ``pairwright
+   train --objective namc --config paper`` does; and the same loop that has them look at the images in each step, in
+   float32 as the tables are made, on a GPU also in bfloat16, which gives other codes here and there. The next batch is
+   made while the model learns from this one; decoding is timed on neither side. The tables are made before the clock
+   starts: once, for all epochs and runs (the paper has 20 epochs, then 40). Target: 3 times. Of pre-training, all
+   losses: by PyTorch's count a row costs 352 GFLOP off the tables, most of it CLIP's, which is trained, and 670 without
+   them. And of fine-tuning, where only the CNN looks at images.
 
 Beside the seconds of the clock stand the process' own, which other work on the machine changes less.
 """
@@ -32,11 +33,16 @@ from pathlib import Path
 
 import torch
 
+from schemas.training import TrainConfig
+from tasks.models.devices import choose_device
+from tasks.training.namc.freeze_places import Frozen
 from tests.bench.namc_trainers import freeze, make_config, make_trainer
 from tests.bench.namc_writers import Task, Writer, make_namc, make_rival
 
 NAMC, RIVAL = "NAMC, with ResNet-101", "Qwen2-VL-2B's architecture"
 TABLES = "off the tables"
+TRAININGS = {"pre-training": True, "fine-tuning": False}
+"""Whether there is masking."""
 WRITERS: Mapping[str, Callable[[Task], Writer]] = {RIVAL: make_rival, NAMC: make_namc}
 
 
@@ -89,23 +95,33 @@ def compare_writing(task: Task, *, kinds: tuple[torch.dtype, ...], turns: int) -
     print(f"  ratio {best[NAMC] / best[RIVAL]:,.1f} (the paper's: 21)", flush=True)
 
 
-def compare_training(*, batch: int, steps: int, turns: int, kinds: tuple[torch.dtype, ...], device: str) -> None:
-    """Print samples per second with tables and without; the first step is not timed."""
-    print(f"Pre-training, {batch} rows at once, on {_name(device)}", flush=True)
+def compare_training(
+    noises: Mapping[str, bool], *, batch: int, steps: int, turns: int, kinds: tuple[torch.dtype, ...], device: str
+) -> None:
+    """Print samples per second with tables and without, of pre-training and of fine-tuning."""
     with tempfile.TemporaryDirectory() as place:
         config = make_config(Path(place), batch=batch, steps=1 + turns * steps)
         frozen = freeze(Path(place), batch * config.optimiser.steps, config.namc)
-        sides = {TABLES: make_trainer(config, frozen, anew=None)}
-        sides |= {
-            f"images seen in each step, {_short(kind)}": make_trainer(config, frozen, anew=kind) for kind in kinds
-        }
-        losses = " ".join(f"{learn(range(1))[0]:.4f}" for learn in sides.values())
-        print(f"  loss of the first step: {losses}", flush=True)
-        found: dict[str, list[Turn]] = {name: [] for name in sides}
-        for turn in range(turns):
-            for name in sides if turn % 2 == 0 else reversed(sides):
-                numbers = range(1 + turn * steps, 1 + (turn + 1) * steps)
-                found[name].append(timed(partial(sides[name], numbers), device=device))
+        for name, noise in noises.items():
+            print(f"{name.capitalize()}, {batch} rows at once, on {_name(device)}", flush=True)
+            namc = config.namc.model_copy(update={"noise": noise})
+            _compare_steps(config.model_copy(update={"namc": namc}), frozen, steps=steps, turns=turns, kinds=kinds)
+
+
+def _compare_steps(
+    config: TrainConfig, frozen: Frozen, *, steps: int, turns: int, kinds: tuple[torch.dtype, ...]
+) -> None:
+    """Print samples per second of a training with tables and without; the first step is not timed."""
+    batch, device = config.optimiser.batch, str(choose_device())
+    sides = {TABLES: make_trainer(config, frozen, anew=None)}
+    sides |= {f"images seen in each step, {_short(kind)}": make_trainer(config, frozen, anew=kind) for kind in kinds}
+    losses = " ".join(f"{learn(range(1))[0]:.4f}" for learn in sides.values())
+    print(f"  loss of the first step: {losses}", flush=True)
+    found: dict[str, list[Turn]] = {name: [] for name in sides}
+    for turn in range(turns):
+        for name in sides if turn % 2 == 0 else reversed(sides):
+            numbers = range(1 + turn * steps, 1 + (turn + 1) * steps)
+            found[name].append(timed(partial(sides[name], numbers), device=device))
     own = {name: Turn(min(one.clock for one in turn), min(one.busy for one in turn)) for name, turn in found.items()}
     for name, one in own.items():
         speed, busy = (steps * batch / seconds for seconds in (one.clock, one.busy))
@@ -130,15 +146,15 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=4 if gpu else 2, help="how often each side runs")
     parser.add_argument("--batch", type=int, default=64 if gpu else 4, help="rows that are trained on at once")
     parser.add_argument("--steps", type=int, default=10 if gpu else 2, help="of a turn of training")
-    parser.add_argument("--only", choices=("writing", "training"), help="measure that alone")
+    parser.add_argument("--only", choices=("writing", *TRAININGS), help="measure that alone")
     given = parser.parse_args()
     device = "cuda" if gpu else "cpu"
     kinds = (torch.float32, torch.bfloat16) if gpu else (torch.float32,)
-    if given.only != "training":
+    if given.only not in TRAININGS:
         task = Task(pairs=given.pairs, tokens=given.tokens, device=device, kind=torch.float32)
         compare_writing(task, kinds=kinds, turns=given.turns)
-    if given.only != "writing":
-        compare_training(batch=given.batch, steps=given.steps, turns=given.turns, kinds=kinds, device=device)
+    if noises := {name: noise for name, noise in TRAININGS.items() if given.only in (None, name)}:
+        compare_training(noises, batch=given.batch, steps=given.steps, turns=given.turns, kinds=kinds, device=device)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 Writes checkpoints of the published sizes with random weights (ResNet-101, VQGAN f16 with 1,024 codes, CLIP ViT-B/16, a
 vocabulary of BERT's size; 1 GB) and what a run freezes of its tables; both sides read them as a run does, and do the
-same steps with the same losses. The second side has the crops that CLIP is trained on, and per step the CNN and VQGAN
-see them, and CLIP once more without masks.
+same steps with the same losses. The second side has the images' crops, and per step the CNN sees them, in pre-training
+also VQGAN and CLIP, which sees them once more without masks.
 """
 
 from collections.abc import Callable, Sequence
@@ -59,9 +59,8 @@ class Anew:
     crops: "Tensor"
     """``(rows, 2, 224, 224, 3)`` bytes."""
     grids: PlaceEncoder
-    codes: PlaceEncoder
-    pixels: "Callable[[Tensor], Tensor]"
-    """What CLIP reads of crops."""
+    masking: "tuple[PlaceEncoder, Callable[[Tensor], Tensor]] | None"
+    """VQGAN's codes, and what CLIP reads of crops; ``None``: nothing is masked."""
     precision: torch.dtype
 
     def features(self, rows: Sequence[int]) -> "Tensor":
@@ -71,14 +70,18 @@ class Anew:
     def see(self, rows: Sequence[int]) -> Seen:
         """Return what CLIP is shown, and what the CNN and VQGAN make of it."""
         crops = self.crops[list(rows)].to(self.grids.device).flatten(0, 1)
+        pixels = codes = torch.empty(len(crops), 0)
         with torch.no_grad(), computing(crops.device, self.precision):
-            grids, codes = (one.network(one.numbers(crops)) for one in (self.grids, self.codes))
-        found = (one.unflatten(0, (-1, 2)) for one in (self.pixels(crops), grids, codes))
+            grids = self.grids.network(self.grids.numbers(crops))
+            if self.masking:
+                encoder, read = self.masking
+                pixels, codes = read(crops), encoder.network(encoder.numbers(crops))
+        found = (one.unflatten(0, (-1, 2)) for one in (pixels, grids, codes))
         return Seen(*found)
 
 
 def make_config(folder: Path, *, batch: int, steps: int) -> TrainConfig:
-    """Write the models, and return the settings of a run with them."""
+    """Write the models, and return the settings of a run that pre-trains with them."""
     namc = NamcConfig(
         config="paper",
         relevance="start",
@@ -155,20 +158,17 @@ def make_trainer(config: TrainConfig, frozen: Frozen, *, anew: torch.dtype | Non
     captioner = make_large(words, config.namc, features=frozen.about["grids"], codes=CODES, seed=0)
     device = load_grids(config.namc.cnn.model_dump_json()).device
     captioner.model.to(device)
-    assert captioner.model.noise is not None
-    clip = captioner.model.noise.clip
-    material, placed, _ = read_placed(frozen, SPLIT, halves=True, limit=0, seed=0, clip=clip)
+    noise = captioner.model.noise
+    clip = noise.clip if noise else None
+    material, placed, _ = read_placed(frozen, SPLIT, halves=bool(noise), limit=0, seed=0, clip=clip)
     if anew:
         crops = torch.from_numpy(np.load(frozen.folder / f"{CROPS}.npy")).unflatten(0, (-1, 2))
-        grids, codes = (
-            load(one.model_dump_json())
-            for load, one in ((load_grids, config.namc.cnn), (load_codes, config.namc.vqgan))
-        )
-        pictures = Anew(crops, grids, codes, clip_numbers(clip), anew)
-        material = Material(material.texts, pictures)
+        grids = load_grids(config.namc.cnn.model_dump_json())
+        masking = (load_codes(config.namc.vqgan.model_dump_json()), clip_numbers(clip)) if clip else None
+        material = Material(material.texts, Anew(crops, grids, masking, anew))
     tokenizer = ClipWords(create_tokenizer(config.namc.clip, field=CLIP))
     batches = Batches(material, clip=tokenizer, words=words, length=captioner.model.sizes.length)
-    if not anew:
+    if noise and not anew:
         relate(batches, placed, frozen, config.namc.clip)
     learner = Learner(captioner, config, config.optimiser.steps)
     return partial(_learn, batches, learner)

@@ -142,6 +142,29 @@ def test_bfloat_tells_apart_what_it_cannot_see():
     assert products.tolist() == expected[1].tolist()
 
 
+@pytest.fixture
+def gpu(monkeypatch):
+    """Let Faiss search on the CPU what it is given for a GPU, in float32."""
+    given = []
+
+    def search(_, queries, rows, k, metric):
+        given.append(len(rows))
+        return faiss.knn(queries, rows, k, metric=metric)
+
+    monkeypatch.setattr(search_scan, "_gpu", object)
+    monkeypatch.setattr(faiss, "knn_gpu", search, raising=False)
+    return given
+
+
+@pytest.mark.parametrize("k", [1, 7, 64, 399])
+def test_what_a_gpu_finds_in_blocks_is_put_together(matrix, gpu, k):
+    near, products = top_k(matrix, np.arange(400), k=k, block_bytes=24 * 4 * 150)
+    expected = brute(matrix, range(400), k)
+    assert near.tolist() == expected[0].tolist()
+    assert products.tolist() == expected[1].tolist()
+    assert gpu[:3] == [150, 150, 100]
+
+
 @pytest.mark.parametrize("kernel", [search_scan.BfloatKernel(), search_scan.FloatKernel()], ids=["bfloat", "float"])
 @pytest.mark.parametrize("width", [3, 64, 1024])
 def test_products_are_off_by_less_than_the_bound(kernel, width):
@@ -151,8 +174,23 @@ def test_products_are_off_by_less_than_the_bound(kernel, width):
     # One more than a power of two by a bit less than half a step of bfloat16: the worst that rounding can do.
     rows += [np.full((2, width), 1 + 0.0038), np.eye(3, width)]
     made = unit(np.concatenate(rows))
-    steps = kernel.in_order(kernel.products(kernel.encode(made), kernel.encode(made)))
+    steps = kernel.steps(kernel.products(kernel.encode(made), kernel.encode(made)))
     exact = made.astype(np.float64) @ made.astype(np.float64).T
     assert np.abs(kernel.values(steps) - exact).max() <= kernel.error(width) < 0.011
     order = np.argsort(steps, axis=None)
     assert (np.diff(kernel.values(steps).reshape(-1)[order]) >= 0).all()
+
+
+@pytest.mark.parametrize("kernel", [search_scan.BfloatKernel(), search_scan.FloatKernel()], ids=["bfloat", "float"])
+@pytest.mark.parametrize("lowest", [-1, 0])
+def test_above_a_floor_is_what_has_a_higher_step(kernel, lowest):
+    pytest.importorskip("torch")
+    made = unit(np.random.default_rng(5).normal(size=(300, 8)))
+    products = kernel.products(kernel.encode(made), kernel.encode(made))
+    steps = kernel.steps(products)
+    floors = np.maximum(steps[np.arange(300)[::-1], np.arange(300)], -32768 if lowest else 0)
+    above = kernel.above(products, floors)
+    sure = np.abs(steps.astype(int) - floors) > 1  # between two steps, float32 may round to either
+    assert np.array_equal(above[sure], (steps > floors)[sure])
+    assert 0 < above.mean() < 1
+    assert sure.mean() > 0.9
