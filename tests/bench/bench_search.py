@@ -1,6 +1,6 @@
 """Measure the search against Faiss' exact float32 index: seconds per query, recall, memory at a million vectors.
 
-Run with ``make bench BENCH=search``, or ``python -m tests.bench.bench_search``; takes about four minutes, 5 GB of
+Run with ``make bench BENCH=search``, or ``python -m tests.bench.bench_search``; takes four to eleven minutes, 5 GB of
 memory and 5 GB below the temporary folder. Each side runs in processes of its own, on one thread, and both take turns;
 Faiss' index is built beforehand, and its BLAS is measured as it comes and, where the processor has AVX-512, told to use
 it (its OpenBLAS does not know newer processors): the better one counts.
