@@ -54,9 +54,9 @@ class DaskWorkers:
         except ImportError as error:
             raise ConfigError(f"run.runner dask: Dask is not installed ({error}): {INSTALL}") from error
         self._dask, self._place, self._needs, self._run = distributed, place, needs, run
-        started = 0 if place.address else place.workers or count_cores()
-        self._cluster: Any = _start(started, place.gpus) if started else None
-        self._client = _connect(place.address or self._cluster, started or 1)
+        self._started = 0 if place.address else place.workers or count_cores()
+        self._cluster: Any = _start(self._started, place.gpus) if self._started else None
+        self._client = _connect(place.address or self._cluster, self._started or 1)
         self._under_way: set[Any] = set()
         self._changing = threading.Lock()
         self._stopped = False
@@ -64,6 +64,8 @@ class DaskWorkers:
     @property
     def count(self) -> int:
         """Return how many shards run at once."""
+        if self._started:  # one that has died is being replaced
+            return self._started
         there = len(self._client.nthreads())
         return max(1, min(there, self._place.workers or there))
 
