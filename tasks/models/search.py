@@ -5,8 +5,8 @@ which queries are asked together: products of lower precision only preselect (``
 their error leaves a chance is scored again in float64, where sums of products of float16 values are exact. Ties go to
 the lower row.
 
-Memory beside the matrix: one block and its products (``BLOCK_BYTES`` and, at 1,024 numbers per vector, twice as much),
-the queries, and 12 bytes per query and preselected row.
+Memory beside the matrix: one block, its products and those of interest (``BLOCK_BYTES`` and, at 1,024 numbers per
+vector, five times as much), the queries, and 12 bytes per query and preselected row.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from tasks.models.search_scan import BLOCK_BYTES, preselect
 
-SPARE = 64
-"""Rows preselected beyond twice those asked for, so that few queries need a second look."""
+SPARE = 16
+"""Rows preselected beyond those asked for, so that few queries need a second look."""
 
 Near = tuple[NDArray[np.int64], NDArray[np.float64]]
 Preselected = tuple[NDArray[np.int64], NDArray[np.float32], float]
@@ -63,7 +63,7 @@ def settle(
     """
     near = np.full((len(rows), k), -1, dtype=np.int64)
     products = np.full((len(rows), k), -np.inf, dtype=np.float64)
-    owed, reach = np.arange(len(rows)), 2 * (k + 1) + SPARE
+    owed, reach = np.arange(len(rows)), k + 1 + SPARE
     while len(owed) and k:
         found, scores, error = look(rows[owed], reach)
         others = (found >= 0) if itself else (found >= 0) & (found != rows[owed, None])

@@ -1,4 +1,4 @@
-"""Score preselected rows exactly, and widen float16 numbers, in compiled loops; needs numba.
+"""Score preselected rows exactly, widen float16 numbers and multiply pairs, in compiled loops; needs numba.
 
 A product of two float16 numbers has 22 bits and is a multiple of 2^-48; of unit vectors, any partial sum stays below 4
 and so fits into the 53 bits of a float64. So a score does not depend on the order of summation.
@@ -46,6 +46,30 @@ def _widen(bits: NDArray[np.uint16], singles: NDArray[np.float32]) -> None:
             )
         for i in range(bits.shape[1]):
             singles[row, i] *= WIDEN
+
+
+def multiply_pairs(
+    rows: NDArray[np.float32], queries: NDArray[np.float32], *, of_row: NDArray[np.int64], of_query: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Return the inner products of pairs, given by their places in ``(N, D)`` rows and ``(Q, D)`` queries."""
+    products = np.empty(len(of_row), dtype=np.float32)
+    _multiply(rows, queries, of_row, of_query, products)
+    return products
+
+
+@_compiled
+def _multiply(
+    rows: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    of_row: NDArray[np.int64],
+    of_query: NDArray[np.int64],
+    products: NDArray[np.float32],
+) -> None:
+    for number in range(len(products)):
+        row, query, total = of_row[number], of_query[number], np.float32(0)
+        for i in range(rows.shape[1]):
+            total += rows[row, i] * queries[query, i]
+        products[number] = total
 
 
 def fill_nearest(

@@ -87,7 +87,7 @@ def _scan_lists(
     kernel: Kernel, lists: Lists, queries: Codes, *, cells: NDArray[np.int64], reach: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Scan each query's first cells, which show what products are of interest, and then the others."""
-    best = Best(kernel, len(queries), reach)
+    best = Best(kernel, len(queries), kernel.reach(reach))
     for some in (cells[:, :4], cells[:, 4:]):
         flat = some.reshape(-1)
         order = np.argsort(flat, kind="stable")

@@ -143,6 +143,42 @@ def test_bfloat_tells_apart_what_it_cannot_see():
 
 
 @pytest.fixture
+def bounded(monkeypatch):
+    """Bound products also in small searches; tell of each block whether its products were computed one by one."""
+    pays = []
+
+    def add_bounded(self, *args, add=search_scan.Best.add_bounded, **options):
+        pays.append(add(self, *args, **options))
+        return pays[-1]
+
+    monkeypatch.setattr(search_scan, "WORTH_DIRECTIONS", 0)
+    monkeypatch.setattr(search_scan.Best, "add_bounded", add_bounded)
+    return pays
+
+
+@pytest.mark.parametrize("k", [1, 7, 64, 399])
+def test_products_that_are_not_computed_lose_nothing(bounded, k):
+    rng = np.random.default_rng(2)
+    matrix = unit(rng.normal(size=(400, 6)) @ rng.normal(size=(6, 40)) + 0.2 * rng.normal(size=(400, 40)))
+    matrix[100:130] = matrix[100]
+    near, products = top_k(matrix, np.arange(400), k=k, block_bytes=40 * 4 * 10)
+    expected = brute(matrix, range(400), k)
+    assert near.tolist() == expected[0].tolist()
+    assert products.tolist() == expected[1].tolist()
+    assert any(bounded) == (k < 64)
+
+
+def test_products_of_vectors_in_all_directions_are_computed_at_once(bounded):
+    """Bounds leave too many of them: they are tried after 4, 8, 16 and 32 blocks."""
+    matrix = unit(np.random.default_rng(7).normal(size=(600, 60)))
+    near, products = top_k(matrix, np.arange(100), k=9, block_bytes=60 * 4 * 12)
+    expected = brute(matrix, range(100), 9)
+    assert near.tolist() == expected[0].tolist()
+    assert products.tolist() == expected[1].tolist()
+    assert bounded == [False] * 4
+
+
+@pytest.fixture
 def gpu(monkeypatch):
     """Let Faiss search on the CPU what it is given for a GPU, in float32."""
     given = []
