@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from schemas.config import Dinov2Config
 from schemas.errors import ModelError
 from tasks.models.batches import Batches
-from tasks.models.encoder import Encoder
+from tasks.models.encoder import Encoder, keep_class_token
 from tasks.models.preprocess import Interpolation, Preprocess, Resize
 from tasks.models.pretrained import Pretrained
 from tasks.models.weights import find_local, loading, require_packages
@@ -105,6 +105,7 @@ def _load(configuration: str, batch: int) -> Encoder:
         model = (
             getattr(transformers, _class_name(folder)).from_pretrained(folder, local_files_only=True).eval().to(device)
         )
+        keep_class_token(model.encoder.layer[-1].norm2)
         preprocess = transform_of(json.loads((folder / PROCESSOR).read_text(encoding="utf-8")))
     return Encoder(
         network=lambda images: model(images).last_hidden_state[:, 0],

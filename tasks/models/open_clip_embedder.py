@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from schemas.config import ClipConfig
 from schemas.errors import ModelError
 from tasks.models.batches import Batches
-from tasks.models.encoder import Encoder
+from tasks.models.encoder import Encoder, keep_class_token
 from tasks.models.preprocess import Preprocess, Resize
 from tasks.models.weights import (
     HubFiles,
@@ -170,6 +170,8 @@ def _load(configuration: str, batch: int) -> Encoder:
     config = ClipConfig.model_validate_json(configuration)
     device = choose_device()
     tower = create_model(config).visual.eval().requires_grad_(requires_grad=False).to(device)
+    if has_class_token(tower) and tower.transformer.batch_first:
+        keep_class_token(tower.transformer.resblocks[-1].ln_2)
     return Encoder(
         network=lambda images: _first(tower(images)),
         preprocess=transform_of(tower.preprocess_cfg),
