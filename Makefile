@@ -65,6 +65,8 @@ clean:  ## remove the environments and what demo made
 
 .venv/.lint: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) install --no-compile -c constraints.txt -e '.[cpu,test,lint]'
+	@mkdir -p .venv/links/pairwright
+	@for name in flows prompts schemas tasks pairwright/__init__.py; do ln -sfn ../../../$$name .venv/links/pairwright/; done
 	@touch .venv/.core .venv/.train .venv/.tests $@
 
 # Begun anew when it was killed half-way: pip takes a package whose files are half there for installed.

@@ -18,16 +18,16 @@ from prefect.states import Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
-from flows.find_workers import workers_of
-from flows.load_profile import profile_names
-from flows.progress import LineWatcher
-from flows.run_build import Request, make_request, resume_request, run_build
-from flows.say_outcome import say_shard
-from flows.show_in_prefect import end_state, publish_report
-from flows.stages import GROUPS, table_names
-from tasks.store.pool import Outcome, Runner
-from tasks.store.shard import ShardRef
-from tasks.store.stage import Planned
+from pairwright.flows.find_workers import workers_of
+from pairwright.flows.load_profile import profile_names
+from pairwright.flows.progress import LineWatcher
+from pairwright.flows.run_build import Request, make_request, resume_request, run_build
+from pairwright.flows.say_outcome import say_shard
+from pairwright.flows.show_in_prefect import end_state, publish_report
+from pairwright.flows.stages import GROUPS, table_names
+from pairwright.tasks.store.pool import Outcome, Runner
+from pairwright.tasks.store.shard import ShardRef
+from pairwright.tasks.store.stage import Planned
 
 RUNNER: Any = ThreadPoolTaskRunner(max_workers=512)  # threads that wait; the workers set the pace
 AHEAD = 2

@@ -2,14 +2,14 @@
 
 import shlex
 
-from flows.report_dataset import day_of, name_of, put_pages
-from flows.run_build import open_build, request_of
-from flows.stages import plan_stages, stages_until, why_no_neighbours
-from schemas.errors import ConfigError
-from schemas.rows import make_key
-from tasks.report.calibrate_pages import Calibration, Subject, write_calibration
-from tasks.store.files import Folder
-from tasks.store.snapshot import describe_version, latest_snapshot
+from pairwright.flows.report_dataset import day_of, name_of, put_pages
+from pairwright.flows.run_build import open_build, request_of
+from pairwright.flows.stages import plan_stages, stages_until, why_no_neighbours
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.report.calibrate_pages import Calibration, Subject, write_calibration
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.snapshot import describe_version, latest_snapshot
 
 CALIBRATION = "calibrate"
 MINING = ("sources", "mining")

@@ -11,19 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from flows.find_models import served_models
-from flows.load_profile import load_profile
-from flows.stages import stages_until
-from schemas.config import Profile
-from schemas.errors import ConfigError, ModelError
-from schemas.health import Check, missing, ok, warning
-from tasks.mining import find_nouns
-from tasks.models.check_packages import check_gpus, check_packages, faiss_extra
-from tasks.models.fetching.published import weights_folder
-from tasks.rejected import find_mentions
-from tasks.serving.check_served import check_prefect, check_served
-from tasks.store.check_disk import check_clock, check_limits, check_place, check_processor, python_version
-from tasks.store.stage import Stage
+from pairwright.flows.find_models import served_models
+from pairwright.flows.load_profile import load_profile
+from pairwright.flows.stages import stages_until
+from pairwright.schemas.config import Profile
+from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.health import Check, missing, ok, warning
+from pairwright.tasks.mining import find_nouns
+from pairwright.tasks.models.check_packages import check_gpus, check_packages, faiss_extra
+from pairwright.tasks.models.fetching.published import weights_folder
+from pairwright.tasks.rejected import find_mentions
+from pairwright.tasks.serving.check_served import check_prefect, check_served
+from pairwright.tasks.store.check_disk import check_clock, check_limits, check_place, check_processor, python_version
+from pairwright.tasks.store.stage import Stage
 
 LOOK_SECONDS = 45.0
 """Longest wait for one look; those that ask servers take less."""

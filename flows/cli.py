@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from flows.verbs import build, doctor, evaluate, export, look, operate, plan, review, train, versions
-from flows.verbs.options import OWED, STOPPED, WRONG, app
-from schemas.errors import ConfigError, ModelError, PairwrightError, SourceError
+from pairwright.flows.verbs import build, doctor, evaluate, export, look, operate, plan, review, train, versions
+from pairwright.flows.verbs.options import OWED, STOPPED, WRONG, app
+from pairwright.schemas.errors import ConfigError, ModelError, PairwrightError, SourceError
 
 VERBS = (build, look, export, evaluate, train, operate, plan, versions, review, doctor)
 """Importing them has registered their verbs."""

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.open_version import find_version, settle_version
-from flows.run_build import request_of, settled
-from flows.stages import table_names
-from schemas.errors import PairwrightError
-from schemas.rows import make_key
-from tasks.store.dataset import alone
-from tasks.store.decisions import forget_decisions
-from tasks.store.files import Folder
-from tasks.store.find_copies import find_copies
-from tasks.store.garbage import (
+from pairwright.flows.open_version import find_version, settle_version
+from pairwright.flows.run_build import request_of, settled
+from pairwright.flows.stages import table_names
+from pairwright.schemas.errors import PairwrightError
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.store.dataset import alone
+from pairwright.tasks.store.decisions import forget_decisions
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.find_copies import find_copies
+from pairwright.tasks.store.garbage import (
     Needed,
     Plan,
     carry_out,
@@ -32,11 +32,11 @@ from tasks.store.garbage import (
     other_folders,
     unneeded_parts,
 )
-from tasks.store.snapshot import latest_snapshot, part_files, read_snapshot, snapshot_numbers
-from tasks.store.takedowns import last_unswept, read_takedowns, removed_by, write_swept
+from pairwright.tasks.store.snapshot import latest_snapshot, part_files, read_snapshot, snapshot_numbers
+from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, removed_by, write_swept
 
 if TYPE_CHECKING:
-    from tasks.training.runs import Run
+    from pairwright.tasks.training.runs import Run
 
 Watch = Callable[[int, int], None]
 """Hear how many steps are done, of how many."""
@@ -221,7 +221,7 @@ def _unnamed_sets(folder: Folder) -> Iterator[str]:
 
 def _runs(folder: Folder) -> "Iterator[Run]":
     """Yield the trainings of a dataset."""
-    from tasks.training.runs import Run
+    from pairwright.tasks.training.runs import Run
 
     places = sorted(Path(folder.path("runs")).glob("*/config.yaml")) if folder.is_local else []
     yield from (Run(place.parent) for place in places)
@@ -229,7 +229,7 @@ def _runs(folder: Folder) -> "Iterator[Run]":
 
 def _frozen(folder: Folder) -> Iterator[tuple[str, dict[str, set[int]]]]:
     """Yield the unfinished trainings, and where their rows are."""
-    from tasks.training.freeze_rows import frozen_places
+    from pairwright.tasks.training.freeze_rows import frozen_places
 
     for run in _runs(folder):
         if not run.is_finished and run.rows.exists():

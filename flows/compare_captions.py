@@ -9,10 +9,10 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from pydantic import Field
 
-from flows.evaluate_captions import evaluate_captions
-from flows.show_scores import score_notes
-from tasks.evaluation.protocols import MISSING, PROTOCOLS
-from tasks.evaluation.score_captions import METRICS, ScoringConfig
+from pairwright.flows.evaluate_captions import evaluate_captions
+from pairwright.flows.show_scores import score_notes
+from pairwright.tasks.evaluation.protocols import MISSING, PROTOCOLS
+from pairwright.tasks.evaluation.score_captions import METRICS, ScoringConfig
 
 Protocol = Annotated[str, Field(json_schema_extra={"enum": [*PROTOCOLS]})]
 Missing = Annotated[str, Field(json_schema_extra={"enum": [*MISSING]})]

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.open_version import opened
-from flows.run_build import request_of
-from schemas.decisions import Decision, Decisions
-from tasks.store.decisions import read_decisions, write_decisions
-from tasks.store.files import Folder
-from tasks.store.take_decisions import Sorted, read_decision_file, sort_decisions
+from pairwright.flows.open_version import opened
+from pairwright.flows.run_build import request_of
+from pairwright.schemas.decisions import Decision, Decisions
+from pairwright.tasks.store.decisions import read_decisions, write_decisions
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.take_decisions import Sorted, read_decision_file, sort_decisions
 
 
 @dataclass(frozen=True, kw_only=True)

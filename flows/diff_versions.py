@@ -4,14 +4,14 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from flows.list_versions import changes_between
-from flows.open_version import find_version, settle_version
-from schemas.errors import ConfigError
-from schemas.rows import ImageRow
-from tasks.store.dataset import Build
-from tasks.store.diff import StageDiff, diff_stage
-from tasks.store.files import Folder
-from tasks.store.snapshot import find_live
+from pairwright.flows.list_versions import changes_between
+from pairwright.flows.open_version import find_version, settle_version
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import ImageRow
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.diff import StageDiff, diff_stage
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.snapshot import find_live
 
 
 @dataclass(frozen=True, kw_only=True)

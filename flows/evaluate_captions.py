@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.evaluation.protocols import Matched, match_captions
-from tasks.evaluation.read_captions import read_captions
-from tasks.evaluation.resample import CONFIDENCE
-from tasks.evaluation.score_captions import Score, Scores, ScoringConfig, score_captions
+from pairwright.tasks.evaluation.protocols import Matched, match_captions
+from pairwright.tasks.evaluation.read_captions import read_captions
+from pairwright.tasks.evaluation.resample import CONFIDENCE
+from pairwright.tasks.evaluation.score_captions import Score, Scores, ScoringConfig, score_captions
 
 
 @dataclass(frozen=True)

@@ -12,23 +12,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from flows.read_rows import read_rows
-from schemas.errors import ConfigError
-from schemas.replies import Reply
-from schemas.rows import make_key
-from schemas.served import ChatConfig
-from tasks.evaluation.ask_served import ask_served
-from tasks.evaluation.benchmark import Asked, Benchmark, Data, check_questions, first_items
-from tasks.evaluation.benchmark_list import find_benchmark
-from tasks.evaluation.benchmarks.preferences import NAME as PREFERENCES
-from tasks.evaluation.judge_answers import Judged, Rating, judge_answers
-from tasks.evaluation.perturb_questions import find_change
-from tasks.evaluation.prepare_questions import Change, prepare_questions
-from tasks.evaluation.results import ANSWERS, Results, write_results
-from tasks.report.read_judged import JUDGED
-from tasks.serving.chat import Question
-from tasks.serving.probe import find_model
-from tasks.store.answers import Answers
+from pairwright.flows.read_rows import read_rows
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.replies import Reply
+from pairwright.schemas.rows import make_key
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.evaluation.ask_served import ask_served
+from pairwright.tasks.evaluation.benchmark import Asked, Benchmark, Data, check_questions, first_items
+from pairwright.tasks.evaluation.benchmark_list import find_benchmark
+from pairwright.tasks.evaluation.benchmarks.preferences import NAME as PREFERENCES
+from pairwright.tasks.evaluation.judge_answers import Judged, Rating, judge_answers
+from pairwright.tasks.evaluation.perturb_questions import find_change
+from pairwright.tasks.evaluation.prepare_questions import Change, prepare_questions
+from pairwright.tasks.evaluation.results import ANSWERS, Results, write_results
+from pairwright.tasks.report.read_judged import JUDGED
+from pairwright.tasks.serving.chat import Question
+from pairwright.tasks.serving.probe import find_model
+from pairwright.tasks.store.answers import Answers
 
 PIXELS = 448 * 448
 """As ``model.most_pixels`` of a training."""
@@ -146,9 +146,9 @@ def _open_model(wanted: Wanted, *, images: int) -> tuple[Respond, str]:
         return partial(ask_served, model=config), make_key("served", config.model)
     # As in a training: threads that spin while they wait take five times as long beside other work.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from tasks.training.answer_questions import LocalModel, answer_questions
-    from tasks.training.find_model import find_model as find_checkpoint
-    from tasks.training.namc.answer_questions import is_namc
+    from pairwright.tasks.training.answer_questions import LocalModel, answer_questions
+    from pairwright.tasks.training.find_model import find_model as find_checkpoint
+    from pairwright.tasks.training.namc.answer_questions import is_namc
 
     finished = Path(wanted.model, FINISHED)
     name = str(finished) if finished.is_dir() else wanted.model
@@ -159,7 +159,7 @@ def _open_model(wanted: Wanted, *, images: int) -> tuple[Respond, str]:
 
 
 def _open_namc(folder: Path, batch: int) -> tuple[Respond, str]:
-    from tasks.training.namc.answer_questions import answer_questions, identify
+    from pairwright.tasks.training.namc.answer_questions import answer_questions, identify
 
     def respond(questions: Iterable[tuple[str, Question]], answers: Answers) -> Iterator[Reply]:
         del answers  # it is as fast to ask again

@@ -4,32 +4,32 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.load_tiny_processor import load_tiny_processor
-from flows.open_version import find_version, settle_version
-from flows.prepare_retriever import find_retriever, mine_table
-from flows.run_beside import plan_beside
-from flows.run_build import Request
-from schemas.config import Profile
-from schemas.errors import ConfigError
-from schemas.rows import PreferenceRow
-from tasks.export.claim_target import check_target
-from tasks.export.export_rows import Order, export_rows, say_nothing, stream_preferences
-from tasks.export.form import Form, Setting
-from tasks.export.formats import find_form
-from tasks.export.load_processor import load_processor
-from tasks.export.select_rows import EVERYTHING, Selection
-from tasks.export.stream_conversations import stream_conversations
-from tasks.export.tally_rows import About, Tally
-from tasks.export.verify import Verifier, make_ruler
-from tasks.report.measure_health import judge_health, measure_health
-from tasks.report.measure_writing import measure_writing, say_writing
-from tasks.report.tables import Tables
-from tasks.store.dataset import Build
-from tasks.store.decisions import read_decisions
-from tasks.store.files import Folder
-from tasks.store.ledger import Counts
-from tasks.store.snapshot import describe_version
-from tasks.store.stage import Planned
+from pairwright.flows.load_tiny_processor import load_tiny_processor
+from pairwright.flows.open_version import find_version, settle_version
+from pairwright.flows.prepare_retriever import find_retriever, mine_table
+from pairwright.flows.run_beside import plan_beside
+from pairwright.flows.run_build import Request
+from pairwright.schemas.config import Profile
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.export.claim_target import check_target
+from pairwright.tasks.export.export_rows import Order, export_rows, say_nothing, stream_preferences
+from pairwright.tasks.export.form import Form, Setting
+from pairwright.tasks.export.formats import find_form
+from pairwright.tasks.export.load_processor import load_processor
+from pairwright.tasks.export.select_rows import EVERYTHING, Selection
+from pairwright.tasks.export.stream_conversations import stream_conversations
+from pairwright.tasks.export.tally_rows import About, Tally
+from pairwright.tasks.export.verify import Verifier, make_ruler
+from pairwright.tasks.report.measure_health import judge_health, measure_health
+from pairwright.tasks.report.measure_writing import measure_writing, say_writing
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.decisions import read_decisions
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.snapshot import describe_version
+from pairwright.tasks.store.stage import Planned
 
 TABLES = {"preferences": "preferences", "conversations": "comparisons"}
 """Which table the rows of a form are in."""
@@ -152,7 +152,7 @@ def _make_verifier(form: Form, verifying: Verifying) -> Verifier:
 
 def _find_mined(folder: Folder, negatives: str, version: int | None) -> list[Planned]:
     """Return the table that a run's retriever mines, last, behind what it is made with; nothing is made."""
-    from tasks.training.find_model import require_packages
+    from pairwright.tasks.training.find_model import require_packages
 
     if version is not None:
         raise ConfigError(

@@ -11,18 +11,18 @@ from pathlib import Path
 
 from rich.table import Table
 
-from flows.find_models import served_models
-from flows.load_profile import load_profile
-from flows.run_build import with_source
-from flows.stages import stages_until
-from schemas.config import Profile
-from schemas.errors import ModelError
-from schemas.served import ChatConfig
-from tasks.models.fetching.lacking_weights import Room, find_lacking, find_room
-from tasks.models.fetching.rehearse import rehearsing
-from tasks.models.fetching.served_weights import is_on_hub, list_here, list_on_hub
-from tasks.models.fetching.verify_weights import Verified, Wanted, have_verified, model_of, names_of
-from tasks.store.stage import Stage
+from pairwright.flows.find_models import served_models
+from pairwright.flows.load_profile import load_profile
+from pairwright.flows.run_build import with_source
+from pairwright.flows.stages import stages_until
+from pairwright.schemas.config import Profile
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.models.fetching.lacking_weights import Room, find_lacking, find_room
+from pairwright.tasks.models.fetching.rehearse import rehearsing
+from pairwright.tasks.models.fetching.served_weights import is_on_hub, list_here, list_on_hub
+from pairwright.tasks.models.fetching.verify_weights import Verified, Wanted, have_verified, model_of, names_of
+from pairwright.tasks.store.stage import Stage
 
 Say = Callable[[str], None]
 SPARE_BYTES = 100_000_000

@@ -1,7 +1,7 @@
 """Find the served model that is evaluated, and the one that judges: an address, or what a profile says."""
 
-from flows.load_profile import load_profile
-from schemas.served import ChatConfig
+from pairwright.flows.load_profile import load_profile
+from pairwright.schemas.served import ChatConfig
 
 
 def served_at(url: str, model: str) -> ChatConfig:

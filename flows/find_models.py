@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flows.stages import stages_until
-from schemas.config import Profile
-from schemas.rows import make_key
-from schemas.section import Section
-from schemas.served import ChatConfig
-from schemas.writing import ServedSection
-from tasks.models.devices import count_gpus
-from tasks.serving.launch import Servers
-from tasks.serving.probe import find_model
-from tasks.store.files import Folder
-from tasks.store.ledger import Counts
-from tasks.store.pool import Outcome
-from tasks.store.shard import ShardRef
-from tasks.store.stage import Planned
+from pairwright.flows.stages import stages_until
+from pairwright.schemas.config import Profile
+from pairwright.schemas.rows import make_key
+from pairwright.schemas.section import Section
+from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ServedSection
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.serving.launch import Servers
+from pairwright.tasks.serving.probe import find_model
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.pool import Outcome
+from pairwright.tasks.store.shard import ShardRef
+from pairwright.tasks.store.stage import Planned
 
 log = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import yaml
 
-from flows.find_models import gpus_of
-from flows.load_profile import load_profile, make_section
-from schemas.config import Profile
-from schemas.rates import StoredRates
-from tasks.store.measure_stage import StageRates, stored_rates
-from tasks.store.stage import Planned
+from pairwright.flows.find_models import gpus_of
+from pairwright.flows.load_profile import load_profile, make_section
+from pairwright.schemas.config import Profile
+from pairwright.schemas.rates import StoredRates
+from pairwright.tasks.store.measure_stage import StageRates, stored_rates
+from pairwright.tasks.store.stage import Planned
 
 FOLDER = Path(__file__).parent / "rates"
 CPU = "cpu"

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.differential import DifferentialConfig
-from schemas.errors import ConfigError
-from schemas.rows import PreferenceRow
-from schemas.training import SMALL, TINY, ModelConfig, TrainConfig
-from tasks.store.files import Folder
+from pairwright.schemas.differential import DifferentialConfig
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.schemas.training import SMALL, TINY, ModelConfig, TrainConfig
+from pairwright.tasks.store.files import Folder
 
 if TYPE_CHECKING:
-    from tasks.training.find_model import Found
-    from tasks.training.runs import Run
+    from pairwright.tasks.training.find_model import Found
+    from pairwright.tasks.training.runs import Run
 
 TABLE = "preferences"
 
@@ -46,7 +46,7 @@ def find_start(folder: Folder, config: TrainConfig, run: "Run") -> Start:
         ConfigError: the run to start from is not there, not finished, or of another model.
         ModelError: the model is not on this machine, or no longer the same.
     """
-    from tasks.training.find_model import find_model, require_packages
+    from pairwright.tasks.training.find_model import find_model, require_packages
 
     require_packages()
     before = run.config()
@@ -79,7 +79,7 @@ def _perceives_as(found: "Found", config: TrainConfig) -> DifferentialConfig:
     Raises:
         ConfigError: it does, and is asked not to, or to do so otherwise.
     """
-    from tasks.training.find_model import find_module, read_module
+    from pairwright.tasks.training.find_model import find_module, read_module
 
     own, place = config.model.differential, find_module(found.folder)
     if place is None:
@@ -100,8 +100,8 @@ def _perceives_as(found: "Found", config: TrainConfig) -> DifferentialConfig:
 
 def _lasting(model: ModelConfig) -> str:
     """Return a model's name such that it means the same from anywhere."""
-    from tasks.models.pretrained import is_local
-    from tasks.models.weights import absolute
+    from pairwright.tasks.models.pretrained import is_local
+    from pairwright.tasks.models.weights import absolute
 
     return absolute(model.name) if model.name not in (TINY, SMALL) and is_local(model.name) else model.name
 
@@ -112,7 +112,7 @@ def find_run(folder: Folder, name: str) -> "Run":
     Raises:
         ConfigError: there is none, or it is not finished; the message lists those that are.
     """
-    from tasks.training.runs import Run
+    from pairwright.tasks.training.runs import Run
 
     runs = Path(folder.path("runs"))
     run = next(
@@ -131,7 +131,7 @@ def _model_of(other: "Run", config: TrainConfig) -> dict[str, Any]:
     Raises:
         ConfigError: it is not the one that ``--model`` names.
     """
-    from tasks.training.find_model import find_model
+    from pairwright.tasks.training.find_model import find_model
 
     settings = other.config()
     assert settings is not None
@@ -145,8 +145,8 @@ def _model_of(other: "Run", config: TrainConfig) -> dict[str, Any]:
 
 def _write_small(folder: Folder, size: str) -> Path:
     """Write one of the small stand-ins beside the dataset, its tokens learnt from the dataset's texts."""
-    from flows.read_rows import read_rows
-    from tasks.training.tiny_model import write_tiny_model
+    from pairwright.flows.read_rows import read_rows
+    from pairwright.tasks.training.tiny_model import write_tiny_model
 
     rows = read_rows(folder.url, TABLE, without=("images", "rejected_images"))
     texts = [text for row in rows if isinstance(row, PreferenceRow) for text in _texts(row)]

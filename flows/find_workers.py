@@ -4,11 +4,11 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flows.find_models import served_models
-from flows.run_build import Request
-from schemas.errors import ConfigError
-from tasks.models.devices import count_gpus
-from tasks.store.pool import Runner, Workers
+from pairwright.flows.find_models import served_models
+from pairwright.flows.run_build import Request
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.store.pool import Runner, Workers
 
 
 @contextmanager
@@ -24,9 +24,9 @@ def workers_of(request: Request) -> Generator[Runner]:
             yield workers
         return
     _check_cluster(request)
-    from tasks.store.on_dask import DaskWorkers
-    from tasks.store.on_ray import RayWorkers
-    from tasks.store.on_worker import Place, needs_of
+    from pairwright.tasks.store.on_dask import DaskWorkers
+    from pairwright.tasks.store.on_ray import RayWorkers
+    from pairwright.tasks.store.on_worker import Place, needs_of
 
     gpus = 0 if run.address else count_gpus()
     place = Place(address=run.address, workers=run.workers, gpus=gpus, memory_gb_of=run.memory_gb_of)

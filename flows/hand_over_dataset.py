@@ -7,10 +7,10 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 from pydantic import Field
 
-from flows.export_dataset import Verifying, Wanted, export_dataset
-from tasks.export.formats import FORMATS
-from tasks.export.select_rows import Selection
-from tasks.store.files import Folder
+from pairwright.flows.export_dataset import Verifying, Wanted, export_dataset
+from pairwright.tasks.export.formats import FORMATS
+from pairwright.tasks.export.select_rows import Selection
+from pairwright.tasks.store.files import Folder
 
 
 @flow(name="export-dataset", flow_run_name="export-{dataset}", persist_result=False)

@@ -5,13 +5,13 @@ Reads the rows that were dropped, that failed, or that were kept and say a reaso
 
 from collections.abc import Iterator, Sequence
 
-from schemas.rows import ImageRow, PairRow, RemovalRow
-from tasks.rejected import remove_elements
-from tasks.sources import read_images
-from tasks.store.dataset import Build
-from tasks.store.ledger import DUPLICATE
-from tasks.store.snapshot import find_live
-from tasks.store.stage import Planned
+from pairwright.schemas.rows import ImageRow, PairRow, RemovalRow
+from pairwright.tasks.rejected import remove_elements
+from pairwright.tasks.sources import read_images
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.ledger import DUPLICATE
+from pairwright.tasks.store.snapshot import find_live
+from pairwright.tasks.store.stage import Planned
 
 
 def list_refused(build: Build, stages: Sequence[Planned], table: str) -> Iterator[tuple[str, str, str]]:

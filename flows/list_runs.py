@@ -6,11 +6,11 @@ from typing import Any
 
 from rich.table import Table
 
-from schemas.errors import ConfigError
-from schemas.training import NAMC, TrainConfig
-from tasks.store.files import Folder
-from tasks.training.metrics import HELD_OUT, TRAIN, read_metrics
-from tasks.training.runs import Run
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.training import NAMC, TrainConfig
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training.metrics import HELD_OUT, TRAIN, read_metrics
+from pairwright.tasks.training.runs import Run
 
 
 @dataclass(frozen=True, kw_only=True)

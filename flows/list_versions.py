@@ -9,10 +9,10 @@ from typing import Any
 
 from rich.table import Table
 
-from flows.run_build import OWN_NOTES, request_of
-from schemas.say_changes import say_changes
-from tasks.store.files import Folder
-from tasks.store.snapshot import Snapshot, missing_files, read_snapshot, snapshot_numbers
+from pairwright.flows.run_build import OWN_NOTES, request_of
+from pairwright.schemas.say_changes import say_changes
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.snapshot import Snapshot, missing_files, read_snapshot, snapshot_numbers
 
 
 @dataclass(frozen=True, kw_only=True)

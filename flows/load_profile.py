@@ -13,8 +13,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from schemas.config import Profile
-from schemas.errors import ConfigError
+from pairwright.schemas.config import Profile
+from pairwright.schemas.errors import ConfigError
 
 S = TypeVar("S", bound=BaseModel)
 FOLDER = Path(__file__).parent / "profiles"

@@ -7,13 +7,13 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from flows.find_start import find_run
-from flows.load_profile import make_section, set_field
-from flows.prepare_namc import namc_defaults
-from schemas.errors import ConfigError
-from schemas.namc import SMALL
-from schemas.training import NAMC, STAND_INS, TINY, OptimiserConfig, TrainConfig
-from tasks.store.files import Folder
+from pairwright.flows.find_start import find_run
+from pairwright.flows.load_profile import make_section, set_field
+from pairwright.flows.prepare_namc import namc_defaults
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.namc import SMALL
+from pairwright.schemas.training import NAMC, STAND_INS, TINY, OptimiserConfig, TrainConfig
+from pairwright.tasks.store.files import Folder
 
 PAPER_BATCH = 256
 """Rows of a step over all devices (paper 002, Table 10)."""
@@ -63,7 +63,7 @@ def make_config(
 
 def _begun_with(dataset: str, start: str) -> TrainConfig | None:
     """Return the settings of the run that another one starts from; ``None``: there is none on this machine's disks."""
-    from tasks.training.find_model import require_packages
+    from pairwright.tasks.training.find_model import require_packages
 
     if not dataset or not start or not (folder := Folder(dataset)).is_local:
         return None

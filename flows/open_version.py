@@ -11,15 +11,22 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flows.run_build import Request, open_build, request_of
-from flows.stages import plan_stages, stages_until
-from schemas.config import BuildRecord
-from schemas.errors import ConfigError, PairwrightError, StoreError
-from tasks.store.dataset import Build
-from tasks.store.files import Folder
-from tasks.store.ledger import Counts
-from tasks.store.snapshot import Snapshot, check_parts, latest_snapshot, pinned_by, read_snapshot, snapshot_numbers
-from tasks.store.stage import Planned
+from pairwright.flows.run_build import Request, open_build, request_of
+from pairwright.flows.stages import plan_stages, stages_until
+from pairwright.schemas.config import BuildRecord
+from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.snapshot import (
+    Snapshot,
+    check_parts,
+    latest_snapshot,
+    pinned_by,
+    read_snapshot,
+    snapshot_numbers,
+)
+from pairwright.tasks.store.stage import Planned
 
 
 @dataclass(frozen=True, kw_only=True)

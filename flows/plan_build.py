@@ -6,24 +6,24 @@ Reads a source's listing and a dataset; writes nothing, but for the folder of a 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from flows.find_models import gpus_of
-from flows.find_rates import rates_for, shard_seconds
-from flows.load_profile import change_profile, load_profile
-from flows.run_build import Request, make_request, open_build, request_of, with_source
-from flows.run_trial import Measured, measure_dataset
-from flows.stages import check_stage, plan_stages, stages_until
-from schemas.config import Profile
-from schemas.rows import ItemRow
-from tasks.mining import pair_neighbours, search_neighbours
-from tasks.models.time_search import seconds_per_image
-from tasks.sources.readers import READERS
-from tasks.store.dataset import RECORD
-from tasks.store.files import Folder
-from tasks.store.ledger import Counts
-from tasks.store.measure_stage import StageRates, listed_keys
-from tasks.store.plan_line import Site, StagePlan, plan_line, total_of
-from tasks.store.pool import count_cores
-from tasks.store.stage import Planned
+from pairwright.flows.find_models import gpus_of
+from pairwright.flows.find_rates import rates_for, shard_seconds
+from pairwright.flows.load_profile import change_profile, load_profile
+from pairwright.flows.run_build import Request, make_request, open_build, request_of, with_source
+from pairwright.flows.run_trial import Measured, measure_dataset
+from pairwright.flows.stages import check_stage, plan_stages, stages_until
+from pairwright.schemas.config import Profile
+from pairwright.schemas.rows import ItemRow
+from pairwright.tasks.mining import pair_neighbours, search_neighbours
+from pairwright.tasks.models.time_search import seconds_per_image
+from pairwright.tasks.sources.readers import READERS
+from pairwright.tasks.store.dataset import RECORD
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.measure_stage import StageRates, listed_keys
+from pairwright.tasks.store.plan_line import Site, StagePlan, plan_line, total_of
+from pairwright.tasks.store.pool import count_cores
+from pairwright.tasks.store.stage import Planned
 
 AMOUNTS = ("calls", "prompt_tokens", "completion_tokens", "cpu_hours", "gpu_hours", "hours", "bytes")
 """Those that have a total."""

@@ -11,20 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.run_beside import run_beside, settled_beside
-from flows.run_build import request_of
-from flows.say_outcome import say_reasons
-from flows.stages import stages_until
-from schemas.errors import ConfigError
-from schemas.namc import PAPER, CnnConfig, NamcConfig
-from schemas.section import Section
-from schemas.training import TrainConfig
-from tasks.store.files import Folder
+from pairwright.flows.run_beside import run_beside, settled_beside
+from pairwright.flows.run_build import request_of
+from pairwright.flows.say_outcome import say_reasons
+from pairwright.flows.stages import stages_until
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.namc import PAPER, CnnConfig, NamcConfig
+from pairwright.schemas.section import Section
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.store.files import Folder
 
 if TYPE_CHECKING:
-    from tasks.store.dataset import Build
-    from tasks.store.stage import Planned, Stage
-    from tasks.training.runs import Run
+    from pairwright.tasks.store.dataset import Build
+    from pairwright.tasks.store.stage import Planned, Stage
+    from pairwright.tasks.training.runs import Run
 
 log = logging.getLogger(__name__)
 EPOCHS = {"clevr-change": 40, "clevr-dc": 40, "spot-the-diff": 10, "image-editing-request": 20}
@@ -74,7 +74,7 @@ def pin_models(config: TrainConfig, run: "Run", *, start: Path) -> TrainConfig:
         if own.relevance == "start":
             raise ConfigError("namc.relevance: the small CLIP starts with random weights; use own, or --config paper")
         return config
-    from tasks.models.namc.files import pin_namc
+    from pairwright.tasks.models.namc.files import pin_namc
 
     before = run.config()
     if config.start and own.cnn == CnnConfig():
@@ -87,7 +87,7 @@ def pin_models(config: TrainConfig, run: "Run", *, start: Path) -> TrainConfig:
 
 
 def _cnn_of(start: Path) -> CnnConfig:
-    from tasks.training.namc.saved import read_about
+    from pairwright.tasks.training.namc.saved import read_about
 
     return read_about(start).cnn or CnnConfig()
 
@@ -101,7 +101,7 @@ def _as_before(own: NamcConfig, before: NamcConfig) -> Iterator[tuple[str, Secti
 
 
 def _named(model: Any) -> dict[str, Any]:
-    from tasks.models.weights import absolute
+    from pairwright.tasks.models.weights import absolute
 
     checkpoint = absolute(model.checkpoint) if model.checkpoint else ""
     return model.model_dump(exclude={"revision"}) | {"checkpoint": checkpoint}
@@ -119,9 +119,9 @@ def check_texts(build: "Build", planned: "Planned", config: TrainConfig, rows: P
     Raises:
         ConfigError: no row of the split to train on will do, for these reasons.
     """
-    from tasks.training.freeze_rows import FrozenRows
-    from tasks.training.namc.freeze_places import stream_rows
-    from tasks.training.namc.material import NO_HALVES, Text, read_text
+    from pairwright.tasks.training.freeze_rows import FrozenRows
+    from pairwright.tasks.training.namc.freeze_places import stream_rows
+    from pairwright.tasks.training.namc.material import NO_HALVES, Text, read_text
 
     split, reasons = config.loading.split, Counter[str]()
     keys = set(FrozenRows(folder=build.folder, file=str(rows), split=split).keys())
@@ -147,10 +147,10 @@ def have_places(folder: Folder, config: TrainConfig, run: "Run") -> None:
         StoreError: the disk refuses.
         TrainingError: some images could not be encoded; the same command goes on.
     """
-    from tasks.models.namc.places import release_models
-    from tasks.training.freeze_rows import FrozenRows
-    from tasks.training.namc.freeze_places import freeze_places
-    from tasks.training.runs import PLACES
+    from pairwright.tasks.models.namc.places import release_models
+    from pairwright.tasks.training.freeze_rows import FrozenRows
+    from pairwright.tasks.training.namc.freeze_places import freeze_places
+    from pairwright.tasks.training.runs import PLACES
 
     place, loading = run.folder / PLACES, config.loading
     if place.exists():
@@ -175,7 +175,7 @@ def have_places(folder: Folder, config: TrainConfig, run: "Run") -> None:
 
 def _stages(config: NamcConfig) -> "Iterator[tuple[Stage, Section]]":
     """Yield the tables that a run needs, each with its settings."""
-    from tasks.training.namc import encode_places
+    from pairwright.tasks.training.namc import encode_places
 
     yield encode_places.GRIDS, config.cnn
     if config.noise and config.reconstruct:

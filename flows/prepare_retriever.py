@@ -8,19 +8,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.run_beside import run_beside, settled_beside
-from flows.run_build import request_of
-from flows.stages import stages_until
-from schemas.config import EmbeddingConfig
-from schemas.encoders import ClipConfig
-from schemas.errors import ConfigError
-from schemas.retrieving import MinedConfig, TextVectorsConfig
-from schemas.training import TrainConfig
-from tasks.mining import embed_images
-from tasks.store.files import Folder
+from pairwright.flows.run_beside import run_beside, settled_beside
+from pairwright.flows.run_build import request_of
+from pairwright.flows.stages import stages_until
+from pairwright.schemas.config import EmbeddingConfig
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.retrieving import MinedConfig, TextVectorsConfig
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.mining import embed_images
+from pairwright.tasks.store.files import Folder
 
 if TYPE_CHECKING:
-    from tasks.store.stage import Planned
+    from pairwright.tasks.store.stage import Planned
 
 CLIP = "clip"
 Have = Callable[..., "Planned"]
@@ -41,8 +41,8 @@ def prepare_retriever(folder: Folder, config: TrainConfig, run: Path, *, after: 
         ModelError: the weights of an encoder are not on this machine.
         TrainingError: some vectors could not be made.
     """
-    from tasks.training.freeze_rows import FILE, FrozenRows
-    from tasks.training.retriever import material
+    from pairwright.tasks.training.freeze_rows import FILE, FrozenRows
+    from pairwright.tasks.training.retriever import material
 
     loading, embedding = config.loading, request_of(folder)[0].profile.embedding
     heads = config.adpo.encoder == "heads"
@@ -60,14 +60,14 @@ def prepare_retriever(folder: Folder, config: TrainConfig, run: Path, *, after: 
 
 
 def _find_clip(embedding: EmbeddingConfig) -> ClipConfig:
-    from tasks.models.open_clip_embedder import pin_clip
+    from pairwright.tasks.models.open_clip_embedder import pin_clip
 
     return pin_clip(embedding.clip, download=False)
 
 
 def _vectors(folder: Folder, embedding: EmbeddingConfig, have: Have = run_beside) -> "list[Planned]":
     """Have the vectors of texts, and those of images where there are none."""
-    from tasks.training import embed_chosen_texts
+    from pairwright.tasks.training import embed_chosen_texts
 
     request, _ = request_of(folder)
     made = [have(folder, embed_chosen_texts.STAGE, choose_text_vectors(embedding))]
@@ -90,8 +90,8 @@ def find_retriever(folder: Folder, name: str) -> Path:
     Raises:
         ConfigError: there is no such run, it has no retriever, or it is not finished.
     """
-    from tasks.training.retriever.saved import NETWORK
-    from tasks.training.runs import RETRIEVER, Run, check_name
+    from pairwright.tasks.training.retriever.saved import NETWORK
+    from pairwright.tasks.training.runs import RETRIEVER, Run, check_name
 
     if not folder.is_local:
         raise ConfigError(f"negatives: {name}: runs are on local disks, and {folder.url} is not")
@@ -126,7 +126,7 @@ def mine_table(folder: Folder, retriever: Path, *, pool: str = "train", have: Ha
         ModelError: the file is missing, or was trained on other vectors.
         TrainingError: some rows could not be made.
     """
-    from tasks.training import mine_negatives
+    from pairwright.tasks.training import mine_negatives
 
     request, _ = request_of(folder)
     beside = _vectors(folder, request.profile.embedding, have)

@@ -16,10 +16,10 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from tasks.store.ledger import Counts
-from tasks.store.pool import Outcome, ShardFailed
-from tasks.store.shard import ShardRef
-from tasks.store.stage import Planned
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.pool import Outcome, ShardFailed
+from pairwright.tasks.store.shard import ShardRef
+from pairwright.tasks.store.stage import Planned
 
 log = logging.getLogger("pairwright")
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from schemas.config import BuildRecord
-from schemas.errors import StoreError
-from schemas.gates import GatesConfig
-from tasks.store.dataset import Build, read_record
-from tasks.store.files import Folder
-from tasks.store.gates import (
+from pairwright.schemas.config import BuildRecord
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.gates import GatesConfig
+from pairwright.tasks.store.dataset import Build, read_record
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.gates import (
     Gate,
     Settled,
     Verdict,
@@ -20,8 +20,8 @@ from tasks.store.gates import (
     read_verdict,
     write_verdict,
 )
-from tasks.store.snapshot import Snapshot, latest_snapshot, write_snapshot
-from tasks.store.stage import Planned
+from pairwright.tasks.store.snapshot import Snapshot, latest_snapshot, write_snapshot
+from pairwright.tasks.store.stage import Planned
 
 
 def publish_version(
@@ -60,7 +60,7 @@ def publish_anyway(folder: Folder) -> tuple[Snapshot, Verdict]:
         ConfigError: there is no dataset.
         StoreError: a file cannot be read or written.
     """
-    from flows.run_build import settled  # it needs this
+    from pairwright.flows.run_build import settled  # it needs this
 
     earlier = read_verdict(folder)
     with settled(folder) as (build, done):
@@ -90,7 +90,7 @@ def _judge(build: Build, done: Settled, config: GatesConfig, before: Snapshot | 
     ]
     if not changed or not (config.length_drift or config.similarity_drift):
         return
-    from flows.open_version import opened  # it needs what calls this
+    from pairwright.flows.open_version import opened  # it needs what calls this
 
     try:
         with opened(build.folder, before.number) as earlier:

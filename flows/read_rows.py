@@ -3,7 +3,7 @@
 The Parquet parts of a folder may hold rows that no longer count (their image was removed, a pair was found from both
 its ends), so reading the files by hand gives too many.
 
-    from flows.read_rows import read_rows
+    from pairwright.flows.read_rows import read_rows
 
     for pair in read_rows("album", "pairs"):
         print(pair.first, pair.second, pair.similarity)
@@ -11,12 +11,12 @@ its ends), so reading the files by hand gives too many.
 
 from collections.abc import Iterator, Sequence
 
-from flows.open_version import opened
-from flows.stages import find_table
-from schemas.errors import ConfigError
-from schemas.rows import Row
-from tasks.store.files import Folder
-from tasks.store.snapshot import read_live
+from pairwright.flows.open_version import opened
+from pairwright.flows.stages import find_table
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import Row
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.snapshot import read_live
 
 
 def read_rows(dataset: str, table: str, *, without: Sequence[str] = (), version: int | None = None) -> Iterator[Row]:

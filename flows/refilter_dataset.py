@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from flows.load_profile import change_profile
-from flows.run_build import Request, RunShards, Watcher, open_build, record_of, request_of, run_stage
-from flows.stages import plan_stages, stages_until, why_no_neighbours
-from schemas.errors import ConfigError
-from tasks.store.dataset import Build, write_record
-from tasks.store.files import Folder
-from tasks.store.ledger import Counts
-from tasks.store.pool import ShardFailed
-from tasks.store.snapshot import stream_live
-from tasks.store.stage import Planned
+from pairwright.flows.load_profile import change_profile
+from pairwright.flows.run_build import Request, RunShards, Watcher, open_build, record_of, request_of, run_stage
+from pairwright.flows.stages import plan_stages, stages_until, why_no_neighbours
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.store.dataset import Build, write_record
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.pool import ShardFailed
+from pairwright.tasks.store.snapshot import stream_live
+from pairwright.tasks.store.stage import Planned
 
 SECTION = "mining"
 

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.open_version import find_version, settle_version
-from flows.run_build import request_of
-from schemas.errors import ConfigError
-from schemas.rows import ImageRow
-from tasks.store.dataset import Build
-from tasks.store.files import Folder
-from tasks.store.find_copies import find_copies
-from tasks.store.lineage import count_rows, follow
-from tasks.store.snapshot import stream_live
-from tasks.store.stage import Planned
-from tasks.store.takedowns import read_takedowns, removed_by, write_takedown
+from pairwright.flows.open_version import find_version, settle_version
+from pairwright.flows.run_build import request_of
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import ImageRow
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.find_copies import find_copies
+from pairwright.tasks.store.lineage import count_rows, follow
+from pairwright.tasks.store.snapshot import stream_live
+from pairwright.tasks.store.stage import Planned
+from pairwright.tasks.store.takedowns import read_takedowns, removed_by, write_takedown
 
 KEY = re.compile(r"[0-9a-f]{1,32}")
 WHOLE = 32

@@ -5,15 +5,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from flows.open_version import Version, find_version, settle_version
-from tasks.report.write_report import Pages, Subject, write_report
-from tasks.store.dataset import Build
-from tasks.store.decisions import read_decisions
-from tasks.store.files import Folder
-from tasks.store.gates import read_verdict
-from tasks.store.ledger import Counts
-from tasks.store.replace import replacing
-from tasks.store.snapshot import Snapshot, describe_version
+from pairwright.flows.open_version import Version, find_version, settle_version
+from pairwright.tasks.report.write_report import Pages, Subject, write_report
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.decisions import read_decisions
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.gates import read_verdict
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.replace import replacing
+from pairwright.tasks.store.snapshot import Snapshot, describe_version
 
 REPORT = "report"
 T = TypeVar("T")

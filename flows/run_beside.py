@@ -11,18 +11,18 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from flows.find_workers import workers_of
-from flows.open_version import find_version, settle_version
-from flows.progress import watching
-from flows.run_build import Request, run_stage
-from prompts import load
-from schemas.errors import ConfigError, TrainingError
-from schemas.section import Section
-from tasks.store.dataset import Build
-from tasks.store.files import Folder
-from tasks.store.ledger import Counts
-from tasks.store.pool import ShardFailed
-from tasks.store.stage import Planned, Stage, fingerprint
+from pairwright.flows.find_workers import workers_of
+from pairwright.flows.open_version import find_version, settle_version
+from pairwright.flows.progress import watching
+from pairwright.flows.run_build import Request, run_stage
+from pairwright.prompts import load
+from pairwright.schemas.errors import ConfigError, TrainingError
+from pairwright.schemas.section import Section
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.pool import ShardFailed
+from pairwright.tasks.store.stage import Planned, Stage, fingerprint
 
 log = logging.getLogger(__name__)
 

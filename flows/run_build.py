@@ -14,30 +14,30 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from flows.find_models import gpus_of, pin_models, pin_served, run_served, servers_of, waits_for
-from flows.load_profile import change_profile, load_profile
-from flows.publish_version import now, publish_version
-from flows.stages import CHECKS, STAGES, check_stage, find_table, plan_stages, stages_until
-from schemas.budget import BudgetConfig
-from schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig
-from schemas.errors import ConfigError, SourceError, StoreError
-from schemas.gates import GatesConfig
-from schemas.robustness import RobustnessConfig
-from schemas.rows import make_key
-from schemas.say_changes import say_changes
-from tasks.mining import embed_images
-from tasks.mining.exclude_images import write_references
-from tasks.sources import read_images
-from tasks.sources.readers import READERS, recognise_source
-from tasks.store.budget import Keeper, keeping
-from tasks.store.dataset import Build, journals_of, read_record, write_items, write_record
-from tasks.store.files import Folder
-from tasks.store.gates import Verdict
-from tasks.store.ledger import Counts
-from tasks.store.pool import Outcome, ShardFailed, count_cores
-from tasks.store.shard import ShardRef
-from tasks.store.snapshot import Snapshot
-from tasks.store.stage import Planned
+from pairwright.flows.find_models import gpus_of, pin_models, pin_served, run_served, servers_of, waits_for
+from pairwright.flows.load_profile import change_profile, load_profile
+from pairwright.flows.publish_version import now, publish_version
+from pairwright.flows.stages import CHECKS, STAGES, check_stage, find_table, plan_stages, stages_until
+from pairwright.schemas.budget import BudgetConfig
+from pairwright.schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig
+from pairwright.schemas.errors import ConfigError, SourceError, StoreError
+from pairwright.schemas.gates import GatesConfig
+from pairwright.schemas.robustness import RobustnessConfig
+from pairwright.schemas.rows import make_key
+from pairwright.schemas.say_changes import say_changes
+from pairwright.tasks.mining import embed_images
+from pairwright.tasks.mining.exclude_images import write_references
+from pairwright.tasks.sources import read_images
+from pairwright.tasks.sources.readers import READERS, recognise_source
+from pairwright.tasks.store.budget import Keeper, keeping
+from pairwright.tasks.store.dataset import Build, journals_of, read_record, write_items, write_record
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.gates import Verdict
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.pool import Outcome, ShardFailed, count_cores
+from pairwright.tasks.store.shard import ShardRef
+from pairwright.tasks.store.snapshot import Snapshot
+from pairwright.tasks.store.stage import Planned
 
 log = logging.getLogger(__name__)
 ROWLESS = ("run.", "gates.", "health.")

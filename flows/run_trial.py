@@ -7,20 +7,27 @@ shards in which worker processes start can be told from the others.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flows.find_models import pin_models, pin_served
-from flows.run_build import Request, RunShards, Watcher, run_build, settled
-from flows.stages import stages_until
-from schemas.budget import BudgetConfig
-from schemas.config import RunConfig
-from schemas.gates import GatesConfig
-from tasks.mining import embed_images, pair_neighbours
-from tasks.models.time_search import widths_of
-from tasks.store.files import Folder
-from tasks.store.ledger import Counts
-from tasks.store.measure_stage import Sample, StageRates, measure_stage, sample_outcome, sample_parts, timed_stage
-from tasks.store.pool import Outcome, ShardFailed, count_cores
-from tasks.store.shard import ShardRef
-from tasks.store.stage import Planned
+from pairwright.flows.find_models import pin_models, pin_served
+from pairwright.flows.run_build import Request, RunShards, Watcher, run_build, settled
+from pairwright.flows.stages import stages_until
+from pairwright.schemas.budget import BudgetConfig
+from pairwright.schemas.config import RunConfig
+from pairwright.schemas.gates import GatesConfig
+from pairwright.tasks.mining import embed_images, pair_neighbours
+from pairwright.tasks.models.time_search import widths_of
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.measure_stage import (
+    Sample,
+    StageRates,
+    measure_stage,
+    sample_outcome,
+    sample_parts,
+    timed_stage,
+)
+from pairwright.tasks.store.pool import Outcome, ShardFailed, count_cores
+from pairwright.tasks.store.shard import ShardRef
+from pairwright.tasks.store.stage import Planned
 
 SHARDS, SHARDS_PER_WORKER = 8, 3
 """Of each stage of a trial, at the least."""

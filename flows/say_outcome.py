@@ -6,10 +6,10 @@ Reads counts and verdicts; writes nothing.
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from tasks.store.gates import Verdict
-from tasks.store.ledger import Counts
-from tasks.store.pool import Outcome, ShardFailed
-from tasks.store.stage import Planned
+from pairwright.tasks.store.gates import Verdict
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.pool import Outcome, ShardFailed
+from pairwright.tasks.store.stage import Planned
 
 
 def say_owed(counts: Sequence[Counts], dataset: str) -> Iterator[str]:

@@ -11,13 +11,13 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from schemas.errors import ConfigError, ServerError
-from schemas.rows import make_key
-from tasks.store.dataset import read_record
-from tasks.store.files import Folder
+from pairwright.schemas.errors import ConfigError, ServerError
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.store.dataset import read_record
+from pairwright.tasks.store.files import Folder
 
 FILE = "prefect.yaml"
-ENTRYPOINT = "flows.update_dataset.update_dataset"
+ENTRYPOINT = "pairwright.flows.update_dataset.update_dataset"
 HEAD = """# Written by `pairwright schedule`, which has applied it. To apply it to another server:
 #   prefect --no-prompt deploy --all --prefect-file {place}
 # Runs are done by: prefect worker start --pool {pool} --type process
@@ -116,7 +116,7 @@ def make_deployment(place: str, timetable: Timetable) -> Any:
     from prefect.schedules import Cron
     from prefect.types.entrypoint import EntrypointType
 
-    from flows.update_dataset import update_dataset
+    from pairwright.flows.update_dataset import update_dataset
 
     return update_dataset.to_deployment(
         name=deployment_name(place),

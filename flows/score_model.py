@@ -9,11 +9,11 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from pydantic import Field
 
-from flows.evaluate_model import Wanted, evaluate_model
-from flows.find_judge import find_judge, served_at
-from flows.progress import log_steps
-from flows.show_marks import mark_notes
-from tasks.evaluation.benchmark_list import BENCHMARKS
+from pairwright.flows.evaluate_model import Wanted, evaluate_model
+from pairwright.flows.find_judge import find_judge, served_at
+from pairwright.flows.progress import log_steps
+from pairwright.flows.show_marks import mark_notes
+from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
 
 Name = Annotated[str, Field(json_schema_extra={"enum": [*BENCHMARKS]})]
 

@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.run_beside import run_beside, settled_beside
-from schemas.errors import TrainingError
-from schemas.training import TrainConfig
-from tasks.store.files import Folder
-from tasks.store.stage import Planned
+from pairwright.flows.run_beside import run_beside, settled_beside
+from pairwright.schemas.errors import TrainingError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.stage import Planned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tasks.training.find_model import Found
+    from pairwright.tasks.training.find_model import Found
 
 
 def score_reference(
@@ -37,9 +37,9 @@ def score_reference(
         ModelError: the model cannot be loaded.
         TrainingError: some rows could not be scored.
     """
-    from tasks.training.load_model import choose_storage, load_model
-    from tasks.training.references import FILE, choose_reference, has_table, write_table
-    from tasks.training.score_rows import STAGE, release_scorer, scoring_config
+    from pairwright.tasks.training.load_model import choose_storage, load_model
+    from pairwright.tasks.training.references import FILE, choose_reference, has_table, write_table
+    from pairwright.tasks.training.score_rows import STAGE, release_scorer, scoring_config
 
     if choose_reference(config) != "table":
         return

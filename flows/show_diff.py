@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from flows.diff_versions import Difference
+from pairwright.flows.diff_versions import Difference
 
 
 def diff_table(found: Difference) -> Table:

@@ -12,8 +12,8 @@ from prefect.client.schemas.objects import State
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Completed, Failed
 
-from flows.run_build import Report
-from flows.say_outcome import say_held, say_owed
+from pairwright.flows.run_build import Report
+from pairwright.flows.say_outcome import say_held, say_owed
 
 log = logging.getLogger(__name__)
 UNREACHED = (httpx.HTTPError, PrefectHTTPStatusError, RuntimeError)

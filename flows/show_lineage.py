@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.tree import Tree
 
-from flows.trace_lineage import Lineage, Traced
+from pairwright.flows.trace_lineage import Lineage, Traced
 
 MOST = 20
 """Rows of one table that are shown below one row; the others are counted."""

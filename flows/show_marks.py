@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 
 from rich.table import Table
 
-from flows.evaluate_model import Evaluated
-from tasks.evaluation.benchmark import Benchmark, Score
-from tasks.evaluation.resample import CONFIDENCE
-from tasks.evaluation.results import ROWS
+from pairwright.flows.evaluate_model import Evaluated
+from pairwright.tasks.evaluation.benchmark import Benchmark, Score
+from pairwright.tasks.evaluation.resample import CONFIDENCE
+from pairwright.tasks.evaluation.results import ROWS
 
 SAID = {
     "empty": "answers are empty",

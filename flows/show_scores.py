@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from flows.evaluate_captions import Evaluation
-from tasks.evaluation.resample import CONFIDENCE
+from pairwright.flows.evaluate_captions import Evaluation
+from pairwright.tasks.evaluation.resample import CONFIDENCE
 
 
 def score_table(evaluation: Evaluation) -> Table:

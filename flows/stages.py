@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from prompts import load
-from schemas.config import Profile
-from schemas.errors import ConfigError
-from schemas.rows import PairRow
-from tasks.captioning import (
+from pairwright.prompts import load
+from pairwright.schemas.config import Profile
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import PairRow
+from pairwright.tasks.captioning import (
     ask_questions,
     choose_differences,
     compare_pairs,
@@ -17,7 +17,7 @@ from tasks.captioning import (
     ground_differences,
     judge_differences,
 )
-from tasks.mining import (
+from pairwright.tasks.mining import (
     admit_pairs,
     embed_images,
     exclude_images,
@@ -27,8 +27,8 @@ from tasks.mining import (
     pair_nouns,
     search_neighbours,
 )
-from tasks.preferences import build_preferences, reject_given, split_pairs
-from tasks.rejected import (
+from pairwright.tasks.preferences import build_preferences, reject_given, split_pairs
+from pairwright.tasks.rejected import (
     choose_elements,
     choose_removals,
     detect_boxes,
@@ -45,9 +45,9 @@ from tasks.rejected import (
     swap_texts,
     tag_images,
 )
-from tasks.sources import read_given, read_images
-from tasks.sources.readers import READERS
-from tasks.store.stage import Planned, Stage, fingerprint
+from pairwright.tasks.sources import read_given, read_images
+from pairwright.tasks.sources.readers import READERS
+from pairwright.tasks.store.stage import Planned, Stage, fingerprint
 
 REMOVING = (
     find_mentions.STAGE,

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from flows.open_version import Version, find_version, settle_version
-from flows.stages import plan_stages, stages_until
-from prompts import load
-from schemas.arrow import COLUMNS
-from schemas.errors import ConfigError
-from tasks.store.dataset import Build
-from tasks.store.files import Folder
-from tasks.store.lineage import Link, Way, find_keys, follow, read_cells
-from tasks.store.stage import Planned
+from pairwright.flows.open_version import Version, find_version, settle_version
+from pairwright.flows.stages import plan_stages, stages_until
+from pairwright.prompts import load
+from pairwright.schemas.arrow import COLUMNS
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.lineage import Link, Way, find_keys, follow, read_cells
+from pairwright.tasks.store.stage import Planned
 
 TOLD = (
     *("name", "source", "licence", "origin", "model", "embedder", "maker", "note", "attempts", "finish_reason"),

@@ -12,12 +12,12 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed
 from pydantic import Field
 
-from flows.make_train_config import make_config
-from flows.show_training import TrainingLines
-from flows.train_model import Trained, train
-from schemas.training import Objective
-from tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, read_metrics
-from tasks.training.runs import Run
+from pairwright.flows.make_train_config import make_config
+from pairwright.flows.show_training import TrainingLines
+from pairwright.flows.train_model import Trained, train
+from pairwright.schemas.training import Objective
+from pairwright.tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, read_metrics
+from pairwright.tasks.training.runs import Run
 
 MOST_ROWS = 500
 """Logged steps that the artifact shows at the most."""

@@ -12,25 +12,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.find_start import find_run, find_start
-from flows.make_train_config import count_processes
-from flows.prepare_namc import check_texts, have_places, pin_models
-from flows.prepare_retriever import find_retriever, mine_table, prepare_retriever
-from flows.run_beside import settled_beside
-from flows.say_outcome import say_reasons
-from flows.score_reference import score_reference
-from schemas.errors import ConfigError, PairwrightError, StoreError
-from schemas.namc import PAPER
-from schemas.training import NAMC, TrainConfig
-from tasks.store.decisions import read_decisions
-from tasks.store.files import Folder
-from tasks.store.snapshot import describe_version
-from tasks.store.stage import Planned
+from pairwright.flows.find_start import find_run, find_start
+from pairwright.flows.make_train_config import count_processes
+from pairwright.flows.prepare_namc import check_texts, have_places, pin_models
+from pairwright.flows.prepare_retriever import find_retriever, mine_table, prepare_retriever
+from pairwright.flows.run_beside import settled_beside
+from pairwright.flows.say_outcome import say_reasons
+from pairwright.flows.score_reference import score_reference
+from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
+from pairwright.schemas.namc import PAPER
+from pairwright.schemas.training import NAMC, TrainConfig
+from pairwright.tasks.store.decisions import read_decisions
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.snapshot import describe_version
+from pairwright.tasks.store.stage import Planned
 
 if TYPE_CHECKING:
-    from tasks.training.runs import Run
-    from tasks.training.train_model import Ended, Job
-    from tasks.training.watch_training import Watcher
+    from pairwright.tasks.training.runs import Run
+    from pairwright.tasks.training.train_model import Ended, Job
+    from pairwright.tasks.training.watch_training import Watcher
 
 log = logging.getLogger(__name__)
 LAST_WORD = 30.0
@@ -73,8 +73,8 @@ def train(dataset: str, config: TrainConfig, *, name: str, watcher: "Watcher | N
         StoreError: a table cannot be read, or the disk refuses.
         TrainingError: the training cannot go on.
     """
-    from tasks.training.find_model import require_packages
-    from tasks.training.runs import Run, check_name
+    from pairwright.tasks.training.find_model import require_packages
+    from pairwright.tasks.training.runs import Run, check_name
 
     # Threads that wait for work give their core away: beside other work, a small model is many times as fast.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -83,7 +83,7 @@ def train(dataset: str, config: TrainConfig, *, name: str, watcher: "Watcher | N
     if not folder.is_local:
         raise ConfigError(f"{folder.url}: a run is written to a local disk; copy the dataset, or mount it")
     run = Run(Path(folder.path(f"runs/{check_name(name)}")))
-    from tasks.training.ranks import join_ranks, leave_ranks, own_rank
+    from pairwright.tasks.training.ranks import join_ranks, leave_ranks, own_rank
 
     join_ranks()
     try:
@@ -97,7 +97,7 @@ def train(dataset: str, config: TrainConfig, *, name: str, watcher: "Watcher | N
 
 def _tell(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
     """Prepare the run, and tell the processes that wait what came of it."""
-    from tasks.training.ranks import spread
+    from pairwright.tasks.training.ranks import spread
 
     try:
         prepared = prepare(folder, config, run)
@@ -110,7 +110,7 @@ def _tell(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
 
 def _wait() -> Prepared:
     """Wait for the first process, which also says what is wrong."""
-    from tasks.training.ranks import spread
+    from pairwright.tasks.training.ranks import spread
 
     prepared: Any = spread(None)
     if isinstance(prepared, Prepared):
@@ -120,15 +120,15 @@ def _wait() -> Prepared:
 
 
 def _train(run: "Run", folder: Folder, prepared: Prepared, *, watcher: "Watcher | None") -> Trained:
-    from tasks.training.ranks import own_rank
+    from pairwright.tasks.training.ranks import own_rank
 
     if prepared.was_finished:
-        from tasks.training.metrics import HELD_OUT, read_metrics
+        from pairwright.tasks.training.metrics import HELD_OUT, read_metrics
 
         measured = read_metrics(run.metrics).last(HELD_OUT)
         return Trained(folder=str(run.folder), finished=True, was_finished=True, measured=measured, page=_page_of(run))
-    from tasks.training.fit_memory import fitting
-    from tasks.training.train_model import Job
+    from pairwright.tasks.training.fit_memory import fitting
+    from pairwright.tasks.training.train_model import Job
 
     job = Job(run=run, config=prepared.config, dataset=folder, start=prepared.start, watcher=watcher)
     try:
@@ -150,16 +150,16 @@ def _train(run: "Run", folder: Folder, prepared: Prepared, *, watcher: "Watcher 
 def _trainer(config: TrainConfig) -> "Callable[[Job], Ended]":
     """Return what trains for an objective."""
     if config.objective == NAMC:
-        from tasks.training.namc.train_namc import train_namc
+        from pairwright.tasks.training.namc.train_namc import train_namc
 
         return train_namc
-    from tasks.training.train_model import train_model
+    from pairwright.tasks.training.train_model import train_model
 
     return train_model
 
 
 def _write_page(run: "Run") -> str:
-    from tasks.training.report.write_run_page import write_run_page
+    from pairwright.tasks.training.report.write_run_page import write_run_page
 
     try:
         return str(write_run_page(run.folder))
@@ -190,10 +190,10 @@ def prepare(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
     """
     if config.objective == NAMC:
         return _prepare_namc(folder, config, run)
-    from tasks.training.check_launcher import check_launcher
-    from tasks.training.freeze_rows import check_parts
-    from tasks.training.references import choose_reference
-    from tasks.training.trainer_arguments import check_trackers
+    from pairwright.tasks.training.check_launcher import check_launcher
+    from pairwright.tasks.training.freeze_rows import check_parts
+    from pairwright.tasks.training.references import choose_reference
+    from pairwright.tasks.training.trainer_arguments import check_trackers
 
     check_launcher(config)
     check_trackers(config)
@@ -220,8 +220,8 @@ def prepare(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
 
 def _prepare_namc(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
     """Begin a run of NAMC unless it has begun: it needs rows, perhaps models, and perhaps another run's."""
-    from tasks.training.freeze_rows import check_parts
-    from tasks.training.namc.train_namc import check_settings
+    from pairwright.tasks.training.freeze_rows import check_parts
+    from pairwright.tasks.training.namc.train_namc import check_settings
 
     check_settings(config)
     if count_processes() > 1:
@@ -259,7 +259,7 @@ def mine_negatives(folder: Folder, config: TrainConfig) -> list[Planned]:
 
 def _check_same(run: "Run", config: TrainConfig) -> None:
     """Refuse to go on with other settings, or in other processes: a step would be of other rows."""
-    from tasks.training.runs import differences
+    from pairwright.tasks.training.runs import differences
 
     before = run.config()
     assert before is not None
@@ -277,8 +277,8 @@ def _begin(
     folder: Folder, config: TrainConfig, run: "Run", beside: Sequence[Planned], *, start: dict[str, Any]
 ) -> None:
     """Freeze the rows of a new run and what its retriever knows of them, and write its settings."""
-    from tasks.training.freeze_rows import count_reasons, count_rows, freeze_rows
-    from tasks.training.losses.objectives import needs_of
+    from pairwright.tasks.training.freeze_rows import count_reasons, count_rows, freeze_rows
+    from pairwright.tasks.training.losses.objectives import needs_of
 
     loading = config.loading
     with settled_beside(folder, beside) as build:

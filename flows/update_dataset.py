@@ -23,11 +23,11 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.runtime import deployment, flow_run
 from prefect.states import Completed, Crashed
 
-from flows.build_dataset import RUNNER, run_as_flow
-from flows.run_build import resume_request
-from tasks.store.dataset import hold
-from tasks.store.files import Folder
-from tasks.store.gates import read_verdict
+from pairwright.flows.build_dataset import RUNNER, run_as_flow
+from pairwright.flows.run_build import resume_request
+from pairwright.tasks.store.dataset import hold
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.gates import read_verdict
 
 log = logging.getLogger(__name__)
 LOCK = "schedule"

@@ -7,16 +7,16 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
 
-from flows.open_version import find_version, settle_version
-from flows.report_dataset import subject_of
-from schemas.errors import ConfigError
-from tasks.report.browse_pages import BrowsePages
-from tasks.report.card_table import PREFERENCES, READ, make_cards, open_database
-from tasks.report.search_cards import CardSearch
-from tasks.report.serve_pages import Keys, listen, serve
-from tasks.report.tables import Tables
-from tasks.store.files import Folder
-from tasks.store.scratch import own_temporary_folder, scratch_folder
+from pairwright.flows.open_version import find_version, settle_version
+from pairwright.flows.report_dataset import subject_of
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.report.browse_pages import BrowsePages
+from pairwright.tasks.report.card_table import PREFERENCES, READ, make_cards, open_database
+from pairwright.tasks.report.search_cards import CardSearch
+from pairwright.tasks.report.serve_pages import Keys, listen, serve
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.scratch import own_temporary_folder, scratch_folder
 
 CACHE = "cache/cards"
 

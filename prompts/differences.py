@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from random import Random
 
-from prompts import difference_verbs, load
+from pairwright.prompts import difference_verbs, load
 
 SLOT = "[object description]"
 TEMPLATE = "difference_template"

@@ -11,7 +11,7 @@ What is left counts only if it holds a content word; "a scene without a dog" aff
 
 import re
 
-from schemas.content_words import content_words
+from pairwright.schemas.content_words import content_words
 
 CLAUSE = re.compile(
     r"[,;:.]\s+|[,;:.]$|\s+(?=(?:but|while|whereas|although|though|and (?:with|has|shows))\b)", re.IGNORECASE

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from schemas.rows import (
+from pairwright.schemas.rows import (
     Box,
     BoxesRow,
     CaptionRow,
@@ -50,7 +50,7 @@ from schemas.rows import (
     TagsRow,
     Turn,
 )
-from schemas.scene import SceneGraph
+from pairwright.schemas.scene import SceneGraph
 
 R = TypeVar("R", bound=Row)
 

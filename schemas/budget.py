@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from schemas.section import Count, Section
+from pairwright.schemas.section import Count, Section
 
 Amount = Annotated[float, Field(ge=0)]
 

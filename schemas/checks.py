@@ -4,7 +4,7 @@ All of it is ours. A check can also fail because nothing came of it (an answer t
 is not taken, but nothing is known against it, so it must not become a rejected text.
 """
 
-from schemas.rows import CheckRow
+from pairwright.schemas.rows import CheckRow
 
 NOT_TURNED_ROUND = "swapped pair: not the other way round"
 NONE_IN_SWAPPED = "swapped pair: no difference"

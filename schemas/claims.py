@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from schemas.scene import DISTRACTORS, Frozen, SceneChange, SceneGraph, SceneObject
+from pairwright.schemas.scene import DISTRACTORS, Frozen, SceneChange, SceneGraph, SceneObject
 
 Relation = Literal["left of", "right of", "in front of", "behind"]
 DEPTHS = ("front", "middle", "back")

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from schemas.comparison_axes import Axis, read_axes
-from schemas.comparison_layout import LABEL_LINE, Block, is_label
+from pairwright.schemas.comparison_axes import Axis, read_axes
+from pairwright.schemas.comparison_layout import LABEL_LINE, Block, is_label
 
 MARK = re.compile(
     r"^(?P<indent>[ \t]*+)(?:(?P<bullet>(?:[-*•–·◦▪+]|\(?[a-z][.)])[ \t]++)"

@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
-from schemas.comparison_items import Item, read_item, split_items, split_sentences
-from schemas.comparison_layout import Block, find_layout, tidy, without_greeting
-from schemas.refusals import declines, repeats_itself
+from pairwright.schemas.comparison_items import Item, read_item, split_items, split_sentences
+from pairwright.schemas.comparison_layout import Block, find_layout, tidy, without_greeting
+from pairwright.schemas.refusals import declines, repeats_itself
 
 Reason = Literal[
     "cut off",

@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.budget import BudgetConfig
-from schemas.encoders import ClipConfig, Dinov2Config
-from schemas.gates import GatesConfig
-from schemas.preference_health import HealthConfig
-from schemas.removing import (
+from pairwright.schemas.budget import BudgetConfig
+from pairwright.schemas.encoders import ClipConfig, Dinov2Config
+from pairwright.schemas.gates import GatesConfig
+from pairwright.schemas.preference_health import HealthConfig
+from pairwright.schemas.removing import (
     DetectionConfig,
     ElementsConfig,
     FittedConfig,
@@ -22,10 +22,10 @@ from schemas.removing import (
     SegmentationConfig,
     TaggingConfig,
 )
-from schemas.robustness import RobustnessConfig
-from schemas.section import OFF, Count, Names, Positive, Section, Seed, Share
-from schemas.served import ChatConfig
-from schemas.writing import (
+from pairwright.schemas.robustness import RobustnessConfig
+from pairwright.schemas.section import OFF, Count, Names, Positive, Section, Seed, Share
+from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import (
     CaptionsConfig,
     ComparisonsConfig,
     ControlsConfig,

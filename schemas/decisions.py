@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from schemas.rows import PreferenceRow
+from pairwright.schemas.rows import PreferenceRow
 
 Verdict = Literal["accept", "reject", "edit", "none"]
 ACCEPTED = ("accept", "edit")

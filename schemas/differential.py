@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.section import Section
+from pairwright.schemas.section import Section
 
 NAME = "differential"
 SIZES, WEIGHTS = f"{NAME}.json", f"{NAME}.safetensors"

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from schemas.section import Positive, Section, Share
+from pairwright.schemas.section import Positive, Section, Share
 
 Drift = Annotated[float, Field(ge=0)]
 

@@ -7,8 +7,8 @@ words that stand for a claim.
 import re
 from collections.abc import Sequence
 
-from schemas.claims import Selector
-from schemas.scene import PLURALS, PREPOSITIONS
+from pairwright.schemas.claims import Selector
+from pairwright.schemas.scene import PLURALS, PREPOSITIONS
 
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 SIZES = {"small": "small", "medium": "medium-sized", "large": "large"}

@@ -1,6 +1,6 @@
 """How healthy preferences should be: bounds that the report and the card hold the measures against."""
 
-from schemas.section import Section, Share
+from pairwright.schemas.section import Section, Share
 
 
 class HealthConfig(Section):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from schemas.refusals import declines, has_tokens, names_captions, repeats_itself
+from pairwright.schemas.refusals import declines, has_tokens, names_captions, repeats_itself
 
 About = Literal["both", "first", "second"]
 Reason = Literal[

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.encoders import ClipConfig
-from schemas.section import OFF, Count, Names, Positive, Section, Seed, Share
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.section import OFF, Count, Names, Positive, Section, Seed, Share
 
 TaggerName = Literal["scene-graph", "ram", "ram-plus", "nouns"]
 Batch = Annotated[int, Field(ge=0, le=4096)]

@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from schemas.encoders import ClipConfig
-from schemas.section import Section, Share
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.section import Section, Share
 
 WORDS = "words"
 

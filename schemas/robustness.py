@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.section import OFF, Section, Share
+from pairwright.schemas.section import OFF, Section, Share
 
 
 class RobustnessConfig(Section):

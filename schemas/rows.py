@@ -13,7 +13,7 @@ again). The Arrow schemas are in ``schemas.arrow``.
 import hashlib
 from dataclasses import dataclass
 
-from schemas.scene import SceneGraph
+from pairwright.schemas.scene import SceneGraph
 
 LEAST_RECALL = 0.99
 CUT_OFF = "the k neighbours end inside the band: raise search.k"

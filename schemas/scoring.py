@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from schemas.section import Count, Positive, Section
+from pairwright.schemas.section import Count, Positive, Section
 
 Number = Literal["bf16", "fp16", "fp32"]
 

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from schemas.section import OFF, Names, Positive, Seconds, Section, Share
+from pairwright.schemas.section import OFF, Names, Positive, Seconds, Section, Share
 
 Structured = Annotated[Literal["auto", "vllm", "json", "off"], OFF]
 

@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.differential import DifferentialConfig
-from schemas.namc import NamcConfig
-from schemas.section import OFF, Count, Positive, Section, Seed, Share
+from pairwright.schemas.differential import DifferentialConfig
+from pairwright.schemas.namc import NamcConfig
+from pairwright.schemas.section import OFF, Count, Positive, Section, Seed, Share
 
 Objective = Literal["sft", "dpo", "mdpo", "adavip", "adpo", "namc"]
 NAMC = "namc"

@@ -4,9 +4,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.encoders import ClipConfig
-from schemas.section import Positive, Section, Seed, Share
-from schemas.served import ChatConfig
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.section import Positive, Section, Seed, Share
+from pairwright.schemas.served import ChatConfig
 
 Role = Literal["chat", "writer", "language", "judge"]
 """The writer is the model that describes differences: the profile's `chat`, where that section names no other."""

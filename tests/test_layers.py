@@ -3,12 +3,13 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LAYERS = ["schemas", "prompts", "tasks.models tasks.pages tasks.serving tasks.store", "tasks", "flows"]
+FOLDERS = ("schemas", "prompts", "tasks", "flows")
 SHARED = ("tasks.models", "tasks.pages", "tasks.serving", "tasks.store")
 HEAVY = (
     "torch",
@@ -27,12 +28,12 @@ HEAVY = (
 
 
 def modules() -> list[Path]:
-    return sorted(path for top in ("schemas", "prompts", "tasks", "flows") for path in (ROOT / top).rglob("*.py"))
+    return sorted(path for top in FOLDERS for path in (ROOT / top).rglob("*.py"))
 
 
 def package_of(name: str) -> str:
     """Return "schemas", "prompts", "flows", "tasks.store", "tasks.mining", ... for a dotted module name."""
-    parts = name.split(".")
+    parts = name.removeprefix("pairwright.").split(".")
     return ".".join(parts[:2]) if parts[0] == "tasks" and len(parts) > 1 else parts[0]
 
 
@@ -43,7 +44,8 @@ def imports_of(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return {name for name in found if name.split(".")[0] in ("schemas", "prompts", "tasks", "flows")}
+    assert not {name.split(".")[0] for name in found} & set(FOLDERS), "modules are pairwright.flows, ..."
+    return {name for name in found if name.startswith("pairwright.") and name != "pairwright"}
 
 
 def may_import(package: str) -> set[str]:
@@ -65,9 +67,15 @@ def test_imports_run_one_way(path: Path) -> None:
 
 
 def test_command_line_loads_no_heavy_library() -> None:
-    code = f"import sys, flows.cli; print([name for name in {HEAVY!r} if name in sys.modules])"
+    code = f"import sys, pairwright.flows.cli; print([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_installation_has_every_package() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    there = [path.parent.relative_to(ROOT).parts for top in FOLDERS for path in (ROOT / top).rglob("__init__.py")]
+    assert listed == ["pairwright", *sorted(".".join(("pairwright", *parts)) for parts in there)]
 
 
 def test_docker_folder_holds_no_python() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from flows.cli import app
-from flows.stages import GROUPS, table_names
+from pairwright.flows.cli import app
+from pairwright.flows.stages import GROUPS, table_names
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

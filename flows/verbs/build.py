@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.verbs.options import OWED, STOPPED, Dataset, Limit, Out, ProfileName, Settings, Source, Until, app
-from flows.verbs.run_request import print_failures, print_reasons, print_table, run_request, working
-from schemas.errors import ConfigError, ServerError
+from pairwright.flows.verbs.options import OWED, STOPPED, Dataset, Limit, Out, ProfileName, Settings, Source, Until, app
+from pairwright.flows.verbs.run_request import print_failures, print_reasons, print_table, run_request, working
+from pairwright.schemas.errors import ConfigError, ServerError
 
 
 @app.command(epilog="Example: `pairwright build PHOTOS --out dataset --until mining`")
@@ -24,7 +24,7 @@ def build(
     ] = None,
 ) -> None:
     """Build a dataset, or do what an earlier build of it still owes."""
-    from flows.run_build import make_request
+    from pairwright.flows.run_build import make_request
 
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
     words["exclude"] = exclude or []
@@ -46,7 +46,7 @@ def resume(
     ] = None,
 ) -> None:
     """Finish what a dataset still owes: a build that was killed, rows that failed, what its budget left."""
-    from flows.run_build import resume_request
+    from pairwright.flows.run_build import resume_request
 
     words: dict[str, Any] = {"stage": stage, "reason": reason, "settings": settings or []}
     run_request(resume_request(dataset, **words), "resume_dataset", {"dataset": dataset, **words})
@@ -59,8 +59,8 @@ def refilter(
     keep: Annotated[bool, typer.Option("--keep", help="Let the dataset have these thresholds from now on.")] = False,
 ) -> None:
     """Try other mining thresholds on the stored similarities: what pairs come and go. Nothing is embedded again."""
-    from flows.refilter_dataset import refilter_dataset, refilter_request
-    from tasks.store.files import Folder
+    from pairwright.flows.refilter_dataset import refilter_dataset, refilter_request
+    from pairwright.tasks.store.files import Folder
 
     request = refilter_request(Folder(dataset), settings or [])
     with working(request) as (run_shards, watcher):
@@ -92,7 +92,7 @@ def fetch(
     ] = False,
 ) -> None:
     """Fetch and verify all weights that a build with the same options loads. Ends with 1 where some are missing."""
-    from flows import fetch_weights as flow
+    from pairwright.flows import fetch_weights as flow
 
     chosen = flow.profile_to_fetch(profile, settings or [], source)
     try:
@@ -110,7 +110,7 @@ def fetch(
 def _conclude_fetch(done: Any, profile: str, *, check: bool) -> None:
     from rich.console import Console
 
-    from flows.fetch_weights import files_table, places_of
+    from pairwright.flows.fetch_weights import files_table, places_of
 
     for fault in done.faults:
         print(f"error: {fault}", file=sys.stderr)

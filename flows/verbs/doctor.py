@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.verbs.options import OWED, AsJson, Settings, Until, app
+from pairwright.flows.verbs.options import OWED, AsJson, Settings, Until, app
 
 
 @app.command(epilog="Examples: `pairwright doctor`, `pairwright doctor --profile laptop --until mining --out album`")
@@ -24,8 +24,8 @@ def doctor(
 
     Ends with 1 where the profile cannot build here.
     """
-    from flows.check_machine import can_build, check_machine, check_profile, profile_to_check
-    from flows.load_profile import profile_names
+    from pairwright.flows.check_machine import can_build, check_machine, check_profile, profile_to_check
+    from pairwright.flows.load_profile import profile_names
 
     names = [profile] if profile else profile_names()
     profiles = {name: profile_to_check(name, (settings or []) if profile else []) for name in names}

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.verbs.options import OWED, AsJson, app
-from schemas.errors import ConfigError
+from pairwright.flows.verbs.options import OWED, AsJson, app
+from pairwright.schemas.errors import ConfigError
 
 evaluate = typer.Typer(
     no_args_is_help=True,
@@ -46,9 +46,9 @@ def captions(
     What needs Java or a download and lacks it is skipped, and its reason told. Ends with 1 where a metric that was
     asked for by --metric was skipped.
     """
-    from flows.evaluate_captions import evaluate_captions
-    from flows.progress import count_steps
-    from tasks.evaluation.score_captions import METRICS, ScoringConfig
+    from pairwright.flows.evaluate_captions import evaluate_captions
+    from pairwright.flows.progress import count_steps
+    from pairwright.tasks.evaluation.score_captions import METRICS, ScoringConfig
 
     config = ScoringConfig(tuple(dict.fromkeys(metric or METRICS)), tokeniser, resamples, seed, limit_s)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no Java program is left behind
@@ -67,7 +67,7 @@ def captions(
 def _print_scores(found: Any) -> None:
     from rich.console import Console
 
-    from flows.show_scores import score_notes, score_table
+    from pairwright.flows.show_scores import score_notes, score_table
 
     console = Console()
     console.print(score_table(found), soft_wrap=False)
@@ -114,9 +114,9 @@ def model(
         return
     if not checkpoint:
         raise ConfigError("which model? pairwright evaluate model CHECKPOINT --benchmark NAME --data DIR")
-    from flows.evaluate_model import Wanted, evaluate_model
-    from flows.find_judge import find_judge, served_at
-    from flows.progress import show_steps
+    from pairwright.flows.evaluate_model import Wanted, evaluate_model
+    from pairwright.flows.find_judge import find_judge, served_at
+    from pairwright.flows.progress import show_steps
 
     wanted = Wanted(
         model=checkpoint,
@@ -144,8 +144,8 @@ def model(
 def _list_benchmarks() -> None:
     from rich.console import Console
 
-    from flows.show_marks import benchmark_table
-    from tasks.evaluation.benchmark_list import BENCHMARKS
+    from pairwright.flows.show_marks import benchmark_table
+    from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
 
     Console().print(benchmark_table(BENCHMARKS.values()))
 
@@ -153,7 +153,7 @@ def _list_benchmarks() -> None:
 def _print_marks(found: Any) -> None:
     from rich.console import Console
 
-    from flows.show_marks import mark_notes, mark_table
+    from pairwright.flows.show_marks import mark_notes, mark_table
 
     console = Console()
     console.print(mark_table(found), soft_wrap=False)

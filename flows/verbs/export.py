@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.verbs.options import STOPPED, Dataset, Version, app
+from pairwright.flows.verbs.options import STOPPED, Dataset, Version, app
 
 if TYPE_CHECKING:
-    from tasks.export.push_to_hub import Destination
+    from pairwright.tasks.export.push_to_hub import Destination
 
 Names = list[str] | None
 Form = Annotated[
@@ -97,11 +97,11 @@ def export(
     revision: Revision = "",
 ) -> None:
     """Write a dataset in a form that other programs read."""
-    from flows.export_dataset import Verifying, Wanted, export_dataset
-    from flows.progress import count_steps
-    from tasks.export.formats import find_form
-    from tasks.export.select_rows import Selection
-    from tasks.store.files import Folder
+    from pairwright.flows.export_dataset import Verifying, Wanted, export_dataset
+    from pairwright.flows.progress import count_steps
+    from pairwright.tasks.export.formats import find_form
+    from pairwright.tasks.export.select_rows import Selection
+    from pairwright.tasks.store.files import Folder
 
     selection = Selection(
         licences=tuple(licence or ()),
@@ -134,7 +134,7 @@ def export(
 
 def _find_destination(repository: str, *, private: bool, revision: str) -> "Destination | None":
     """Return where the result is sent, once that is known to be possible."""
-    from tasks.export.push_to_hub import Destination, check_destination
+    from pairwright.tasks.export.push_to_hub import Destination, check_destination
 
     if not repository:
         if private or revision:
@@ -146,8 +146,8 @@ def _find_destination(repository: str, *, private: bool, revision: str) -> "Dest
 
 
 def _push(folder: str, destination: "Destination") -> None:
-    from flows.fetch_weights import shown_size
-    from tasks.export.push_to_hub import push_folder
+    from pairwright.flows.fetch_weights import shown_size
+    from pairwright.tasks.export.push_to_hub import push_folder
 
     try:
         pushed = push_folder(Path(folder), destination)
@@ -166,7 +166,7 @@ def _push(folder: str, destination: "Destination") -> None:
 @app.command(epilog="Examples: `pairwright formats`, `pairwright formats trl`")
 def formats(form: Annotated[str, typer.Argument(help="One format, to see how its reader is started.")] = "") -> None:
     """List the formats of `export`: what each is, and what it cannot hold."""
-    from tasks.export.formats import FORMATS, find_form
+    from pairwright.tasks.export.formats import FORMATS, find_form
 
     if form:
         found = find_form(form)

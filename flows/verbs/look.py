@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.verbs.options import OWED, AsJson, Dataset, Version, app
-from flows.verbs.run_request import print_reasons, print_table
+from pairwright.flows.verbs.options import OWED, AsJson, Dataset, Version, app
+from pairwright.flows.verbs.run_request import print_reasons, print_table
 
 
 @app.command(epilog="Example: `pairwright status dataset --json`")
@@ -19,13 +19,13 @@ def status(
     verify: Annotated[bool, typer.Option("--verify", help="Read every part and name the damaged ones.")] = False,
 ) -> None:
     """Show, per stage, what is done, dropped, failed and owed, and why. Ends with 0 also when rows are owed."""
-    from flows.list_refused import list_refused
-    from flows.run_build import settled
-    from flows.say_outcome import say_held
-    from flows.stages import find_table
-    from tasks.store.files import Folder
-    from tasks.store.gates import read_verdict
-    from tasks.store.snapshot import latest_snapshot
+    from pairwright.flows.list_refused import list_refused
+    from pairwright.flows.run_build import settled
+    from pairwright.flows.say_outcome import say_held
+    from pairwright.flows.stages import find_table
+    from pairwright.tasks.store.files import Folder
+    from pairwright.tasks.store.gates import read_verdict
+    from pairwright.tasks.store.snapshot import latest_snapshot
 
     folder = Folder(dataset)
     table = find_table(refused) if refused else None
@@ -52,7 +52,7 @@ def status(
 
 
 def _print_status(dataset: str, counts: Any, held: Iterable[str]) -> None:
-    from flows.say_outcome import say_owed
+    from pairwright.flows.say_outcome import say_owed
 
     print_table(counts)
     print_reasons(counts)
@@ -65,7 +65,7 @@ def _print_status(dataset: str, counts: Any, held: Iterable[str]) -> None:
 @app.command(epilog="Examples: `pairwright sources`, `pairwright sources jsonl`")
 def sources(kind: Annotated[str, typer.Argument(help="One kind, to see what it reads in detail.")] = "") -> None:
     """List the kinds of sources that a build can read, with an example of each; or explain one."""
-    from tasks.sources.readers import READERS, explain_reader
+    from pairwright.tasks.sources.readers import READERS, explain_reader
 
     if kind:
         print(explain_reader(kind))
@@ -81,8 +81,8 @@ def report(
     version: Version = None,
 ) -> None:
     """Write pages that show a dataset: pairs, texts, removals, charts. They open from disk."""
-    from flows.report_dataset import report_dataset
-    from tasks.store.files import Folder
+    from pairwright.flows.report_dataset import report_dataset
+    from pairwright.tasks.store.files import Folder
 
     folder = Folder(dataset)
     pages = report_dataset(folder, pairs=pairs, version=version)
@@ -97,8 +97,8 @@ def calibrate(
     width: Annotated[float, typer.Option("--width", min=0.005, max=0.2, help="Width of a bin of similarity.")] = 0.02,
 ) -> None:
     """Write a page to choose mining's thresholds by looking: pairs at each similarity, to be judged, and yields."""
-    from flows.calibrate_dataset import calibrate_dataset
-    from tasks.store.files import Folder
+    from pairwright.flows.calibrate_dataset import calibrate_dataset
+    from pairwright.tasks.store.files import Folder
 
     folder = Folder(dataset)
     made = calibrate_dataset(folder, per_bin=per_bin, width=width)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.verbs.options import Dataset, app
+from pairwright.flows.verbs.options import Dataset, app
 
 
 @app.command(epilog="Example: `pairwright schedule dataset --cron '0 2 * * *' --timezone Europe/Zurich`")
@@ -18,7 +18,13 @@ def schedule(
     pause: Annotated[bool, typer.Option("--pause", help="Keep the schedule, but start nothing.")] = False,
 ) -> None:
     """Update a dataset at certain times: a Prefect deployment that looks at its source anew and does what is owed."""
-    from flows.schedule_dataset import Timetable, apply_schedule, check_schedule, serve_schedule, write_schedule
+    from pairwright.flows.schedule_dataset import (
+        Timetable,
+        apply_schedule,
+        check_schedule,
+        serve_schedule,
+        write_schedule,
+    )
 
     times = Timetable(cron=cron, timezone=timezone, paused=pause, pool=pool)
     place = check_schedule(dataset, times)
@@ -36,8 +42,8 @@ def schedule(
 @app.command(epilog="Example: `pairwright publish dataset`")
 def publish(dataset: Dataset) -> None:
     """Publish what a dataset holds as its newest version although its profile's gates held the build back."""
-    from flows.publish_version import publish_anyway
-    from tasks.store.files import Folder
+    from pairwright.flows.publish_version import publish_anyway
+    from pairwright.tasks.store.files import Folder
 
     snapshot, verdict = publish_anyway(Folder(dataset))
     for gate in verdict.failed:

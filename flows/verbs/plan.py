@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.verbs.options import AsJson, Limit, Settings, Source, Until, app
-from schemas.errors import ConfigError, ServerError
+from pairwright.flows.verbs.options import AsJson, Limit, Settings, Source, Until, app
+from pairwright.schemas.errors import ConfigError, ServerError
 
 SAY_SECONDS = 5.0
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"))
@@ -33,8 +33,8 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show, per stage, what a build would do: rows, calls, tokens, hours, disk. Builds nothing but the trial."""
-    from flows.plan_build import look_at_source, plan_build, request_to_plan
-    from tasks.store.dataset import RECORD
+    from pairwright.flows.plan_build import look_at_source, plan_build, request_to_plan
+    from pairwright.tasks.store.dataset import RECORD
 
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
     is_new = True
@@ -66,10 +66,10 @@ def _counting() -> Callable[[int], None]:
 
 def _try_out(request: Any, rows: int, *, keep: bool) -> Any:
     """Build the first rows in a folder of their own, which goes afterwards unless it is to be kept."""
-    from flows.plan_build import planned_of, site_of
-    from flows.run_trial import run_trial, trial_request
-    from flows.verbs.run_request import working
-    from tasks.store.files import Folder
+    from pairwright.flows.plan_build import planned_of, site_of
+    from pairwright.flows.run_trial import run_trial, trial_request
+    from pairwright.flows.verbs.run_request import working
+    from pairwright.tasks.store.files import Folder
 
     with _folder(keep=keep) as place:
         small = trial_request(request, Folder(f"{place}/trial"), rows)
@@ -83,7 +83,7 @@ def _try_out(request: Any, rows: int, *, keep: bool) -> Any:
 def _folder(*, keep: bool) -> Generator[str]:
     import tempfile
 
-    from tasks.store.scratch import own_temporary_folder, scratch_folder
+    from pairwright.tasks.store.scratch import own_temporary_folder, scratch_folder
 
     if keep:
         place = tempfile.mkdtemp(prefix="pairwright-trial-")
@@ -95,8 +95,8 @@ def _folder(*, keep: bool) -> Generator[str]:
 
 
 def _as_json(plan: Any) -> dict[str, Any]:
-    from flows.plan_build import AMOUNTS
-    from tasks.store.plan_line import total_of
+    from pairwright.flows.plan_build import AMOUNTS
+    from pairwright.tasks.store.plan_line import total_of
 
     wanted = plan.wanted
     stages = [
@@ -123,8 +123,8 @@ def _print_plan(plan: Any) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from flows.plan_build import AMOUNTS
-    from tasks.store.plan_line import total_of
+    from pairwright.flows.plan_build import AMOUNTS
+    from pairwright.tasks.store.plan_line import total_of
 
     wanted = plan.wanted
     new = "" if wanted.is_new else f", {wanted.new_items:,} of them new to {wanted.request.folder.url}"

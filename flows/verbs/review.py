@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from flows.verbs.options import OWED, STOPPED, AsJson, Dataset, Version, app
+from pairwright.flows.verbs.options import OWED, STOPPED, AsJson, Dataset, Version, app
 
 WORDS = {"accept": "accepted", "edit": "edited", "reject": "rejected"}
 
@@ -24,8 +24,8 @@ def decide(
 
     Decisions about rows that the version has not are refused, and end with 1. The latest decision about a row counts.
     """
-    from flows.decide_rows import decide_rows, list_decisions, say_refused
-    from tasks.store.files import Folder
+    from pairwright.flows.decide_rows import decide_rows, list_decisions, say_refused
+    from pairwright.tasks.store.files import Folder
 
     folder = Folder(dataset)
     done = decide_rows(folder, file, version=version) if file else None
@@ -62,9 +62,9 @@ def view(
 
     Only this machine is served, and there only who has the address that is printed: it holds a token.
     """
-    from flows.progress import count_steps
-    from flows.view_dataset import open_browser, view_dataset
-    from tasks.store.files import Folder
+    from pairwright.flows.progress import count_steps
+    from pairwright.flows.view_dataset import open_browser, view_dataset
+    from pairwright.tasks.store.files import Folder
 
     def ready(url: str, once: str) -> None:
         print(f"Look at {dataset} at\n\n    {url}\n\nCtrl-C ends this.", flush=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 import typer
 
-from flows.verbs.options import OWED, STOPPED
-from schemas.errors import PairwrightError, ServerError, SourceError
+from pairwright.flows.verbs.options import OWED, STOPPED
+from pairwright.schemas.errors import PairwrightError, ServerError, SourceError
 
 
 def run_request(request: Any, flow: str, words: dict[str, Any]) -> None:
@@ -22,7 +22,7 @@ def run_request(request: Any, flow: str, words: dict[str, Any]) -> None:
 
 
 def _run_here(request: Any) -> None:
-    from flows.run_build import run_build
+    from pairwright.flows.run_build import run_build
 
     with working(request) as (run_shards, watcher):
         report = run_build(request, run_shards=run_shards, watcher=watcher)
@@ -39,8 +39,8 @@ def working(request: Any) -> Generator[tuple[Any, Any]]:
     """Give worker processes and who shows their progress; an interrupt ends them in order."""
     from rich.console import Console
 
-    from flows.find_workers import workers_of
-    from flows.progress import BarWatcher, LineWatcher
+    from pairwright.flows.find_workers import workers_of
+    from pairwright.flows.progress import BarWatcher, LineWatcher
 
     console = Console(stderr=True)
     bars = BarWatcher(console) if console.is_terminal else None
@@ -61,11 +61,11 @@ def _run_with_prefect(request: Any, flow: str, words: dict[str, Any]) -> None:
     import httpx
     from prefect import tags
 
-    from flows import build_dataset
-    from flows.publish_version import now
-    from flows.run_build import look_at
-    from tasks.store.gates import read_verdict
-    from tasks.store.snapshot import latest_snapshot
+    from pairwright.flows import build_dataset
+    from pairwright.flows.publish_version import now
+    from pairwright.flows.run_build import look_at
+    from pairwright.tasks.store.gates import read_verdict
+    from pairwright.tasks.store.snapshot import latest_snapshot
 
     state, began = None, now()
     try:
@@ -101,7 +101,7 @@ def _refuse_nothing(counts: Any, request: Any) -> None:
 
 def conclude(counts: Any, url: str, snapshot: Any, verdict: Any) -> None:
     """Say how the build ended and what to do next; exit with 1 where rows are owed or its gates held it back."""
-    from flows.say_outcome import say_held, say_owed
+    from pairwright.flows.say_outcome import say_held, say_owed
 
     empty = next((count for count in counts if count.of and count.dropped == count.of), None)
     owed = sum(count.failed + count.pending for count in counts)
@@ -132,7 +132,7 @@ def print_table(counts: Any, seconds: Any = ()) -> None:
     """Print what each stage has done, as a table."""
     from rich.console import Console
 
-    from flows.progress import stage_table
+    from pairwright.flows.progress import stage_table
 
     wide = None if sys.stdout.isatty() else 160
     Console(width=wide).print(stage_table(counts, seconds))

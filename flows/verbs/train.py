@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.verbs.options import STOPPED, AsJson, Dataset, app, is_first, say
-from schemas.errors import ServerError
+from pairwright.flows.verbs.options import STOPPED, AsJson, Dataset, app, is_first, say
+from pairwright.schemas.errors import ServerError
 
 
 @app.command(
     epilog="Examples: `pairwright train demo --objective sft`, `pairwright train demo --objective adpo --from sft`, "
-    "`torchrun --nproc-per-node 4 -m flows.cli train demo --objective dpo --model Qwen/Qwen2.5-VL-3B-Instruct`"
+    "`torchrun --nproc-per-node 4 -m pairwright train demo --objective dpo --model Qwen/Qwen2.5-VL-3B-Instruct`"
 )
 def train(
     dataset: Dataset,
@@ -39,7 +39,7 @@ def train(
 
     Ctrl-C ends it after the step in work, with a checkpoint; the same command goes on.
     """
-    from flows.make_train_config import make_config
+    from pairwright.flows.make_train_config import make_config
 
     settings = [*(settings or []), *([f"namc.config={size}"] if size else [])]
     settings += ["model.differential.attached=true"] if differential else []
@@ -59,8 +59,8 @@ def train(
 
 
 def _train_here(dataset: str, config: Any, name: str) -> Any:
-    from flows.show_training import watching_training
-    from flows.train_model import train
+    from pairwright.flows.show_training import watching_training
+    from pairwright.flows.train_model import train
 
     if not is_first():
         logging.getLogger().setLevel(logging.ERROR)
@@ -72,7 +72,7 @@ def _train_with_prefect(words: dict[str, Any]) -> Any:
     """Train as a flow run; its own errors come back as they are."""
     from prefect import tags
 
-    from flows.train_dataset import tags_of, train_dataset
+    from pairwright.flows.train_dataset import tags_of, train_dataset
 
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
@@ -88,7 +88,7 @@ def _train_with_prefect(words: dict[str, Any]) -> Any:
 
 def _conclude_training(trained: Any, dataset: str, name: str) -> None:
     """Say how a training ended and what to do next."""
-    from flows.show_training import describe
+    from pairwright.flows.show_training import describe
 
     if not trained.finished:
         say(f"Stopped at step {trained.step:,} of {trained.steps:,}, with a checkpoint. The same command goes on.")
@@ -116,7 +116,7 @@ def runs(dataset: Dataset, as_json: AsJson = False) -> None:
     """List the training runs of a dataset: what they trained, how far they are, what was measured last."""
     from rich.console import Console
 
-    from flows.list_runs import list_runs, runs_table
+    from pairwright.flows.list_runs import list_runs, runs_table
 
     found = list_runs(dataset)
     if as_json:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.verbs.options import OWED, AsJson, Dataset, Version, app
+from pairwright.flows.verbs.options import OWED, AsJson, Dataset, Version, app
 
 
 @app.command(epilog="Example: `pairwright versions dataset`")
@@ -15,8 +15,8 @@ def versions(dataset: Dataset, as_json: AsJson = False) -> None:
     """List the versions of a dataset: when each was published, its rows, what was asked for otherwise than before."""
     from rich.console import Console
 
-    from flows.list_versions import list_versions, versions_json, versions_table
-    from tasks.store.files import Folder
+    from pairwright.flows.list_versions import list_versions, versions_json, versions_table
+    from pairwright.tasks.store.files import Folder
 
     found = list_versions(Folder(dataset))
     if as_json:
@@ -39,9 +39,9 @@ def diff(
     """Compare two versions: rows in and out by key, inputs that ended otherwise and why, settings that differ."""
     from rich.console import Console
 
-    from flows.diff_versions import diff_versions
-    from flows.show_diff import diff_lines, diff_table
-    from tasks.store.files import Folder
+    from pairwright.flows.diff_versions import diff_versions
+    from pairwright.flows.show_diff import diff_lines, diff_table
+    from pairwright.tasks.store.files import Folder
 
     found = diff_versions(Folder(dataset), before, after, stage=stage, listed=listed)
     if as_json:
@@ -62,9 +62,9 @@ def lineage(
     """Show all that was made of a row and all it was made from, with the model, prompt and seed that made each."""
     from rich.console import Console
 
-    from flows.show_lineage import show_lineage
-    from flows.trace_lineage import trace_lineage
-    from tasks.store.files import Folder
+    from pairwright.flows.show_lineage import show_lineage
+    from pairwright.flows.trace_lineage import trace_lineage
+    from pairwright.tasks.store.files import Folder
 
     found = trace_lineage(Folder(dataset), key, version=version)
     if as_json:
@@ -92,8 +92,8 @@ def remove(
     The same bytes stay out when they come again. Other files that show nearly the same are other images: keep those out
     with `pairwright build --exclude`. Without an image, lists what is removed.
     """
-    from flows.remove_images import Asked, list_removed, remove_images, take_back
-    from tasks.store.files import Folder
+    from pairwright.flows.remove_images import Asked, list_removed, remove_images, take_back
+    from pairwright.tasks.store.files import Folder
 
     folder, place = Folder(dataset), shlex.quote(dataset)
     asked = Asked(keys=keys or (), names=name or (), file=file, reason=reason)
@@ -146,9 +146,9 @@ def gc(
     Versions that hold a removed image go, too. Nothing goes while a build or a reader is at work; on an object store,
     which has no locks, see to that yourself. Exports elsewhere are out of reach.
     """
-    from flows.collect_garbage import collect_garbage
-    from flows.progress import count_steps
-    from tasks.store.files import Folder
+    from pairwright.flows.collect_garbage import collect_garbage
+    from pairwright.flows.progress import count_steps
+    from pairwright.tasks.store.files import Folder
 
     with count_steps("clearing up") as watch:
         found = collect_garbage(Folder(dataset), keep=keep, dry_run=dry_run, watch=watch)

@@ -8,17 +8,17 @@ request (``split_sentences``) only if the sentences are its own: without it they
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from prompts import load
-from schemas.config import CaptionsConfig
-from schemas.rows import CaptionRow, Dropped, Failed, ImageRow, Row, Served
-from schemas.sentences import split_by_rules
-from tasks.captioning.given_captions import caption_row, given_caption
-from tasks.captioning.split_sentences import SCHEMA, read_sentences
-from tasks.captioning.validate_captions import refuse_caption
-from tasks.serving.ask_rows import ask_rows
-from tasks.serving.chat import Answer, Chat, Grammar, Question, RefusedQuestionError, seed_of
-from tasks.serving.untrusted import as_data
-from tasks.store.answers import Answers
+from pairwright.prompts import load
+from pairwright.schemas.config import CaptionsConfig
+from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ImageRow, Row, Served
+from pairwright.schemas.sentences import split_by_rules
+from pairwright.tasks.captioning.given_captions import caption_row, given_caption
+from pairwright.tasks.captioning.split_sentences import SCHEMA, read_sentences
+from pairwright.tasks.captioning.validate_captions import refuse_caption
+from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, RefusedQuestionError, seed_of
+from pairwright.tasks.serving.untrusted import as_data
+from pairwright.tasks.store.answers import Answers
 
 DESCRIBE, SPLIT = "describe_image", "split_sentences"
 SPLIT_TEMPERATURE = 0.2

@@ -15,18 +15,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from prompts import load
-from schemas.comparisons import Comparison, RefusedComparison, read_comparison
-from schemas.config import ComparisonsConfig
-from schemas.refusals import has_tokens, names_captions
-from schemas.rows import CaptionRow, ComparisonRow, Dropped, Failed, ImageRow, PairRow, Row, Served, make_key
-from schemas.sentences import ends_short
-from tasks.captioning.comparison_grammar import comparison_grammar
-from tasks.captioning.conversations import nearly_match, retrieval_turns, sides_of_own_words, summary_turns
-from tasks.serving.ask_rows import ask_rows
-from tasks.serving.chat import Answer, Chat, Question, seed_of
-from tasks.serving.untrusted import as_data
-from tasks.store.answers import Answers
+from pairwright.prompts import load
+from pairwright.schemas.comparisons import Comparison, RefusedComparison, read_comparison
+from pairwright.schemas.config import ComparisonsConfig
+from pairwright.schemas.refusals import has_tokens, names_captions
+from pairwright.schemas.rows import CaptionRow, ComparisonRow, Dropped, Failed, ImageRow, PairRow, Row, Served, make_key
+from pairwright.schemas.sentences import ends_short
+from pairwright.tasks.captioning.comparison_grammar import comparison_grammar
+from pairwright.tasks.captioning.conversations import nearly_match, retrieval_turns, sides_of_own_words, summary_turns
+from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.chat import Answer, Chat, Question, seed_of
+from pairwright.tasks.serving.untrusted import as_data
+from pairwright.tasks.store.answers import Answers
 
 PROMPTS = {
     "captions": "compare_captions",

@@ -11,18 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from prompts import difference_verbs, load
-from prompts.differences import Instruction, difference_regex, draw_verbs, instruct
-from schemas.config import DifferencesConfig
-from schemas.differences import Difference, RefusedDifference, read_difference, refuse_length
-from schemas.no_change import says_no_change
-from schemas.rows import CaptionRow, DifferenceRow, Dropped, Failed, ImageRow, PairRow, Row, Served, make_key
-from schemas.sentences import ends_short
-from tasks.captioning.statements import row_random
-from tasks.serving.ask_rows import ask_rows
-from tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
-from tasks.serving.untrusted import as_data
-from tasks.store.answers import Answers
+from pairwright.prompts import difference_verbs, load
+from pairwright.prompts.differences import Instruction, difference_regex, draw_verbs, instruct
+from pairwright.schemas.config import DifferencesConfig
+from pairwright.schemas.differences import Difference, RefusedDifference, read_difference, refuse_length
+from pairwright.schemas.no_change import says_no_change
+from pairwright.schemas.rows import CaptionRow, DifferenceRow, Dropped, Failed, ImageRow, PairRow, Row, Served, make_key
+from pairwright.schemas.sentences import ends_short
+from pairwright.tasks.captioning.statements import row_random
+from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
+from pairwright.tasks.serving.untrusted import as_data
+from pairwright.tasks.store.answers import Answers
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,17 +14,27 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from prompts import load
-from schemas.config import QuestionsConfig
-from schemas.questions import RefusedRound, Round, check_round, read_rounds
-from schemas.rows import CaptionRow, ComparisonRow, Dropped, Failed, PairRow, QuestionRow, Row, Served, make_key
-from schemas.writing import is_served
-from tasks.captioning.statements import row_random
-from tasks.serving.ask_rows import ask_rows
-from tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
-from tasks.serving.untrusted import as_data
-from tasks.store.answers import Answers
-from tasks.store.stage import Stage, Uses
+from pairwright.prompts import load
+from pairwright.schemas.config import QuestionsConfig
+from pairwright.schemas.questions import RefusedRound, Round, check_round, read_rounds
+from pairwright.schemas.rows import (
+    CaptionRow,
+    ComparisonRow,
+    Dropped,
+    Failed,
+    PairRow,
+    QuestionRow,
+    Row,
+    Served,
+    make_key,
+)
+from pairwright.schemas.writing import is_served
+from pairwright.tasks.captioning.statements import row_random
+from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
+from pairwright.tasks.serving.untrusted import as_data
+from pairwright.tasks.store.answers import Answers
+from pairwright.tasks.store.stage import Stage, Uses
 
 PROMPT = "ask_questions"
 

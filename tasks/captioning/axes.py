@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from schemas.claims import Selector
-from schemas.comparison_axes import Axis
-from schemas.phrases import COLUMNS, DEPTHS, joined, some
-from schemas.scene import SceneObject
-from tasks.captioning.contrast import Contrast
-from tasks.captioning.refer import SPOKEN, Related, find_relation, find_reversal
-from tasks.captioning.scope import Scope
-from tasks.captioning.statements import SIDES, Mention, Side, Statement, claims_of, describe, selects, shown
-from tasks.captioning.word_contrasts import MentionPair, everything, tells_apart, word_contrast
+from pairwright.schemas.claims import Selector
+from pairwright.schemas.comparison_axes import Axis
+from pairwright.schemas.phrases import COLUMNS, DEPTHS, joined, some
+from pairwright.schemas.scene import SceneObject
+from pairwright.tasks.captioning.contrast import Contrast
+from pairwright.tasks.captioning.refer import SPOKEN, Related, find_relation, find_reversal
+from pairwright.tasks.captioning.scope import Scope
+from pairwright.tasks.captioning.statements import SIDES, Mention, Side, Statement, claims_of, describe, selects, shown
+from pairwright.tasks.captioning.word_contrasts import MentionPair, everything, tells_apart, word_contrast
 
 AxisWriter = Callable[[Scope], list[Statement]]
 MOST_PER_AXIS = 2

@@ -7,10 +7,10 @@ found that the other photograph lacks, the caption may be true of both.
 import re
 from collections.abc import Iterator
 
-from schemas.claims import Selector
-from schemas.phrases import noun, some, surface
-from schemas.scene import SceneGraph
-from tasks.captioning.statements import describe
+from pairwright.schemas.claims import Selector
+from pairwright.schemas.phrases import noun, some, surface
+from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.captioning.statements import describe
 
 
 def false_of_other(caption: str, own: SceneGraph, other: SceneGraph) -> bool:

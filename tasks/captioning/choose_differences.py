@@ -13,9 +13,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from schemas.config import DifferencesConfig
-from schemas.rows import CheckRow, DifferenceRow, Dropped, PairRow
-from tasks.store.stage import Stage, Uses
+from pairwright.schemas.config import DifferencesConfig
+from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, PairRow
+from pairwright.tasks.store.stage import Stage, Uses
 
 TABLES = ("controlled", "grounded", "judged")
 RANKS = ("judged", "grounded", "swapped")

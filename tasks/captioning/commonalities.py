@@ -5,11 +5,11 @@ Of one scene, light and viewpoint are mentioned here where they differ, too: the
 
 from typing import Literal, get_args
 
-from schemas.claims import Claim, Graphs, Selector, is_no_change
-from schemas.phrases import joined, noun, within
-from tasks.captioning.scope import Scope
-from tasks.captioning.statements import SIDES, Mention, Statement, claims_of, shown
-from tasks.captioning.word_contrasts import everything, shared
+from pairwright.schemas.claims import Claim, Graphs, Selector, is_no_change
+from pairwright.schemas.phrases import joined, noun, within
+from pairwright.tasks.captioning.scope import Scope
+from pairwright.tasks.captioning.statements import SIDES, Mention, Statement, claims_of, shown
+from pairwright.tasks.captioning.word_contrasts import everything, shared
 
 View = Literal["viewpoint", "light"]
 

@@ -8,18 +8,18 @@ served model that reads the captions or sees the images (``ask_comparisons``).
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from schemas.claims import Graphs, all_hold
-from schemas.comparisons import Comparison, read_comparison
-from schemas.config import ComparisonsConfig
-from schemas.rows import CaptionRow, ComparisonRow, Dropped, Failed, ImageRow, PairRow, Row, Turn
-from tasks.captioning import ask_comparisons as served
-from tasks.captioning.belongs import false_of_other
-from tasks.captioning.compose_comparison import compose_comparison
-from tasks.captioning.conversations import PROMPTS, nearly_match, retrieval_turns, summary_turns
-from tasks.captioning.pair_graphs import pair_graphs
-from tasks.captioning.statements import SIDES, Side, row_random
-from tasks.store.answers import Answers
-from tasks.store.stage import Stage, Uses
+from pairwright.schemas.claims import Graphs, all_hold
+from pairwright.schemas.comparisons import Comparison, read_comparison
+from pairwright.schemas.config import ComparisonsConfig
+from pairwright.schemas.rows import CaptionRow, ComparisonRow, Dropped, Failed, ImageRow, PairRow, Row, Turn
+from pairwright.tasks.captioning import ask_comparisons as served
+from pairwright.tasks.captioning.belongs import false_of_other
+from pairwright.tasks.captioning.compose_comparison import compose_comparison
+from pairwright.tasks.captioning.conversations import PROMPTS, nearly_match, retrieval_turns, summary_turns
+from pairwright.tasks.captioning.pair_graphs import pair_graphs
+from pairwright.tasks.captioning.statements import SIDES, Side, row_random
+from pairwright.tasks.store.answers import Answers
+from pairwright.tasks.store.stage import Stage, Uses
 
 
 def compare_pairs(

@@ -9,7 +9,7 @@ may follow a space, as it does for models with a SentencePiece vocabulary (Mixtr
 
 from functools import cache
 
-from tasks.serving.chat import Grammar
+from pairwright.tasks.serving.chat import Grammar
 
 LABELS = (
     "Object types",

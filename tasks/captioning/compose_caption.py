@@ -5,13 +5,13 @@ Needs the wordings of ``prompts/caption_sentences.j2``. Claims are about side 0.
 
 from random import Random
 
-from prompts import load_wordings
-from schemas.claims import Claim, Selector
-from schemas.phrases import joined
-from schemas.scene import SceneGraph
-from tasks.captioning.refer import find_relation
-from tasks.captioning.regions import describe_regions
-from tasks.captioning.statements import Mention, Statement, capital, claims_of, describe, selects
+from pairwright.prompts import load_wordings
+from pairwright.schemas.claims import Claim, Selector
+from pairwright.schemas.phrases import joined
+from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.captioning.refer import find_relation
+from pairwright.tasks.captioning.regions import describe_regions
+from pairwright.tasks.captioning.statements import Mention, Statement, capital, claims_of, describe, selects
 
 MOST_WORDS = 120
 TARGETS = (60, 90)

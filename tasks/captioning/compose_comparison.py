@@ -6,15 +6,15 @@ Needs ``prompts/comparison_sentences.j2`` and the two layouts. An axis on which 
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from prompts import load
-from schemas.claims import Graphs, is_no_change
-from schemas.comparison_axes import AXES
-from tasks.captioning.axes import AXIS_WRITERS
-from tasks.captioning.commonalities import write_commonalities
-from tasks.captioning.contrast import find_contrasts
-from tasks.captioning.scope import Scope
-from tasks.captioning.statements import Statement
-from tasks.captioning.unchanged_axes import UNCHANGED_WRITERS
+from pairwright.prompts import load
+from pairwright.schemas.claims import Graphs, is_no_change
+from pairwright.schemas.comparison_axes import AXES
+from pairwright.tasks.captioning.axes import AXIS_WRITERS
+from pairwright.tasks.captioning.commonalities import write_commonalities
+from pairwright.tasks.captioning.contrast import find_contrasts
+from pairwright.tasks.captioning.scope import Scope
+from pairwright.tasks.captioning.statements import Statement
+from pairwright.tasks.captioning.unchanged_axes import UNCHANGED_WRITERS
 
 LIST_SHARE = 0.25
 """How often the commonalities are a numbered list instead of prose."""

@@ -5,12 +5,12 @@ Needs ``prompts/difference_template.j2`` (paper 001's) and the phrases of ``prom
 
 from random import Random
 
-from prompts import load, load_wordings
-from schemas.claims import Claim, Graphs, is_no_change
-from schemas.phrases import bare, joined, noun, some, with_the, within
-from tasks.captioning.contrast import Contrast, find_contrasts
-from tasks.captioning.statements import SIDES, Mention, Side, Statement, claims_of, describe, selects, shown
-from tasks.captioning.word_contrasts import MentionPair, everything, picked, shared
+from pairwright.prompts import load, load_wordings
+from pairwright.schemas.claims import Claim, Graphs, is_no_change
+from pairwright.schemas.phrases import bare, joined, noun, some, with_the, within
+from pairwright.tasks.captioning.contrast import Contrast, find_contrasts
+from pairwright.tasks.captioning.statements import SIDES, Mention, Side, Statement, claims_of, describe, selects, shown
+from pairwright.tasks.captioning.word_contrasts import MentionPair, everything, picked, shared
 
 MOST_CHANGES = 3
 MOST_THINGS = 3

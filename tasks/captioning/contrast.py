@@ -7,9 +7,9 @@ the other lacks.
 
 from dataclasses import dataclass
 
-from schemas.claims import Graphs, content_changes
-from schemas.scene import SceneGraph, SceneObject
-from tasks.captioning.statements import Side, describe
+from pairwright.schemas.claims import Graphs, content_changes
+from pairwright.schemas.scene import SceneGraph, SceneObject
+from pairwright.tasks.captioning.statements import Side, describe
 
 ATTRIBUTES = ("shape", "colour", "material", "size", "facing", "pose", "text")
 

@@ -18,22 +18,38 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from prompts import load, load_wordings
-from prompts.differences import PROMPTS, difference_regex
-from schemas.checks import NONE_IN_SWAPPED, NOT_TURNED_ROUND, SEEN_IN_SAME, UNREADABLE_SAME, UNREADABLE_SWAPPED
-from schemas.config import ControlsConfig
-from schemas.content_words import content_words
-from schemas.differences import Difference, RefusedDifference
-from schemas.no_change import says_no_change
-from schemas.rows import CaptionRow, CheckRow, DifferenceRow, Dropped, Failed, ImageRow, PairRow, Row, make_key
-from schemas.writing import is_served
-from tasks.captioning.ask_differences import Shown, instruct_pair, read_answer, told_captions
-from tasks.captioning.likeness import likeness
-from tasks.captioning.statements import row_random
-from tasks.serving.ask_rows import ask_rows
-from tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
-from tasks.store.answers import Answers
-from tasks.store.stage import Stage, Uses
+from pairwright.prompts import load, load_wordings
+from pairwright.prompts.differences import PROMPTS, difference_regex
+from pairwright.schemas.checks import (
+    NONE_IN_SWAPPED,
+    NOT_TURNED_ROUND,
+    SEEN_IN_SAME,
+    UNREADABLE_SAME,
+    UNREADABLE_SWAPPED,
+)
+from pairwright.schemas.config import ControlsConfig
+from pairwright.schemas.content_words import content_words
+from pairwright.schemas.differences import Difference, RefusedDifference
+from pairwright.schemas.no_change import says_no_change
+from pairwright.schemas.rows import (
+    CaptionRow,
+    CheckRow,
+    DifferenceRow,
+    Dropped,
+    Failed,
+    ImageRow,
+    PairRow,
+    Row,
+    make_key,
+)
+from pairwright.schemas.writing import is_served
+from pairwright.tasks.captioning.ask_differences import Shown, instruct_pair, read_answer, told_captions
+from pairwright.tasks.captioning.likeness import likeness
+from pairwright.tasks.captioning.statements import row_random
+from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
+from pairwright.tasks.store.answers import Answers
+from pairwright.tasks.store.stage import Stage, Uses
 
 SAME, REVERSED = "control_same", "control_reversed"
 NONE = "There is no difference between the two images."

@@ -8,11 +8,11 @@ out where the captions nearly match, and where neither is known to fit its own i
 import re
 from collections.abc import Sequence
 
-from prompts import load
-from schemas.content_words import content_words
-from schemas.rows import PairRow, Turn
-from tasks.captioning.statements import SIDES, Side, row_random
-from tasks.serving.untrusted import within_quotes
+from pairwright.prompts import load
+from pairwright.schemas.content_words import content_words
+from pairwright.schemas.rows import PairRow, Turn
+from pairwright.tasks.captioning.statements import SIDES, Side, row_random
+from pairwright.tasks.serving.untrusted import within_quotes
 
 FIRST, SECOND = "compare_images", "retrieve_image"
 PROMPTS = (FIRST, SECOND)

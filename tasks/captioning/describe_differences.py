@@ -8,18 +8,18 @@ sees both images and reads their captions (``ask_differences``).
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from prompts import difference_verbs
-from prompts.differences import PROMPTS
-from schemas.claims import CLAIMS, Graphs, all_hold
-from schemas.config import DifferencesConfig
-from schemas.differences import Difference, read_difference
-from schemas.rows import CaptionRow, DifferenceRow, Dropped, Failed, ImageRow, PairRow, Row
-from tasks.captioning.ask_differences import ask_differences
-from tasks.captioning.compose_difference import compose_difference
-from tasks.captioning.pair_graphs import pair_graphs
-from tasks.captioning.statements import Statement, row_random
-from tasks.store.answers import Answers
-from tasks.store.stage import Stage, Uses
+from pairwright.prompts import difference_verbs
+from pairwright.prompts.differences import PROMPTS
+from pairwright.schemas.claims import CLAIMS, Graphs, all_hold
+from pairwright.schemas.config import DifferencesConfig
+from pairwright.schemas.differences import Difference, read_difference
+from pairwright.schemas.rows import CaptionRow, DifferenceRow, Dropped, Failed, ImageRow, PairRow, Row
+from pairwright.tasks.captioning.ask_differences import ask_differences
+from pairwright.tasks.captioning.compose_difference import compose_difference
+from pairwright.tasks.captioning.pair_graphs import pair_graphs
+from pairwright.tasks.captioning.statements import Statement, row_random
+from pairwright.tasks.store.answers import Answers
+from pairwright.tasks.store.stage import Stage, Uses
 
 
 def describe_differences(

@@ -7,15 +7,15 @@ Reads ``ImageRow``, writes ``CaptionRow``: composed from the image's scene graph
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from schemas.config import CaptionsConfig
-from schemas.rows import CaptionRow, Dropped, Failed, ImageRow, Row
-from schemas.sentences import split_by_rules
-from tasks.captioning.ask_captions import DESCRIBE, SPLIT, ask_captions
-from tasks.captioning.compose_caption import compose_caption
-from tasks.captioning.given_captions import caption_row, given_caption
-from tasks.captioning.statements import row_random
-from tasks.store.answers import Answers
-from tasks.store.stage import Stage
+from pairwright.schemas.config import CaptionsConfig
+from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ImageRow, Row
+from pairwright.schemas.sentences import split_by_rules
+from pairwright.tasks.captioning.ask_captions import DESCRIBE, SPLIT, ask_captions
+from pairwright.tasks.captioning.compose_caption import compose_caption
+from pairwright.tasks.captioning.given_captions import caption_row, given_caption
+from pairwright.tasks.captioning.statements import row_random
+from pairwright.tasks.store.answers import Answers
+from pairwright.tasks.store.stage import Stage
 
 
 def describe_images(

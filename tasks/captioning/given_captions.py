@@ -1,6 +1,6 @@
 """Make caption rows: of the caption that an image's source gave, or of what was written."""
 
-from schemas.rows import CaptionRow, ImageRow, Served, make_key
+from pairwright.schemas.rows import CaptionRow, ImageRow, Served, make_key
 
 
 def given_caption(row: ImageRow) -> str:

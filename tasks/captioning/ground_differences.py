@@ -15,17 +15,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.affirmed import affirmed, denies
-from schemas.checks import BOTH_UNGROUNDED, FIRST_UNGROUNDED, NOTHING_AFFIRMED, SECOND_UNGROUNDED
-from schemas.config import GroundingConfig
-from schemas.content_words import content_words
-from schemas.errors import ConfigError
-from schemas.rows import CheckRow, DifferenceRow, Dropped, EmbeddingRow, PairRow, make_key
-from schemas.writing import is_grounded
-from tasks.models.devices import count_gpus
-from tasks.models.text_scorer import OpenClipTexts, TextScorer
-from tasks.store.stage import Stage, Uses
-from tasks.store.vectors import Vectors
+from pairwright.schemas.affirmed import affirmed, denies
+from pairwright.schemas.checks import BOTH_UNGROUNDED, FIRST_UNGROUNDED, NOTHING_AFFIRMED, SECOND_UNGROUNDED
+from pairwright.schemas.config import GroundingConfig
+from pairwright.schemas.content_words import content_words
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, EmbeddingRow, PairRow, make_key
+from pairwright.schemas.writing import is_grounded
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.text_scorer import OpenClipTexts, TextScorer
+from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.store.vectors import Vectors
 
 SPACE = "clip"
 Halves = tuple[str, str]

@@ -11,16 +11,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from prompts import load
-from schemas.checks import LOW_RATING, NO_RATING
-from schemas.config import JudgingConfig
-from schemas.rows import CaptionRow, CheckRow, DifferenceRow, Dropped, Failed, ImageRow, PairRow, Row, make_key
-from schemas.writing import is_served
-from tasks.serving.ask_rows import ask_rows
-from tasks.serving.chat import IMAGE, Answer, Chat, Grammar, Question, seed_of
-from tasks.serving.untrusted import quoted
-from tasks.store.answers import Answers
-from tasks.store.stage import Stage, Uses
+from pairwright.prompts import load
+from pairwright.schemas.checks import LOW_RATING, NO_RATING
+from pairwright.schemas.config import JudgingConfig
+from pairwright.schemas.rows import (
+    CaptionRow,
+    CheckRow,
+    DifferenceRow,
+    Dropped,
+    Failed,
+    ImageRow,
+    PairRow,
+    Row,
+    make_key,
+)
+from pairwright.schemas.writing import is_served
+from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.chat import IMAGE, Answer, Chat, Grammar, Question, seed_of
+from pairwright.tasks.serving.untrusted import quoted
+from pairwright.tasks.store.answers import Answers
+from pairwright.tasks.store.stage import Stage, Uses
 
 PROMPT = "judge_difference"
 MOST_TOKENS = 32

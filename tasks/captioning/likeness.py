@@ -7,7 +7,7 @@ left of a dog" and "a dog left of a cat" are not quite alike.
 from collections import Counter
 from itertools import pairwise
 
-from schemas.content_words import content_words
+from pairwright.schemas.content_words import content_words
 
 
 def likeness(one: str, other: str) -> float:

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from schemas.claims import Graphs
-from schemas.rows import Dropped, ImageRow, PairRow
+from pairwright.schemas.claims import Graphs
+from pairwright.schemas.rows import Dropped, ImageRow, PairRow
 
 
 def pair_graphs(row: PairRow, images: Mapping[str, ImageRow]) -> Graphs | Dropped:

@@ -5,10 +5,10 @@ from itertools import permutations
 from random import Random
 from typing import get_args
 
-from schemas.claims import Claim, Graphs, Relation, Selector, stands
-from schemas.phrases import the
-from schemas.scene import SceneGraph, SceneObject
-from tasks.captioning.statements import Side, describe, selects
+from pairwright.schemas.claims import Claim, Graphs, Relation, Selector, stands
+from pairwright.schemas.phrases import the
+from pairwright.schemas.scene import SceneGraph, SceneObject
+from pairwright.tasks.captioning.statements import Side, describe, selects
 
 ADDITIONS: tuple[tuple[str, ...], ...] = (
     (),

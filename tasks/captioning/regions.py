@@ -9,11 +9,11 @@ from itertools import product
 from random import Random
 from typing import Literal
 
-from prompts import load_wordings
-from schemas.claims import Selector
-from schemas.phrases import COLUMNS, DEPTHS, joined, number, surface
-from schemas.scene import SceneGraph, SceneObject
-from tasks.captioning.statements import Mention, Statement, capital, claims_of, describe
+from pairwright.prompts import load_wordings
+from pairwright.schemas.claims import Selector
+from pairwright.schemas.phrases import COLUMNS, DEPTHS, joined, number, surface
+from pairwright.schemas.scene import SceneGraph, SceneObject
+from pairwright.tasks.captioning.statements import Mention, Statement, capital, claims_of, describe
 
 Axis = Literal["column", "depth"]
 AXES: tuple[Axis, Axis] = ("column", "depth")

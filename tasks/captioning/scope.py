@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from prompts import load_wordings
-from schemas.claims import Claim, Graphs
-from schemas.scene import SceneObject
-from tasks.captioning.contrast import Contrast
-from tasks.captioning.statements import SIDES, Side, capital
+from pairwright.prompts import load_wordings
+from pairwright.schemas.claims import Claim, Graphs
+from pairwright.schemas.scene import SceneObject
+from pairwright.tasks.captioning.contrast import Contrast
+from pairwright.tasks.captioning.statements import SIDES, Side, capital
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import json
 import re
 from typing import Any
 
-from schemas.content_words import content_words
-from schemas.sentences import split_by_rules
+from pairwright.schemas.content_words import content_words
+from pairwright.schemas.sentences import split_by_rules
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

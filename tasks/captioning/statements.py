@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from schemas.claims import Claim, Graphs, Selector, all_hold
-from schemas.phrases import some
-from schemas.rows import make_key
-from schemas.scene import SceneGraph, SceneObject
+from pairwright.schemas.claims import Claim, Graphs, Selector, all_hold
+from pairwright.schemas.phrases import some
+from pairwright.schemas.rows import make_key
+from pairwright.schemas.scene import SceneGraph, SceneObject
 
 Side = Literal[0, 1]
 SIDES: tuple[Side, Side] = (0, 1)

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from schemas.claims import Claim
-from schemas.comparison_axes import Axis
-from tasks.captioning.axes import AxisWriter
-from tasks.captioning.scope import Scope
-from tasks.captioning.statements import Statement
+from pairwright.schemas.claims import Claim
+from pairwright.schemas.comparison_axes import Axis
+from pairwright.tasks.captioning.axes import AxisWriter
+from pairwright.tasks.captioning.scope import Scope
+from pairwright.tasks.captioning.statements import Statement
 
 
 def _unchanged(axis: Axis) -> AxisWriter:

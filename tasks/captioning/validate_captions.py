@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
-from schemas.refusals import declines, repeats_itself
-from schemas.sentences import split_by_rules
+from pairwright.schemas.refusals import declines, repeats_itself
+from pairwright.schemas.sentences import split_by_rules
 
 Reason = Literal[
     "empty",

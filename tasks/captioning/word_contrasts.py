@@ -8,11 +8,11 @@ does that (others look alike), numbers do.
 from collections.abc import Iterable, Iterator
 from random import Random
 
-from schemas.claims import Claim, Graphs, Selector, all_hold
-from schemas.phrases import noun
-from schemas.scene import SceneGraph, SceneObject
-from tasks.captioning.contrast import Contrast
-from tasks.captioning.statements import CORE, SIDES, Mention, Side, describe, selects, shown
+from pairwright.schemas.claims import Claim, Graphs, Selector, all_hold
+from pairwright.schemas.phrases import noun
+from pairwright.schemas.scene import SceneGraph, SceneObject
+from pairwright.tasks.captioning.contrast import Contrast
+from pairwright.tasks.captioning.statements import CORE, SIDES, Mention, Side, describe, selects, shown
 
 MentionPair = tuple[Mention, Mention]
 Names = tuple[str, ...]

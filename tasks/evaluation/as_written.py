@@ -1,6 +1,6 @@
 """Put a benchmark's words into a question as they were published, unless they try to be more than words."""
 
-from tasks.serving.untrusted import as_data
+from pairwright.tasks.serving.untrusted import as_data
 
 
 def as_written(text: str) -> str:

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from schemas.replies import Reply
-from schemas.rows import Dropped, Failed, Row, make_key
-from schemas.served import ChatConfig
-from tasks.serving.ask_rows import ask_rows
-from tasks.serving.chat import Chat, Question
-from tasks.store.answers import Answers
-from tasks.store.images import Reason
+from pairwright.schemas.replies import Reply
+from pairwright.schemas.rows import Dropped, Failed, Row, make_key
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.chat import Chat, Question
+from pairwright.tasks.store.answers import Answers
+from pairwright.tasks.store.images import Reason
 
 UNDECODED: tuple[str, ...] = get_args(Reason)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from schemas.errors import ConfigError
-from schemas.rows import Row
-from tasks.evaluation.corpus import Measured, measure_mean
-from tasks.evaluation.resample import resample
-from tasks.serving.chat import IMAGE
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import Row
+from pairwright.tasks.evaluation.corpus import Measured, measure_mean
+from pairwright.tasks.evaluation.resample import resample
+from pairwright.tasks.serving.chat import IMAGE
 
 SHORT, LONG = 16, 512
 """Tokens of an answer at the most: of a choice, and of a description."""

@@ -1,8 +1,8 @@
 """All benchmarks."""
 
-from schemas.errors import ConfigError
-from tasks.evaluation.benchmark import Benchmark
-from tasks.evaluation.benchmarks import (
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.benchmark import Benchmark
+from pairwright.tasks.evaluation.benchmarks import (
     amber,
     bison,
     cad_qa,

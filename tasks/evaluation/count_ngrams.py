@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.evaluation.corpus import Integers, Words
+from pairwright.tasks.evaluation.corpus import Integers, Words
 
 ORDERS = 4
 """Words of the longest n-grams: both metrics use 1 to 4."""

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from schemas.affirmed import affirmed
-from schemas.claims import Selector
-from schemas.scene import PLURALS, SceneGraph
+from pairwright.schemas.affirmed import affirmed
+from pairwright.schemas.claims import Selector
+from pairwright.schemas.scene import PLURALS, SceneGraph
 
 ALSO = {
     "sphere": "ball", "orb": "ball", "block": "cube", "torus": "ring", "hoop": "ring", "cup": "mug", "chest": "box",

@@ -19,14 +19,14 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-from prompts import load
-from schemas.rows import Failed, Row, make_key
-from schemas.served import ChatConfig
-from tasks.evaluation.benchmark import Rubric
-from tasks.serving.ask_rows import ask_rows
-from tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
-from tasks.serving.untrusted import as_data
-from tasks.store.answers import Answers
+from pairwright.prompts import load
+from pairwright.schemas.rows import Failed, Row, make_key
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.evaluation.benchmark import Rubric
+from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
+from pairwright.tasks.serving.untrusted import as_data
+from pairwright.tasks.store.answers import Answers
 
 ATTEMPTS = 3
 MOST_TOKENS, REASON_TOKENS = 64, 320

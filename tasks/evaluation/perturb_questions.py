@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from schemas.errors import ConfigError
-from schemas.rows import make_key
-from tasks.evaluation.benchmark import Asked
-from tasks.evaluation.prepare_questions import Change, keep
-from tasks.serving.chat import Question
-from tasks.store.images import decode_rgb, encode_png
-from tasks.store.perturb_images import Kind, perturb_image
-from tasks.store.replace_words import replace_words
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.evaluation.benchmark import Asked
+from pairwright.tasks.evaluation.prepare_questions import Change, keep
+from pairwright.tasks.serving.chat import Question
+from pairwright.tasks.store.images import decode_rgb, encode_png
+from pairwright.tasks.store.perturb_images import Kind, perturb_image
+from pairwright.tasks.store.replace_words import replace_words
 
 KINDS: dict[str, Kind] = {"noise": "gaussian-noise", "fog": "fog"}
 SEVERITIES = range(1, 6)

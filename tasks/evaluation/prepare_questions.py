@@ -6,10 +6,10 @@ Reads image files; what they hold is decoded by whoever is asked, or here where 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from schemas.replies import Reply
-from tasks.evaluation.benchmark import Asked
-from tasks.serving.chat import Question
-from tasks.store.images import RefusedImageError
+from pairwright.schemas.replies import Reply
+from pairwright.tasks.evaluation.benchmark import Asked
+from pairwright.tasks.serving.chat import Question
+from pairwright.tasks.store.images import RefusedImageError
 
 IMAGE_BYTES = 256 << 20
 """A larger file is refused before it is read."""

@@ -15,8 +15,8 @@ Numbers of different protocols are not comparable: CIDEr-D's document frequencie
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from schemas.errors import ConfigError
-from tasks.evaluation.read_captions import Record
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.read_captions import Record
 
 MISSING = ("refuse", "empty", "leave-out")
 """What becomes of references without a prediction: an error, an empty prediction, or no item."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import ConfigError
-from tasks.evaluation.read_json import number_records, parse_json, read_text
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.read_json import number_records, parse_json, read_text
 
 TEXT_CHARACTERS = 100_000
 """Of one record, all its texts together."""

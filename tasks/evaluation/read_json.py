@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from schemas.errors import ConfigError
+from pairwright.schemas.errors import ConfigError
 
 FILE_BYTES = 512 << 20
 M = TypeVar("M", bound="Given")

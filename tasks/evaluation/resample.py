@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.evaluation.corpus import Floats, Measured
+from pairwright.tasks.evaluation.corpus import Floats, Measured
 
 CONFIDENCE = 0.95
 AT_ONCE = 1 << 22

@@ -12,11 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from schemas.replies import Reply
-from schemas.rows import make_key
-from tasks.evaluation.benchmark import Asked, Exam, Marked, Replies, Score, conclude
-from tasks.evaluation.judge_answers import Rating
-from tasks.store.files import Folder
+from pairwright.schemas.replies import Reply
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.evaluation.benchmark import Asked, Exam, Marked, Replies, Score, conclude
+from pairwright.tasks.evaluation.judge_answers import Rating
+from pairwright.tasks.store.files import Folder
 
 ROWS, ANSWERS = ".rows.jsonl", ".answers"
 """What follows the name of the scores' file, without its own ending."""

@@ -6,8 +6,8 @@ smoothing but two tiny numbers that keep divisions from zero.
 
 import numpy as np
 
-from tasks.evaluation.corpus import Floats, Integers, Measured, Words
-from tasks.evaluation.count_ngrams import ORDERS, Counts
+from pairwright.tasks.evaluation.corpus import Floats, Integers, Measured, Words
+from pairwright.tasks.evaluation.count_ngrams import ORDERS, Counts
 
 NAMES = tuple(f"BLEU-{order}" for order in range(1, ORDERS + 1))
 SMALL, TINY = 1e-9, 1e-15

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from schemas.errors import ConfigError
-from tasks.evaluation.corpus import Corpus, Measured, Words, number_words
-from tasks.evaluation.count_ngrams import Counts, count_ngrams
-from tasks.evaluation.protocols import Matched
-from tasks.evaluation.resample import resample
-from tasks.evaluation.run_java import UnavailableError
-from tasks.evaluation.score_bleu import measure_bleu
-from tasks.evaluation.score_cider import measure_cider
-from tasks.evaluation.score_meteor import measure_meteor
-from tasks.evaluation.score_rouge import measure_rouge
-from tasks.evaluation.score_spice import measure_spice
-from tasks.evaluation.tokenise_texts import TOKENISERS, Tokenised, tokenise_texts
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.corpus import Corpus, Measured, Words, number_words
+from pairwright.tasks.evaluation.count_ngrams import Counts, count_ngrams
+from pairwright.tasks.evaluation.protocols import Matched
+from pairwright.tasks.evaluation.resample import resample
+from pairwright.tasks.evaluation.run_java import UnavailableError
+from pairwright.tasks.evaluation.score_bleu import measure_bleu
+from pairwright.tasks.evaluation.score_cider import measure_cider
+from pairwright.tasks.evaluation.score_meteor import measure_meteor
+from pairwright.tasks.evaluation.score_rouge import measure_rouge
+from pairwright.tasks.evaluation.score_spice import measure_spice
+from pairwright.tasks.evaluation.tokenise_texts import TOKENISERS, Tokenised, tokenise_texts
 
 METRICS = ("bleu", "meteor", "rouge-l", "cider-d", "spice")
 

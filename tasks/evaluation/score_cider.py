@@ -8,8 +8,8 @@ mean over orders and references, times 10. One item alone has no document freque
 
 import numpy as np
 
-from tasks.evaluation.corpus import Floats, Measured, Words, measure_mean
-from tasks.evaluation.count_ngrams import Counts, find_new
+from pairwright.tasks.evaluation.corpus import Floats, Measured, Words, measure_mean
+from pairwright.tasks.evaluation.count_ngrams import Counts, find_new
 
 SIGMA = 6.0
 NAME = "CIDEr-D"

@@ -7,8 +7,8 @@ Needs Java and pycocoevalcap; takes 2 GB.
 
 import numpy as np
 
-from tasks.evaluation.corpus import Corpus, Floats, Measured
-from tasks.evaluation.run_java import UnavailableError, find_jar, run_java
+from pairwright.tasks.evaluation.corpus import Corpus, Floats, Measured
+from pairwright.tasks.evaluation.run_java import UnavailableError, find_jar, run_java
 
 NAME = "METEOR"
 JAR = "meteor/meteor-1.5.jar"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tasks.evaluation.corpus import Corpus, Measured, measure_mean
+from pairwright.tasks.evaluation.corpus import Corpus, Measured, measure_mean
 
 BETA = 1.2
 NAME = "ROUGE-L"

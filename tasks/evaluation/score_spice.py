@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.evaluation.corpus import Corpus, Measured, measure_mean
-from tasks.evaluation.run_java import UnavailableError, find_jar, run_java
+from pairwright.tasks.evaluation.corpus import Corpus, Measured, measure_mean
+from pairwright.tasks.evaluation.run_java import UnavailableError, find_jar, run_java
 
 NAME = "SPICE"
 JAR = "spice/spice-1.0.jar"

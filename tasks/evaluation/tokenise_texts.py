@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.evaluation.ptb_rules import tokenise
-from tasks.evaluation.run_java import UnavailableError, find_jar, run_java
+from pairwright.tasks.evaluation.ptb_rules import tokenise
+from pairwright.tasks.evaluation.run_java import UnavailableError, find_jar, run_java
 
 JAR = "tokenizer/stanford-corenlp-3.4.1.jar"
 CLASS = "edu.stanford.nlp.process.PTBTokenizer"

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from schemas.errors import ConfigError
-from tasks.export.formats import FORMATS
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.export.formats import FORMATS
 
 MARKER = ".pairwright-export.json"
 README = "README.md"

@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tasks.export.form import SPLITS
-from tasks.export.hf_schema import COLUMNS, FEATURES, Feature
-from tasks.export.tally_rows import About, Tally
+from pairwright.tasks.export.form import SPLITS
+from pairwright.tasks.export.hf_schema import COLUMNS, FEATURES, Feature
+from pairwright.tasks.export.tally_rows import About, Tally
 
 FILE = "croissant.json"
 FILES, ROWS, SPLIT = "parquet-files", "preferences", "splits"

@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from schemas.arrow import from_table, schema_of
-from schemas.decisions import UNDECIDED, Decision, Decisions, edit_row
-from schemas.errors import ConfigError
-from schemas.rows import PreferenceRow
-from tasks.export.claim_target import README, check_target, write_marker
-from tasks.export.form import Form, RowWriter, Setting, UnheldError
-from tasks.export.select_rows import EVERYTHING, Selection
-from tasks.export.tally_rows import About, Tally
-from tasks.export.verify import Verifier
-from tasks.export.write_readme import write_readme
-from tasks.store.dataset import Build
-from tasks.store.replace import replacing
-from tasks.store.snapshot import stream_live
-from tasks.store.stage import Planned
+from pairwright.schemas.arrow import from_table, schema_of
+from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions, edit_row
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.export.claim_target import README, check_target, write_marker
+from pairwright.tasks.export.form import Form, RowWriter, Setting, UnheldError
+from pairwright.tasks.export.select_rows import EVERYTHING, Selection
+from pairwright.tasks.export.tally_rows import About, Tally
+from pairwright.tasks.export.verify import Verifier
+from pairwright.tasks.export.write_readme import write_readme
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.replace import replacing
+from pairwright.tasks.store.snapshot import stream_live
+from pairwright.tasks.store.stage import Planned
 
 Groups = Iterable[Sequence[PreferenceRow]]
 

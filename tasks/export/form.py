@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from schemas.rows import PreferenceRow
-from tasks.export.sample import Sample
-from tasks.export.tally_rows import About, Tally
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.export.sample import Sample
+from pairwright.tasks.export.tally_rows import About, Tally
 
 SPLITS = ("train", "validation", "test")
 BYTES_PER_FILE = 500 << 20

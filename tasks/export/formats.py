@@ -1,8 +1,8 @@
 """All forms of export."""
 
-from schemas.errors import ConfigError
-from tasks.export.form import Form
-from tasks.export.forms import hf, llamafactory, llava, ms_swift, openai_batch, rlaif_v, trl, webdataset
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.export.form import Form
+from pairwright.tasks.export.forms import hf, llamafactory, llava, ms_swift, openai_batch, rlaif_v, trl, webdataset
 
 _FORMS = (hf, trl, llamafactory, ms_swift, rlaif_v, llava, webdataset, openai_batch)
 FORMATS: dict[str, Form] = {module.FORM.name: module.FORM for module in _FORMS}

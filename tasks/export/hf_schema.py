@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.rows import PreferenceRow, Turn
+from pairwright.schemas.rows import PreferenceRow, Turn
 
 Feature = dict[str, Any]
 SIGNATURES = (

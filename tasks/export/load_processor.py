@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import ConfigError
-from tasks.models.weights import loading
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.models.weights import loading
 
 FIELD = "--processor"
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.rows import make_key
-from tasks.export.hf_schema import ending_of
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.export.hf_schema import ending_of
 
 IMAGES = "images"
 

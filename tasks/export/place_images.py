@@ -6,8 +6,8 @@ in training. Readers count these marks, so a text that has one of its own is not
 
 from collections.abc import Sequence
 
-from schemas.rows import PreferenceRow, Turn
-from tasks.export.form import UnheldError
+from pairwright.schemas.rows import PreferenceRow, Turn
+from pairwright.tasks.export.form import UnheldError
 
 PLACE = "<image>"
 MEDIA = (PLACE, "<video>", "<audio>")

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.errors import ConfigError, PairwrightError, ServerError, StoreError
-from tasks.export.claim_target import MARKER, README
-from tasks.export.formats import FORMATS
-from tasks.models.fetching.fetch_hub import GIT, SHA256, hash_blob
-from tasks.models.fetching.show_fetching import showing
+from pairwright.schemas.errors import ConfigError, PairwrightError, ServerError, StoreError
+from pairwright.tasks.export.claim_target import MARKER, README
+from pairwright.tasks.export.formats import FORMATS
+from pairwright.tasks.models.fetching.fetch_hub import GIT, SHA256, hash_blob
+from pairwright.tasks.models.fetching.show_fetching import showing
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd, HfApi, RepoFile

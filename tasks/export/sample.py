@@ -12,7 +12,7 @@ from typing import Any
 
 from PIL import Image
 
-from tasks.store.images import RefusedImageError, decode_rgb
+from pairwright.tasks.store.images import RefusedImageError, decode_rgb
 
 PLACE = "<image>"
 Message = Mapping[str, Any]

@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from schemas.decisions import ACCEPTED, Decision
-from schemas.rows import PreferenceRow
+from pairwright.schemas.decisions import ACCEPTED, Decision
+from pairwright.schemas.rows import PreferenceRow
 
 UNSTATED = "unstated"
 """Stands for images whose licence nobody stated."""

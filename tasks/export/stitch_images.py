@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.store.images import RGB, decode_rgb, encode_png
+from pairwright.tasks.store.images import RGB, decode_rgb, encode_png
 
 GAP = 16
 """White pixels between two images."""

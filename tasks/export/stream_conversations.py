@@ -5,11 +5,11 @@ Reads live ``ComparisonRow``, and of their pairs ``PairRow``, ``ImageRow`` and `
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from schemas.arrow import from_table, schema_of
-from schemas.rows import ComparisonRow, ImageRow, PairRow, PreferenceRow, SplitRow
-from tasks.store.dataset import Build
-from tasks.store.snapshot import find_live, stream_live
-from tasks.store.stage import Planned
+from pairwright.schemas.arrow import from_table, schema_of
+from pairwright.schemas.rows import ComparisonRow, ImageRow, PairRow, PreferenceRow, SplitRow
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.snapshot import find_live, stream_live
+from pairwright.tasks.store.stage import Planned
 
 TABLE = "comparisons"
 

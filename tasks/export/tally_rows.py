@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from schemas.config import Profile
-from schemas.rows import PreferenceRow
-from tasks.export.select_rows import UNSTATED, kinds_of
-from tasks.store.ledger import Counts
+from pairwright.schemas.config import Profile
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.export.select_rows import UNSTATED, kinds_of
+from pairwright.tasks.store.ledger import Counts
 
 
 @dataclass(frozen=True, kw_only=True)

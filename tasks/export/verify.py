@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import ConfigError, ValidationError
-from tasks.export.form import Form
-from tasks.export.sample import BrokenRowError, Sample, naming_row, need
+from pairwright.schemas.errors import ConfigError, ValidationError
+from pairwright.tasks.export.form import Form
+from pairwright.tasks.export.sample import BrokenRowError, Sample, naming_row, need
 
 UNLIMITED = 10_000_000
 """Tokenizers that state no limit state a very large number."""

@@ -5,9 +5,9 @@ from pathlib import Path
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tasks.export.form import SPLITS
-from tasks.export.hf_schema import COLUMNS, card_features, ending_of
-from tasks.export.tally_rows import About, Tally
+from pairwright.tasks.export.form import SPLITS
+from pairwright.tasks.export.hf_schema import COLUMNS, card_features, ending_of
+from pairwright.tasks.export.tally_rows import About, Tally
 
 LICENCES = ("apache-2.0", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "mit", "odc-by")
 """Licences that the Hub knows by name; another one is "other", none stated "unknown"."""

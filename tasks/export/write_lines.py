@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from tasks.export.form import Sizes
+from pairwright.tasks.export.form import Sizes
 
 
 @dataclass(frozen=True, kw_only=True)

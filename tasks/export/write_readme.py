@@ -1,8 +1,8 @@
 """Write README.md of an export: what it is, how its reader is started, what it does not hold, where it is from."""
 
-from tasks.export.form import Form, plain_name
-from tasks.export.tally_rows import About, Tally
-from tasks.export.write_card import front_matter, markdown
+from pairwright.tasks.export.form import Form, plain_name
+from pairwright.tasks.export.tally_rows import About, Tally
+from pairwright.tasks.export.write_card import front_matter, markdown
 
 
 def write_readme(form: Form, about: About, tally: Tally) -> str:

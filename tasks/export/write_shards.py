@@ -16,7 +16,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.export.form import BYTES_PER_FILE, SPLITS, Sizes
+from pairwright.tasks.export.form import BYTES_PER_FILE, SPLITS, Sizes
 
 ROWS_PER_GROUP = 100
 BYTES_PER_GROUP = 64 << 20

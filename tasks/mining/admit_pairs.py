@@ -6,9 +6,9 @@ Reads ``PairRow`` and which images have vectors, writes the pairs both of whose 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from schemas.config import ExcludeConfig
-from schemas.rows import Dropped, EmbeddingRow, PairRow
-from tasks.store.stage import Stage, Uses
+from pairwright.schemas.config import ExcludeConfig
+from pairwright.schemas.rows import Dropped, EmbeddingRow, PairRow
+from pairwright.tasks.store.stage import Stage, Uses
 
 REASON = "an image of the pair is excluded or has no vector"
 

@@ -84,7 +84,7 @@ class _Job:
 
     def run(self, start: int, stop: int, labels: Labels) -> int | None:
         """Label the sets from ``start`` to ``stop``; return the first with impossible features."""
-        from tasks.mining.cluster_kernel import cluster_sets, new_scratch
+        from pairwright.tasks.mining.cluster_kernel import cluster_sets, new_scratch
 
         scratch = new_scratch(self.largest, self.vectors.shape[1], self.k)
         offsets = self.offsets[start : stop + 1]

@@ -9,7 +9,17 @@ eigenvector; row ``EIGEN_ROWS + j`` receives the eigenvector ``j``.
 
 import math
 
-from tasks.mining.cluster_jit import EPSILON, LANES, TINY, Floats, compiled, compiled_sum, inner, padded, row_numbers
+from pairwright.tasks.mining.cluster_jit import (
+    EPSILON,
+    LANES,
+    TINY,
+    Floats,
+    compiled,
+    compiled_sum,
+    inner,
+    padded,
+    row_numbers,
+)
 
 ROOT, MIRROR, REFLECTOR, UPDATE, DIAGONAL, BESIDE, FACTOR, START = row_numbers(0, 8)
 LOW, HIGH, SHIFT, PIVOT, COUNT = row_numbers(8, 13)

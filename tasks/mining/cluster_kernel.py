@@ -21,8 +21,8 @@ import numpy as np
 from numba import float32
 from numpy.typing import DTypeLike, NDArray
 
-from tasks.mining.cluster_eigen import EIGEN_ROWS, HIGH, LOW, MIRROR, ROOT, START, UPDATE, fill_embedding
-from tasks.mining.cluster_jit import (
+from pairwright.tasks.mining.cluster_eigen import EIGEN_ROWS, HIGH, LOW, MIRROR, ROOT, START, UPDATE, fill_embedding
+from pairwright.tasks.mining.cluster_jit import (
     LANES,
     Floats,
     Integers,
@@ -32,7 +32,7 @@ from tasks.mining.cluster_jit import (
     compiled_sum,
     row_numbers,
 )
-from tasks.mining.cluster_kmeans import BEST, KEYS, MARKS, MARKS_WIDTH, fill_labels
+from pairwright.tasks.mining.cluster_kmeans import BEST, KEYS, MARKS, MARKS_WIDTH, fill_labels
 
 TILE = 4  # rows by rows of a Gram tile: its 16 sums and 8 rows fit 32 vector registers
 ROUGH = 1e-3  # below this share of the norms rounding in float32 takes four digits of a distance, or all

@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
-from tasks.mining.cluster_eigen import EIGEN_ROWS as POINTS
-from tasks.mining.cluster_jit import Floats, Integers, compiled, compiled_sum, inner, row_numbers
+from pairwright.tasks.mining.cluster_eigen import EIGEN_ROWS as POINTS
+from pairwright.tasks.mining.cluster_jit import Floats, Integers, compiled, compiled_sum, inner, row_numbers
 
 N_INIT = 10  # SpectralClustering's; the next two are KMeans'
 MAX_ITERATIONS = 300

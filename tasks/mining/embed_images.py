@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.config import EmbeddingConfig
-from schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
-from tasks.models import perceptual_hash
-from tasks.models.devices import count_gpus
-from tasks.models.dinov2_embedder import pin_dinov2
-from tasks.models.embedders import WITH_WEIGHTS, Embedder, Prepare, make_embedder
-from tasks.models.open_clip_embedder import pin_clip
-from tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
-from tasks.models.unit_vectors import to_unit
-from tasks.store.stage import Stage
+from pairwright.schemas.config import EmbeddingConfig
+from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
+from pairwright.tasks.models import perceptual_hash
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.dinov2_embedder import pin_dinov2
+from pairwright.tasks.models.embedders import WITH_WEIGHTS, Embedder, Prepare, make_embedder
+from pairwright.tasks.models.open_clip_embedder import pin_clip
+from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
+from pairwright.tasks.models.unit_vectors import to_unit
+from pairwright.tasks.store.stage import Stage
 
 GROUP = 512
 """Images handed to a device at a time; it cuts them into batches."""

@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from schemas.arrow import schema_of
-from schemas.config import ExcludeConfig
-from schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
-from tasks.models import perceptual_hash
-from tasks.store.dataset import Build
-from tasks.store.files import Folder
-from tasks.store.snapshot import read_live, stream_live
-from tasks.store.stage import Planned, Stage, Uses
+from pairwright.schemas.arrow import schema_of
+from pairwright.schemas.config import ExcludeConfig
+from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
+from pairwright.tasks.models import perceptual_hash
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.snapshot import read_live, stream_live
+from pairwright.tasks.store.stage import Planned, Stage, Uses
 
 BLOCK = 128
 """Images compared with a whole excluded set at a time."""

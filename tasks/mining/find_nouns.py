@@ -10,10 +10,10 @@ proper nouns along (as Img-Diff does) and taking the captions of one image toget
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from schemas.config import NounsConfig
-from schemas.rows import Dropped, ImageRow, NounsRow, make_key
-from tasks.models.nouns import find_nouns_of, name_model, pin_model
-from tasks.store.stage import Stage
+from pairwright.schemas.config import NounsConfig
+from pairwright.schemas.rows import Dropped, ImageRow, NounsRow, make_key
+from pairwright.tasks.models.nouns import find_nouns_of, name_model, pin_model
+from pairwright.tasks.store.stage import Stage
 
 MAX_CHARACTERS = 20_000
 """Of all captions of one image; hundreds of times what people write."""

@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from schemas.arrow import schema_of
-from schemas.config import MiningConfig
-from schemas.rows import Dropped, PairRow
-from tasks.store.stage import Stage, Uses
+from pairwright.schemas.arrow import schema_of
+from pairwright.schemas.config import MiningConfig
+from pairwright.schemas.rows import Dropped, PairRow
+from pairwright.tasks.store.stage import Stage, Uses
 
 REASON = "image in too many pairs"
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from schemas.config import NounPairsConfig
-from schemas.rows import make_key
+from pairwright.schemas.config import NounPairsConfig
+from pairwright.schemas.rows import make_key
 
 Keys = NDArray[np.bytes_]
 Numbers = NDArray[np.int64]

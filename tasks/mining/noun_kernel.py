@@ -7,8 +7,8 @@ first call on a machine compiles for some seconds.
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.mining.cluster_jit import compiled, compiled_entry
-from tasks.mining.noun_index import Lists
+from pairwright.tasks.mining.cluster_jit import compiled, compiled_entry
+from pairwright.tasks.mining.noun_index import Lists
 
 Numbers = NDArray[np.int64]
 Short = NDArray[np.int32]

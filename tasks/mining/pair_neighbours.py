@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.config import MiningConfig
-from schemas.rows import Dropped, EmbeddingRow, NeighbourRow, PairRow, make_key
-from tasks.mining.cluster import CandidateSets, spectral_labels_gathered
-from tasks.models import perceptual_hash
-from tasks.store.stage import Stage, Uses
-from tasks.store.vectors import Vectors
+from pairwright.schemas.config import MiningConfig
+from pairwright.schemas.rows import Dropped, EmbeddingRow, NeighbourRow, PairRow, make_key
+from pairwright.tasks.mining.cluster import CandidateSets, spectral_labels_gathered
+from pairwright.tasks.models import perceptual_hash
+from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.store.vectors import Vectors
 
 
 @dataclass(frozen=True)

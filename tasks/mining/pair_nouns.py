@@ -23,11 +23,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from schemas.arrow import schema_of
-from schemas.config import NounPairsConfig
-from schemas.rows import Dropped, NounsRow, PairRow, make_key
-from tasks.mining.noun_index import NounIndex, build_index
-from tasks.store.stage import Stage, Uses
+from pairwright.schemas.arrow import schema_of
+from pairwright.schemas.config import NounPairsConfig
+from pairwright.schemas.rows import Dropped, NounsRow, PairRow, make_key
+from pairwright.tasks.mining.noun_index import NounIndex, build_index
+from pairwright.tasks.store.stage import Stage, Uses
 
 MEASURE = "nouns"
 """What stands among a pair's ``embedders``: the cosine is that of the two images' sets of nouns."""
@@ -43,7 +43,7 @@ def pair_nouns(
         config: levels, stop list and limits.
         everything: ``subject`` and ``nouns`` of every image.
     """
-    from tasks.mining.noun_kernel import draw_partners  # compiles
+    from pairwright.tasks.mining.noun_kernel import draw_partners  # compiles
 
     index = build_index(everything, config)
     anchors = index.numbers_of([row.subject for row in rows])

@@ -24,14 +24,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.config import SearchConfig
-from schemas.rows import LEAST_RECALL, Dropped, EmbeddingRow, ImageRow, NeighbourRow, Row, make_key
-from tasks.models import perceptual_hash
-from tasks.models.search import rank, top_k
-from tasks.models.search_lists import Lists, find_lists, find_recall, probes_of, search_lists
-from tasks.store.index import Before
-from tasks.store.stage import Stage, Uses
-from tasks.store.vectors import Vectors
+from pairwright.schemas.config import SearchConfig
+from pairwright.schemas.rows import LEAST_RECALL, Dropped, EmbeddingRow, ImageRow, NeighbourRow, Row, make_key
+from pairwright.tasks.models import perceptual_hash
+from pairwright.tasks.models.search import rank, top_k
+from pairwright.tasks.models.search_lists import Lists, find_lists, find_recall, probes_of, search_lists
+from pairwright.tasks.store.index import Before
+from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.store.vectors import Vectors
 
 log = logging.getLogger(__name__)
 NOTHING = Before(np.empty(0, dtype="S32"), {})

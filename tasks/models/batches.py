@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.errors import ModelError
+from pairwright.schemas.errors import ModelError
 
 log = logging.getLogger(__name__)
 Floats = NDArray[np.float32]

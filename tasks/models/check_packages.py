@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-from schemas.health import Check, missing, ok, warning
-from tasks.models.devices import DRIVERS
+from pairwright.schemas.health import Check, missing, ok, warning
+from pairwright.tasks.models.devices import DRIVERS
 
 PROJECT = "pairwright"
 LOAD_SECONDS, ASK_SECONDS = 30.0, 5.0

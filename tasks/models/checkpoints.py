@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from schemas.errors import ModelError
-from tasks.models.scan_pickle import TRUST, RefusedError, scan_pickle
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.scan_pickle import TRUST, RefusedError, scan_pickle
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from schemas.rows import Box, Tag
-from schemas.scene import SceneGraph
-from tasks.models.prepare_ahead import Seen
+from pairwright.schemas.rows import Box, Tag
+from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.models.prepare_ahead import Seen
 
 
 class Detector(Protocol):

@@ -1,9 +1,9 @@
 """Choose the detector that a profile names, for the stages that ask one."""
 
-from schemas.config import DetectionConfig
-from tasks.models.detection import Detector, SceneDetector
-from tasks.models.devices import count_gpus
-from tasks.models.grounding.detector import GroundingDino, check_grounding_dino, pin_grounding_dino
+from pairwright.schemas.config import DetectionConfig
+from pairwright.tasks.models.detection import Detector, SceneDetector
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.grounding.detector import GroundingDino, check_grounding_dino, pin_grounding_dino
 
 
 def make_detector(config: DetectionConfig, *, batch: int | None = None) -> Detector:

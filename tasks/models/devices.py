@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.store.pool import PLACE
+from pairwright.tasks.store.pool import PLACE
 
 if TYPE_CHECKING:
     from torch import device

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.config import Dinov2Config
-from schemas.errors import ModelError
-from tasks.models.batches import Batches
-from tasks.models.encoder import Encoder, keep_class_token
-from tasks.models.preprocess import Interpolation, Preprocess, Resize
-from tasks.models.pretrained import Pretrained
-from tasks.models.weights import find_local, loading, require_packages
+from pairwright.schemas.config import Dinov2Config
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.encoder import Encoder, keep_class_token
+from pairwright.tasks.models.preprocess import Interpolation, Preprocess, Resize
+from pairwright.tasks.models.pretrained import Pretrained
+from pairwright.tasks.models.weights import find_local, loading, require_packages
 
 FIELD = "embedding.dinov2"
 CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
@@ -96,7 +96,7 @@ def _load(configuration: str, batch: int) -> Encoder:
     """Load the model by transformers' own loader."""
     import transformers
 
-    from tasks.models.devices import choose_device
+    from pairwright.tasks.models.devices import choose_device
 
     config = Dinov2Config.model_validate_json(configuration)
     device = choose_device()

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.config import EmbeddingConfig
-from tasks.models.descriptors import ColourLayout, Gradients
-from tasks.models.dinov2_embedder import Dinov2
-from tasks.models.open_clip_embedder import OpenClip
-from tasks.models.perceptual_hash import PerceptualHash
+from pairwright.schemas.config import EmbeddingConfig
+from pairwright.tasks.models.descriptors import ColourLayout, Gradients
+from pairwright.tasks.models.dinov2_embedder import Dinov2
+from pairwright.tasks.models.open_clip_embedder import OpenClip
+from pairwright.tasks.models.perceptual_hash import PerceptualHash
 
 Pixels = NDArray[np.uint8]
 Prepare = Callable[[Pixels], NDArray[Any]]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.models.batches import Batches
-from tasks.models.preprocess import Preprocess
+from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.preprocess import Preprocess
 
 if TYPE_CHECKING:
     from torch import Tensor, device

@@ -12,9 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from schemas.config import NounsConfig
-from schemas.errors import ModelError
-from tasks.models.weights import identify_files
+from pairwright.schemas.config import NounsConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.weights import identify_files
 
 UNUSED = ("parser", "ner", "entity_linker", "entity_ruler", "senter", "sentencizer", "textcat", "textcat_multilabel")
 """Parts of a pipeline that give neither a part of speech nor a lemma; they take more time than all others."""

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.config import ClipConfig
-from schemas.errors import ModelError
-from tasks.models.batches import Batches
-from tasks.models.encoder import Encoder, keep_class_token
-from tasks.models.preprocess import Preprocess, Resize
-from tasks.models.weights import (
+from pairwright.schemas.config import ClipConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.encoder import Encoder, keep_class_token
+from pairwright.tasks.models.preprocess import Preprocess, Resize
+from pairwright.tasks.models.weights import (
     HubFiles,
     absolute,
     check_revision,
@@ -165,7 +165,7 @@ def _add_described(config: ClipConfig, field: str) -> str:
 @lru_cache(maxsize=1)
 def _load(configuration: str, batch: int) -> Encoder:
     """Load the model and keep its image tower."""
-    from tasks.models.devices import choose_device
+    from pairwright.tasks.models.devices import choose_device
 
     config = ClipConfig.model_validate_json(configuration)
     device = choose_device()

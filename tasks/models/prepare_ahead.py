@@ -17,11 +17,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.errors import SourceError
-from schemas.rows import Dropped, ImageRow, Row
-from schemas.scene import SceneGraph
-from tasks.store.images import RefusedImageError, decode_rgb
-from tasks.store.pool import helpers
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, ImageRow, Row
+from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.store.images import RefusedImageError, decode_rgb
+from pairwright.tasks.store.pool import helpers
 
 BATCH = 32
 """Rows prepared at a time."""

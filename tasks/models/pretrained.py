@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.models.weights import HubFiles, absolute, check_revision, find_on_hub, identify_files
+from pairwright.tasks.models.weights import HubFiles, absolute, check_revision, find_on_hub, identify_files
 
 
 def is_local(model: str) -> bool:

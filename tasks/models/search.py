@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.models.search_scan import BLOCK_BYTES, preselect
+from pairwright.tasks.models.search_scan import BLOCK_BYTES, preselect
 
 SPARE = 16
 """Rows preselected beyond those asked for, so that few queries need a second look."""
@@ -86,7 +86,7 @@ def _chances(
 
 def rank(matrix: NDArray[np.float16], rows: NDArray[np.int64], candidates: NDArray[np.int64], *, k: int) -> Near:
     """Score each row's candidates exactly (-1: none) and return the ``k`` nearest, ties in the order of their rows."""
-    from tasks.models.search_exactly import fill_nearest  # heavy: needs numba
+    from pairwright.tasks.models.search_exactly import fill_nearest  # heavy: needs numba
 
     near = np.full((len(rows), k), -1, dtype=np.int64)
     products = np.full((len(rows), k), -np.inf, dtype=np.float64)

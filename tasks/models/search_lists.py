@@ -25,9 +25,9 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from tasks.models.search import rank, settle, top_k
-from tasks.models.search_scan import MOST_QUERIES, Best, Codes, Kernel, Products, list_kernel
-from tasks.store.files import naming
+from pairwright.tasks.models.search import rank, settle, top_k
+from pairwright.tasks.models.search_scan import MOST_QUERIES, Best, Codes, Kernel, Products, list_kernel
+from pairwright.tasks.store.files import naming
 
 ROWS_AT_ONCE = 8192
 SHAPE_ROWS = 64

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.models.search_directions import Directions, Singles
+from pairwright.tasks.models.search_directions import Directions, Singles
 
 BLOCK_BYTES = 8 << 20
 """Bytes of a block's rows; with its products it stays in a processor's caches."""
@@ -144,7 +144,7 @@ class FloatKernel:
 
     def encode(self, rows: Halves) -> Codes:
         """Return float32 numbers, which are the same ones."""
-        from tasks.models.search_exactly import widen  # heavy: needs numba
+        from pairwright.tasks.models.search_exactly import widen  # heavy: needs numba
 
         return widen(rows)
 
@@ -219,7 +219,7 @@ class Best:
 
         Return whether that is so.
         """
-        from tasks.models.search_exactly import multiply_pairs  # heavy: needs numba
+        from pairwright.tasks.models.search_exactly import multiply_pairs  # heavy: needs numba
 
         bounds = bound.bounds(block)
         hits = np.flatnonzero(bounds > self._kernel.values(self._floors) - np.float32(bound.error))

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.rows import Box, Tag
-from schemas.scene import SceneGraph
-from tasks.models.prepare_ahead import Seen
-from tasks.store.masks import decode_mask
+from pairwright.schemas.rows import Box, Tag
+from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.store.masks import decode_mask
 
 
 class TagMask(NamedTuple):

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from schemas.claims import Selector
-from schemas.phrases import noun, number
-from schemas.rows import Tag
-from schemas.scene import SceneGraph, SceneObject
-from tasks.models.prepare_ahead import Seen
+from pairwright.schemas.claims import Selector
+from pairwright.schemas.phrases import noun, number
+from pairwright.schemas.rows import Tag
+from pairwright.schemas.scene import SceneGraph, SceneObject
+from pairwright.tasks.models.prepare_ahead import Seen
 
 GROUPINGS = (("colour", "shape"), ("shape",))
 """Objects alike in all of these form a group."""

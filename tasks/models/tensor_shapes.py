@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from schemas.errors import ModelError
+from pairwright.schemas.errors import ModelError
 
 Shapes = Mapping[str, tuple[int, ...]]
 NAMED = 4

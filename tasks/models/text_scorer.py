@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.encoders import ClipConfig
-from schemas.errors import ModelError
-from tasks.models.batches import Batches
-from tasks.models.cut_texts import cut_text
-from tasks.models.open_clip_embedder import FIELD, create_model, create_tokenizer, identify
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.cut_texts import cut_text
+from pairwright.tasks.models.open_clip_embedder import FIELD, create_model, create_tokenizer, identify
 
 if TYPE_CHECKING:
     from torch import Tensor, device
@@ -117,7 +117,7 @@ def _load(configuration: str) -> TextTower:
     """Load the model and keep its text tower."""
     import torch
 
-    from tasks.models.devices import choose_device
+    from pairwright.tasks.models.devices import choose_device
 
     config = ClipConfig.model_validate_json(configuration)
     device = choose_device()

@@ -9,12 +9,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from schemas.config import SearchConfig
-from tasks.models import perceptual_hash
-from tasks.models.search import top_k
-from tasks.models.search_lists import cells_of, probes_of
-from tasks.store.files import Folder
-from tasks.store.part import Part, read_columns
+from pairwright.schemas.config import SearchConfig
+from pairwright.tasks.models import perceptual_hash
+from pairwright.tasks.models.search import top_k
+from pairwright.tasks.models.search_lists import cells_of, probes_of
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.part import Part, read_columns
 
 TRIED, QUERIES = 16_384, 256
 

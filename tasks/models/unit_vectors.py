@@ -6,7 +6,7 @@ Reads and writes nothing; needs NumPy.
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.errors import ModelError
+from pairwright.schemas.errors import ModelError
 
 
 def to_unit(vector: NDArray[np.float32], whose: str) -> tuple[tuple[float, ...], float]:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import xxhash
 
-from schemas.errors import ModelError
-from tasks.models.fetching.file_records import CHUNK_BYTES, read_record
-from tasks.models.fetching.rehearse import note
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.fetching.file_records import CHUNK_BYTES, read_record
+from pairwright.tasks.models.fetching.rehearse import note
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".npz")
 LOCAL = "xxh3:"
@@ -112,7 +112,7 @@ def find_cached(files: HubFiles) -> Path | None:
 def _fetch(files: HubFiles) -> Path:
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
-    from tasks.models.fetching.fetch_hub import fetch_hub_file
+    from pairwright.tasks.models.fetching.fetch_hub import fetch_hub_file
 
     def fetch(name: str) -> Path:
         return fetch_hub_file(files.repository, name, files.revision)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import ModelError
+from pairwright.schemas.errors import ModelError
 
 NOUNS = ("NOUN", "PROPN")
 PROBE = "There are two dogs on the table."

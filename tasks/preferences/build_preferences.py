@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
 
-from prompts import load_wordings
-from schemas.config import PreferencesConfig
-from schemas.removing import NO_IMAGE
-from schemas.rows import (
+from pairwright.prompts import load_wordings
+from pairwright.schemas.config import PreferencesConfig
+from pairwright.schemas.removing import NO_IMAGE
+from pairwright.schemas.rows import (
     DifferenceRow,
     Dropped,
     ImageRow,
@@ -27,8 +27,8 @@ from schemas.rows import (
     Turn,
     make_key,
 )
-from tasks.preferences.reject_image import reject_image
-from tasks.store.stage import Stage, Uses
+from pairwright.tasks.preferences.reject_image import reject_image
+from pairwright.tasks.store.stage import Stage, Uses
 
 PROMPT = "ask_difference"
 MAKERS = ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual")

@@ -7,11 +7,11 @@ rejected image and every candidate's score, under a key of its own.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from schemas.config import RejectionsConfig
-from schemas.removing import NO_IMAGE, SEVERAL
-from schemas.rows import Dropped, PreferenceRow, RejectionRow, RemovalRow, make_key
-from tasks.preferences.reject_image import reject_image
-from tasks.store.stage import Stage, Uses
+from pairwright.schemas.config import RejectionsConfig
+from pairwright.schemas.removing import NO_IMAGE, SEVERAL
+from pairwright.schemas.rows import Dropped, PreferenceRow, RejectionRow, RemovalRow, make_key
+from pairwright.tasks.preferences.reject_image import reject_image
+from pairwright.tasks.store.stage import Stage, Uses
 
 
 def reject_given(

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.rows import Dropped, RejectionRow, RemovalRow
-from tasks.store.images import RefusedImageError, decode_rgb, put_patch, show_window
-from tasks.store.patches import encode_patch
+from pairwright.schemas.rows import Dropped, RejectionRow, RemovalRow
+from pairwright.tasks.store.images import RefusedImageError, decode_rgb, put_patch, show_window
+from pairwright.tasks.store.patches import encode_patch
 
 NOT_MADE = "its rejected image cannot be made"
 

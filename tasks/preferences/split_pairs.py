@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from schemas.arrow import schema_of
-from schemas.config import PreferencesConfig
-from schemas.rows import ImageRow, PairRow, SplitRow, make_key
-from tasks.store.stage import Stage, Uses
+from pairwright.schemas.arrow import schema_of
+from pairwright.schemas.config import PreferencesConfig
+from pairwright.schemas.rows import ImageRow, PairRow, SplitRow, make_key
+from pairwright.tasks.store.stage import Stage, Uses
 
 
 def split_pairs(

@@ -6,14 +6,14 @@ else, by words that exclude those that they replace, and few of them; where scen
 
 from dataclasses import dataclass
 
-from prompts import difference_verbs
-from prompts.differences import fill_template
-from schemas.differences import RefusedDifference, read_difference
-from schemas.rows import DifferenceRow
-from tasks.rejected.check_texts import Truth, halves_of, is_as_true, likeness
-from tasks.rejected.compare_words import WORD, compare
-from tasks.serving.chat import Answer
-from tasks.serving.untrusted import within_quotes
+from pairwright.prompts import difference_verbs
+from pairwright.prompts.differences import fill_template
+from pairwright.schemas.differences import RefusedDifference, read_difference
+from pairwright.schemas.rows import DifferenceRow
+from pairwright.tasks.rejected.check_texts import Truth, halves_of, is_as_true, likeness
+from pairwright.tasks.rejected.compare_words import WORD, compare
+from pairwright.tasks.serving.chat import Answer
+from pairwright.tasks.serving.untrusted import within_quotes
 
 LEAST_LIKENESS = 0.7
 """Edited texts less like the chosen one than this are no small edits."""

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from schemas.claims import CLAIMS, Claim, Graphs, all_hold
-from schemas.rows import DifferenceRow, ImageRow, PairRow, RejectedTextRow, Served, make_key
-from tasks.rejected.compare_words import Halves, repeats, says_no_change, says_nothing_else
-from tasks.rejected.read_phrases import read_phrases
+from pairwright.schemas.claims import CLAIMS, Claim, Graphs, all_hold
+from pairwright.schemas.rows import DifferenceRow, ImageRow, PairRow, RejectedTextRow, Served, make_key
+from pairwright.tasks.rejected.compare_words import Halves, repeats, says_no_change, says_nothing_else
+from pairwright.tasks.rejected.read_phrases import read_phrases
 
 WORD = re.compile(r"\w+")
 

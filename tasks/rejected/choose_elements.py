@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from schemas.config import ElementsConfig
-from schemas.rows import ElementRow, MasksRow, make_key
-from schemas.scene import Mask
-from tasks.store.runs import Runs, overlap_at_most, overlap_of, read_runs
-from tasks.store.stage import Stage
+from pairwright.schemas.config import ElementsConfig
+from pairwright.schemas.rows import ElementRow, MasksRow, make_key
+from pairwright.schemas.scene import Mask
+from pairwright.tasks.store.runs import Runs, overlap_at_most, overlap_of, read_runs
+from pairwright.tasks.store.stage import Stage
 
 TOO_SMALL, TOO_LARGE = "too small", "too large"
 SAME_MASK = "nearly the mask of another tag"

@@ -12,11 +12,11 @@ from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 
-from schemas.affirmed import affirmed
-from schemas.config import RejectionsConfig
-from schemas.encoders import ClipConfig
-from schemas.removing import SEVERAL, is_wanted
-from schemas.rows import (
+from pairwright.schemas.affirmed import affirmed
+from pairwright.schemas.config import RejectionsConfig
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.removing import SEVERAL, is_wanted
+from pairwright.schemas.rows import (
     DifferenceRow,
     Dropped,
     ElementRow,
@@ -27,13 +27,21 @@ from schemas.rows import (
     PreferenceRow,
     RejectionRow,
 )
-from tasks.models.devices import count_gpus
-from tasks.models.text_scorer import OpenClipTexts
-from tasks.rejected.pick_removal import Candidate, Elements, Inspections, Tried, pick, score_by_clip, tried_of
-from tasks.rejected.score_by_clip import Fit, read_texts
-from tasks.rejected.score_by_graphs import score_by_graphs
-from tasks.store.stage import Stage, Uses
-from tasks.store.vectors import Vectors
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.text_scorer import OpenClipTexts
+from pairwright.tasks.rejected.pick_removal import (
+    Candidate,
+    Elements,
+    Inspections,
+    Tried,
+    pick,
+    score_by_clip,
+    tried_of,
+)
+from pairwright.tasks.rejected.score_by_clip import Fit, read_texts
+from pairwright.tasks.rejected.score_by_graphs import score_by_graphs
+from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.store.vectors import Vectors
 
 NO_IMAGES: Mapping[str, ImageRow] = MappingProxyType({})
 NO_VECTORS: Mapping[str, Vectors] = MappingProxyType({})

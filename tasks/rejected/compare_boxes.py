@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.rows import Box, Tag
+from pairwright.schemas.rows import Box, Tag
 
 MOSTLY = 0.5
 """From this share on, a box lies mostly in the hole, is the same as another, or is mostly inside another."""

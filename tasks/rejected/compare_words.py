@@ -10,8 +10,18 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from schemas.differences import AUXILIARIES
-from tasks.rejected.word_lists import ALIKE, COLOURS, FORMS, GENERAL, KINDS, NUMBERS, OPPOSITES, RELATIONS, WEAK
+from pairwright.schemas.differences import AUXILIARIES
+from pairwright.tasks.rejected.word_lists import (
+    ALIKE,
+    COLOURS,
+    FORMS,
+    GENERAL,
+    KINDS,
+    NUMBERS,
+    OPPOSITES,
+    RELATIONS,
+    WEAK,
+)
 
 LEAST_SHARED = 0.85
 """Texts that share at least this much of their content words say the same, unless what they do not share is telling."""

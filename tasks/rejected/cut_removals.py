@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.rows import RemovalRow
-from schemas.scene import Mask
-from tasks.models.prepare_ahead import Seen
-from tasks.rejected.measure_distance import measure_distance
-from tasks.rejected.measure_rim import margin
-from tasks.store.images import RGB, put_patch
-from tasks.store.patches import cut_mask
-from tasks.store.runs import Corners, Runs, read_runs
+from pairwright.schemas.rows import RemovalRow
+from pairwright.schemas.scene import Mask
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.rejected.measure_distance import measure_distance
+from pairwright.tasks.rejected.measure_rim import margin
+from pairwright.tasks.store.images import RGB, put_patch
+from pairwright.tasks.store.patches import cut_mask
+from pairwright.tasks.store.runs import Corners, Runs, read_runs
 
 Bits = NDArray[np.bool_]
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from schemas.config import DetectionConfig
-from schemas.rows import Box, BoxesRow, Dropped, ImageRow, TagsRow, make_key
-from tasks.models.detection import Detector
-from tasks.models.detectors import count_detectors, has_weights, make_detector, pin_detector
-from tasks.models.devices import count_gpus
-from tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups, prepare_ahead
-from tasks.store.stage import Stage, Uses
+from pairwright.schemas.config import DetectionConfig
+from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, TagsRow, make_key
+from pairwright.tasks.models.detection import Detector
+from pairwright.tasks.models.detectors import count_detectors, has_weights, make_detector, pin_detector
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups, prepare_ahead
+from pairwright.tasks.store.stage import Stage, Uses
 
 GROUP = 256
 """Images handed to a GPU at a time: among so many there are some of like size. They are up to 3.2 MB each."""

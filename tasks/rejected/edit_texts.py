@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from prompts import load
-from schemas.claims import Claim
-from schemas.config import RejectedTextsConfig
-from schemas.phrases import noun, number, some, tail, with_article, within
-from schemas.rows import DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow, make_key
-from schemas.scene import PREPOSITIONS
-from tasks.rejected.check_texts import Truth, likeness, read_claims, rejected_row, truth_of
-from tasks.rejected.word_lists import SCENE_WORDS
-from tasks.store.stage import Stage, Uses
+from pairwright.prompts import load
+from pairwright.schemas.claims import Claim
+from pairwright.schemas.config import RejectedTextsConfig
+from pairwright.schemas.phrases import noun, number, some, tail, with_article, within
+from pairwright.schemas.rows import DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow, make_key
+from pairwright.schemas.scene import PREPOSITIONS
+from pairwright.tasks.rejected.check_texts import Truth, likeness, read_claims, rejected_row, truth_of
+from pairwright.tasks.rejected.word_lists import SCENE_WORDS
+from pairwright.tasks.store.stage import Stage, Uses
 
 OPPOSITES = (
     ("lid open", "lid closed"),

@@ -16,20 +16,30 @@ from itertools import cycle, islice
 from random import Random
 from typing import NamedTuple
 
-from prompts import load, load_wordings
-from prompts.differences import difference_regex
-from schemas.config import CounterfactualsConfig
-from schemas.phrases import SIZES
-from schemas.rows import DifferenceRow, Dropped, Failed, ImageRow, PairRow, RejectedTextRow, Row, Served, make_key
-from schemas.writing import is_served
-from tasks.rejected.check_edit import STILL_TRUE, CheckedEdit, RefusedEdit, check_edit
-from tasks.rejected.check_texts import halves_of, rejected_row, truth_of
-from tasks.rejected.word_lists import COLOURS, DENIALS, NUMBERS, RELATIONS, SCENE_WORDS
-from tasks.serving.ask_rows import ask_rows
-from tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
-from tasks.serving.untrusted import quoted
-from tasks.store.answers import Answers
-from tasks.store.stage import Stage, Uses
+from pairwright.prompts import load, load_wordings
+from pairwright.prompts.differences import difference_regex
+from pairwright.schemas.config import CounterfactualsConfig
+from pairwright.schemas.phrases import SIZES
+from pairwright.schemas.rows import (
+    DifferenceRow,
+    Dropped,
+    Failed,
+    ImageRow,
+    PairRow,
+    RejectedTextRow,
+    Row,
+    Served,
+    make_key,
+)
+from pairwright.schemas.writing import is_served
+from pairwright.tasks.rejected.check_edit import STILL_TRUE, CheckedEdit, RefusedEdit, check_edit
+from pairwright.tasks.rejected.check_texts import halves_of, rejected_row, truth_of
+from pairwright.tasks.rejected.word_lists import COLOURS, DENIALS, NUMBERS, RELATIONS, SCENE_WORDS
+from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
+from pairwright.tasks.serving.untrusted import quoted
+from pairwright.tasks.store.answers import Answers
+from pairwright.tasks.store.stage import Stage, Uses
 
 EDIT, KINDS, CONTRADICTION = "edit_difference", "edit_kinds", "ask_contradiction"
 CHOICES = ("contradict", "compatible")

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.removing import FittedConfig
-from schemas.rows import Dropped, EmbeddingRow, ImageRow, RemovalRow, make_key
-from tasks.models.devices import count_gpus
-from tasks.models.open_clip_embedder import OpenClip
-from tasks.models.prepare_ahead import BATCH, Ready, Seen, in_groups, prepare_ahead
-from tasks.models.unit_vectors import to_unit
-from tasks.store.images import RefusedImageError, put_patch
-from tasks.store.stage import Stage, Uses
+from pairwright.schemas.removing import FittedConfig
+from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, RemovalRow, make_key
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.open_clip_embedder import OpenClip
+from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, in_groups, prepare_ahead
+from pairwright.tasks.models.unit_vectors import to_unit
+from pairwright.tasks.store.images import RefusedImageError, put_patch
+from pairwright.tasks.store.stage import Stage, Uses
 
 GROUP = 512
 """Images handed to a device at a time; it cuts them into batches."""

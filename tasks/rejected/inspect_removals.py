@@ -24,17 +24,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.config import InspectionConfig
-from schemas.rows import Box, BoxesRow, Dropped, ImageRow, InspectionRow, RemovalRow, Tag, make_key
-from tasks.models.detection import Detector
-from tasks.models.detectors import count_detectors, make_detector
-from tasks.models.devices import count_gpus
-from tasks.models.prepare_ahead import BATCH, Ready, Seen, in_groups, prepare_ahead
-from tasks.rejected.compare_boxes import Found, Grown, Place, find_grown, look_for_element
-from tasks.rejected.cut_removals import Around, cut_removal
-from tasks.rejected.measure_rim import measure_rim
-from tasks.store.images import RefusedImageError
-from tasks.store.stage import Stage, Uses
+from pairwright.schemas.config import InspectionConfig
+from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, InspectionRow, RemovalRow, Tag, make_key
+from pairwright.tasks.models.detection import Detector
+from pairwright.tasks.models.detectors import count_detectors, make_detector
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, in_groups, prepare_ahead
+from pairwright.tasks.rejected.compare_boxes import Found, Grown, Place, find_grown, look_for_element
+from pairwright.tasks.rejected.cut_removals import Around, cut_removal
+from pairwright.tasks.rejected.measure_rim import measure_rim
+from pairwright.tasks.store.images import RefusedImageError
+from pairwright.tasks.store.stage import Stage, Uses
 
 CHANGED_OUTSIDE, HALO = "changed outside", "halo along the rim"
 STILL_THERE, GROWN = "still detected", "something grew in its place"

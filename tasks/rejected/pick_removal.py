@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from schemas.config import RejectionsConfig
-from schemas.removing import NO_IMAGE
-from schemas.rows import Dropped, ElementRow, ImageRow, InspectionRow, RejectionRow, RemovalScore, make_key
-from tasks.rejected.draw_crop import draw_crop
-from tasks.rejected.score_by_clip import ClipScores, Fit
+from pairwright.schemas.config import RejectionsConfig
+from pairwright.schemas.removing import NO_IMAGE
+from pairwright.schemas.rows import Dropped, ElementRow, ImageRow, InspectionRow, RejectionRow, RemovalScore, make_key
+from pairwright.tasks.rejected.draw_crop import draw_crop
+from pairwright.tasks.rejected.score_by_clip import ClipScores, Fit
 
 NO_ELEMENT, NONE_PASSED = "no element can be removed", "no removal passed its checks"
 NO_DROP = "no removal makes the text fit worse"

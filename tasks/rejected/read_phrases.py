@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from schemas.claims import Claim, Selector
-from schemas.phrases import COLUMNS, DEPTHS, FACINGS, NUMBERS, SIZES
-from schemas.scene import PLURALS, PREPOSITIONS
-from tasks.rejected.word_lists import SCENE_WORDS
+from pairwright.schemas.claims import Claim, Selector
+from pairwright.schemas.phrases import COLUMNS, DEPTHS, FACINGS, NUMBERS, SIZES
+from pairwright.schemas.scene import PLURALS, PREPOSITIONS
+from pairwright.tasks.rejected.word_lists import SCENE_WORDS
 
 Side = Literal[0, 1]
 NOUNS = {

@@ -10,11 +10,19 @@ closest to the chosen text is taken: the more it speaks of the same things, the 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from schemas.checks import speaks_against
-from schemas.config import RejectedTextsConfig
-from schemas.rows import CheckRow, DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow
-from tasks.rejected.check_texts import Truth, halves_of, is_as_true, likeness, read_claims, rejected_row, truth_of
-from tasks.store.stage import Stage, Uses
+from pairwright.schemas.checks import speaks_against
+from pairwright.schemas.config import RejectedTextsConfig
+from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow
+from pairwright.tasks.rejected.check_texts import (
+    Truth,
+    halves_of,
+    is_as_true,
+    likeness,
+    read_claims,
+    rejected_row,
+    truth_of,
+)
+from pairwright.tasks.store.stage import Stage, Uses
 
 Checks = Mapping[str, tuple[CheckRow, ...]]
 NONE: Checks = MappingProxyType({})

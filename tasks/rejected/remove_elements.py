@@ -20,19 +20,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.config import RemovalsConfig
-from schemas.rows import Dropped, ElementRow, ImageRow, RemovalRow, make_key
-from schemas.scene import Mask
-from tasks.models.devices import count_gpus
-from tasks.models.inpainting import Inpainter, OpenCVInpainter, Window
-from tasks.models.lama.inpainter import LamaInpainter, pin_lama
-from tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead
-from tasks.rejected.measure_distance import measure_distance
-from tasks.store.images import RGB, decode_rgb
-from tasks.store.masks import decode_mask
-from tasks.store.patches import cut_mask, encode_patch
-from tasks.store.runs import read_runs
-from tasks.store.stage import Stage, Uses
+from pairwright.schemas.config import RemovalsConfig
+from pairwright.schemas.rows import Dropped, ElementRow, ImageRow, RemovalRow, make_key
+from pairwright.schemas.scene import Mask
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.inpainting import Inpainter, OpenCVInpainter, Window
+from pairwright.tasks.models.lama.inpainter import LamaInpainter, pin_lama
+from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead
+from pairwright.tasks.rejected.measure_distance import measure_distance
+from pairwright.tasks.store.images import RGB, decode_rgb
+from pairwright.tasks.store.masks import decode_mask
+from pairwright.tasks.store.patches import cut_mask, encode_patch
+from pairwright.tasks.store.runs import read_runs
+from pairwright.tasks.store.stage import Stage, Uses
 
 NOT_CHOSEN = "its mask was refused"
 OTHER_SIZE, EMPTY, ALL_HOLE = "masks of another size", "empty mask", "nothing left to fill the hole from"

@@ -13,10 +13,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from schemas.config import RejectedTextsConfig
-from schemas.rows import DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow
-from tasks.rejected.check_texts import WORD, Truth, halves_of, is_as_true, read_claims, rejected_row, truth_of
-from tasks.store.stage import Stage, Uses
+from pairwright.schemas.config import RejectedTextsConfig
+from pairwright.schemas.rows import DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow
+from pairwright.tasks.rejected.check_texts import (
+    WORD,
+    Truth,
+    halves_of,
+    is_as_true,
+    read_claims,
+    rejected_row,
+    truth_of,
+)
+from pairwright.tasks.store.stage import Stage, Uses
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

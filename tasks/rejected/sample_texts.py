@@ -14,18 +14,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from prompts import difference_verbs
-from prompts.differences import TEMPLATE, WITHOUT_CAPTIONS, difference_regex, fill_template, instruct
-from schemas.config import SampledTextsConfig
-from schemas.differences import Difference, RefusedDifference, read_difference, refuse_length
-from schemas.refusals import repeats_itself
-from schemas.rows import DifferenceRow, Dropped, Failed, ImageRow, PairRow, RejectedTextRow, Row, Served
-from schemas.writing import is_served
-from tasks.rejected.check_texts import Truth, is_as_true, likeness, rejected_row, truth_of
-from tasks.serving.ask_rows import ask_rows
-from tasks.serving.chat import Chat, Grammar, Question, seed_of
-from tasks.store.answers import Answers
-from tasks.store.stage import Stage, Uses
+from pairwright.prompts import difference_verbs
+from pairwright.prompts.differences import TEMPLATE, WITHOUT_CAPTIONS, difference_regex, fill_template, instruct
+from pairwright.schemas.config import SampledTextsConfig
+from pairwright.schemas.differences import Difference, RefusedDifference, read_difference, refuse_length
+from pairwright.schemas.refusals import repeats_itself
+from pairwright.schemas.rows import DifferenceRow, Dropped, Failed, ImageRow, PairRow, RejectedTextRow, Row, Served
+from pairwright.schemas.writing import is_served
+from pairwright.tasks.rejected.check_texts import Truth, is_as_true, likeness, rejected_row, truth_of
+from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.chat import Chat, Grammar, Question, seed_of
+from pairwright.tasks.store.answers import Answers
+from pairwright.tasks.store.stage import Stage, Uses
 
 
 @dataclass(frozen=True, slots=True)

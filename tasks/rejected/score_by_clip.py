@@ -18,9 +18,9 @@ from itertools import chain, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.sentences import split_by_rules
-from tasks.models.text_scorer import TextScorer
-from tasks.store.vectors import Vectors
+from pairwright.schemas.sentences import split_by_rules
+from pairwright.tasks.models.text_scorer import TextScorer
+from pairwright.tasks.store.vectors import Vectors
 
 MOST_CHARACTERS, MOST_PIECES = 20_000, 100
 DIGITS = 6

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from schemas.claims import CLAIMS, Graphs, holds
-from schemas.rows import DifferenceRow, ElementRow, ImageRow
-from schemas.scene import SceneChange, SceneGraph
+from pairwright.schemas.claims import CLAIMS, Graphs, holds
+from pairwright.schemas.rows import DifferenceRow, ElementRow, ImageRow
+from pairwright.schemas.scene import SceneChange, SceneGraph
 
 
 def score_by_graphs(

@@ -6,13 +6,13 @@ Where nothing can be checked, halves that say nearly the same are as true the ot
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from prompts import load
-from schemas.claims import Claim
-from schemas.config import RejectedTextsConfig
-from schemas.rows import DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow
-from tasks.rejected.check_texts import Truth, likeness, read_claims, rejected_row, truth_of
-from tasks.rejected.compare_words import compare
-from tasks.store.stage import Stage, Uses
+from pairwright.prompts import load
+from pairwright.schemas.claims import Claim
+from pairwright.schemas.config import RejectedTextsConfig
+from pairwright.schemas.rows import DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow
+from pairwright.tasks.rejected.check_texts import Truth, likeness, read_claims, rejected_row, truth_of
+from pairwright.tasks.rejected.compare_words import compare
+from pairwright.tasks.store.stage import Stage, Uses
 
 
 def swap_texts(

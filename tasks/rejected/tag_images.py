@@ -16,15 +16,15 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
-from schemas.config import TaggingConfig
-from schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
-from tasks.models.devices import count_gpus
-from tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
-from tasks.models.ram.files import pin_ram
-from tasks.models.ram.tagger import RamTagger, check_ram
-from tasks.models.tagging import SceneTagger, Tagger
-from tasks.rejected.tag_filter import MAX_CHARACTERS, identify_words, tidy, why_refused
-from tasks.store.stage import Stage, Uses
+from pairwright.schemas.config import TaggingConfig
+from pairwright.schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
+from pairwright.tasks.models.ram.files import pin_ram
+from pairwright.tasks.models.ram.tagger import RamTagger, check_ram
+from pairwright.tasks.models.tagging import SceneTagger, Tagger
+from pairwright.tasks.rejected.tag_filter import MAX_CHARACTERS, identify_words, tidy, why_refused
+from pairwright.tasks.store.stage import Stage, Uses
 
 GROUP = 256
 """Images handed to a GPU at a time, 0.4 MB each; it cuts them into batches."""

@@ -3,8 +3,8 @@
 Reads and writes nothing. All of it is ours, and small: a word that is in no list is a word like any other.
 """
 
-from schemas.differences import NEGATIONS
-from schemas.scene import PLURALS
+from pairwright.schemas.differences import NEGATIONS
+from pairwright.schemas.scene import PLURALS
 
 SCENE_WORDS: dict[str, tuple[str, ...]] = {
     "colour": ("red", "orange", "yellow", "green", "turquoise", "blue", "purple", "pink", "white", "black"),

@@ -14,20 +14,20 @@ from urllib.parse import urlencode
 
 from pydantic import ValidationError
 
-from schemas.decisions import Decision, Decisions, say_errors
-from schemas.errors import StoreError
-from tasks.pages.environment import HERE as LOOKS
-from tasks.pages.environment import make_environment
-from tasks.report.card_table import CardFile
-from tasks.report.gather_pairs import gather_pairs
-from tasks.report.gather_preferences import gather_singles
-from tasks.report.search_cards import ORDERS, CardSearch, Hits, Search
-from tasks.report.tables import Tables
-from tasks.report.write_images import FOLDER as PICTURES
-from tasks.report.write_images import PictureFolder
-from tasks.report.write_report import Subject, write_report
-from tasks.store.decisions import decision_files, read_decisions, write_decisions
-from tasks.store.take_decisions import Sorted
+from pairwright.schemas.decisions import Decision, Decisions, say_errors
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.pages.environment import HERE as LOOKS
+from pairwright.tasks.pages.environment import make_environment
+from pairwright.tasks.report.card_table import CardFile
+from pairwright.tasks.report.gather_pairs import gather_pairs
+from pairwright.tasks.report.gather_preferences import gather_singles
+from pairwright.tasks.report.search_cards import ORDERS, CardSearch, Hits, Search
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.write_images import FOLDER as PICTURES
+from pairwright.tasks.report.write_images import PictureFolder
+from pairwright.tasks.report.write_report import Subject, write_report
+from pairwright.tasks.store.decisions import decision_files, read_decisions, write_decisions
+from pairwright.tasks.store.take_decisions import Sorted
 
 HERE = Path(__file__).parent
 FILES: Mapping[str, Path] = {

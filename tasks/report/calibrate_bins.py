@@ -13,10 +13,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.config import MiningConfig
-from tasks.pages.ticks import round_step
-from tasks.report.calibrate_candidates import Candidates, Floats, Images, Integers
-from tasks.report.calibrate_yield import Grid
+from pairwright.schemas.config import MiningConfig
+from pairwright.tasks.pages.ticks import round_step
+from pairwright.tasks.report.calibrate_candidates import Candidates, Floats, Images, Integers
+from pairwright.tasks.report.calibrate_yield import Grid
 
 CELLS = 1000
 """Cells per unit of similarity."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from tasks.report.tables import Tables
+from pairwright.tasks.report.tables import Tables
 
 pc: Any = pyarrow.compute
 

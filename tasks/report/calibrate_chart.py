@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from tasks.pages.ticks import Tick, nice_ticks, round_step
-from tasks.report.calibrate_bins import Band, Spread, show_number
-from tasks.report.chart import Bar
+from pairwright.tasks.pages.ticks import Tick, nice_ticks, round_step
+from pairwright.tasks.report.calibrate_bins import Band, Spread, show_number
+from pairwright.tasks.report.chart import Bar
 
 WIDTH, HEIGHT = 640, 220
 LEFT, RIGHT, TOP, BOTTOM = 84, 22, 26, 24

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from schemas.config import MiningConfig
-from schemas.errors import ConfigError
-from schemas.rows import ImageRow, NeighbourRow, PairRow, make_key
-from tasks.pages.environment import copy_looks, make_environment, write_page
-from tasks.report.calibrate_bins import (
+from pairwright.schemas.config import MiningConfig
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import ImageRow, NeighbourRow, PairRow, make_key
+from pairwright.tasks.pages.environment import copy_looks, make_environment, write_page
+from pairwright.tasks.report.calibrate_bins import (
     Bin,
     Sampled,
     Sampler,
@@ -32,15 +32,15 @@ from tasks.report.calibrate_bins import (
     measure_spread,
     show_number,
 )
-from tasks.report.calibrate_candidates import Images, read_images, stream_candidates, stream_similarities
-from tasks.report.calibrate_chart import BOTTOM, HEIGHT, LEFT, RIGHT, WIDTH, draw_spread, share_in_band
-from tasks.report.calibrate_views import BinView, CaseView, SheetView, SideView, view_yields
-from tasks.report.calibrate_yield import count_yields
-from tasks.report.tables import Tables
-from tasks.report.write_images import FOLDER, Picture
-from tasks.report.write_report import HERE
-from tasks.store.dataset import Build
-from tasks.store.images import decode_rgb
+from pairwright.tasks.report.calibrate_candidates import Images, read_images, stream_candidates, stream_similarities
+from pairwright.tasks.report.calibrate_chart import BOTTOM, HEIGHT, LEFT, RIGHT, WIDTH, draw_spread, share_in_band
+from pairwright.tasks.report.calibrate_views import BinView, CaseView, SheetView, SideView, view_yields
+from pairwright.tasks.report.calibrate_yield import count_yields
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.write_images import FOLDER, Picture
+from pairwright.tasks.report.write_report import HERE
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.images import decode_rgb
 
 FILES = ("report.js", "calibrate.css", "calibrate.js")
 SIDE = 288

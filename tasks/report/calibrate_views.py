@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.report.calibrate_bins import Band, show_number
-from tasks.report.calibrate_chart import MarkedChart
-from tasks.report.calibrate_yield import Grid, Yield, Yields
-from tasks.report.write_images import Picture
+from pairwright.tasks.report.calibrate_bins import Band, show_number
+from pairwright.tasks.report.calibrate_chart import MarkedChart
+from pairwright.tasks.report.calibrate_yield import Grid, Yield, Yields
+from pairwright.tasks.report.write_images import Picture
 
 LEVELS = 9
 """Shades of a yield table."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemas.config import MiningConfig
-from tasks.report.calibrate_candidates import Candidates, Floats, Integers, Mask, find_joint
+from pairwright.schemas.config import MiningConfig
+from pairwright.tasks.report.calibrate_candidates import Candidates, Floats, Integers, Mask, find_joint
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from schemas.arrow import schema_of
-from schemas.errors import StoreError
-from schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow, Row, SplitRow, make_key
-from tasks.report.tables import Tables
-from tasks.store.files import naming
-from tasks.store.ledger import MEMORY_LIMIT
+from pairwright.schemas.arrow import schema_of
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow, Row, SplitRow, make_key
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.store.files import naming
+from pairwright.tasks.store.ledger import MEMORY_LIMIT
 
 LAYOUT = "1"
 """Of the table: a file of another layout is made anew."""

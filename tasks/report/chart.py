@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.pages.ticks import Tick, nice_ticks, round_step
-from tasks.report.tally_values import Tally
+from pairwright.tasks.pages.ticks import Tick, nice_ticks, round_step
+from pairwright.tasks.report.tally_values import Tally
 
 WIDTH, HEIGHT = 420, 210
 LEFT, RIGHT, TOP, BOTTOM = 40, 10, 12, 26

@@ -6,8 +6,8 @@ Reads and writes nothing. All numbers are in units of the drawing, which is that
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tasks.pages.ticks import Tick, nice_ticks, ticks_between
-from tasks.report.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Numbers
+from pairwright.tasks.pages.ticks import Tick, nice_ticks, ticks_between
+from pairwright.tasks.report.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Numbers
 
 TONES = 6
 """Kinds of lines that the style sheet tells apart, by colour and by dashes."""

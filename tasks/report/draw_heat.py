@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tasks.store.images import RGB
+from pairwright.tasks.store.images import RGB
 
 VISIBLE = 10.0
 """Distance of colours from which two pixels are said to differ."""

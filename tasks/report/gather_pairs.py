@@ -6,12 +6,12 @@ Reads the rows about the given pairs and their images only; those of one call ar
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from schemas.claims import content_changes
-from schemas.decisions import UNDECIDED, Decisions
-from schemas.rows import ImageRow, Negative, PairRow, PreferenceRow, SplitRow, make_key
-from schemas.scene import Mask, SceneChange, SceneGraph
-from tasks.report.gather_removals import Steps, find_steps, view_removals
-from tasks.report.gather_texts import (
+from pairwright.schemas.claims import content_changes
+from pairwright.schemas.decisions import UNDECIDED, Decisions
+from pairwright.schemas.rows import ImageRow, Negative, PairRow, PreferenceRow, SplitRow, make_key
+from pairwright.schemas.scene import Mask, SceneChange, SceneGraph
+from pairwright.tasks.report.gather_removals import Steps, find_steps, view_removals
+from pairwright.tasks.report.gather_texts import (
     Texts,
     author_of,
     find_texts,
@@ -22,9 +22,9 @@ from tasks.report.gather_texts import (
     view_questions,
     view_unused,
 )
-from tasks.report.mark_words import Segment, mark_words
-from tasks.report.tables import Tables
-from tasks.report.views import (
+from pairwright.tasks.report.mark_words import Segment, mark_words
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.views import (
     SIDES,
     HeatView,
     ImageView,
@@ -32,7 +32,7 @@ from tasks.report.views import (
     PreferenceView,
     RejectedView,
 )
-from tasks.report.write_images import CHANGED, Picture, PictureFolder
+from pairwright.tasks.report.write_images import CHANGED, Picture, PictureFolder
 
 SAME_SHAPE = 0.02
 """By how much of their ratio the shapes of two pictures may differ: sides are whole pixels."""

@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow.compute
 
-from schemas.decisions import UNDECIDED, Decision, Decisions
-from schemas.rows import ImageRow, PreferenceRow
-from tasks.report.gather_removals import Steps, find_steps, view_removals
-from tasks.report.mark_words import Segment, mark_words
-from tasks.report.tables import Tables
-from tasks.report.views import RejectedView, RemovalsView
-from tasks.report.write_images import Picture, PictureFolder
+from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions
+from pairwright.schemas.rows import ImageRow, PreferenceRow
+from pairwright.tasks.report.gather_removals import Steps, find_steps, view_removals
+from pairwright.tasks.report.mark_words import Segment, mark_words
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.views import RejectedView, RemovalsView
+from pairwright.tasks.report.write_images import Picture, PictureFolder
 
 pc: Any = pyarrow.compute
 SHOWN = 12

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from schemas.rows import (
+from pairwright.schemas.rows import (
     ElementRow,
     ImageRow,
     InspectionRow,
@@ -20,11 +20,11 @@ from schemas.rows import (
     TagsRow,
     make_key,
 )
-from schemas.scene import Mask
-from tasks.report.tables import Tables
-from tasks.report.views import BoxView, CandidateView, CropView, ElementView, FoundView, RemovalsView
-from tasks.report.write_images import REMOVED, Picture, PictureFolder
-from tasks.store.images import RGB, decode_rgb
+from pairwright.schemas.scene import Mask
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.views import BoxView, CandidateView, CropView, ElementView, FoundView, RemovalsView
+from pairwright.tasks.report.write_images import REMOVED, Picture, PictureFolder
+from pairwright.tasks.store.images import RGB, decode_rgb
 
 MOST_SHOWN = 24
 """Candidates of one preference; two images have up to 60."""

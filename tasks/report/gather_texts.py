@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from schemas.arrow import R
-from schemas.rows import (
+from pairwright.schemas.arrow import R
+from pairwright.schemas.rows import (
     CaptionRow,
     CheckRow,
     ComparisonRow,
@@ -21,12 +21,12 @@ from schemas.rows import (
     RejectedTextRow,
     Served,
 )
-from tasks.report.mark_words import mark_words
-from tasks.report.measure_checks import says_something
-from tasks.report.measure_served import SEVERAL
-from tasks.report.split_sides import split_sides
-from tasks.report.tables import CHECKS, MAKERS, Tables
-from tasks.report.views import (
+from pairwright.tasks.report.mark_words import mark_words
+from pairwright.tasks.report.measure_checks import says_something
+from pairwright.tasks.report.measure_served import SEVERAL
+from pairwright.tasks.report.split_sides import split_sides
+from pairwright.tasks.report.tables import CHECKS, MAKERS, Tables
+from pairwright.tasks.report.views import (
     Byline,
     CaptionView,
     CheckView,

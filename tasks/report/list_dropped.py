@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from tasks.report.tables import Tables
-from tasks.store.ledger import DUPLICATE, Counts
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.store.ledger import DUPLICATE, Counts
 
 STAGE = "images"
 MOST = 50

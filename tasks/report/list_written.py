@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tasks.report.measure_checks import Check
-from tasks.report.measure_served import ServedUse
-from tasks.report.tables import Tables
-from tasks.store.ledger import Counts
+from pairwright.tasks.report.measure_checks import Check
+from pairwright.tasks.report.measure_served import ServedUse
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.store.ledger import Counts
 
 BY_RULE = {"retrieved": "retrieval", "swapped": "a rule", "edited": "a rule", "refuted": "failed checks"}
 """Who writes the rejected texts that no model is asked for."""

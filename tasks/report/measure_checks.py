@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from schemas.checks import AGAINST, SEEN_IN_SAME
-from tasks.report.chart import Chart, Series, draw_histogram
-from tasks.report.tables import CHECKS, Tables
-from tasks.report.tally_values import Tally
+from pairwright.schemas.checks import AGAINST, SEEN_IN_SAME
+from pairwright.tasks.report.chart import Chart, Series, draw_histogram
+from pairwright.tasks.report.tables import CHECKS, Tables
+from pairwright.tasks.report.tally_values import Tally
 
 pc: Any = pyarrow.compute
 MEANINGS = {

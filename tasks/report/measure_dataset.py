@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from tasks.report.chart import Chart, Series, draw_histogram
-from tasks.report.measure_yield import tally_pairs
-from tasks.report.tables import MAKERS, Tables
-from tasks.report.tally_values import Tally, tally
-from tasks.store.ledger import Counts
+from pairwright.tasks.report.chart import Chart, Series, draw_histogram
+from pairwright.tasks.report.measure_yield import tally_pairs
+from pairwright.tasks.report.tables import MAKERS, Tables
+from pairwright.tasks.report.tally_values import Tally, tally
+from pairwright.tasks.store.ledger import Counts
 
 pc: Any = pyarrow.compute
 """Its functions are made at import, so that type checkers do not know them."""

@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.checks import NO_RATING
-from schemas.claims import CLAIMS, Claim, all_hold
-from schemas.plain_text import plain_text
-from schemas.preference_health import HealthConfig
-from schemas.rows import ImageRow
-from schemas.scene import SceneGraph
-from tasks.report.read_judged import read_judged
-from tasks.report.tables import Tables
-from tasks.store.estimate import Estimate, share_of
-from tasks.store.images import decode_rgb
+from pairwright.schemas.checks import NO_RATING
+from pairwright.schemas.claims import CLAIMS, Claim, all_hold
+from pairwright.schemas.plain_text import plain_text
+from pairwright.schemas.preference_health import HealthConfig
+from pairwright.schemas.rows import ImageRow
+from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.report.read_judged import read_judged
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.store.estimate import Estimate, share_of
+from pairwright.tasks.store.images import decode_rgb
 
 MOST_ROWS, MOST_IMAGES = 20_000, 200
 """Preferences whose texts are looked at, the first by their keys, and removals that are, the first of the table."""

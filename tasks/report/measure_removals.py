@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute
 
-from tasks.report.tables import Tables
-from tasks.store.ledger import Counts
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.store.ledger import Counts
 
 pc: Any = pyarrow.compute
 REMOVED, CHECKED = "can be removed", "passed all checks"

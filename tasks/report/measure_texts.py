@@ -22,10 +22,10 @@ import pyarrow.compute
 import xxhash
 from numpy.typing import NDArray
 
-from prompts import difference_verbs
-from schemas.differences import Reason, inflections
-from tasks.report.tables import Tables
-from tasks.store.ledger import Counts
+from pairwright.prompts import difference_verbs
+from pairwright.schemas.differences import Reason, inflections
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.store.ledger import Counts
 
 pc: Any = pyarrow.compute
 REFUSALS = get_args(Reason)

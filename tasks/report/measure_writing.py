@@ -6,13 +6,13 @@ The sentences stand in the card of an exported dataset; the pages show the numbe
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tasks.report.list_written import Written, list_written
-from tasks.report.measure_axes import Summaries, measure_summaries
-from tasks.report.measure_checks import Check, measure_checks
-from tasks.report.measure_served import ServedUse, measure_served
-from tasks.report.measure_texts import Differences, measure_differences
-from tasks.report.tables import Tables
-from tasks.store.ledger import Counts
+from pairwright.tasks.report.list_written import Written, list_written
+from pairwright.tasks.report.measure_axes import Summaries, measure_summaries
+from pairwright.tasks.report.measure_checks import Check, measure_checks
+from pairwright.tasks.report.measure_served import ServedUse, measure_served
+from pairwright.tasks.report.measure_texts import Differences, measure_differences
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.store.ledger import Counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

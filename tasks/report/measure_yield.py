@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from schemas.config import MiningConfig
-from tasks.pages.ticks import round_step
-from tasks.report.calibrate_candidates import Floats, stream_similarities
-from tasks.report.chart_lines import Line, LineChart, draw_lines
-from tasks.report.tables import Tables
-from tasks.report.tally_values import FINE, Tally
+from pairwright.schemas.config import MiningConfig
+from pairwright.tasks.pages.ticks import round_step
+from pairwright.tasks.report.calibrate_candidates import Floats, stream_similarities
+from pairwright.tasks.report.chart_lines import Line, LineChart, draw_lines
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.tally_values import FINE, Tally
 
 pc: Any = pyarrow.compute
 MOST_PLACES = 40

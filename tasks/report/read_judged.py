@@ -6,7 +6,7 @@ nothing is passed over.
 
 import json
 
-from tasks.store.files import Folder
+from pairwright.tasks.store.files import Folder
 
 JUDGED = "judged/preferences.json"
 """Where that benchmark writes its scores, unless it is told otherwise; its rows lie beside them."""

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 import duckdb
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from schemas.decisions import Decision, Decisions
-from tasks.report.card_table import PLAIN
-from tasks.store.take_decisions import Sorted, sort_by_keys
+from pairwright.schemas.decisions import Decision, Decisions
+from pairwright.tasks.report.card_table import PLAIN
+from pairwright.tasks.store.take_decisions import Sorted, sort_by_keys
 
 REMEMBERED = 8
 MOST_WORDS = 20

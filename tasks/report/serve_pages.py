@@ -21,9 +21,9 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainT
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from schemas.errors import ConfigError, StoreError
-from tasks.report.browse_pages import FILES, BrowsePages, NotMadeYetError
-from tasks.store.take_decisions import parse_decisions
+from pairwright.schemas.errors import ConfigError, StoreError
+from pairwright.tasks.report.browse_pages import FILES, BrowsePages, NotMadeYetError
+from pairwright.tasks.store.take_decisions import parse_decisions
 
 HOST = "127.0.0.1"
 HEADER = "x-pairwright-token"

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from schemas.arrow import COLUMNS, R, schema_of
-from tasks.store.dataset import Build
-from tasks.store.index import Index, columns_without
-from tasks.store.snapshot import live_index
-from tasks.store.stage import Planned
+from pairwright.schemas.arrow import COLUMNS, R, schema_of
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.index import Index, columns_without
+from pairwright.tasks.store.snapshot import live_index
+from pairwright.tasks.store.stage import Planned
 
 CHECKS = ("controlled", "grounded", "judged")
 """Tables of checks, in the order in which descriptions pass them."""

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from schemas.decisions import Decision
-from schemas.rows import Turn
-from tasks.report.mark_words import Segment
-from tasks.report.write_images import Picture
+from pairwright.schemas.decisions import Decision
+from pairwright.schemas.rows import Turn
+from pairwright.tasks.report.mark_words import Segment
+from pairwright.tasks.report.write_images import Picture
 
 SIDES = ("first", "second")
 TONES = 8

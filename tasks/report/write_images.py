@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from schemas.rows import ImageRow
-from schemas.scene import Mask
-from tasks.report.draw_heat import draw_heat
-from tasks.store.images import RGB, decode_rgb, encode_png, put_patch, show_window
-from tasks.store.masks import decode_mask
+from pairwright.schemas.rows import ImageRow
+from pairwright.schemas.scene import Mask
+from pairwright.tasks.report.draw_heat import draw_heat
+from pairwright.tasks.store.images import RGB, decode_rgb, encode_png, put_patch, show_window
+from pairwright.tasks.store.masks import decode_mask
 
 FOLDER = "images"
 MOST_SIDE = 640

@@ -16,25 +16,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from schemas.config import Profile, SourceConfig
-from schemas.decisions import UNDECIDED, Decisions
-from tasks.pages.environment import copy_looks, make_environment, write_page
-from tasks.report import chart
-from tasks.report.gather_pairs import gather_pairs
-from tasks.report.gather_preferences import gather_preferences
-from tasks.report.list_dropped import list_dropped
-from tasks.report.list_written import write_plainly
-from tasks.report.measure_dataset import measure_dataset
-from tasks.report.measure_health import judge_health, measure_health
-from tasks.report.measure_removals import measure_removals
-from tasks.report.measure_writing import measure_writing
-from tasks.report.measure_yield import measure_yield
-from tasks.report.sample_pairs import sample_pairs
-from tasks.report.tables import Tables
-from tasks.report.views import PairView
-from tasks.report.write_images import PictureFolder
-from tasks.store.dataset import Build
-from tasks.store.ledger import Counts
+from pairwright.schemas.config import Profile, SourceConfig
+from pairwright.schemas.decisions import UNDECIDED, Decisions
+from pairwright.tasks.pages.environment import copy_looks, make_environment, write_page
+from pairwright.tasks.report import chart
+from pairwright.tasks.report.gather_pairs import gather_pairs
+from pairwright.tasks.report.gather_preferences import gather_preferences
+from pairwright.tasks.report.list_dropped import list_dropped
+from pairwright.tasks.report.list_written import write_plainly
+from pairwright.tasks.report.measure_dataset import measure_dataset
+from pairwright.tasks.report.measure_health import judge_health, measure_health
+from pairwright.tasks.report.measure_removals import measure_removals
+from pairwright.tasks.report.measure_writing import measure_writing
+from pairwright.tasks.report.measure_yield import measure_yield
+from pairwright.tasks.report.sample_pairs import sample_pairs
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.views import PairView
+from pairwright.tasks.report.write_images import PictureFolder
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.ledger import Counts
 
 PAIRS_PER_PAGE = 10
 SHOWN_FIRST = 6

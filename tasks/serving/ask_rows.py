@@ -11,13 +11,13 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from schemas.rows import Dropped, Failed, Row
-from schemas.served import ChatConfig
-from tasks.serving.chat import Answer, Chat, Question, RefusedQuestionError, UnansweredError
-from tasks.serving.client import Client, client_of
-from tasks.serving.loop import background, is_background, run
-from tasks.serving.pace import PACE, Pace
-from tasks.store.answers import Answers
+from pairwright.schemas.rows import Dropped, Failed, Row
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.serving.chat import Answer, Chat, Question, RefusedQuestionError, UnansweredError
+from pairwright.tasks.serving.client import Client, client_of
+from pairwright.tasks.serving.loop import background, is_background, run
+from pairwright.tasks.serving.pace import PACE, Pace
+from pairwright.tasks.store.answers import Answers
 
 R = TypeVar("R", bound=Row)
 Result = Row | Dropped | Failed

@@ -7,8 +7,8 @@ of them at once. What may go wrong with a single row is raised here as an except
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from prompts import Prompt
-from schemas.rows import Served, Turn, make_key
+from pairwright.prompts import Prompt
+from pairwright.schemas.rows import Served, Turn, make_key
 
 REFUSED = "the server refused the request"
 """Why a row is dropped whose question the server says is wrong."""

@@ -12,15 +12,15 @@ from typing import Any
 from urllib.error import URLError
 from urllib.parse import urlsplit
 
-from schemas.errors import ConfigError, PairwrightError
-from schemas.health import Check, missing, ok, warning
-from schemas.served import ChatConfig
-from tasks.serving.connection import Connection, check_address, is_here
-from tasks.serving.faults import FaultError
-from tasks.serving.keys import load_key
-from tasks.serving.launch import check_launch
-from tasks.serving.loop import run
-from tasks.serving.pace import Pace
+from pairwright.schemas.errors import ConfigError, PairwrightError
+from pairwright.schemas.health import Check, missing, ok, warning
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.serving.connection import Connection, check_address, is_here
+from pairwright.tasks.serving.faults import FaultError
+from pairwright.tasks.serving.keys import load_key
+from pairwright.tasks.serving.launch import check_launch
+from pairwright.tasks.serving.loop import run
+from pairwright.tasks.serving.pace import Pace
 
 WAIT_SECONDS = 3.0
 SKEW_SECONDS = 60.0

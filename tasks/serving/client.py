@@ -15,21 +15,21 @@ from functools import lru_cache
 from itertools import count
 from typing import Any
 
-from schemas.errors import ConfigError, ServerError
-from schemas.rows import Served
-from schemas.served import ChatConfig
-from tasks.serving.chat import Answer, Question, RefusedQuestionError, UnansweredError
-from tasks.serving.connection import Connection
-from tasks.serving.endpoints import Endpoint, Endpoints, Turn
-from tasks.serving.faults import FaultError, Said
-from tasks.serving.keys import load_key
-from tasks.serving.limiter import Limiter
-from tasks.serving.loop import background, run
-from tasks.serving.pace import PACE, Pace
-from tasks.serving.pay import paying
-from tasks.serving.write_request import body_of, key_of
-from tasks.store.answers import Answers
-from tasks.store.images import RefusedImageError
+from pairwright.schemas.errors import ConfigError, ServerError
+from pairwright.schemas.rows import Served
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.serving.chat import Answer, Question, RefusedQuestionError, UnansweredError
+from pairwright.tasks.serving.connection import Connection
+from pairwright.tasks.serving.endpoints import Endpoint, Endpoints, Turn
+from pairwright.tasks.serving.faults import FaultError, Said
+from pairwright.tasks.serving.keys import load_key
+from pairwright.tasks.serving.limiter import Limiter
+from pairwright.tasks.serving.loop import background, run
+from pairwright.tasks.serving.pace import PACE, Pace
+from pairwright.tasks.serving.pay import paying
+from pairwright.tasks.serving.write_request import body_of, key_of
+from pairwright.tasks.store.answers import Answers
+from pairwright.tasks.store.images import RefusedImageError
 
 _CLIENTS: dict[tuple[ChatConfig, Pace], "Client"] = {}
 _MAKING = threading.Lock()

@@ -13,9 +13,9 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from schemas.errors import ConfigError, ServerError
-from tasks.serving.chat import REFUSED, RefusedQuestionError
-from tasks.serving.faults import (
+from pairwright.schemas.errors import ConfigError, ServerError
+from pairwright.tasks.serving.chat import REFUSED, RefusedQuestionError
+from pairwright.tasks.serving.faults import (
     REFUSALS,
     FaultError,
     Said,
@@ -25,8 +25,8 @@ from tasks.serving.faults import (
     root_of,
     shown,
 )
-from tasks.serving.keys import Key
-from tasks.serving.pace import Pace
+from pairwright.tasks.serving.keys import Key
+from pairwright.tasks.serving.pace import Pace
 
 if TYPE_CHECKING:
     import httpx2

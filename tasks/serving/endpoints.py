@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from schemas.errors import ServerError
-from tasks.serving.connection import Connection
-from tasks.serving.faults import FaultError
-from tasks.serving.limiter import Limiter
-from tasks.serving.pace import Pace
+from pairwright.schemas.errors import ServerError
+from pairwright.tasks.serving.connection import Connection
+from pairwright.tasks.serving.faults import FaultError
+from pairwright.tasks.serving.limiter import Limiter
+from pairwright.tasks.serving.pace import Pace
 
 log = logging.getLogger(__name__)
 DOUBTFUL = 3

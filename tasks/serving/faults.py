@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
-from tasks.serving.chat import RefusedQuestionError
+from pairwright.tasks.serving.chat import RefusedQuestionError
 
 LONGEST = 300
 """Characters that are kept of what a server says."""

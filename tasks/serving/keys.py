@@ -5,8 +5,8 @@ import os
 from functools import lru_cache
 from typing import NoReturn
 
-from schemas.errors import ConfigError
-from tasks.serving.loop import run
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.serving.loop import run
 
 BLOCK = "block:"
 HIDDEN = "***"

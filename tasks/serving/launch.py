@@ -21,10 +21,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from schemas.errors import ConfigError, ServerError
-from schemas.served import ChatConfig
-from tasks.serving import guard
-from tasks.serving.vllm_command import DRAIN_SECONDS, vllm_command, vllm_environment
+from pairwright.schemas.errors import ConfigError, ServerError
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.serving import guard
+from pairwright.tasks.serving.vllm_command import DRAIN_SECONDS, vllm_command, vllm_environment
 
 LOOK_SECONDS = 0.1
 ANSWER_SECONDS = 5

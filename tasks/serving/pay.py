@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-from schemas.errors import BudgetError
-from schemas.rows import Served
-from schemas.served import ChatConfig
-from tasks.serving.chat import Question
-from tasks.store.purse import Purse
+from pairwright.schemas.errors import BudgetError
+from pairwright.schemas.rows import Served
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.serving.chat import Question
+from pairwright.tasks.store.purse import Purse
 
 LOOK_SECONDS = 0.05
 FRAME_TOKENS = 64

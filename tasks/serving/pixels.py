@@ -18,7 +18,7 @@ from hashlib import blake2b
 import numpy as np
 from PIL import Image
 
-from tasks.store.images import RGB, decode_rgb, encode_png, is_plain
+from pairwright.tasks.store.images import RGB, decode_rgb, encode_png, is_plain
 
 SHORTEST = 28
 """Pixels of each side at least: smaller ones are less than one token of Qwen2-VL."""

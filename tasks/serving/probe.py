@@ -12,16 +12,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from schemas.differential import SIZES
-from schemas.errors import ConfigError, ServerError
-from schemas.served import ChatConfig, Structured
-from tasks.serving.chat import REFUSED, RefusedQuestionError
-from tasks.serving.connection import Connection
-from tasks.serving.faults import FaultError
-from tasks.serving.keys import load_key
-from tasks.serving.launch import check_launch
-from tasks.serving.loop import run
-from tasks.serving.pace import PACE, Pace
+from pairwright.schemas.differential import SIZES
+from pairwright.schemas.errors import ConfigError, ServerError
+from pairwright.schemas.served import ChatConfig, Structured
+from pairwright.tasks.serving.chat import REFUSED, RefusedQuestionError
+from pairwright.tasks.serving.connection import Connection
+from pairwright.tasks.serving.faults import FaultError
+from pairwright.tasks.serving.keys import load_key
+from pairwright.tasks.serving.launch import check_launch
+from pairwright.tasks.serving.loop import run
+from pairwright.tasks.serving.pace import PACE, Pace
 
 T = TypeVar("T")
 SHOWN = 20
@@ -198,7 +198,7 @@ def _picture() -> str:
     """Return a small PNG in base64."""
     import numpy as np
 
-    from tasks.store.images import encode_png
+    from pairwright.tasks.store.images import encode_png
 
     return base64.b64encode(encode_png(np.full((56, 56, 3), (180, 90, 60), np.uint8))).decode()
 

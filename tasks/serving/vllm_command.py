@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from schemas.served import ChatConfig
+from pairwright.schemas.served import ChatConfig
 
 DRAIN_SECONDS = 15
 """How long vLLM goes on answering what it was asked when it is told to end."""

@@ -3,11 +3,11 @@
 from hashlib import blake2b
 from typing import Any
 
-from schemas.rows import make_key
-from schemas.served import ChatConfig
-from tasks.serving.chat import IMAGE, Grammar, Question
-from tasks.serving.faults import whole
-from tasks.serving.pixels import image_url
+from pairwright.schemas.rows import make_key
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.serving.chat import IMAGE, Grammar, Question
+from pairwright.tasks.serving.faults import whole
+from pairwright.tasks.serving.pixels import image_url
 
 VERSION = 1
 """Raise it when the same question is asked in another way."""

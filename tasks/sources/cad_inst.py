@@ -18,19 +18,19 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.comparisons import Comparison, read_comparison
-from schemas.config import ReadingConfig, SourceConfig
-from schemas.errors import SourceError
-from schemas.rows import ComparisonRow, Dropped, Failed, ImageRow, ItemRow, PairRow, Turn, make_key
-from tasks.sources.folder import shown_name
-from tasks.sources.layout.pairs import About, Picture, dropped, read_pair
-from tasks.sources.layout.read_below import is_unicode, read_below, size_and_time
-from tasks.sources.parquet import image_folder
-from tasks.sources.reader import Reader
-from tasks.sources.tables.json_elements import Damaged, read_elements, read_json_lines
-from tasks.sources.tables.literals import parse_literal
-from tasks.sources.tables.read_rows import list_rows, read_rows
-from tasks.sources.tables.table_files import Place, open_place
+from pairwright.schemas.comparisons import Comparison, read_comparison
+from pairwright.schemas.config import ReadingConfig, SourceConfig
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, ImageRow, ItemRow, PairRow, Turn, make_key
+from pairwright.tasks.sources.folder import shown_name
+from pairwright.tasks.sources.layout.pairs import About, Picture, dropped, read_pair
+from pairwright.tasks.sources.layout.read_below import is_unicode, read_below, size_and_time
+from pairwright.tasks.sources.parquet import image_folder
+from pairwright.tasks.sources.reader import Reader
+from pairwright.tasks.sources.tables.json_elements import Damaged, read_elements, read_json_lines
+from pairwright.tasks.sources.tables.literals import parse_literal
+from pairwright.tasks.sources.tables.read_rows import list_rows, read_rows
+from pairwright.tasks.sources.tables.table_files import Place, open_place
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,7 +134,7 @@ def _rows(config: SourceConfig, limit: int | None) -> Records:
 
 
 def _choose(schema: "pa.Schema", reading: ReadingConfig) -> dict[str, str]:  # noqa: ARG001 - as for every table
-    from tasks.sources.tables.table_columns import need
+    from pairwright.tasks.sources.tables.table_columns import need
 
     there = [name for name in COLUMNS if name in schema.names]
     return need(schema, ("image", *there) if "conversations" in there else ("image", "answer", *there))

@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from schemas.rows import PairRow
-from tasks.sources.layout.annotations import check_texts, load_json, load_lists
-from tasks.sources.layout.layouts import Entry, Layout, checked, has_files, list_entries, read_entries
-from tasks.sources.reader import Reader
+from pairwright.schemas.rows import PairRow
+from pairwright.tasks.sources.layout.annotations import check_texts, load_json, load_lists
+from pairwright.tasks.sources.layout.layouts import Entry, Layout, checked, has_files, list_entries, read_entries
+from pairwright.tasks.sources.reader import Reader
 
 NOTHING_CHANGED = {
     "no change has occurred",

@@ -21,11 +21,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from schemas.config import ImagesConfig, SourceConfig
-from schemas.errors import SourceError
-from schemas.rows import Dropped, Failed, ImageRow, ItemRow, make_key
-from tasks.sources.reader import Reader
-from tasks.store.images import RefusedImageError, decode_rgb, probe_image
+from pairwright.schemas.config import ImagesConfig, SourceConfig
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, make_key
+from pairwright.tasks.sources.reader import Reader
+from pairwright.tasks.store.images import RefusedImageError, decode_rgb, probe_image
 
 log = logging.getLogger(__name__)
 

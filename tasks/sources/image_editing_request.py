@@ -12,10 +12,10 @@ first, and the first of them as the second. The licence is not stated.
 from collections.abc import Iterator
 from functools import partial
 
-from schemas.rows import PairRow
-from tasks.sources.layout.annotations import check_path, check_record, check_texts, load_json
-from tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
-from tasks.sources.reader import Reader
+from pairwright.schemas.rows import PairRow
+from pairwright.tasks.sources.layout.annotations import check_path, check_record, check_texts, load_json
+from pairwright.tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
+from pairwright.tasks.sources.reader import Reader
 
 SPLITS = ("train", "valid", "test")
 FOLDERS = ("", "dataset/adobe/", "data/")

@@ -18,16 +18,16 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.config import ReadingConfig, SourceConfig
-from schemas.errors import SourceError
-from schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow, make_key
-from tasks.sources.folder import shown_name
-from tasks.sources.layout.annotations import load_json
-from tasks.sources.layout.pairs import About, Picture, dropped, read_pair
-from tasks.sources.layout.read_below import is_below, is_unicode, read_below, size_and_time
-from tasks.sources.parquet import ROWS_PER_SHARD, image_folder, take_picture
-from tasks.sources.reader import Reader
-from tasks.sources.tables.read_rows import list_rows, read_rows
+from pairwright.schemas.config import ReadingConfig, SourceConfig
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow, make_key
+from pairwright.tasks.sources.folder import shown_name
+from pairwright.tasks.sources.layout.annotations import load_json
+from pairwright.tasks.sources.layout.pairs import About, Picture, dropped, read_pair
+from pairwright.tasks.sources.layout.read_below import is_below, is_unicode, read_below, size_and_time
+from pairwright.tasks.sources.parquet import ROWS_PER_SHARD, image_folder, take_picture
+from pairwright.tasks.sources.reader import Reader
+from pairwright.tasks.sources.tables.read_rows import list_rows, read_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,7 +142,7 @@ def _parse(data: bytes) -> tuple[tuple[str, ...], tuple[str, ...], str] | None:
 def _prompts(
     record: dict[str, Any], before: str, other: str, after: str, edit: str
 ) -> tuple[tuple[str, ...], tuple[str, ...], str] | None:
-    from tasks.sources.tables.table_columns import texts_of
+    from pairwright.tasks.sources.tables.table_columns import texts_of
 
     texts = [texts_of(text) if isinstance(text := record.get(name), str) else () for name in (before, other, after)]
     said = texts_of(record.get(edit))
@@ -152,7 +152,7 @@ def _prompts(
 
 
 def _read_row(item: ItemRow, record: dict[str, Any], config: SourceConfig, *, folder: str) -> Result:
-    from tasks.sources.tables.table_columns import cells_of
+    from pairwright.tasks.sources.tables.table_columns import cells_of
 
     prompt = _prompts(record, "original_prompt", "original_prompt", "edited_prompt", "edit_prompt")
     if prompt is None:
@@ -173,7 +173,7 @@ def _read_row(item: ItemRow, record: dict[str, Any], config: SourceConfig, *, fo
 
 
 def _choose(schema: "pa.Schema", reading: ReadingConfig) -> dict[str, str]:  # noqa: ARG001 - as for every table
-    from tasks.sources.tables.table_columns import need
+    from pairwright.tasks.sources.tables.table_columns import need
 
     return need(schema, ("original_prompt", "edit_prompt", "edited_prompt"), images=("original_image", "edited_image"))
 

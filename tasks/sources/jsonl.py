@@ -23,13 +23,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from schemas.config import SourceConfig
-from schemas.errors import SourceError
-from schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow
-from tasks.sources.layout.annotations import RefusedEntryError, check_path, check_texts, parse_record, read_lines
-from tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
-from tasks.sources.layout.manifest import DIFFERENCES, LICENCES, caption_fields
-from tasks.sources.reader import Reader
+from pairwright.schemas.config import SourceConfig
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow
+from pairwright.tasks.sources.layout.annotations import (
+    RefusedEntryError,
+    check_path,
+    check_texts,
+    parse_record,
+    read_lines,
+)
+from pairwright.tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
+from pairwright.tasks.sources.layout.manifest import DIFFERENCES, LICENCES, caption_fields
+from pairwright.tasks.sources.reader import Reader
 
 IMAGES = ("image", "image_path", "file_name", "path", "images")
 PAIRS = (("image1", "image2"), ("image_1", "image_2"))

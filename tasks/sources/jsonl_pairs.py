@@ -15,9 +15,9 @@ A line of one image is dropped.
 
 from functools import partial
 
-from schemas.rows import PairRow
-from tasks.sources.jsonl import is_manifest, list_lines, read_named
-from tasks.sources.reader import Reader
+from pairwright.schemas.rows import PairRow
+from pairwright.tasks.sources.jsonl import is_manifest, list_lines, read_named
+from pairwright.tasks.sources.reader import Reader
 
 READER = Reader(
     kind="jsonl-pairs",

@@ -7,13 +7,13 @@ A row without an answer is dropped. The images are those of the web pages that C
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from schemas.config import ReadingConfig, SourceConfig
-from schemas.rows import Dropped, Failed, ImageRow, ItemRow
-from tasks.sources.folder import shown_name
-from tasks.sources.layout.pairs import About, Picture, dropped, read_image
-from tasks.sources.parquet import ROWS_PER_SHARD, image_folder, take_picture
-from tasks.sources.reader import Reader
-from tasks.sources.tables.read_rows import list_rows, read_rows
+from pairwright.schemas.config import ReadingConfig, SourceConfig
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow
+from pairwright.tasks.sources.folder import shown_name
+from pairwright.tasks.sources.layout.pairs import About, Picture, dropped, read_image
+from pairwright.tasks.sources.parquet import ROWS_PER_SHARD, image_folder, take_picture
+from pairwright.tasks.sources.reader import Reader
+from pairwright.tasks.sources.tables.read_rows import list_rows, read_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Image
 def _read_row(
     item: ItemRow, record: dict[str, Any], config: SourceConfig, *, folder: str
 ) -> ImageRow | Dropped | Failed:
-    from tasks.sources.tables.table_columns import cells_of
+    from pairwright.tasks.sources.tables.table_columns import cells_of
 
     caption = _answer(record["conversations"])
     if not caption:
@@ -44,7 +44,7 @@ def _read_row(
 
 def _answer(conversation: Any) -> str:
     """Return the first answer of a conversation."""
-    from tasks.sources.tables.table_columns import texts_of
+    from pairwright.tasks.sources.tables.table_columns import texts_of
 
     turns = conversation if isinstance(conversation, list) else []
     answers = (turn.get("value") for turn in turns if isinstance(turn, dict) and turn.get("from") == "gpt")
@@ -52,7 +52,7 @@ def _answer(conversation: Any) -> str:
 
 
 def _choose(schema: "pa.Schema", reading: ReadingConfig) -> dict[str, str]:  # noqa: ARG001 - as for every table
-    from tasks.sources.tables.table_columns import need
+    from pairwright.tasks.sources.tables.table_columns import need
 
     return need(schema, ("id", "conversations"), images=("image",))
 

@@ -21,10 +21,10 @@ from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 
-from schemas.errors import SourceError
-from tasks.sources.layout.annotations import TEXTS, RefusedEntryError, check_texts, parse_record, read_lines
-from tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
-from tasks.sources.reader import Reader
+from pairwright.schemas.errors import SourceError
+from pairwright.tasks.sources.layout.annotations import TEXTS, RefusedEntryError, check_texts, parse_record, read_lines
+from pairwright.tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
+from pairwright.tasks.sources.reader import Reader
 
 _FILE = re.compile(r"(.+?)_localized_narratives(-\d+-of-\d+)?\.jsonl")
 _WORD = re.compile(r"[\w-][\w.-]{0,199}", re.ASCII)

@@ -15,11 +15,17 @@ be alike. Pairs of one ``source`` and ``scene`` stay in one split.
 from collections.abc import Iterator
 from functools import partial
 
-from schemas.errors import SourceError
-from schemas.rows import PairRow
-from tasks.sources.layout.annotations import RefusedEntryError, check_path, check_texts, parse_record, read_lines
-from tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
-from tasks.sources.reader import Reader
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import PairRow
+from pairwright.tasks.sources.layout.annotations import (
+    RefusedEntryError,
+    check_path,
+    check_texts,
+    parse_record,
+    read_lines,
+)
+from pairwright.tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
+from pairwright.tasks.sources.reader import Reader
 
 
 def _entries(layout: Layout) -> Iterator[Entry]:

@@ -14,19 +14,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.config import ReadingConfig, SourceConfig
-from schemas.rows import Dropped, Failed, ImageRow, ItemRow
-from tasks.sources.folder import EXTENSIONS, shown_name
-from tasks.sources.layout.pairs import About, Picture, dropped, read_image
-from tasks.sources.layout.read_below import read_below
-from tasks.sources.reader import Reader
-from tasks.sources.tables.read_rows import list_rows, read_rows
-from tasks.sources.tables.table_files import DICT, STATE, open_place
+from pairwright.schemas.config import ReadingConfig, SourceConfig
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow
+from pairwright.tasks.sources.folder import EXTENSIONS, shown_name
+from pairwright.tasks.sources.layout.pairs import About, Picture, dropped, read_image
+from pairwright.tasks.sources.layout.read_below import read_below
+from pairwright.tasks.sources.reader import Reader
+from pairwright.tasks.sources.tables.read_rows import list_rows, read_rows
+from pairwright.tasks.sources.tables.table_files import DICT, STATE, open_place
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tasks.sources.tables.table_columns import Cell
+    from pairwright.tasks.sources.tables.table_columns import Cell
 
 ROWS_PER_SHARD = 256
 """A row group is read from its beginning to the shard's last row of it: small shards would read large groups often."""
@@ -69,7 +69,7 @@ def take_picture(
 def _read_row(
     item: ItemRow, record: dict[str, Any], config: SourceConfig, *, folder: str
 ) -> Iterator[ImageRow | Dropped | Failed]:
-    from tasks.sources.tables.table_columns import MOST_IMAGES, cells_of, texts_of
+    from pairwright.tasks.sources.tables.table_columns import MOST_IMAGES, cells_of, texts_of
 
     cells = [cell for name, value in record.items() if name != CAPTION for cell in cells_of(value)]
     if not cells:
@@ -92,7 +92,7 @@ def _read_row(
 
 
 def _choose(schema: "pa.Schema", reading: ReadingConfig) -> dict[str, str]:
-    from tasks.sources.tables.table_columns import caption_columns, image_columns
+    from pairwright.tasks.sources.tables.table_columns import caption_columns, image_columns
 
     images = image_columns(schema, reading)
     captions = [name for name in caption_columns(schema, reading) if name not in images]

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from schemas.robustness import RobustnessConfig
-from schemas.rows import ComparisonRow, ImageRow, PairRow, PreferenceRow, make_key
-from tasks.sources.reader import Read
-from tasks.store.images import decode_rgb, encode_png
-from tasks.store.perturb_images import perturb_image
-from tasks.store.replace_words import replace_words
+from pairwright.schemas.robustness import RobustnessConfig
+from pairwright.schemas.rows import ComparisonRow, ImageRow, PairRow, PreferenceRow, make_key
+from pairwright.tasks.sources.reader import Read
+from pairwright.tasks.store.images import decode_rgb, encode_png
+from pairwright.tasks.store.perturb_images import perturb_image
+from pairwright.tasks.store.replace_words import replace_words
 
 
 def perturb_source(rows: Iterable[Read], config: RobustnessConfig) -> Iterator[Read]:

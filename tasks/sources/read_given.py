@@ -10,12 +10,12 @@ about it.
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from schemas.config import SourceConfig
-from schemas.rows import ComparisonRow, Dropped, Failed, ItemRow, PairRow, PreferenceRow, Row
-from tasks.sources.perturb_source import perturb_source
-from tasks.sources.reader import Read
-from tasks.sources.readers import READERS
-from tasks.store.stage import Group, Stage
+from pairwright.schemas.config import SourceConfig
+from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, ItemRow, PairRow, PreferenceRow, Row
+from pairwright.tasks.sources.perturb_source import perturb_source
+from pairwright.tasks.sources.reader import Read
+from pairwright.tasks.sources.readers import READERS
+from pairwright.tasks.store.stage import Group, Stage
 
 
 def read_given(rows: Sequence[ItemRow], config: SourceConfig, *, wanted: type[Row]) -> Iterator[Read]:

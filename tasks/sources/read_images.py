@@ -5,11 +5,11 @@ Reads ``ItemRow``, writes ``ImageRow``. What cannot be read is dropped with its 
 
 from collections.abc import Iterator, Sequence
 
-from schemas.config import SourceConfig
-from schemas.rows import Dropped, Failed, ImageRow, ItemRow
-from tasks.sources.perturb_source import perturb_source
-from tasks.sources.readers import READERS
-from tasks.store.stage import Stage
+from pairwright.schemas.config import SourceConfig
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow
+from pairwright.tasks.sources.perturb_source import perturb_source
+from pairwright.tasks.sources.readers import READERS
+from pairwright.tasks.store.stage import Stage
 
 
 def read_images(rows: Sequence[ItemRow], config: SourceConfig) -> Iterator[ImageRow | Dropped | Failed]:

@@ -7,8 +7,8 @@ shards follow from it.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from schemas.config import SourceConfig
-from schemas.rows import ComparisonRow, Dropped, Failed, ImageRow, ItemRow, PairRow, PreferenceRow, Row
+from pairwright.schemas.config import SourceConfig
+from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, ImageRow, ItemRow, PairRow, PreferenceRow, Row
 
 Given = ImageRow | PairRow | ComparisonRow | PreferenceRow
 Read = Given | Dropped | Failed

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from schemas.errors import SourceError
-from tasks.sources import (
+from pairwright.schemas.errors import SourceError
+from pairwright.tasks.sources import (
     cad_inst,
     clevr_change,
     clevr_dc,
@@ -24,7 +24,7 @@ from tasks.sources import (
     urls,
     webdataset,
 )
-from tasks.sources.reader import Reader
+from pairwright.tasks.sources.reader import Reader
 
 READERS: dict[str, Reader] = {
     reader.kind: reader

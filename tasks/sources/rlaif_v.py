@@ -9,13 +9,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from schemas.config import ReadingConfig, SourceConfig
-from schemas.rows import Dropped, Failed, ImageRow, ItemRow, PreferenceRow, Turn, make_key
-from tasks.sources.folder import shown_name
-from tasks.sources.layout.pairs import About, Picture, dropped, read_image
-from tasks.sources.parquet import ROWS_PER_SHARD, image_folder, take_picture
-from tasks.sources.reader import Reader
-from tasks.sources.tables.read_rows import list_rows, read_rows
+from pairwright.schemas.config import ReadingConfig, SourceConfig
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, PreferenceRow, Turn, make_key
+from pairwright.tasks.sources.folder import shown_name
+from pairwright.tasks.sources.layout.pairs import About, Picture, dropped, read_image
+from pairwright.tasks.sources.parquet import ROWS_PER_SHARD, image_folder, take_picture
+from pairwright.tasks.sources.reader import Reader
+from pairwright.tasks.sources.tables.read_rows import list_rows, read_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Image
 def _read_row(
     item: ItemRow, record: dict[str, Any], config: SourceConfig, *, folder: str
 ) -> tuple[ImageRow | PreferenceRow | Dropped | Failed, ...]:
-    from tasks.sources.tables.table_columns import cells_of, texts_of
+    from pairwright.tasks.sources.tables.table_columns import cells_of, texts_of
 
     texts = {name: " ".join(texts_of(record[name])) for name in TEXTS}
     if missing := next((name for name in TEXTS if not texts[name]), ""):
@@ -90,7 +90,7 @@ def answering_model(text: Any) -> str:
 
 
 def _choose(schema: "pa.Schema", reading: ReadingConfig) -> dict[str, str]:  # noqa: ARG001 - as for every table
-    from tasks.sources.tables.table_columns import need
+    from pairwright.tasks.sources.tables.table_columns import need
 
     there = [name for name in (*NOTES, "origin_split") if name in schema.names]
     return need(schema, (*TEXTS, *there), images=("image",))

@@ -8,12 +8,12 @@ of another number of images is dropped. The photographs are COCO's, each under i
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from schemas.config import ReadingConfig, SourceConfig
-from schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow
-from tasks.sources.layout.pairs import About, Picture, dropped, read_pair
-from tasks.sources.parquet import ROWS_PER_SHARD, image_folder, take_picture
-from tasks.sources.reader import Reader
-from tasks.sources.tables.read_rows import list_rows, read_rows
+from pairwright.schemas.config import ReadingConfig, SourceConfig
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow
+from pairwright.tasks.sources.layout.pairs import About, Picture, dropped, read_pair
+from pairwright.tasks.sources.parquet import ROWS_PER_SHARD, image_folder, take_picture
+from pairwright.tasks.sources.reader import Reader
+from pairwright.tasks.sources.tables.read_rows import list_rows, read_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Image
 def _read_row(
     item: ItemRow, record: dict[str, Any], config: SourceConfig, *, folder: str
 ) -> list[ImageRow | PairRow] | list[Dropped | Failed]:
-    from tasks.sources.tables.table_columns import MOST_TEXTS, cells_of, texts_of
+    from pairwright.tasks.sources.tables.table_columns import MOST_TEXTS, cells_of, texts_of
 
     cells = cells_of(record["images"])
     if len(cells) != 2:
@@ -54,7 +54,7 @@ def _read_row(
 
 
 def _choose(schema: "pa.Schema", reading: ReadingConfig) -> dict[str, str]:  # noqa: ARG001 - as for every table
-    from tasks.sources.tables.table_columns import need
+    from pairwright.tasks.sources.tables.table_columns import need
 
     return need(schema, ("texts",), images=("images",))
 

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from schemas.config import ScenesConfig, SourceConfig
-from schemas.rows import Dropped, ImageRow, ItemRow, make_key
-from tasks.sources.reader import Reader
-from tasks.sources.scene.variant import choose_variant
+from pairwright.schemas.config import ScenesConfig, SourceConfig
+from pairwright.schemas.rows import Dropped, ImageRow, ItemRow, make_key
+from pairwright.tasks.sources.reader import Reader
+from pairwright.tasks.sources.scene.variant import choose_variant
 
 SCENES_VERSION = 1
 LICENCE = "CC0-1.0"
@@ -38,7 +38,7 @@ def list_items(config: ScenesConfig, *, limit: int | None) -> Iterator[ItemRow]:
 
 def read_item(item: ItemRow, *, config: ScenesConfig) -> Iterator[ImageRow | Dropped]:
     """Yield the photographs of one world, or why there is none."""
-    from tasks.sources.scene.world import photograph_world, world_name  # loads Mitsuba
+    from pairwright.tasks.sources.scene.world import photograph_world, world_name  # loads Mitsuba
 
     where = json.loads(item.locator)
     settings = config.model_copy(update={"photographs": where["photographs"]})

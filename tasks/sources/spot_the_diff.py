@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from schemas.rows import PairRow
-from tasks.sources.layout.annotations import RefusedEntryError, check_record, check_texts, load_json
-from tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
-from tasks.sources.reader import Reader
+from pairwright.schemas.rows import PairRow
+from pairwright.tasks.sources.layout.annotations import RefusedEntryError, check_record, check_texts, load_json
+from pairwright.tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
+from pairwright.tasks.sources.reader import Reader
 
 SPLITS = ("train", "val", "test")
 FOLDERS = ("annotations/", "data/annotations/", "")

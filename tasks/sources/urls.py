@@ -22,18 +22,18 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.config import SourceConfig
-from schemas.errors import SourceError
-from schemas.rows import Dropped, Failed, ImageRow, ItemRow, make_key
-from tasks.sources.folder import shown_name
-from tasks.sources.layout.annotations import LINE_BYTES, read_lines
-from tasks.sources.layout.manifest import LICENCES, caption_fields, parse_json, text_of, texts_of
-from tasks.sources.layout.pairs import About, Picture, dropped, read_image
-from tasks.sources.reader import Reader
-from tasks.store.addresses import RefusedAddressError, parse_address
+from pairwright.schemas.config import SourceConfig
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, make_key
+from pairwright.tasks.sources.folder import shown_name
+from pairwright.tasks.sources.layout.annotations import LINE_BYTES, read_lines
+from pairwright.tasks.sources.layout.manifest import LICENCES, caption_fields, parse_json, text_of, texts_of
+from pairwright.tasks.sources.layout.pairs import About, Picture, dropped, read_image
+from pairwright.tasks.sources.reader import Reader
+from pairwright.tasks.store.addresses import RefusedAddressError, parse_address
 
 if TYPE_CHECKING:
-    from tasks.sources.web.download import DownloadError, Network
+    from pairwright.tasks.sources.web.download import DownloadError, Network
 
 PARALLEL = 4
 """Downloads at a time in one shard; each may hold ``images.max_bytes``."""
@@ -158,7 +158,7 @@ def _item(line: str, place: dict[str, Any]) -> ItemRow:
 
 def _fetch(item: ItemRow, config: SourceConfig, network: "Network | None") -> "bytes | DownloadError | None":
     """Return what an item's address holds, or why it cannot be had; nothing for a refused line."""
-    from tasks.sources.web.download import PUBLIC, DownloadError, Limits, download  # loads httpcore
+    from pairwright.tasks.sources.web.download import PUBLIC, DownloadError, Limits, download  # loads httpcore
 
     place = json.loads(item.locator)
     if "refused" in place:

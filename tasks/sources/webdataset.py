@@ -28,16 +28,24 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
-from schemas.config import SourceConfig
-from schemas.errors import SourceError
-from schemas.rows import Dropped, Failed, ImageRow, ItemRow, make_key
-from tasks.sources.archives.find_archives import ENDINGS, Archive, Root, find_archives, find_root, reaching
-from tasks.sources.archives.read_archive import read_members
-from tasks.sources.archives.tar_members import DamagedArchiveError, Member, open_tar, walk_members
-from tasks.sources.folder import EXTENSIONS, shown_name
-from tasks.sources.layout.manifest import LICENCES, Record, caption_fields, clean_text, parse_json, text_of, texts_of
-from tasks.sources.layout.pairs import About, Picture, dropped, read_image
-from tasks.sources.reader import Reader
+from pairwright.schemas.config import SourceConfig
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, make_key
+from pairwright.tasks.sources.archives.find_archives import ENDINGS, Archive, Root, find_archives, find_root, reaching
+from pairwright.tasks.sources.archives.read_archive import read_members
+from pairwright.tasks.sources.archives.tar_members import DamagedArchiveError, Member, open_tar, walk_members
+from pairwright.tasks.sources.folder import EXTENSIONS, shown_name
+from pairwright.tasks.sources.layout.manifest import (
+    LICENCES,
+    Record,
+    caption_fields,
+    clean_text,
+    parse_json,
+    text_of,
+    texts_of,
+)
+from pairwright.tasks.sources.layout.pairs import About, Picture, dropped, read_image
+from pairwright.tasks.sources.reader import Reader
 
 log = logging.getLogger(__name__)
 

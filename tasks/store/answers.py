@@ -16,9 +16,9 @@ from typing import Self
 
 from filelock import FileLock, Timeout
 
-from schemas.errors import StoreError
-from tasks.store.files import naming
-from tasks.store.purse import Purse
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.files import naming
+from pairwright.tasks.store.purse import Purse
 
 log = logging.getLogger(__name__)
 HEADER = struct.Struct("<II16s")

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.store.answers import Answers, read_answers
-from tasks.store.files import Folder
-from tasks.store.part import Part, read_about
+from pairwright.tasks.store.answers import Answers, read_answers
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.part import Part, read_about
 
 CALLS, PROMPT, COMPLETION = "calls", "prompt_tokens", "completion_tokens"
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 
-from schemas.budget import BudgetConfig
-from tasks.store.asked import AskedOf
-from tasks.store.files import Folder
-from tasks.store.pool import Outcome, ShardFailed
-from tasks.store.purse import Purse
-from tasks.store.scratch import own_temporary_folder, scratch_folder
-from tasks.store.shard import ShardRef
-from tasks.store.stage import Planned
+from pairwright.schemas.budget import BudgetConfig
+from pairwright.tasks.store.asked import AskedOf
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.pool import Outcome, ShardFailed
+from pairwright.tasks.store.purse import Purse
+from pairwright.tasks.store.scratch import own_temporary_folder, scratch_folder
+from pairwright.tasks.store.shard import ShardRef
+from pairwright.tasks.store.stage import Planned
 
 log = logging.getLogger(__name__)
 RunShards = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]

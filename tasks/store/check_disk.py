@@ -16,10 +16,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from schemas.errors import StoreError
-from schemas.health import Check, missing, ok, warning
-from tasks.store.files import Folder
-from tasks.store.pool import count_cores
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.health import Check, missing, ok, warning
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.pool import count_cores
 
 GB = 1e9
 LEAST_MEMORY_GB, LEAST_FREE_GB, LEAST_SHARED_MB = 4.0, 5.0, 64

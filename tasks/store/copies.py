@@ -20,9 +20,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from schemas.rows import make_key
-from tasks.store.files import Folder, naming
-from tasks.store.scratch import own_temporary_folder
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.store.files import Folder, naming
+from pairwright.tasks.store.scratch import own_temporary_folder
 
 MOST_BUILDS = 2
 USERS, LOCK = ".users", ".lock"

@@ -24,20 +24,20 @@ from typing import Self
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from schemas.arrow import to_table
-from schemas.config import BuildRecord
-from schemas.errors import ConfigError, StoreError
-from schemas.rows import ItemRow, make_key
-from tasks.store.files import TEMPORARY, Folder, make_folder, naming
-from tasks.store.index import open_index, write_index
-from tasks.store.lease import leased
-from tasks.store.ledger import COLLECTION, Counts, Ledger
-from tasks.store.part import Part, describe_part, encode_part, read_part, read_rows
-from tasks.store.scratch import ENDING, own_temporary_folder, scratch_folder
-from tasks.store.shard import ShardRef, write_plan
-from tasks.store.stage import Planned, Uses, table_folder
-from tasks.store.takedowns import REMOVED, Removed, marked, read_takedowns, removed_by
-from tasks.store.vectors import write_vectors
+from pairwright.schemas.arrow import to_table
+from pairwright.schemas.config import BuildRecord
+from pairwright.schemas.errors import ConfigError, StoreError
+from pairwright.schemas.rows import ItemRow, make_key
+from pairwright.tasks.store.files import TEMPORARY, Folder, make_folder, naming
+from pairwright.tasks.store.index import open_index, write_index
+from pairwright.tasks.store.lease import leased
+from pairwright.tasks.store.ledger import COLLECTION, Counts, Ledger
+from pairwright.tasks.store.part import Part, describe_part, encode_part, read_part, read_rows
+from pairwright.tasks.store.scratch import ENDING, own_temporary_folder, scratch_folder
+from pairwright.tasks.store.shard import ShardRef, write_plan
+from pairwright.tasks.store.stage import Planned, Uses, table_folder
+from pairwright.tasks.store.takedowns import REMOVED, Removed, marked, read_takedowns, removed_by
+from pairwright.tasks.store.vectors import write_vectors
 
 RECORD = "build.json"
 ITEMS = table_folder("items", "listed")

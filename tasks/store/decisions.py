@@ -13,11 +13,11 @@ from datetime import UTC
 
 import pyarrow as pa
 
-from schemas.decisions import Decision, Decisions, latest
-from schemas.errors import StoreError
-from schemas.rows import make_key
-from tasks.store.files import TEMPORARY, Folder
-from tasks.store.part import Part, encode_part, read_part
+from pairwright.schemas.decisions import Decision, Decisions, latest
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.store.files import TEMPORARY, Folder
+from pairwright.tasks.store.part import Part, encode_part, read_part
 
 FOLDER = "decisions"
 MOST_FILES = 64

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from tasks.store.dataset import Build
+from pairwright.tasks.store.dataset import Build
 
 KEYS = pa.table({"key": pa.array([], pa.string())})
 OUTCOMES = pa.table({name: pa.array([], pa.string()) for name in ("key", "outcome", "reason")})

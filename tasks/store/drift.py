@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.rows import (
+from pairwright.schemas.rows import (
     CaptionRow,
     ComparisonRow,
     DifferenceRow,
@@ -21,9 +21,9 @@ from schemas.rows import (
     RejectedTextRow,
     Row,
 )
-from tasks.store.dataset import Build
-from tasks.store.snapshot import stream_live
-from tasks.store.stage import Planned
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.snapshot import stream_live
+from pairwright.tasks.store.stage import Planned
 
 BINS = 10
 """Bins hold a tenth of the earlier rows each, as is usual for this index."""

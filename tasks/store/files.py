@@ -18,8 +18,8 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from fsspec.implementations.local import LocalFileSystem
 
-from schemas.errors import StoreError
-from tasks.store.remote import RemoteFile, ask, open_store
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.remote import RemoteFile, ask, open_store
 
 TEMPORARY = ".tmp-"
 """Part of every temporary name; such files are left by a killed process and may be deleted under the table's lock."""

@@ -8,9 +8,9 @@ import re
 from collections.abc import Collection, Iterator
 from typing import BinaryIO
 
-from tasks.store.files import Folder
-from tasks.store.garbage import files_below
-from tasks.store.part import Part, read_columns
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.garbage import files_below
+from pairwright.tasks.store.part import Part, read_columns
 
 KEY = re.compile(rb"[0-9a-f]{32}")
 OWN = ("tables", "snapshots", "takedowns", "decisions", "work", "journals", "cache")

@@ -16,14 +16,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.rows import ImageRow, PairRow, PreferenceRow
-from tasks.store.dataset import Build, journals_of
-from tasks.store.files import TEMPORARY, Folder
-from tasks.store.ledger import COLLECTION
-from tasks.store.part import Part, count_statuses, encode_part, read_about, read_columns, read_part
-from tasks.store.snapshot import FOLDER as VERSIONS
-from tasks.store.snapshot import snapshot_file
-from tasks.store.takedowns import NAMES, blank, bury, find_removed
+from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
+from pairwright.tasks.store.dataset import Build, journals_of
+from pairwright.tasks.store.files import TEMPORARY, Folder
+from pairwright.tasks.store.ledger import COLLECTION
+from pairwright.tasks.store.part import Part, count_statuses, encode_part, read_about, read_columns, read_part
+from pairwright.tasks.store.snapshot import FOLDER as VERSIONS
+from pairwright.tasks.store.snapshot import snapshot_file
+from pairwright.tasks.store.takedowns import NAMES, blank, bury, find_removed
 
 Rows = NDArray[np.int32]
 NOTHING: Rows = np.empty(0, dtype=np.int32)

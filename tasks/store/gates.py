@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from schemas.errors import StoreError
-from schemas.gates import GatesConfig
-from tasks.store.dataset import Build
-from tasks.store.drift import (
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.gates import GatesConfig
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.drift import (
     SIMILARITIES,
     TEXTS,
     Histogram,
@@ -22,9 +22,9 @@ from tasks.store.drift import (
     match_counts,
     measure_drift,
 )
-from tasks.store.files import Folder
-from tasks.store.ledger import Counts
-from tasks.store.stage import Planned
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.stage import Planned
 
 FILE = "gates.json"
 Settled = Sequence[tuple[Planned, Counts]]

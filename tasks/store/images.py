@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFile, UnidentifiedImageError
 
-from schemas.config import ImagesConfig
-from schemas.errors import SourceError
+from pairwright.schemas.config import ImagesConfig
+from pairwright.schemas.errors import SourceError
 
 Reason = Literal[
     "empty file",

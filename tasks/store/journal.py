@@ -17,9 +17,9 @@ from typing import Self
 import pyarrow as pa
 from filelock import FileLock
 
-from schemas.arrow import schema_of
-from schemas.rows import Row
-from tasks.store.files import naming
+from pairwright.schemas.arrow import schema_of
+from pairwright.schemas.rows import Row
+from pairwright.tasks.store.files import naming
 
 HEADER = struct.Struct("<II")
 

@@ -21,8 +21,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.errors import StoreError
-from tasks.store.files import Folder
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.files import Folder
 
 log = logging.getLogger(__name__)
 BEAT_S, DEAD_S, LOOK_S = 5.0, 30.0, 1.0

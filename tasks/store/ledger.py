@@ -20,11 +20,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from schemas.errors import StoreError, ValidationError
-from tasks.store.files import TEMPORARY, Folder
-from tasks.store.part import Part, describe_part, read_columns
-from tasks.store.stage import Planned, Stage, Uses
-from tasks.store.takedowns import NAMES, Removed
+from pairwright.schemas.errors import StoreError, ValidationError
+from pairwright.tasks.store.files import TEMPORARY, Folder
+from pairwright.tasks.store.part import Part, describe_part, read_columns
+from pairwright.tasks.store.stage import Planned, Stage, Uses
+from pairwright.tasks.store.takedowns import NAMES, Removed
 
 MEMORY_LIMIT = "1GB"
 COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor", "image_key", "element")

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from schemas.rows import ImageRow
-from tasks.store.dataset import Build
-from tasks.store.ledger import Ledger, links_of
-from tasks.store.part import Part, read_rows
-from tasks.store.stage import Planned, Stage
+from pairwright.schemas.rows import ImageRow
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.ledger import Ledger, links_of
+from pairwright.tasks.store.part import Part, read_rows
+from pairwright.tasks.store.stage import Planned, Stage
 
 Way = Literal["made of it", "made from"]
 NAMED = ("first", "second", "image_key")

@@ -6,8 +6,8 @@ Reads and writes nothing.
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.errors import ValidationError
-from schemas.scene import Mask
+from pairwright.schemas.errors import ValidationError
+from pairwright.schemas.scene import Mask
 
 
 def encode_mask(array: NDArray[np.bool_]) -> Mask:

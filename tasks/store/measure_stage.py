@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from math import isinf
 from typing import Any
 
-from schemas.arrow import schema_of
-from schemas.rates import StoredRate
-from tasks.store.asked import Asked, asked_of_part
-from tasks.store.estimate import NOTHING, Estimate, exactly, ratio, share_of
-from tasks.store.files import Folder
-from tasks.store.ledger import Counts
-from tasks.store.part import Part, describe_part, encode_part, read_columns
-from tasks.store.pool import Outcome, ShardFailed
-from tasks.store.stage import Planned
+from pairwright.schemas.arrow import schema_of
+from pairwright.schemas.rates import StoredRate
+from pairwright.tasks.store.asked import Asked, asked_of_part
+from pairwright.tasks.store.estimate import NOTHING, Estimate, exactly, ratio, share_of
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.part import Part, describe_part, encode_part, read_columns
+from pairwright.tasks.store.pool import Outcome, ShardFailed
+from pairwright.tasks.store.stage import Planned
 
 MOST_PARTS = 100
 """Of a table that are looked at, evenly spread."""

@@ -17,9 +17,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, cast
 
-from schemas.errors import ConfigError
-from tasks.store.on_worker import Needs, Place, run_here
-from tasks.store.pool import (
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.store.on_worker import Needs, Place, run_here
+from pairwright.tasks.store.pool import (
     DIED,
     PLACE,
     Outcome,
@@ -31,8 +31,8 @@ from tasks.store.pool import (
     loads_models,
     spread,
 )
-from tasks.store.shard import ShardRef, run_shard
-from tasks.store.stage import Planned
+from pairwright.tasks.store.shard import ShardRef, run_shard
+from pairwright.tasks.store.stage import Planned
 
 log = logging.getLogger(__name__)
 INSTALL = "python -m pip install -c constraints.txt -e '.[dask]'"

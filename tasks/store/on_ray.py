@@ -18,12 +18,21 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from schemas.errors import ConfigError
-from tasks.store.on_dask import LOOK_S, NOBODY_S
-from tasks.store.on_worker import Needs, Place, run_here
-from tasks.store.pool import DIED, Outcome, Run, ShardFailed, count_cores, limit_threads, loads_models, spread
-from tasks.store.shard import ShardRef, run_shard
-from tasks.store.stage import Planned
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.store.on_dask import LOOK_S, NOBODY_S
+from pairwright.tasks.store.on_worker import Needs, Place, run_here
+from pairwright.tasks.store.pool import (
+    DIED,
+    Outcome,
+    Run,
+    ShardFailed,
+    count_cores,
+    limit_threads,
+    loads_models,
+    spread,
+)
+from pairwright.tasks.store.shard import ShardRef, run_shard
+from pairwright.tasks.store.stage import Planned
 
 log = logging.getLogger(__name__)
 INSTALL = "python -m pip install -c constraints.txt -e '.[ray]'"

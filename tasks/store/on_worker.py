@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from tasks.store.pool import PLACE, Outcome, Run, ShardFailed, attempt, limit_threads, loads_models
-from tasks.store.shard import ShardRef
-from tasks.store.stage import Planned
+from pairwright.tasks.store.pool import PLACE, Outcome, Run, ShardFailed, attempt, limit_threads, loads_models
+from pairwright.tasks.store.shard import ShardRef
+from pairwright.tasks.store.stage import Planned
 
 ROOT = Path(__file__).parent.parent.parent
 CODE = ("prompts", "schemas", "tasks")
@@ -107,9 +107,9 @@ class _Loaded:
 
 def forget_models() -> None:
     """Let go of what stages keep loaded: models are values of cached functions."""
-    kept = ("tasks.store.", "tasks.serving.")
+    kept = ("pairwright.tasks.store.", "pairwright.tasks.serving.")
     for name, module in list(sys.modules.items()):
-        if name.startswith("tasks.") and not name.startswith(kept):
+        if name.startswith("pairwright.tasks.") and not name.startswith(kept):
             for value in list(vars(module).values()):
                 if callable(clear := getattr(value, "cache_clear", None)):
                     clear()

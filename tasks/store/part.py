@@ -26,8 +26,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
-from schemas.errors import StoreError
-from tasks.store.files import Folder
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.files import Folder
 
 ROWS_PER_GROUP = 100
 """Small enough that one row can be read at little cost, large enough that text still compresses."""

@@ -6,8 +6,8 @@ Reads and writes nothing; needs OpenCV. ``tasks.store.images.put_patch`` puts a 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.store.images import RGB
-from tasks.store.runs import Corners, Runs
+from pairwright.tasks.store.images import RGB
+from pairwright.tasks.store.runs import Corners, Runs
 
 
 def cut_mask(runs: Runs, window: Corners) -> NDArray[np.bool_]:

@@ -13,8 +13,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.rows import make_key
-from tasks.store.images import RGB
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.store.images import RGB
 
 Kind = Literal["gaussian-noise", "fog"]
 KINDS: tuple[str, ...] = get_args(Kind)

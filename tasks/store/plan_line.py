@@ -13,12 +13,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
-from schemas.config import MiningConfig
-from schemas.rows import PairRow
-from tasks.store.estimate import NOTHING, Estimate, exactly
-from tasks.store.ledger import Counts
-from tasks.store.measure_stage import StageRates
-from tasks.store.stage import Planned
+from pairwright.schemas.config import MiningConfig
+from pairwright.schemas.rows import PairRow
+from pairwright.tasks.store.estimate import NOTHING, Estimate, exactly
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.measure_stage import StageRates
+from pairwright.tasks.store.stage import Planned
 
 HOUR = 3600.0
 

@@ -23,9 +23,9 @@ from multiprocessing.util import Finalize
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from schemas.errors import PairwrightError
-from tasks.store.shard import ShardDone, ShardRef, run_shard
-from tasks.store.stage import Planned
+from pairwright.schemas.errors import PairwrightError
+from pairwright.tasks.store.shard import ShardDone, ShardRef, run_shard
+from pairwright.tasks.store.stage import Planned
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from tasks.store.files import naming
+from pairwright.tasks.store.files import naming
 
 PAYMENT = struct.Struct("<qq")
 

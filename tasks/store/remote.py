@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import fsspec
 from fsspec.config import conf
 
-from schemas.errors import StoreError
+from pairwright.schemas.errors import StoreError
 
 TRIES = 7
 FIRST_PAUSE_S = 0.25

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from schemas.errors import StoreError
-from schemas.rows import make_key
-from tasks.store.files import naming
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.store.files import naming
 
 
 @contextlib.contextmanager

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from schemas.common_words import COMMON_WORDS
-from schemas.content_words import WORD
-from schemas.rows import make_key
+from pairwright.schemas.common_words import COMMON_WORDS
+from pairwright.schemas.content_words import WORD
+from pairwright.schemas.rows import make_key
 
 
 def replace_words(text: str, share: float, *, key: str, vocabulary: Sequence[str] = COMMON_WORDS) -> str:

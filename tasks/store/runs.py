@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.scene import Mask
-from tasks.store.masks import run_lengths
+from pairwright.schemas.scene import Mask
+from pairwright.tasks.store.masks import run_lengths
 
 Places = NDArray[np.int64]
 Corners = tuple[int, int, int, int]

@@ -15,16 +15,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.arrow import from_table, schema_of, to_table
-from schemas.errors import ValidationError
-from schemas.rows import Row, make_key
-from tasks.store.answers import Answers
-from tasks.store.asked import asked_in
-from tasks.store.copies import copy_of
-from tasks.store.files import Folder
-from tasks.store.index import PARTS, Before, columns_without, open_index
-from tasks.store.journal import Journal
-from tasks.store.part import (
+from pairwright.schemas.arrow import from_table, schema_of, to_table
+from pairwright.schemas.errors import ValidationError
+from pairwright.schemas.rows import Row, make_key
+from pairwright.tasks.store.answers import Answers
+from pairwright.tasks.store.asked import asked_in
+from pairwright.tasks.store.copies import copy_of
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.index import PARTS, Before, columns_without, open_index
+from pairwright.tasks.store.journal import Journal
+from pairwright.tasks.store.part import (
     Part,
     count_failures,
     count_statuses,
@@ -33,10 +33,10 @@ from tasks.store.part import (
     read_columns,
     read_rows,
 )
-from tasks.store.purse import Purse
-from tasks.store.stage import Planned, Uses
-from tasks.store.takedowns import REMOVED, bury, find_removed, removed_images
-from tasks.store.vectors import open_vectors, place_vectors
+from pairwright.tasks.store.purse import Purse
+from pairwright.tasks.store.stage import Planned, Uses
+from pairwright.tasks.store.takedowns import REMOVED, bury, find_removed, removed_images
+from pairwright.tasks.store.vectors import open_vectors, place_vectors
 
 NOTHING = "gave nothing"
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.arrow import R
-from schemas.config import BuildRecord
-from schemas.errors import StoreError
-from tasks.store.dataset import Build, Pinned
-from tasks.store.files import Folder
-from tasks.store.index import Index, columns_without, open_index
-from tasks.store.ledger import Counts
-from tasks.store.stage import Planned, table_folder
+from pairwright.schemas.arrow import R
+from pairwright.schemas.config import BuildRecord
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.dataset import Build, Pinned
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.index import Index, columns_without, open_index
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.stage import Planned, table_folder
 
 FOLDER = "snapshots"
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from schemas.rows import Dropped, Failed, Row, make_key
-from schemas.section import Section
+from pairwright.schemas.rows import Dropped, Failed, Row, make_key
+from pairwright.schemas.section import Section
 
 Results = Iterator[Row | Dropped | Failed]
 Group = Literal["sources", "mining", "captioning", "rejected", "preferences", "training"]

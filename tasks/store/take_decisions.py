@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pydantic_core import from_json, to_json
 
-from schemas.decisions import Decision, parse_decision
-from schemas.errors import ConfigError
-from schemas.rows import PairRow, PreferenceRow
-from tasks.store.dataset import Build
+from pairwright.schemas.decisions import Decision, parse_decision
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import PairRow, PreferenceRow
+from pairwright.tasks.store.dataset import Build
 
 MOST_BYTES, MOST_LINE = 256 << 20, 200_000
 MOST_SENT = 1_000

@@ -23,8 +23,8 @@ import pyarrow.compute
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
-from schemas.errors import StoreError
-from tasks.store.files import Folder
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.files import Folder
 
 pc: Any = pyarrow.compute
 FOLDER = "takedowns"

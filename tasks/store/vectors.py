@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
-from schemas.errors import StoreError
-from tasks.store.copies import made
-from tasks.store.files import Folder
-from tasks.store.index import Index, open_index
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.copies import made
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.index import Index, open_index
 
 KEY_TYPE = "S32"
 ORDER = "embedders.txt"

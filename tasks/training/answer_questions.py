@@ -14,20 +14,20 @@ from typing import Any, NamedTuple
 import torch
 from transformers import GenerationConfig
 
-from schemas.replies import Reply
-from schemas.rows import Turn, make_key
-from schemas.training import ModelConfig, TrainConfig
-from tasks.models.batches import Batches, is_out_of_memory
-from tasks.models.devices import choose_device
-from tasks.serving.chat import Question
-from tasks.store.answers import Answers
-from tasks.training.answer_rows import Said, say_answers
-from tasks.training.chat import Chat
-from tasks.training.collate import Loaded, load_example
-from tasks.training.examples import PLACE, Example, RefusedRowError
-from tasks.training.find_model import Found, find_module
-from tasks.training.load_model import choose_precision, load_model, load_processor
-from tasks.training.tune_model import computing
+from pairwright.schemas.replies import Reply
+from pairwright.schemas.rows import Turn, make_key
+from pairwright.schemas.training import ModelConfig, TrainConfig
+from pairwright.tasks.models.batches import Batches, is_out_of_memory
+from pairwright.tasks.models.devices import choose_device
+from pairwright.tasks.serving.chat import Question
+from pairwright.tasks.store.answers import Answers
+from pairwright.tasks.training.answer_rows import Said, say_answers
+from pairwright.tasks.training.chat import Chat
+from pairwright.tasks.training.collate import Loaded, load_example
+from pairwright.tasks.training.examples import PLACE, Example, RefusedRowError
+from pairwright.tasks.training.find_model import Found, find_module
+from pairwright.tasks.training.load_model import choose_precision, load_model, load_processor
+from pairwright.tasks.training.tune_model import computing
 
 VERSION = 1
 """Raised when the same question is asked in another way."""

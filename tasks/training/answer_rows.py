@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tasks.training.chat import how_to_encode, make_messages
-from tasks.training.collate import Loaded
+from pairwright.tasks.training.chat import how_to_encode, make_messages
+from pairwright.tasks.training.collate import Loaded
 
 MOST_TOKENS = 160
 """Of an answer; descriptions of differences have 20 to 80."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from schemas.errors import ConfigError
+from pairwright.schemas.errors import ConfigError
 
 SPLIT = "packed_sdpa"
 """SDPA in two parts; transformers asks a model with this in its name whether it can have SDPA."""

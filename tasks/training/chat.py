@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from schemas.errors import ModelError
-from schemas.rows import Turn
-from tasks.training.examples import PLACE, RefusedRowError
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.rows import Turn
+from pairwright.tasks.training.examples import PLACE, RefusedRowError
 
 WORD = "answer"
 """Any word that no template contains behind a question."""

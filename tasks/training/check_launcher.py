@@ -6,8 +6,8 @@ set.
 
 import os
 
-from schemas.errors import ConfigError
-from schemas.training import TrainConfig
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.training import TrainConfig
 
 FSDP, VERSION, KIND, DEEPSPEED = (
     "ACCELERATE_USE_FSDP",
@@ -40,7 +40,7 @@ def check_launcher(config: TrainConfig) -> None:
     if model.differential.attached or beside or config.optimiser.vision_learning_rate:
         raise ConfigError(
             "accelerate: differential perception, weights trained in full beside adapters, and a rate of the tower's "
-            "own are not spread over processes by FSDP or DeepSpeed; start it with: torchrun -m flows.cli train ..."
+            "own are not spread over processes by FSDP or DeepSpeed; start it with: torchrun -m pairwright train ..."
         )
     from accelerate import PartialState
     from accelerate.utils import DistributedType
@@ -49,7 +49,7 @@ def check_launcher(config: TrainConfig) -> None:
         name = "use_fsdp" if _is_on(FSDP) else "use_deepspeed"
         raise ConfigError(
             f"accelerate: {name}: weights are spread over several GPUs, and here are none, or one process only. Start "
-            "it without that, on CPUs with: torchrun --nproc-per-node 2 -m flows.cli train ..."
+            "it without that, on CPUs with: torchrun --nproc-per-node 2 -m pairwright train ..."
         )
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from tasks.training.collate import Collator, Loaded, Refused
-from tasks.training.losses.scored import TEXTS, Scored
-from tasks.training.pack_answers import pack_answers, why_not_packed
-from tasks.training.score_answers import score_answers
+from pairwright.tasks.training.collate import Collator, Loaded, Refused
+from pairwright.tasks.training.losses.scored import TEXTS, Scored
+from pairwright.tasks.training.pack_answers import pack_answers, why_not_packed
+from pairwright.tasks.training.score_answers import score_answers
 
 ROWS = 2
 TOLERANCES = {torch.float32: 1e-3, torch.float16: 0.03, torch.bfloat16: 0.1}

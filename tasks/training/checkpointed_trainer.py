@@ -13,14 +13,14 @@ from safetensors import SafetensorError
 from transformers import PreTrainedModel, Trainer, TrainerState
 from typing_extensions import override
 
-from schemas.differential import NAME as MODULE
-from schemas.errors import ModelError
-from tasks.models.batches import is_out_of_memory
-from tasks.training.metrics import Window
-from tasks.training.runs import SAVING, STEP
-from tasks.training.save_checkpoints import Saving, advise, reading
-from tasks.training.trainer_setting import Setting
-from tasks.training.tuned_weights import restore_beside, save_beside, without_module
+from pairwright.schemas.differential import NAME as MODULE
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.batches import is_out_of_memory
+from pairwright.tasks.training.metrics import Window
+from pairwright.tasks.training.runs import SAVING, STEP
+from pairwright.tasks.training.save_checkpoints import Saving, advise, reading
+from pairwright.tasks.training.trainer_setting import Setting
+from pairwright.tasks.training.tuned_weights import restore_beside, save_beside, without_module
 
 WINDOW, STATE = "window.json", "trainer_state.json"
 

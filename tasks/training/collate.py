@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from PIL import Image
 
-from schemas.errors import PairwrightError
-from tasks.store.images import decode_rgb
-from tasks.training.chat import Chat, Tokens, how_to_encode, make_messages
-from tasks.training.examples import PAIR, PLACE, UNPAIRED, Example, Needs, RefusedRowError, make_example
-from tasks.training.freeze_rows import FrozenRows, Refused
-from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
+from pairwright.schemas.errors import PairwrightError
+from pairwright.tasks.store.images import decode_rgb
+from pairwright.tasks.training.chat import Chat, Tokens, how_to_encode, make_messages
+from pairwright.tasks.training.examples import PAIR, PLACE, UNPAIRED, Example, Needs, RefusedRowError, make_example
+from pairwright.tasks.training.freeze_rows import FrozenRows, Refused
+from pairwright.tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
 
 if TYPE_CHECKING:
     from torch import Tensor, device

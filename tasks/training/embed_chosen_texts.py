@@ -17,14 +17,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.differences import MIDDLE, START
-from schemas.retrieving import WORDS, TextVectorsConfig
-from schemas.rows import EmbeddingRow, PreferenceRow, make_key
-from tasks.models.devices import count_gpus
-from tasks.models.open_clip_embedder import pin_clip
-from tasks.models.text_scorer import OpenClipTexts
-from tasks.models.unit_vectors import to_unit
-from tasks.store.stage import Stage
+from pairwright.schemas.differences import MIDDLE, START
+from pairwright.schemas.retrieving import WORDS, TextVectorsConfig
+from pairwright.schemas.rows import EmbeddingRow, PreferenceRow, make_key
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.open_clip_embedder import pin_clip
+from pairwright.tasks.models.text_scorer import OpenClipTexts
+from pairwright.tasks.models.unit_vectors import to_unit
+from pairwright.tasks.store.stage import Stage
 
 WORDS_VERSION = 1
 MOST_CHARACTERS = 20_000

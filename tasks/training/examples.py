@@ -5,7 +5,7 @@ Pure; reads ``PreferenceRow``. A row that cannot be trained on is refused with a
 
 from dataclasses import dataclass
 
-from schemas.rows import PreferenceRow, Turn
+from pairwright.schemas.rows import PreferenceRow, Turn
 
 PLACE = "<image>"
 """Stands for an image in a prompt; where a prompt has none, the images go before its first words."""

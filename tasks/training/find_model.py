@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from schemas.differential import SIZES, WEIGHTS, DifferentialConfig
-from schemas.errors import ModelError
-from schemas.rows import make_key
-from tasks.models.pretrained import is_local
-from tasks.models.weights import LOCAL, identify_files
+from pairwright.schemas.differential import SIZES, WEIGHTS, DifferentialConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.models.pretrained import is_local
+from pairwright.tasks.models.weights import LOCAL, identify_files
 
 NAME = "model.name"
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "huggingface_hub", "safetensors")

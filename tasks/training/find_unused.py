@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from tasks.training.losses.scored import TEXTS
-from tasks.training.pack_answers import pack_answers
-from tasks.training.score_answers import score_answers
-from tasks.training.step_batches import find_batch
+from pairwright.tasks.training.losses.scored import TEXTS
+from pairwright.tasks.training.pack_answers import pack_answers
+from pairwright.tasks.training.score_answers import score_answers
+from pairwright.tasks.training.step_batches import find_batch
 
 if TYPE_CHECKING:
-    from tasks.training.preference_trainer import PreferenceTrainer
+    from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 
 
 def leaves_unused(trainer: "PreferenceTrainer") -> bool:

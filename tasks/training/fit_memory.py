@@ -3,10 +3,10 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from schemas.errors import TrainingError
-from schemas.training import NAMC, TrainConfig
-from tasks.models.batches import is_out_of_memory
-from tasks.training.runs import Run
+from pairwright.schemas.errors import TrainingError
+from pairwright.schemas.training import NAMC, TrainConfig
+from pairwright.tasks.models.batches import is_out_of_memory
+from pairwright.tasks.training.runs import Run
 
 
 @contextmanager

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from schemas.arrow import from_table
-from schemas.decisions import UNDECIDED, Decisions
-from schemas.errors import StoreError, TrainingError
-from schemas.rows import PreferenceRow
-from tasks.store.dataset import Build
-from tasks.store.files import Folder, naming
-from tasks.store.index import columns_without
-from tasks.store.part import Part, read_rows
-from tasks.store.snapshot import live_index
-from tasks.store.stage import Planned
-from tasks.training.examples import Needs, RefusedRowError, look_at
+from pairwright.schemas.arrow import from_table
+from pairwright.schemas.decisions import UNDECIDED, Decisions
+from pairwright.schemas.errors import StoreError, TrainingError
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.files import Folder, naming
+from pairwright.tasks.store.index import columns_without
+from pairwright.tasks.store.part import Part, read_rows
+from pairwright.tasks.store.snapshot import live_index
+from pairwright.tasks.store.stage import Planned
+from pairwright.tasks.training.examples import Needs, RefusedRowError, look_at
 
 FILE = "rows.arrow"
 SCHEMA = pa.schema(

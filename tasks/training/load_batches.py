@@ -22,11 +22,11 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from schemas.errors import StoreError
-from tasks.training.collate import Batch, Collate, Loaded
-from tasks.training.freeze_rows import Refused
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.training.collate import Batch, Collate, Loaded
+from pairwright.tasks.training.freeze_rows import Refused
 
-LIBRARIES = ("torch", "transformers", "pyarrow", "tasks.training.load_batches")
+LIBRARIES = ("torch", "transformers", "pyarrow", "pairwright.tasks.training.load_batches")
 """What the server process reads before it forks, beside what the model's processor is made of."""
 MOST = 4
 """Processes per GPU, where their number is not set."""

@@ -20,16 +20,16 @@ from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-from schemas.differential import NAME as MODULE
-from schemas.errors import ConfigError, ModelError
-from schemas.training import ModelConfig, TrainConfig
-from tasks.models.differential.attach import attach, load_differential
-from tasks.models.tensor_shapes import name_some
-from tasks.models.weights import loading
-from tasks.training.attention import choose_attention
-from tasks.training.find_model import NAME, find_base, find_module, read_settings
-from tasks.training.join_windows import join_windows
-from tasks.training.tune_model import merge_adapters
+from pairwright.schemas.differential import NAME as MODULE
+from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.training import ModelConfig, TrainConfig
+from pairwright.tasks.models.differential.attach import attach, load_differential
+from pairwright.tasks.models.tensor_shapes import name_some
+from pairwright.tasks.models.weights import loading
+from pairwright.tasks.training.attention import choose_attention
+from pairwright.tasks.training.find_model import NAME, find_base, find_module, read_settings
+from pairwright.tasks.training.join_windows import join_windows
+from pairwright.tasks.training.tune_model import merge_adapters
 
 log = logging.getLogger(__name__)
 FIELD = NAME

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.store.files import Folder
+from pairwright.tasks.store.files import Folder
 
 log = logging.getLogger(__name__)
 TRAIN, HELD_OUT = "train", "held-out"

@@ -18,20 +18,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from schemas.arrow import schema_of
-from schemas.claims import CLAIMS, all_hold
-from schemas.errors import ModelError
-from schemas.plain_text import plain_text
-from schemas.retrieving import MinedConfig
-from schemas.rows import DifferenceRow, Dropped, EmbeddingRow, ImageRow, Negative, PairRow, PreferenceRow, Row, make_key
-from tasks.store.stage import Stage, Uses
-from tasks.store.vectors import Vectors
-from tasks.training.retriever.features import map_features
-from tasks.training.retriever.material import make_entry
-from tasks.training.retriever.pool import Entry, Places, Pool, make_pool
+from pairwright.schemas.arrow import schema_of
+from pairwright.schemas.claims import CLAIMS, all_hold
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.plain_text import plain_text
+from pairwright.schemas.retrieving import MinedConfig
+from pairwright.schemas.rows import (
+    DifferenceRow,
+    Dropped,
+    EmbeddingRow,
+    ImageRow,
+    Negative,
+    PairRow,
+    PreferenceRow,
+    Row,
+    make_key,
+)
+from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.store.vectors import Vectors
+from pairwright.tasks.training.retriever.features import map_features
+from pairwright.tasks.training.retriever.material import make_entry
+from pairwright.tasks.training.retriever.pool import Entry, Places, Pool, make_pool
 
 if TYPE_CHECKING:
-    from tasks.training.retriever.retriever import Encoder
+    from pairwright.tasks.training.retriever.retriever import Encoder
 
 MAKER = "mined"
 NOTHING = "no text to mine"
@@ -151,9 +161,9 @@ class Ranking:
         """
         import torch
 
-        from tasks.models.devices import choose_device
-        from tasks.training.retriever.heads import Heads, HeadsEncoder
-        from tasks.training.retriever.saved import hash_file, load_network
+        from pairwright.tasks.models.devices import choose_device
+        from pairwright.tasks.training.retriever.heads import Heads, HeadsEncoder
+        from pairwright.tasks.training.retriever.saved import hash_file, load_network
 
         path = Path(config.retriever).expanduser()
         if hash_file(path) != config.sha256:
@@ -247,7 +257,7 @@ def pin_retriever(config: MinedConfig) -> MinedConfig:
     Raises:
         ModelError: there is no such file, or another one than was named, or its encoder needs images.
     """
-    from tasks.training.retriever.saved import hash_file, read_about
+    from pairwright.tasks.training.retriever.saved import hash_file, read_about
 
     encoder = read_about(Path(config.retriever).expanduser()).get("encoder")
     if encoder != "heads":

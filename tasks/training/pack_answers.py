@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from schemas.errors import ConfigError
-from tasks.training.attention import FLEX, SPLIT
-from tasks.training.collate import Answer, Batch
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.training.attention import FLEX, SPLIT
+from pairwright.tasks.training.collate import Answer, Batch
 
 PADDING = -1
 """Segment of the padding; 0 is the prompt, answers count from 1."""

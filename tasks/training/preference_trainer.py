@@ -18,27 +18,27 @@ from torch import Tensor
 from transformers import PrinterCallback
 from typing_extensions import override
 
-from schemas.errors import ConfigError, TrainingError
-from schemas.training import DpoConfig
-from tasks.training.checkpointed_trainer import CheckpointedTrainer
-from tasks.training.collate import Batch
-from tasks.training.freeze_rows import Refused
-from tasks.training.load_batches import Order, count_workers, make_loader
-from tasks.training.losses.adpo import negative_rewards
-from tasks.training.losses.objectives import OBJECTIVES, Goal
-from tasks.training.losses.scored import CHOSEN, TEXTS, Loss
-from tasks.training.metrics import HELD_OUT, TRAIN, Window
-from tasks.training.pack_answers import pack_answers
-from tasks.training.ranks import add_up, count_ranks, gather, own_rank
-from tasks.training.references import Asked
-from tasks.training.runs import append_refused
-from tasks.training.save_checkpoints import is_finite
-from tasks.training.score_answers import score_answers
-from tasks.training.see_once import seen_once
-from tasks.training.split_rates import split_rates
-from tasks.training.step_batches import count_tokens, find_batch, sound, with_answers
-from tasks.training.trainer_setting import Adversary, Setting
-from tasks.training.watch_training import MEASURED
+from pairwright.schemas.errors import ConfigError, TrainingError
+from pairwright.schemas.training import DpoConfig
+from pairwright.tasks.training.checkpointed_trainer import CheckpointedTrainer
+from pairwright.tasks.training.collate import Batch
+from pairwright.tasks.training.freeze_rows import Refused
+from pairwright.tasks.training.load_batches import Order, count_workers, make_loader
+from pairwright.tasks.training.losses.adpo import negative_rewards
+from pairwright.tasks.training.losses.objectives import OBJECTIVES, Goal
+from pairwright.tasks.training.losses.scored import CHOSEN, TEXTS, Loss
+from pairwright.tasks.training.metrics import HELD_OUT, TRAIN, Window
+from pairwright.tasks.training.pack_answers import pack_answers
+from pairwright.tasks.training.ranks import add_up, count_ranks, gather, own_rank
+from pairwright.tasks.training.references import Asked
+from pairwright.tasks.training.runs import append_refused
+from pairwright.tasks.training.save_checkpoints import is_finite
+from pairwright.tasks.training.score_answers import score_answers
+from pairwright.tasks.training.see_once import seen_once
+from pairwright.tasks.training.split_rates import split_rates
+from pairwright.tasks.training.step_batches import count_tokens, find_batch, sound, with_answers
+from pairwright.tasks.training.trainer_setting import Adversary, Setting
+from pairwright.tasks.training.watch_training import MEASURED
 
 log = logging.getLogger(__name__)
 

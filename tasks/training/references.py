@@ -16,21 +16,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from schemas.errors import ConfigError, StoreError, TrainingError
-from schemas.rows import make_key
-from schemas.scoring import ScoringConfig
-from schemas.training import TrainConfig
-from tasks.store.dataset import Build
-from tasks.store.files import Folder
-from tasks.store.snapshot import live_index
-from tasks.store.stage import Planned
-from tasks.training.load_model import choose_precision, choose_storage, load_model
-from tasks.training.losses.objectives import OBJECTIVES
-from tasks.training.losses.scored import Scored
-from tasks.training.pack_answers import Packed
-from tasks.training.runs import REFERENCE
-from tasks.training.score_answers import score_answers
-from tasks.training.tune_model import computing, freeze_model
+from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
+from pairwright.schemas.rows import make_key
+from pairwright.schemas.scoring import ScoringConfig
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.snapshot import live_index
+from pairwright.tasks.store.stage import Planned
+from pairwright.tasks.training.load_model import choose_precision, choose_storage, load_model
+from pairwright.tasks.training.losses.objectives import OBJECTIVES
+from pairwright.tasks.training.losses.scored import Scored
+from pairwright.tasks.training.pack_answers import Packed
+from pairwright.tasks.training.runs import REFERENCE
+from pairwright.tasks.training.score_answers import score_answers
+from pairwright.tasks.training.tune_model import computing, freeze_model
 
 FILE = REFERENCE
 MARK = b"mark"

@@ -34,12 +34,12 @@ import yaml
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from schemas.errors import ConfigError
-from schemas.say_changes import say_changes
-from schemas.section import Section
-from schemas.training import TrainConfig
-from tasks.store.files import Folder, naming
-from tasks.training.freeze_rows import FILE, Refused
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.say_changes import say_changes
+from pairwright.schemas.section import Section
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.store.files import Folder, naming
+from pairwright.tasks.training.freeze_rows import FILE, Refused
 
 STEP = "checkpoint-"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from tasks.models.batches import Batches
-from tasks.training.answer_rows import MOST_TOKENS, Said, say_answers
-from tasks.training.collate import Loaded
-from tasks.training.examples import Example
-from tasks.training.ranks import count_ranks
-from tasks.training.report.samples import Sample, write_answers, write_samples
-from tasks.training.runs import Run
-from tasks.training.step_batches import sound
+from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.training.answer_rows import MOST_TOKENS, Said, say_answers
+from pairwright.tasks.training.collate import Loaded
+from pairwright.tasks.training.examples import Example
+from pairwright.tasks.training.ranks import count_ranks
+from pairwright.tasks.training.report.samples import Sample, write_answers, write_samples
+from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.step_batches import sound
 
 if TYPE_CHECKING:
-    from tasks.training.preference_trainer import PreferenceTrainer
+    from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 
 log = logging.getLogger(__name__)
 COUNT = 8

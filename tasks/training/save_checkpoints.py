@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from schemas.errors import ModelError, StoreError, TrainingError
-from tasks.training.ranks import gather
-from tasks.training.runs import SAVING, Run, drop_folder, publish_folder
+from pairwright.schemas.errors import ModelError, StoreError, TrainingError
+from pairwright.tasks.training.ranks import gather
+from pairwright.tasks.training.runs import SAVING, Run, drop_folder, publish_folder
 
 DAMAGED = (OSError, EOFError, pickle.UnpicklingError, SafetensorError)
 """Beside errors of Python's own, what reading a damaged file looks like."""

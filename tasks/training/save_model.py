@@ -10,11 +10,11 @@ import json
 import shutil
 from pathlib import Path
 
-from schemas.differential import SIZES, WEIGHTS
-from schemas.training import TrainConfig
-from tasks.training.find_model import ADAPTER_WEIGHTS, ADAPTERS, TUNED, find_base
-from tasks.training.load_model import choose_storage, load_plain
-from tasks.training.tune_model import merge_adapters
+from pairwright.schemas.differential import SIZES, WEIGHTS
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training.find_model import ADAPTER_WEIGHTS, ADAPTERS, TUNED, find_base
+from pairwright.tasks.training.load_model import choose_storage, load_plain
+from pairwright.tasks.training.tune_model import merge_adapters
 
 FOLDER = "adapters"
 CACHE = "models--"

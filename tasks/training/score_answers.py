@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from schemas.errors import TrainingError
-from tasks.training.losses.scored import Scored
-from tasks.training.pack_answers import Packed
+from pairwright.schemas.errors import TrainingError
+from pairwright.tasks.training.losses.scored import Scored
+from pairwright.tasks.training.pack_answers import Packed
 
 CHUNK = 2**23
 """Logits held in float32 at once: 32 MiB; on a CPU, more take longer."""

@@ -19,24 +19,24 @@ from typing import Any
 
 import torch
 
-from schemas.rows import Dropped, PreferenceRow, ReferenceRow, make_key
-from schemas.scoring import Number, ScoringConfig
-from schemas.training import ModelConfig, TrainConfig
-from tasks.models.devices import choose_device, count_gpus
-from tasks.store.pool import PLACE, helpers
-from tasks.store.stage import Stage
-from tasks.training.check_packing import packs_well
-from tasks.training.collate import Batch, Collator, Loaded, load_example
-from tasks.training.examples import Needs, RefusedRowError, make_example
-from tasks.training.find_model import Found
-from tasks.training.freeze_rows import Refused
-from tasks.training.load_batches import GuardedCollate
-from tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
-from tasks.training.losses.objectives import OBJECTIVES
-from tasks.training.losses.scored import TEXTS, Scored
-from tasks.training.pack_answers import pack_answers
-from tasks.training.score_answers import score_answers
-from tasks.training.tune_model import computing, freeze_model
+from pairwright.schemas.rows import Dropped, PreferenceRow, ReferenceRow, make_key
+from pairwright.schemas.scoring import Number, ScoringConfig
+from pairwright.schemas.training import ModelConfig, TrainConfig
+from pairwright.tasks.models.devices import choose_device, count_gpus
+from pairwright.tasks.store.pool import PLACE, helpers
+from pairwright.tasks.store.stage import Stage
+from pairwright.tasks.training.check_packing import packs_well
+from pairwright.tasks.training.collate import Batch, Collator, Loaded, load_example
+from pairwright.tasks.training.examples import Needs, RefusedRowError, make_example
+from pairwright.tasks.training.find_model import Found
+from pairwright.tasks.training.freeze_rows import Refused
+from pairwright.tasks.training.load_batches import GuardedCollate
+from pairwright.tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
+from pairwright.tasks.training.losses.objectives import OBJECTIVES
+from pairwright.tasks.training.losses.scored import TEXTS, Scored
+from pairwright.tasks.training.pack_answers import pack_answers
+from pairwright.tasks.training.score_answers import score_answers
+from pairwright.tasks.training.tune_model import computing, freeze_model
 
 AHEAD = 4
 """Batches that wait for the device."""

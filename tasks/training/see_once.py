@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tasks.models.differential.perception import DifferentialPerception
+from pairwright.tasks.models.differential.perception import DifferentialPerception
 
 FIND = "get_image_features"
 """What transformers' models call their method that turns pixels into what stands in for the image tokens."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from tasks.models.differential.attach import find_tower
+from pairwright.tasks.models.differential.attach import find_tower
 
 FIELD = "optimiser.vision_learning_rate"
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from schemas.errors import TrainingError
-from tasks.training.collate import TOO_LONG, Answer, Batch
-from tasks.training.freeze_rows import Refused
-from tasks.training.load_batches import Fault, Guarded
-from tasks.training.losses.scored import CHOSEN
+from pairwright.schemas.errors import TrainingError
+from pairwright.tasks.training.collate import TOO_LONG, Answer, Batch
+from pairwright.tasks.training.freeze_rows import Refused
+from pairwright.tasks.training.load_batches import Fault, Guarded
+from pairwright.tasks.training.losses.scored import CHOSEN
 
 T = TypeVar("T")
 TRIED = 1000

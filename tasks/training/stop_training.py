@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from transformers import TrainerCallback
 from typing_extensions import override
 
-from tasks.training.ranks import count_ranks
+from pairwright.tasks.training.ranks import count_ranks
 
 if TYPE_CHECKING:
-    from tasks.training.preference_trainer import PreferenceTrainer
+    from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PASSED_ON = 2.0

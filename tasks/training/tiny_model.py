@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from schemas.rows import make_key
-from tasks.store.files import naming
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.store.files import naming
 
 RECIPE = 2
 """Part of the folder's name: raised when the same texts give another model."""

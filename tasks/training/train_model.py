@@ -16,33 +16,33 @@ from torch.utils.data import Subset
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 from transformers.utils.logging import disable_progress_bar
 
-from schemas.errors import ConfigError, ModelError, StoreError, TrainingError
-from schemas.training import TrainConfig
-from tasks.store.files import Folder
-from tasks.training.check_packing import packs_well
-from tasks.training.collate import Collator, ExampleRows
-from tasks.training.find_unused import leaves_unused
-from tasks.training.freeze_rows import FrozenRows
-from tasks.training.load_batches import Guarded, count_workers, start_server
-from tasks.training.load_model import choose_precision, load_processor, load_to_train
-from tasks.training.losses.objectives import OBJECTIVES, Goal
-from tasks.training.losses.scored import TEXTS
-from tasks.training.metrics import HELD_OUT, MetricsFile
-from tasks.training.preference_trainer import PreferenceTrainer
-from tasks.training.ranks import count_ranks, gather, own_rank, spread
-from tasks.training.references import open_reference
-from tasks.training.retriever.material import FOLDER as RETRIEVER
-from tasks.training.retriever.open_adversary import open_adversary
-from tasks.training.runs import FINISHING, Run, publish_folder
-from tasks.training.sample_answers import sample_answers
-from tasks.training.save_checkpoints import NOT_SAVED
-from tasks.training.save_model import finish_model
-from tasks.training.step_batches import sound
-from tasks.training.stop_training import Stopping, stoppable
-from tasks.training.trainer_arguments import make_arguments, make_trackers
-from tasks.training.trainer_setting import Adversary, Setting
-from tasks.training.tune_model import computing, prepare_model
-from tasks.training.watch_training import Telling, Watcher
+from pairwright.schemas.errors import ConfigError, ModelError, StoreError, TrainingError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training.check_packing import packs_well
+from pairwright.tasks.training.collate import Collator, ExampleRows
+from pairwright.tasks.training.find_unused import leaves_unused
+from pairwright.tasks.training.freeze_rows import FrozenRows
+from pairwright.tasks.training.load_batches import Guarded, count_workers, start_server
+from pairwright.tasks.training.load_model import choose_precision, load_processor, load_to_train
+from pairwright.tasks.training.losses.objectives import OBJECTIVES, Goal
+from pairwright.tasks.training.losses.scored import TEXTS
+from pairwright.tasks.training.metrics import HELD_OUT, MetricsFile
+from pairwright.tasks.training.preference_trainer import PreferenceTrainer
+from pairwright.tasks.training.ranks import count_ranks, gather, own_rank, spread
+from pairwright.tasks.training.references import open_reference
+from pairwright.tasks.training.retriever.material import FOLDER as RETRIEVER
+from pairwright.tasks.training.retriever.open_adversary import open_adversary
+from pairwright.tasks.training.runs import FINISHING, Run, publish_folder
+from pairwright.tasks.training.sample_answers import sample_answers
+from pairwright.tasks.training.save_checkpoints import NOT_SAVED
+from pairwright.tasks.training.save_model import finish_model
+from pairwright.tasks.training.step_batches import sound
+from pairwright.tasks.training.stop_training import Stopping, stoppable
+from pairwright.tasks.training.trainer_arguments import make_arguments, make_trackers
+from pairwright.tasks.training.trainer_setting import Adversary, Setting
+from pairwright.tasks.training.tune_model import computing, prepare_model
+from pairwright.tasks.training.watch_training import Telling, Watcher
 
 log = logging.getLogger(__name__)
 TRIED_ROWS = 8

@@ -19,9 +19,9 @@ import torch
 import yaml
 from transformers import TrainerCallback, TrainingArguments
 
-from schemas.errors import ConfigError
-from schemas.training import OptimiserConfig, TrainConfig
-from tasks.training.runs import Run
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.training import OptimiserConfig, TrainConfig
+from pairwright.tasks.training.runs import Run
 
 log = logging.getLogger(__name__)
 RATES = {"sft": 5e-7, "dpo": 5e-7, "mdpo": 5e-7, "adavip": 5e-7, "adpo": 3e-6}
@@ -69,7 +69,7 @@ def _use_one_gpu(arguments: Any) -> None:
     """Keep the Trainer from spreading each batch over all GPUs by threads, which packed answers do not survive."""
     if (found := arguments.n_gpu) > 1:
         log.warning(
-            "one of %d GPUs is used; all are by: torchrun --nproc-per-node %d -m flows.cli train ...", found, found
+            "one of %d GPUs is used; all are by: torchrun --nproc-per-node %d -m pairwright train ...", found, found
         )
         arguments._n_gpu = 1
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from schemas.training import TrainConfig
-from tasks.training.collate import Answer
-from tasks.training.losses.objectives import Goal
-from tasks.training.metrics import MetricsFile
-from tasks.training.references import Reference
-from tasks.training.runs import Run
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training.collate import Answer
+from pairwright.tasks.training.losses.objectives import Goal
+from pairwright.tasks.training.metrics import MetricsFile
+from pairwright.tasks.training.references import Reference
+from pairwright.tasks.training.runs import Run
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from schemas.errors import ConfigError, ModelError
-from schemas.training import TrainConfig
-from tasks.models.tensor_shapes import name_some
-from tasks.models.weights import loading
-from tasks.training.find_model import ADAPTER_WEIGHTS, NAME
-from tasks.training.tuned_weights import OF_MODULE, load_tuned
+from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.models.tensor_shapes import name_some
+from pairwright.tasks.models.weights import loading
+from pairwright.tasks.training.find_model import ADAPTER_WEIGHTS, NAME
+from pairwright.tasks.training.tuned_weights import OF_MODULE, load_tuned
 
 log = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from schemas.differential import NAME as MODULE
-from schemas.errors import ModelError
-from tasks.models.checkpoints import read_checkpoint
-from tasks.models.differential.attach import save_differential
-from tasks.models.tensor_shapes import name_some
-from tasks.training.find_model import NAME, TUNED
+from pairwright.schemas.differential import NAME as MODULE
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.checkpoints import read_checkpoint
+from pairwright.tasks.models.differential.attach import save_differential
+from pairwright.tasks.models.tensor_shapes import name_some
+from pairwright.tasks.training.find_model import NAME, TUNED
 
 if TYPE_CHECKING:
     from torch import Tensor

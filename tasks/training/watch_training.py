@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from transformers import TrainerCallback
 from typing_extensions import override
 
-from tasks.training.metrics import HELD_OUT, TRAIN
+from pairwright.tasks.training.metrics import HELD_OUT, TRAIN
 
 MEASURED = "eval_"
 """How trackers know what was measured on held-out rows."""

@@ -17,12 +17,12 @@ from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
-from tasks.evaluation.corpus import Corpus, Measured, number_words
-from tasks.evaluation.count_ngrams import count_ngrams
-from tasks.evaluation.resample import resample
-from tasks.evaluation.score_bleu import measure_bleu
-from tasks.evaluation.score_cider import measure_cider
-from tasks.evaluation.score_rouge import measure_rouge
+from pairwright.tasks.evaluation.corpus import Corpus, Measured, number_words
+from pairwright.tasks.evaluation.count_ngrams import count_ngrams
+from pairwright.tasks.evaluation.resample import resample
+from pairwright.tasks.evaluation.score_bleu import measure_bleu
+from pairwright.tasks.evaluation.score_cider import measure_cider
+from pairwright.tasks.evaluation.score_rouge import measure_rouge
 
 CAPTIONS, WORDS = 10_000, 5_000
 TURNS = 3

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import SpectralClustering
 from threadpoolctl import threadpool_limits
 
-from tasks.mining.cluster import CandidateSets, spectral_labels, spectral_labels_gathered
+from pairwright.tasks.mining.cluster import CandidateSets, spectral_labels, spectral_labels_gathered
 
 TARGETS = {4: 100, 8: 100, 16: 50, 32: 25, 64: 12}
 N_ROWS = 48_000

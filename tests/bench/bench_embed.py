@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
-from schemas.rows import ImageRow, make_key
-from tasks.mining.embed_images import embed_images
-from tasks.store.images import decode_rgb
+from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
+from pairwright.schemas.rows import ImageRow, make_key
+from pairwright.tasks.mining.embed_images import embed_images
+from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.checkpoints import CLIP_PREPROCESS, DINOV2_PROCESSOR, write_clip_folder, write_dinov2_folder
 from tests.tasks.models.samples import FILES
 
@@ -122,7 +122,7 @@ def prepare_ours(files: Sequence[bytes]) -> list[Any]:
     """Do what the stage does before the networks."""
     import torch
 
-    from tasks.models import dinov2_embedder, open_clip_embedder
+    from pairwright.tasks.models import dinov2_embedder, open_clip_embedder
 
     steps = [
         open_clip_embedder.transform_of({**CLIP_PREPROCESS, "size": 224}),

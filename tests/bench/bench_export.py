@@ -23,8 +23,8 @@ import datasets
 import numpy as np
 from PIL import Image
 
-from schemas.rows import PreferenceRow, make_key
-from tasks.export.hf_schema import FEATURES, to_record
+from pairwright.schemas.rows import PreferenceRow, make_key
+from pairwright.tasks.export.hf_schema import FEATURES, to_record
 from tests.fixtures.exports import export_some, preference
 
 ROWS, PICTURES, PICTURED = 1_600, 40, 40

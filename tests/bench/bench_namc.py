@@ -33,9 +33,9 @@ from pathlib import Path
 
 import torch
 
-from schemas.training import TrainConfig
-from tasks.models.devices import choose_device
-from tasks.training.namc.freeze_places import Frozen
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.models.devices import choose_device
+from pairwright.tasks.training.namc.freeze_places import Frozen
 from tests.bench.namc_trainers import freeze, make_config, make_trainer
 from tests.bench.namc_writers import Task, Writer, make_namc, make_rival
 

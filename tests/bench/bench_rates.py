@@ -14,14 +14,14 @@ from typing import Any
 
 import yaml
 
-from flows.plan_build import planned_of, request_to_plan, site_of
-from flows.progress import LineWatcher
-from flows.run_trial import Measured, run_trial, trial_request
-from schemas.rates import StoredRate, StoredRates
-from tasks.store.check_disk import memory_bytes
-from tasks.store.files import Folder
-from tasks.store.measure_stage import StageRates
-from tasks.store.pool import Workers, count_cores
+from pairwright.flows.plan_build import planned_of, request_to_plan, site_of
+from pairwright.flows.progress import LineWatcher
+from pairwright.flows.run_trial import Measured, run_trial, trial_request
+from pairwright.schemas.rates import StoredRate, StoredRates
+from pairwright.tasks.store.check_disk import memory_bytes
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.measure_stage import StageRates
+from pairwright.tasks.store.pool import Workers, count_cores
 
 PROFILE, WORLDS, PHOTOGRAPHS = "scenes", 12, 3
 SHARED = "--shared"

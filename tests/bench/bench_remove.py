@@ -30,16 +30,16 @@ from typing import Any
 
 import numpy as np
 
-from schemas.config import ElementsConfig
-from schemas.rows import BoxesRow, ElementRow, ImageRow, MasksRow, RemovalRow, Row, TagsRow
-from schemas.scene import Mask
-from tasks.rejected import choose_elements, detect_boxes, remove_elements, segment_boxes, tag_images
-from tasks.store.files import Folder
-from tasks.store.masks import decode_mask
-from tasks.store.pool import ShardFailed, Workers
-from tasks.store.shard import ShardDone, ShardRef
-from tasks.store.stage import Planned as PlannedStage
-from tasks.store.stage import Stage
+from pairwright.schemas.config import ElementsConfig
+from pairwright.schemas.rows import BoxesRow, ElementRow, ImageRow, MasksRow, RemovalRow, Row, TagsRow
+from pairwright.schemas.scene import Mask
+from pairwright.tasks.rejected import choose_elements, detect_boxes, remove_elements, segment_boxes, tag_images
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.masks import decode_mask
+from pairwright.tasks.store.pool import ShardFailed, Workers
+from pairwright.tasks.store.shard import ShardDone, ShardRef
+from pairwright.tasks.store.stage import Planned as PlannedStage
+from pairwright.tasks.store.stage import Stage
 from tests.bench.removal_demos import ONE_PROMPT, ONE_TAG, STEPS, Found, run_demo
 from tests.bench.removal_models import FULL, SMALL, Models, write_models
 from tests.bench.removal_plan import SIZE, Planned, plan_images

@@ -76,7 +76,7 @@ def run_faiss(matrix: NDArray[np.float16], rows: NDArray[np.int64]) -> dict[str,
 
 def run_exact(matrix: NDArray[np.float16], rows: NDArray[np.int64]) -> dict[str, Any]:
     """Search as a build does; the vectors are mapped from disk."""
-    from tasks.models.search import top_k
+    from pairwright.tasks.models.search import top_k
 
     top_k(matrix[:1000], np.arange(10), k=K)  # what is compiled and loaded once
     top_k(matrix[:COUNT], rows_of(min(len(matrix), COUNT))[:200], k=K)
@@ -86,7 +86,7 @@ def run_exact(matrix: NDArray[np.float16], rows: NDArray[np.int64]) -> dict[str,
 
 def run_index(matrix: NDArray[np.float16], rows: NDArray[np.int64], *, folder: Path) -> dict[str, Any]:
     """Search the index as a build does; what it takes to make it is told beside."""
-    from tasks.models.search_lists import find_lists, probes_of, search_lists
+    from pairwright.tasks.models.search_lists import find_lists, probes_of, search_lists
 
     keys = np.array([b"%032x" % row for row in range(len(matrix))], dtype="S32")
     start = time.perf_counter()

@@ -36,14 +36,14 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from prompts.differences import difference_regex, draw_verbs, instruct
-from schemas.rows import PairRow, make_key
-from schemas.served import ChatConfig
-from tasks.serving.ask_rows import ask_rows
-from tasks.serving.chat import Chat, Grammar, Question, seed_of
-from tasks.serving.client import client_of, close_clients
-from tasks.serving.pixels import image_url
-from tasks.serving.write_request import UNTOUCHED
+from pairwright.prompts.differences import difference_regex, draw_verbs, instruct
+from pairwright.schemas.rows import PairRow, make_key
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.chat import Chat, Grammar, Question, seed_of
+from pairwright.tasks.serving.client import client_of, close_clients
+from pairwright.tasks.serving.pixels import image_url
+from pairwright.tasks.serving.write_request import UNTOUCHED
 from tests.fixtures.vllm_server import ENVIRONMENT, VLLM, RunningVllm, running_vllm
 
 ROWS, TOKENS, AT_ONCE, THREADS, TURNS = 256, 128, 64, 16, 4

@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from schemas.arrow import schema_of, to_table
-from schemas.rows import ImageRow, ItemRow, make_key
-from tasks.store import part as part_file
-from tasks.store.dataset import ITEMS, ITEMS_PER_PART, Build
-from tasks.store.files import Folder
-from tasks.store.part import Part, describe_part, encode_part, read_rows
+from pairwright.schemas.arrow import schema_of, to_table
+from pairwright.schemas.rows import ImageRow, ItemRow, make_key
+from pairwright.tasks.store import part as part_file
+from pairwright.tasks.store.dataset import ITEMS, ITEMS_PER_PART, Build
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.part import Part, describe_part, encode_part, read_rows
 from tests.tasks.store.toy import STAGES, ToyConfig, plan_toy
 
 ROWS, IMAGE_BYTES, ROWS_PER_PART = 3_000, 60_000, 200

@@ -29,7 +29,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
-from schemas.training import TrainConfig
+from pairwright.schemas.training import TrainConfig
 from tests.bench.train_looks import PARTS, TOKENS
 from tests.bench.train_models import FULL, SMALL, Size, write_model
 from tests.bench.train_rows import make_rows, write_rows

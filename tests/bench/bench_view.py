@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.arrow import schema_of
-from schemas.decisions import UNDECIDED
-from tasks.report.card_table import ROWS, CardFile, open_database, write_cards
-from tasks.report.search_cards import CardSearch, Search
+from pairwright.schemas.arrow import schema_of
+from pairwright.schemas.decisions import UNDECIDED
+from pairwright.tasks.report.card_table import ROWS, CardFile, open_database, write_cards
+from pairwright.tasks.report.search_cards import CardSearch, Search
 
 COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
 CHUNK = 50_000

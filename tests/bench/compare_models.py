@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.claims import Graphs
-from schemas.rows import PreferenceRow
+from pairwright.schemas.claims import Graphs
+from pairwright.schemas.rows import PreferenceRow
 from tests.bench.scene_answers import measure, read_answers
 
 if TYPE_CHECKING:
-    from tasks.training.train_model import Ended, Job
+    from pairwright.tasks.training.train_model import Ended, Job
 
 
 def make_parser(text: str | None, *, steps: int, rate: float, batch: int) -> argparse.ArgumentParser:
@@ -50,7 +50,7 @@ def train_and_measure(
     job: "Job", train: "Callable[[Job], Ended]", test: Sequence[PreferenceRow], graphs: Mapping[str, Graphs]
 ) -> dict[str, Any]:
     """Train, and return the seconds it took, its last losses and what its answers to the test rows are worth."""
-    from tasks.training.metrics import TRAIN, read_metrics
+    from pairwright.tasks.training.metrics import TRAIN, read_metrics
 
     began, worked = time.monotonic(), time.process_time()
     ended = train(job)

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from schemas.claims import Graphs
-from schemas.rows import PreferenceRow
-from schemas.training import STAND_INS
+from pairwright.schemas.claims import Graphs
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.schemas.training import STAND_INS
 from tests.bench.compare_models import make_parser, make_settings, split_rows, train_and_measure
 from tests.bench.run_missing import Run, make_table, run_missing
 from tests.bench.scene_answers import MEASURES, find_rows
@@ -47,9 +47,9 @@ def _options() -> argparse.Namespace:
 def _run(
     options: argparse.Namespace, rows: Sequence[PreferenceRow], graphs: Mapping[str, Graphs], run: Run
 ) -> dict[str, Any]:
-    from flows.make_train_config import make_config
-    from tasks.training.tiny_model import write_tiny_model
-    from tasks.training.train_model import train_model
+    from pairwright.flows.make_train_config import make_config
+    from pairwright.tasks.training.tiny_model import write_tiny_model
+    from pairwright.tasks.training.train_model import train_model
     from tests.fixtures.runs_to_train import write_run
 
     name = f"{run['arm']}-{run['seed']}".replace(" ", "-")

@@ -24,13 +24,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from prompts import difference_verbs
-from prompts.differences import fill_template
-from schemas.claims import Graphs, content_changes, is_no_change
-from schemas.content_words import WORD
-from schemas.differences import Difference, read_difference
-from schemas.rows import PreferenceRow
-from tasks.store.replace_words import replace_words
+from pairwright.prompts import difference_verbs
+from pairwright.prompts.differences import fill_template
+from pairwright.schemas.claims import Graphs, content_changes, is_no_change
+from pairwright.schemas.content_words import WORD
+from pairwright.schemas.differences import Difference, read_difference
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.store.replace_words import replace_words
 from tests.bench.compare_models import make_parser, make_settings, split_rows, train_and_measure
 from tests.bench.run_missing import Run, make_table, run_missing
 from tests.bench.scene_answers import MEASURES, find_rows
@@ -108,8 +108,8 @@ def make_noisy(row: PreferenceRow, share: float, vocabulary: Sequence[str]) -> P
 def _run(
     options: argparse.Namespace, rows: Sequence[PreferenceRow], graphs: Mapping[str, Graphs], run: Run
 ) -> dict[str, Any]:
-    from flows.make_train_config import make_config
-    from tasks.training.namc.train_namc import train_namc
+    from pairwright.flows.make_train_config import make_config
+    from pairwright.tasks.training.namc.train_namc import train_namc
     from tests.fixtures.runs_to_train import write_run
 
     name = begun = f"{run['arm']}-{run['noise']}-{run['seed']}".replace(" ", "-")

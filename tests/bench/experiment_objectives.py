@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from schemas.rows import PreferenceRow
+from pairwright.schemas.rows import PreferenceRow
 from tests.bench.run_missing import make_table, run_missing
 from tests.bench.scene_answers import MEASURES, measure, read_graphs, read_preferences
 
@@ -56,8 +56,8 @@ def _options() -> argparse.Namespace:
 
 
 def _run(options: argparse.Namespace, arm: str, seed: int) -> dict[str, Any]:
-    from flows.make_train_config import make_config
-    from flows.train_model import train
+    from pairwright.flows.make_train_config import make_config
+    from pairwright.flows.train_model import train
 
     settings, first = ARMS[arm], f"sft-{seed}"
     name = first if arm == "sft" else f"{arm.replace(' ', '-').replace('+', '-')}-{seed}"
@@ -88,9 +88,9 @@ def _measure(options: argparse.Namespace, checkpoint: Path) -> dict[str, Any]:
 def _answers(options: argparse.Namespace, checkpoint: Path) -> Iterator[tuple[PreferenceRow, str]]:
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    from tasks.training.answer_rows import answer_rows
-    from tasks.training.collate import load_example
-    from tasks.training.examples import Needs, make_example
+    from pairwright.tasks.training.answer_rows import answer_rows
+    from pairwright.tasks.training.collate import load_example
+    from pairwright.tasks.training.examples import Needs, make_example
 
     model: Any = AutoModelForImageTextToText.from_pretrained(checkpoint).eval()
     processor: Any = AutoProcessor.from_pretrained(checkpoint)

@@ -17,13 +17,13 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from schemas.namc import NamcConfig
-from tasks.models.namc.namc import Described, Namc
-from tasks.models.namc.noise import Masks, NoiseIdentifier
-from tasks.models.namc.sizes import NamcSizes
-from tasks.models.namc.words import learnt_words
-from tasks.training.namc.accumulate import Accumulator, Part, Whole
-from tasks.training.namc.saved import Captioner
+from pairwright.schemas.namc import NamcConfig
+from pairwright.tasks.models.namc.namc import Described, Namc
+from pairwright.tasks.models.namc.noise import Masks, NoiseIdentifier
+from pairwright.tasks.models.namc.sizes import NamcSizes
+from pairwright.tasks.models.namc.words import learnt_words
+from pairwright.tasks.training.namc.accumulate import Accumulator, Part, Whole
+from pairwright.tasks.training.namc.saved import Captioner
 
 GIB = 1 << 30
 TOKENS = 64

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from prompts.differences import fill_template
-from schemas.namc import CnnConfig, DualEncoderConfig, NamcConfig, VocabularyConfig, VqganConfig
-from schemas.training import TrainConfig
-from tasks.models.namc.files import CLIP, find_words
-from tasks.models.namc.places import (
+from pairwright.prompts.differences import fill_template
+from pairwright.schemas.namc import CnnConfig, DualEncoderConfig, NamcConfig, VocabularyConfig, VqganConfig
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.models.namc.files import CLIP, find_words
+from pairwright.tasks.models.namc.places import (
     SIDE,
     PlaceEncoder,
     clip_numbers,
@@ -29,14 +29,14 @@ from tasks.models.namc.places import (
     load_patches,
     release_models,
 )
-from tasks.models.namc.words import SPECIAL, ClipWords, bert_words
-from tasks.models.open_clip_embedder import create_tokenizer
-from tasks.training.namc.freeze_places import CROPS, SCHEMA, Frozen
-from tasks.training.namc.learn import Learner
-from tasks.training.namc.material import Batches, Material, Seen
-from tasks.training.namc.placed import read_placed, relate
-from tasks.training.namc.saved import make_large
-from tasks.training.tune_model import computing
+from pairwright.tasks.models.namc.words import SPECIAL, ClipWords, bert_words
+from pairwright.tasks.models.open_clip_embedder import create_tokenizer
+from pairwright.tasks.training.namc.freeze_places import CROPS, SCHEMA, Frozen
+from pairwright.tasks.training.namc.learn import Learner
+from pairwright.tasks.training.namc.material import Batches, Material, Seen
+from pairwright.tasks.training.namc.placed import read_placed, relate
+from pairwright.tasks.training.namc.saved import make_large
+from pairwright.tasks.training.tune_model import computing
 from tests.bench.train_rows import make_words
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from tasks.models.namc.describe import Decoding
-from tasks.models.namc.namc import Namc
-from tasks.models.namc.sizes import NamcSizes
-from tasks.training.tiny_model import TEMPLATE, train_tokenizer
+from pairwright.tasks.models.namc.describe import Decoding
+from pairwright.tasks.models.namc.namc import Namc
+from pairwright.tasks.models.namc.sizes import NamcSizes
+from pairwright.tasks.training.tiny_model import TEMPLATE, train_tokenizer
 
 SIDE = 224
 PROMPT = "Describe how the second image differs from the first one, in one sentence, and name what changed."

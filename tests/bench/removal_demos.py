@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tasks.models.prepare_ahead import Seen
-from tasks.models.ram.tagger import RamTagger
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.ram.tagger import RamTagger
 from tests.bench.removal_models import Models
 from tests.bench.removal_plan import Pixels, Planned
 
@@ -56,7 +56,7 @@ class Demo:
         from segment_anything import SamPredictor
         from transformers import GroundingDinoForObjectDetection, GroundingDinoProcessor
 
-        from tasks.models.sam.weights import load_sam
+        from pairwright.tasks.models.sam.weights import load_sam
 
         self.torch: Any = torch
         self.device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from schemas.removing import (
+from pairwright.schemas.removing import (
     DetectionConfig,
     LamaConfig,
     RamConfig,

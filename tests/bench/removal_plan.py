@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from schemas.rows import Box, BoxesRow, ImageRow, MasksRow, Tag, TagsRow, make_key
-from tasks.store.masks import encode_mask
+from pairwright.schemas.rows import Box, BoxesRow, ImageRow, MasksRow, Tag, TagsRow, make_key
+from pairwright.tasks.store.masks import encode_mask
 from tests.tasks.models.samples import FILES
 
 SIZE = (640, 480)

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from prompts import difference_verbs
-from schemas.claims import Graphs, holds
-from schemas.differences import Difference, read_difference
-from schemas.rows import ImageRow, PairRow, PreferenceRow
-from tasks.rejected.read_phrases import read_phrases
+from pairwright.prompts import difference_verbs
+from pairwright.schemas.claims import Graphs, holds
+from pairwright.schemas.differences import Difference, read_difference
+from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
+from pairwright.tasks.rejected.read_phrases import read_phrases
 from tests.bench.drawn_scenes import draw_rows
 
 DRAWN_TESTS = 400
@@ -74,7 +74,7 @@ def chosen_alone(row: PreferenceRow) -> PreferenceRow:
 
 def read_graphs(dataset: str, rows: Sequence[PreferenceRow]) -> dict[str, Graphs]:
     """Return the graphs of both images of each row's pair, by the row's subject."""
-    from flows.read_rows import read_rows
+    from pairwright.flows.read_rows import read_rows
 
     images = {row.key: row for row in read_rows(dataset, "images", without=("image",)) if isinstance(row, ImageRow)}
     pairs = {row.key: row for row in read_rows(dataset, "pairs") if isinstance(row, PairRow)}
@@ -89,7 +89,7 @@ def read_graphs(dataset: str, rows: Sequence[PreferenceRow]) -> dict[str, Graphs
 
 def read_preferences(dataset: str) -> list[PreferenceRow]:
     """Return all preferences of a dataset."""
-    from flows.read_rows import read_rows
+    from pairwright.flows.read_rows import read_rows
 
     return [row for row in read_rows(dataset, "preferences") if isinstance(row, PreferenceRow)]
 
@@ -112,9 +112,9 @@ def judge(answer: str, graphs: Graphs) -> list[bool]:
 
 def cider(references: Sequence[str], answers: Sequence[str]) -> float:
     """Return CIDEr-D, in the usual points (times 100), of lower-cased words without punctuation."""
-    from tasks.evaluation.corpus import Corpus, number_words
-    from tasks.evaluation.count_ngrams import count_ngrams
-    from tasks.evaluation.score_cider import measure_cider
+    from pairwright.tasks.evaluation.corpus import Corpus, number_words
+    from pairwright.tasks.evaluation.count_ngrams import count_ngrams
+    from pairwright.tasks.evaluation.score_cider import measure_cider
 
     def tokens(text: str) -> str:
         return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())

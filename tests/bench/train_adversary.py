@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from schemas.rows import PreferenceRow
-from schemas.training import TrainConfig
-from tasks.training.losses.objectives import OBJECTIVES
-from tasks.training.retriever.adversary import make_adversary
-from tasks.training.retriever.features import Features
-from tasks.training.retriever.material import Material
-from tasks.training.retriever.pool import Entry, make_pool
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training.losses.objectives import OBJECTIVES
+from pairwright.tasks.training.retriever.adversary import make_adversary
+from pairwright.tasks.training.retriever.features import Features
+from pairwright.tasks.training.retriever.material import Material
+from pairwright.tasks.training.retriever.pool import Entry, make_pool
 from tests.bench.train_rows import make_texts
 
 POOL, NUMBERS = 5000, 768

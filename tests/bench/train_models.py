@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tasks.training.tiny_model import LONGEST, TEMPLATE, train_tokenizer
+from pairwright.tasks.training.tiny_model import LONGEST, TEMPLATE, train_tokenizer
 
 VOCABULARY = 1500
 

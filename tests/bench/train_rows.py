@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from schemas.arrow import from_table, to_table
-from schemas.rows import PreferenceRow, Turn, make_key
-from tasks.store.files import Folder
-from tasks.store.part import Part, encode_part, read_part
-from tasks.training.freeze_rows import FILE, SCHEMA
+from pairwright.schemas.arrow import from_table, to_table
+from pairwright.schemas.rows import PreferenceRow, Turn, make_key
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.part import Part, encode_part, read_part
+from pairwright.tasks.training.freeze_rows import FILE, SCHEMA
 
 TABLE, PART = "tables/preferences/bench", "part-0.parquet"
 SPLIT = "train"

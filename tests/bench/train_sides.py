@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 from transformers import PrinterCallback, TrainerCallback
 
-from schemas.training import TrainConfig
+from pairwright.schemas.training import TrainConfig
 from tests.bench.train_looks import Clock, Kernels
 from tests.bench.train_rows import read_all
 
@@ -160,9 +160,9 @@ def _look(task: Task, trainer: Any) -> Clock | Kernels | None:
 
 def _ours(task: Task) -> Any:
     """Return the trainer of one of our runs, as ``pairwright train`` makes it once the rows are frozen."""
-    from tasks.store.files import Folder
-    from tasks.training.runs import Run
-    from tasks.training.train_model import Job, make_trainer, train_rows
+    from pairwright.tasks.store.files import Folder
+    from pairwright.tasks.training.runs import Run
+    from pairwright.tasks.training.train_model import Job, make_trainer, train_rows
 
     run = Run(task.folder / "runs" / f"bench-{os.getpid()}")
     run.checkpoints.mkdir(parents=True)
@@ -180,7 +180,7 @@ def _ours(task: Task) -> Any:
 
 def _trl(task: Task) -> Any:
     """Return TRL's trainer, its rows in the order in which ours come."""
-    from tasks.training.load_batches import Order
+    from pairwright.tasks.training.load_batches import Order
     from tests.bench.train_trl import dpo_trainer, settings_of
 
     rows, config = read_all(task.folder), task.config

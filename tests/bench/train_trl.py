@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from schemas.rows import PreferenceRow
-from schemas.training import TrainConfig
-from tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
-from tasks.training.tune_model import prepare_model
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
+from pairwright.tasks.training.tune_model import prepare_model
 
 NEWLINE = "{{ '\n' }}"
 LAST = "{% if not loop.last or add_generation_prompt %}" + NEWLINE + "{% endif %}"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.progress import LineWatcher
-from flows.run_build import make_request, run_build
-from tasks.store.pool import Workers
+from pairwright.flows.progress import LineWatcher
+from pairwright.flows.run_build import make_request, run_build
+from pairwright.tasks.store.pool import Workers
 from tests.fixtures.photographs import write_photographs
 from tests.fixtures.prefect_server import prefect_server
 

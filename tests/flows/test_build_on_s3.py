@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.progress import LineWatcher
-from flows.read_rows import read_rows
-from flows.run_build import make_request, run_build
-from flows.stages import table_names
-from tasks.store.files import Folder
-from tasks.store.pool import Workers
+from pairwright.flows.progress import LineWatcher
+from pairwright.flows.read_rows import read_rows
+from pairwright.flows.run_build import make_request, run_build
+from pairwright.flows.stages import table_names
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.pool import Workers
 from tests.fixtures.s3_server import s3_server
 
 OUT = "s3://data/photographs"

@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from flows.calibrate_dataset import calibrate_dataset
-from flows.report_dataset import report_dataset
-from flows.run_build import look_at
-from schemas.config import BuildRecord, Profile
-from schemas.errors import ConfigError
-from tasks.store.dataset import write_record
-from tasks.store.files import Folder
+from pairwright.flows.calibrate_dataset import calibrate_dataset
+from pairwright.flows.report_dataset import report_dataset
+from pairwright.flows.run_build import look_at
+from pairwright.schemas.config import BuildRecord, Profile
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.store.dataset import write_record
+from pairwright.tasks.store.files import Folder
 from tests.fixtures.photographs import write_photographs
 from tests.flows.conftest import build
 from tests.flows.test_cli import run

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from flows import check_machine
-from flows.check_machine import can_build, check_profile, profile_to_check
-from schemas.health import Check, missing, ok, warning
+from pairwright.flows import check_machine
+from pairwright.flows.check_machine import can_build, check_profile, profile_to_check
+from pairwright.schemas.health import Check, missing, ok, warning
 from tests.flows.test_cli import run
 
 NOWHERE = "chat.endpoint=http://127.0.0.1:9/v1"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from flows import cli
+from pairwright.flows import cli
 
 PAIRWRIGHT = str(Path(sys.executable).parent / "pairwright")
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 from PIL import Image
 
-from flows.progress import LineWatcher
-from flows.run_build import Report, look_at, make_request, run_build
-from tasks.store.files import Folder
-from tasks.store.pool import Outcome, ShardFailed, Workers
-from tasks.store.shard import ShardRef
-from tasks.store.stage import Planned
+from pairwright.flows.progress import LineWatcher
+from pairwright.flows.run_build import Report, look_at, make_request, run_build
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.pool import Outcome, ShardFailed, Workers
+from pairwright.tasks.store.shard import ShardRef
+from pairwright.tasks.store.stage import Planned
 from tests.fixtures.builds import ok_rows
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
 from tests.flows.conftest import SMALL, WIDE

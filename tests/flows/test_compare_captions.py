@@ -7,7 +7,7 @@ from tests.fixtures.prefect_server import PrefectServer
 
 CODE = """
 import sys
-from flows.compare_captions import compare_captions
+from pairwright.flows.compare_captions import compare_captions
 compare_captions(sys.argv[1], sys.argv[2], metrics=["bleu", "cider-d"])
 """
 

@@ -5,16 +5,16 @@ import shutil
 
 import pytest
 
-from flows.collect_garbage import collect_garbage
-from flows.decide_rows import decide_rows
-from flows.open_version import opened
-from flows.read_rows import read_rows
-from flows.remove_images import Asked, remove_images
-from schemas.rows import PreferenceRow
-from tasks.store.decisions import read_decisions
-from tasks.store.files import Folder
-from tasks.training.examples import Needs
-from tasks.training.freeze_rows import count_reasons, freeze_rows
+from pairwright.flows.collect_garbage import collect_garbage
+from pairwright.flows.decide_rows import decide_rows
+from pairwright.flows.open_version import opened
+from pairwright.flows.read_rows import read_rows
+from pairwright.flows.remove_images import Asked, remove_images
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.store.decisions import read_decisions
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training.examples import Needs
+from pairwright.tasks.training.freeze_rows import count_reasons, freeze_rows
 from tests.flows.conftest import SMALL, WIDE, build
 from tests.flows.test_export_dataset import run
 

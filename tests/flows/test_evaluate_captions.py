@@ -9,11 +9,11 @@ from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
-from flows import cli
-from flows.evaluate_captions import Evaluation
-from tasks.evaluation.protocols import Matched
-from tasks.evaluation.score_captions import Score, Scores, ScoringConfig
-from tasks.evaluation.tokenise_texts import tokenise_texts
+from pairwright.flows import cli
+from pairwright.flows.evaluate_captions import Evaluation
+from pairwright.tasks.evaluation.protocols import Matched
+from pairwright.tasks.evaluation.score_captions import Score, Scores, ScoringConfig
+from pairwright.tasks.evaluation.tokenise_texts import tokenise_texts
 
 PREDICTIONS = {"1": "The red car isn't there.", "2": "Two people have left the parking-lot", "3": ""}
 REFERENCES = [

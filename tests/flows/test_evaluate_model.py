@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.evaluate_model import Wanted, evaluate_model
-from flows.progress import count_steps
-from schemas.errors import ServerError
-from tasks.evaluation.benchmark import SHORT
+from pairwright.flows.evaluate_model import Wanted, evaluate_model
+from pairwright.flows.progress import count_steps
+from pairwright.schemas.errors import ServerError
+from pairwright.tasks.evaluation.benchmark import SHORT
 from tests.fixtures.asking import config_of
 from tests.fixtures.benchmarks import counts_of, evaluate, rows_of, scores_of, write_folder
 from tests.fixtures.chat_server import Asked, Fault, Status, chat_server

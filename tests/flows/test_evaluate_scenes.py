@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.read_rows import read_rows
-from flows.report_dataset import report_dataset
-from schemas.rows import ImageRow, PreferenceRow
-from tasks.report.read_judged import read_judged
-from tasks.store.files import Folder
+from pairwright.flows.read_rows import read_rows
+from pairwright.flows.report_dataset import report_dataset
+from pairwright.schemas.rows import ImageRow, PreferenceRow
+from pairwright.tasks.report.read_judged import read_judged
+from pairwright.tasks.store.files import Folder
 from tests.fixtures.benchmarks import counts_of, evaluate, scores_of
 from tests.fixtures.chat_server import Asked, chat_server
 from tests.flows.conftest import SMALL, build

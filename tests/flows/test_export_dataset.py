@@ -6,18 +6,18 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from flows import cli
-from flows.export_dataset import export_dataset
-from flows.read_rows import read_rows
-from flows.run_build import open_build, request_of
-from flows.stages import plan_stages, stages_until
-from schemas.errors import ConfigError
-from schemas.rows import ImageRow
-from tasks.export.claim_target import MARKER, README
-from tasks.export.formats import FORMATS
-from tasks.store.files import Folder
-from tasks.store.images import decode_rgb
-from tasks.store.snapshot import read_live
+from pairwright.flows import cli
+from pairwright.flows.export_dataset import export_dataset
+from pairwright.flows.read_rows import read_rows
+from pairwright.flows.run_build import open_build, request_of
+from pairwright.flows.stages import plan_stages, stages_until
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import ImageRow
+from pairwright.tasks.export.claim_target import MARKER, README
+from pairwright.tasks.export.formats import FORMATS
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.images import decode_rgb
+from pairwright.tasks.store.snapshot import read_live
 from tests.fixtures.families_of_models import write_qwen2_vl
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from schemas.rows import PreferenceRow
-from tasks.store.files import Folder
-from tasks.store.images import decode_rgb
-from tasks.training.freeze_rows import FILE, FrozenRows
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.images import decode_rgb
+from pairwright.tasks.training.freeze_rows import FILE, FrozenRows
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.flows.test_train_model import run, words_of
 
@@ -156,7 +156,7 @@ def test_runs_that_can_have_mined_nothing(
 
 
 def test_a_retriever_that_ranks_no_pool(dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tasks.training.retriever.saved import load_network, save_network
+    from pairwright.tasks.training.retriever.saved import load_network, save_network
 
     place = dataset.folder / "runs/seeing"
     shutil.copytree(dataset.folder / "runs/hard", place)

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli
-from flows.find_models import pin_models, served_models
-from flows.load_profile import load_profile
-from tasks.models.fetching import fetch_file
-from tasks.models.sam import segmenter as sam_segmenter
+from pairwright.flows import cli
+from pairwright.flows.find_models import pin_models, served_models
+from pairwright.flows.load_profile import load_profile
+from pairwright.tasks.models.fetching import fetch_file
+from pairwright.tasks.models.sam import segmenter as sam_segmenter
 from tests.fixtures.checkpoints import write_dinov2_folder
 from tests.fixtures.file_server import COMMIT, Fault, serving_files, use_as_hub
 from tests.fixtures.sam_checkpoints import write_sam
@@ -235,7 +235,8 @@ def test_ctrl_c_leaves_what_the_same_command_takes_up(web, fetch, profile, tmp_p
     stall = threading.Event()
     web.next_answers = [Fault() for _ in range(3)] + [Fault(cut=100_000, stall=stall)]
     # Started from a shell's background job, it would ignore the signal from the start.
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom flows.cli import main; main()"
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "from pairwright.flows.cli import main; main()"
     words = [sys.executable, "-c", code, "fetch", "--profile", str(profile), "--until", "mining"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         blobs = tmp_path / "hub" / "models--owner--dinov2" / "blobs"
@@ -262,8 +263,8 @@ def has_part_of(folder: Path, size: int) -> bool:
 
 
 def test_missing_weights_name_a_setting_that_there_is(monkeypatch, tmp_path):
-    from flows.stages import stages_of
-    from schemas.errors import ModelError
+    from pairwright.flows.stages import stages_of
+    from pairwright.schemas.errors import ModelError
 
     monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))

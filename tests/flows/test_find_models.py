@@ -1,7 +1,7 @@
 """Which models a build finds before it starts."""
 
-from flows.find_models import pin_served
-from flows.load_profile import load_profile
+from pairwright.flows.find_models import pin_served
+from pairwright.flows.load_profile import load_profile
 from tests.fixtures.chat_server import chat_server
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from flows.find_start import Start, find_run, find_start
-from flows.make_train_config import make_config
-from schemas.errors import ConfigError, ModelError
-from schemas.training import OptimiserConfig, TrainConfig
-from tasks.store.files import Folder
-from tasks.training.find_model import find_model
-from tasks.training.runs import Run
+from pairwright.flows.find_start import Start, find_run, find_start
+from pairwright.flows.make_train_config import make_config
+from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.training import OptimiserConfig, TrainConfig
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training.find_model import find_model
+from pairwright.tasks.training.runs import Run
 from tests.fixtures.families_of_models import write_qwen2_vl
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from flows import cli
-from flows.export_dataset import export_dataset
-from flows.report_dataset import report_dataset
-from schemas.scene import Mask
-from tasks.store.files import Folder
-from tasks.store.masks import decode_mask
+from pairwright.flows import cli
+from pairwright.flows.export_dataset import export_dataset
+from pairwright.flows.report_dataset import report_dataset
+from pairwright.schemas.scene import Mask
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.masks import decode_mask
 from tests.fixtures.builds import ok_rows
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
 from tests.fixtures.grounding_checkpoints import write_grounding_folder

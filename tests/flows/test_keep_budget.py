@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from flows.progress import LineWatcher
-from flows.run_build import Report, make_request, resume_request, run_build
-from schemas.errors import ConfigError
-from tasks.store.asked import AskedOf
-from tasks.store.dataset import journals_of, read_record
-from tasks.store.files import Folder
-from tasks.store.pool import Workers
+from pairwright.flows.progress import LineWatcher
+from pairwright.flows.run_build import Report, make_request, resume_request, run_build
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.store.asked import AskedOf
+from pairwright.tasks.store.dataset import journals_of, read_record
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.pool import Workers
 from tests.fixtures.chat_server import ChatServer, chat_server
 from tests.flows.conftest import SMALL, WIDE
 from tests.flows.test_cli import run

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.list_refused import list_refused
-from flows.run_build import settled
-from tasks.store.files import Folder
+from pairwright.flows.list_refused import list_refused
+from pairwright.flows.run_build import settled
+from pairwright.tasks.store.files import Folder
 from tests.fixtures.builds import ok_rows
 from tests.flows.conftest import SMALL, WIDE, build
 

@@ -5,10 +5,10 @@ import urllib.request
 
 import pytest
 
-from flows.progress import LineWatcher
-from flows.read_rows import read_rows
-from flows.run_build import make_request, run_build
-from tasks.store.pool import Workers
+from pairwright.flows.progress import LineWatcher
+from pairwright.flows.read_rows import read_rows
+from pairwright.flows.run_build import make_request, run_build
+from pairwright.tasks.store.pool import Workers
 from tests.flows.conftest import SMALL, WIDE
 
 pytestmark = pytest.mark.live

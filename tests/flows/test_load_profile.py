@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.load_profile import load_profile, profile_names
-from schemas.errors import ConfigError
+from pairwright.flows.load_profile import load_profile, profile_names
+from pairwright.schemas.errors import ConfigError
 
 
 def write(path: Path, text: str) -> str:
@@ -79,7 +79,7 @@ def test_a_setting_out_of_range_names_the_setting() -> None:
 
 
 def test_every_field_says_what_it_is() -> None:
-    from schemas.config import Profile
+    from pairwright.schemas.config import Profile
 
     def undocumented(model: type) -> list[str]:
         return [f"{model.__name__}.{name}" for name, field in model.model_fields.items() if not field.description]

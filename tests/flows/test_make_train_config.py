@@ -2,10 +2,10 @@
 
 import pytest
 
-from flows.make_train_config import make_config
-from flows.prepare_namc import namc_defaults
-from schemas.errors import ConfigError
-from schemas.training import TrainConfig
+from pairwright.flows.make_train_config import make_config
+from pairwright.flows.prepare_namc import namc_defaults
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.training import TrainConfig
 
 
 def test_namc_has_its_published_schedules() -> None:

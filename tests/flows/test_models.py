@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from flows import cli
-from flows.load_profile import load_profile
+from pairwright.flows import cli
+from pairwright.flows.load_profile import load_profile
 from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder, write_hub_cache
 from tests.fixtures.photographs import write_photographs
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.open_version import opened
-from flows.read_rows import read_rows
-from flows.report_dataset import report_dataset
-from flows.run_build import look_at
-from schemas.errors import ConfigError, StoreError
-from tasks.store.files import Folder
+from pairwright.flows.open_version import opened
+from pairwright.flows.read_rows import read_rows
+from pairwright.flows.report_dataset import report_dataset
+from pairwright.flows.run_build import look_at
+from pairwright.schemas.errors import ConfigError, StoreError
+from pairwright.tasks.store.files import Folder
 from tests.flows.conftest import SMALL, WIDE, build
 
 

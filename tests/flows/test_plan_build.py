@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from flows.find_rates import load_rates, rates_for
-from flows.load_profile import load_profile
-from flows.stages import plan_stages, stages_until
+from pairwright.flows.find_rates import load_rates, rates_for
+from pairwright.flows.load_profile import load_profile
+from pairwright.flows.stages import plan_stages, stages_until
 from tests.flows.conftest import SMALL
 from tests.flows.test_cli import run
 

@@ -8,28 +8,28 @@ import numpy as np
 import pytest
 import torch
 
-from flows.prepare_retriever import choose_text_vectors, mine_table, prepare_retriever
-from flows.run_beside import settled_beside
-from flows.run_build import settled
-from schemas.claims import CLAIMS, all_hold
-from schemas.config import EmbeddingConfig
-from schemas.encoders import ClipConfig
-from schemas.errors import ModelError
-from schemas.plain_text import plain_text
-from schemas.rows import DifferenceRow, EmbeddingRow, ImageRow, PreferenceRow
-from schemas.training import TrainConfig
-from tasks.store.files import Folder
-from tasks.store.snapshot import read_live
-from tasks.training.embed_chosen_texts import text_key
-from tasks.training.freeze_rows import FILE, freeze_rows
-from tasks.training.losses.objectives import OBJECTIVES
-from tasks.training.losses.scored import TEXTS
-from tasks.training.retriever.adversary import PAGE
-from tasks.training.retriever.known_truth import TRUE, UNKNOWN
-from tasks.training.retriever.material import open_material
-from tasks.training.retriever.open_adversary import open_adversary
-from tasks.training.retriever.pool import NONE
-from tasks.training.retriever.saved import NETWORK
+from pairwright.flows.prepare_retriever import choose_text_vectors, mine_table, prepare_retriever
+from pairwright.flows.run_beside import settled_beside
+from pairwright.flows.run_build import settled
+from pairwright.schemas.claims import CLAIMS, all_hold
+from pairwright.schemas.config import EmbeddingConfig
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.plain_text import plain_text
+from pairwright.schemas.rows import DifferenceRow, EmbeddingRow, ImageRow, PreferenceRow
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.snapshot import read_live
+from pairwright.tasks.training.embed_chosen_texts import text_key
+from pairwright.tasks.training.freeze_rows import FILE, freeze_rows
+from pairwright.tasks.training.losses.objectives import OBJECTIVES
+from pairwright.tasks.training.losses.scored import TEXTS
+from pairwright.tasks.training.retriever.adversary import PAGE
+from pairwright.tasks.training.retriever.known_truth import TRUE, UNKNOWN
+from pairwright.tasks.training.retriever.material import open_material
+from pairwright.tasks.training.retriever.open_adversary import open_adversary
+from pairwright.tasks.training.retriever.pool import NONE
+from pairwright.tasks.training.retriever.saved import NETWORK
 
 CONFIG = TrainConfig.model_validate(
     {"objective": "adpo", "adpo": {"width": 16, "candidates": 8, "samples": 2, "warm_up": 20}}

@@ -14,8 +14,8 @@ import datasets
 import huggingface_hub
 import pytest
 
-from flows import cli
-from tasks.export import push_to_hub
+from pairwright.flows import cli
+from pairwright.tasks.export import push_to_hub
 from tests.fixtures.file_server import Fault, use_as_hub
 from tests.fixtures.hub_server import LARGE, READER, TOKEN, Repository, serving_hub
 
@@ -139,7 +139,7 @@ def test_killed_in_the_middle_the_same_command_goes_on(hub, push, rendered, tmp_
     stall = threading.Event()
     hub.next_answers = [Fault(), Fault(), *[Fault(cut=10, stall=stall) for _ in range(5)]]
     words = [rendered, "--format", "llamafactory", "--to", tmp_path / "out", "--push-to-hub", NAME]
-    command = [sys.executable, "-m", "flows.cli", "export", *map(str, words)]
+    command = [sys.executable, "-m", "pairwright", "export", *map(str, words)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         until = time.monotonic() + 120
         while hub.begun.total() < 7 or hub.received.total() < 2:

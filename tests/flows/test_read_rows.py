@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.read_rows import read_rows
-from flows.run_build import look_at
-from schemas.errors import ConfigError
-from schemas.rows import ImageRow, PairRow
-from tasks.store.files import Folder
+from pairwright.flows.read_rows import read_rows
+from pairwright.flows.run_build import look_at
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import ImageRow, PairRow
+from pairwright.tasks.store.files import Folder
 from tests.flows.conftest import build
 
 

@@ -21,10 +21,10 @@ import pytest
 import yaml
 from PIL import Image
 
-from flows.read_rows import read_rows
-from schemas.rows import ImageRow, PairRow
-from tasks.store.files import Folder
-from tasks.store.snapshot import latest_snapshot, snapshot_numbers
+from pairwright.flows.read_rows import read_rows
+from pairwright.schemas.rows import ImageRow, PairRow
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.snapshot import latest_snapshot, snapshot_numbers
 from tests.fixtures.chat_server import Asked, ChatServer, Hang
 from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder
 from tests.fixtures.prefect_server import PrefectServer, free_port

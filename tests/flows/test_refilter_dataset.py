@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
-from flows.progress import LineWatcher
-from flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
-from flows.run_build import look_at, request_of, run_build, settled
-from schemas.errors import ConfigError
-from tasks.store.files import Folder
-from tasks.store.ledger import Counts
-from tasks.store.pool import Workers
-from tasks.store.snapshot import latest_snapshot, stream_live
+from pairwright.flows.cli import app
+from pairwright.flows.progress import LineWatcher
+from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
+from pairwright.flows.run_build import look_at, request_of, run_build, settled
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.pool import Workers
+from pairwright.tasks.store.snapshot import latest_snapshot, stream_live
 from tests.flows.conftest import build
 
 TIGHTER = ["mining.min_similarity=0.85", "mining.max_below=0.85"]

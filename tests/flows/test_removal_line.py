@@ -20,13 +20,13 @@ from typing import Any
 
 import pytest
 
-from flows.progress import LineWatcher
-from flows.read_rows import read_rows
-from flows.report_dataset import report_dataset
-from flows.run_build import make_request, run_build
-from tasks.serving.probe import LOOK
-from tasks.store.files import Folder
-from tasks.store.pool import Workers
+from pairwright.flows.progress import LineWatcher
+from pairwright.flows.read_rows import read_rows
+from pairwright.flows.report_dataset import report_dataset
+from pairwright.flows.run_build import make_request, run_build
+from pairwright.tasks.serving.probe import LOOK
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.pool import Workers
 from tests.fixtures.chat_server import Asked, chat_server
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder, write_dinov2_folder
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
@@ -207,7 +207,7 @@ def test_its_report_shows_boxes_candidates_and_the_one_that_was_taken(built) -> 
 def test_a_killed_build_is_resumed_to_the_same_rows(tmp_path, built, photographs, words) -> None:
     out = tmp_path / "out"
     settings = [*words, "run.workers=2"]
-    command = [sys.executable, "-c", "from flows.cli import main; main()"]
+    command = [sys.executable, "-c", "from pairwright.flows.cli import main; main()"]
     process = subprocess.Popen(
         [*command, "build", str(photographs), "--profile", "gpu", "--until", "rejected", "--out", str(out)]
         + [part for word in settings for part in ("--set", word)],

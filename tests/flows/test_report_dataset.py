@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.report_dataset import _upload, report_dataset
-from schemas.errors import ConfigError, StoreError
-from tasks.store.files import Folder
+from pairwright.flows.report_dataset import _upload, report_dataset
+from pairwright.schemas.errors import ConfigError, StoreError
+from pairwright.tasks.store.files import Folder
 from tests.tasks.report.browser import broken_images, open_chromium, open_page
 
 
@@ -64,7 +64,7 @@ def test_a_report_that_fails_leaves_the_old_one(mined, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("flows.report_dataset.write_report", fail)
+    monkeypatch.setattr("pairwright.flows.report_dataset.write_report", fail)
     with pytest.raises(StoreError, match="No space left"):
         report_dataset(Folder(str(mined)), pairs=3)
     assert (mined / "report/index.html").read_bytes() == before

@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from flows.export_dataset import export_dataset
-from flows.progress import LineWatcher
-from flows.report_dataset import report_dataset
-from flows.run_build import make_request, run_build
-from tasks.serving.probe import LOOK
-from tasks.store.files import Folder
-from tasks.store.pool import Workers
+from pairwright.flows.export_dataset import export_dataset
+from pairwright.flows.progress import LineWatcher
+from pairwright.flows.report_dataset import report_dataset
+from pairwright.flows.run_build import make_request, run_build
+from pairwright.tasks.serving.probe import LOOK
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.pool import Workers
 from tests.fixtures.chat_server import chat_server
 from tests.flows.conftest import SMALL, WIDE
 from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from flows.run_beside import run_beside, settled_beside
-from flows.run_build import look_at
-from schemas.errors import ConfigError, TrainingError
-from schemas.retrieving import TextVectorsConfig
-from schemas.rows import EmbeddingRow, PreferenceRow
-from tasks.store.files import Folder
-from tasks.store.snapshot import live_index, read_live
-from tasks.training.embed_chosen_texts import STAGE, embed_chosen_texts
+from pairwright.flows.run_beside import run_beside, settled_beside
+from pairwright.flows.run_build import look_at
+from pairwright.schemas.errors import ConfigError, TrainingError
+from pairwright.schemas.retrieving import TextVectorsConfig
+from pairwright.schemas.rows import EmbeddingRow, PreferenceRow
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.snapshot import live_index, read_live
+from pairwright.tasks.training.embed_chosen_texts import STAGE, embed_chosen_texts
 
 CONFIG = TextVectorsConfig(dimension=64)
 

@@ -11,8 +11,8 @@ from threading import Thread
 import pytest
 import yaml
 
-from flows.cli import keep_quiet
-from flows.stages import GROUPS
+from pairwright.flows.cli import keep_quiet
+from pairwright.flows.stages import GROUPS
 from tests.fixtures.prefect_server import PrefectServer
 from tests.flows.test_build_dataset import write_photographs
 from tests.flows.test_cli import run
@@ -47,12 +47,12 @@ def test_what_is_no_schedule_is_refused_by_name(album: Path, capsys: pytest.Capt
 def test_parameters_become_a_form() -> None:
     from prefect.utilities.callables import parameter_schema
 
-    from flows.build_dataset import build_dataset, resume_dataset
-    from flows.compare_captions import compare_captions
-    from flows.hand_over_dataset import hand_over_dataset
-    from flows.score_model import score_model
-    from flows.train_dataset import train_dataset
-    from flows.update_dataset import update_dataset
+    from pairwright.flows.build_dataset import build_dataset, resume_dataset
+    from pairwright.flows.compare_captions import compare_captions
+    from pairwright.flows.hand_over_dataset import hand_over_dataset
+    from pairwright.flows.score_model import score_model
+    from pairwright.flows.train_dataset import train_dataset
+    from pairwright.flows.update_dataset import update_dataset
 
     schemas = {
         flow.name: parameter_schema(flow)
@@ -98,7 +98,7 @@ def test_a_schedule_is_applied_changed_and_paused(prefect: PrefectServer, album:
     assert "prefect worker start --pool pairwright --type process" in done.stdout
     own = {"deployments": {"tags": {"all_": ["album"]}}}
     (deployment,) = prefect.ask("deployments", **own)
-    assert deployment["entrypoint"] == "flows.update_dataset.update_dataset"
+    assert deployment["entrypoint"] == "pairwright.flows.update_dataset.update_dataset"
     assert deployment["parameters"] == {"dataset": str(album)}
     assert deployment["work_pool_name"] == "pairwright"
     assert [

@@ -9,7 +9,7 @@ from tests.fixtures.prefect_server import PrefectServer
 
 CODE = """
 import sys
-from flows.score_model import score_model
+from pairwright.flows.score_model import score_model
 score_model("tiny", "nlvr2", data=sys.argv[1], to=sys.argv[2], server=sys.argv[3])
 """
 

@@ -14,15 +14,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows.score_reference import score_reference
-from flows.train_model import train
-from schemas.errors import ModelError
-from schemas.training import TrainConfig
-from tasks.store.files import Folder
-from tasks.training import score_rows
-from tasks.training.find_model import Found, find_model
-from tasks.training.references import FILE, Table, has_table, open_reference, open_table
-from tasks.training.score_rows import scoring_config
+from pairwright.flows.score_reference import score_reference
+from pairwright.flows.train_model import train
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training import score_rows
+from pairwright.tasks.training.find_model import Found, find_model
+from pairwright.tasks.training.references import FILE, Table, has_table, open_reference, open_table
+from pairwright.tasks.training.score_rows import scoring_config
 from tests.fixtures.families_of_models import write_qwen2_vl
 
 FULL = {"model": {"tuning": "full"}}
@@ -138,11 +138,11 @@ SCORE = """
 import sys
 from pathlib import Path
 from dataclasses import replace
-from flows.score_reference import score_reference
-from schemas.training import TrainConfig
-from tasks.store.files import Folder
-from tasks.training import score_rows
-from tasks.training.find_model import find_model
+from pairwright.flows.score_reference import score_reference
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training import score_rows
+from pairwright.tasks.training.find_model import find_model
 score_rows.STAGE = replace(score_rows.STAGE, rows_per_shard=1)
 config = TrainConfig.model_validate({"objective": "adavip", "model": {"tuning": "full"}})
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ from collections import Counter
 
 import pytest
 
-from flows.progress import LineWatcher
-from flows.read_rows import read_rows
-from flows.run_build import make_request, run_build
-from tasks.store.pool import Workers
+from pairwright.flows.progress import LineWatcher
+from pairwright.flows.read_rows import read_rows
+from pairwright.flows.run_build import make_request, run_build
+from pairwright.tasks.store.pool import Workers
 from tests.fixtures.chat_server import Asked, Close, Hang, Raw, Reply, Status, chat_server
 from tests.flows.conftest import WIDE
 from tests.flows.test_report_served import answer as sound
@@ -221,7 +221,7 @@ def test_a_killed_build_asks_no_finished_question_again(out, clean) -> None:
 
     with chat_server(answer) as server:
         words = [*SETTINGS, f"chat.endpoint={server.url}", "chat.timeout_seconds=60"]
-        command = [sys.executable, "-c", "from flows.cli import main; main()", "build", "--out", str(out)]
+        command = [sys.executable, "-c", "from pairwright.flows.cli import main; main()", "build", "--out", str(out)]
         command += [part for word in words for part in ("--set", word)]
         while kills:
             reached.clear()

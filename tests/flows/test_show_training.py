@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from flows.show_training import TimeLeft, TrainingBar, TrainingLines, describe
+from pairwright.flows.show_training import TimeLeft, TrainingBar, TrainingLines, describe
 
 VALUES = {"loss": 0.69314, "margin": -0.01, "accuracy": 0.5, "rows per second": 19.649, "learning_rate": 1e-4}
 
@@ -22,7 +22,7 @@ def test_what_matters_comes_first_and_fits() -> None:
 def test_time_left_is_reckoned_from_the_second_step_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step takes 100 s, the others 2; a run that goes on counts its own steps only."""
     now = [0.0]
-    monkeypatch.setattr("flows.show_training.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("pairwright.flows.show_training.time.monotonic", lambda: now[0])
     left = TimeLeft()
     left.begin(40, 100)
     assert str(left) == "?"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from flows.run_build import look_at
-from tasks.store.files import Folder
+from pairwright.flows.run_build import look_at
+from pairwright.tasks.store.files import Folder
 from tests.fixtures.builds import build_through_mining, ok_rows
 from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder
 from tests.fixtures.layouts import write_clevr_change, write_spot_the_diff

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from flows import stages
-from flows.load_profile import load_profile, profile_names
-from flows.stages import GROUPS, STAGES, plan_stages, stages_of, stages_until, table_names
-from schemas.config import ExcludeConfig, MiningConfig, Profile, RejectionsConfig, TaggingConfig
-from schemas.encoders import ClipConfig
-from schemas.errors import ConfigError
-from schemas.rows import ComparisonRow, PairRow, PreferenceRow, Row
-from schemas.writing import ControlsConfig, JudgingConfig
-from tasks.sources.readers import READERS
+from pairwright.flows import stages
+from pairwright.flows.load_profile import load_profile, profile_names
+from pairwright.flows.stages import GROUPS, STAGES, plan_stages, stages_of, stages_until, table_names
+from pairwright.schemas.config import ExcludeConfig, MiningConfig, Profile, RejectionsConfig, TaggingConfig
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import ComparisonRow, PairRow, PreferenceRow, Row
+from pairwright.schemas.writing import ControlsConfig, JudgingConfig
+from pairwright.tasks.sources.readers import READERS
 
 PHOTOGRAPHS = Profile(source="folder:/photographs")
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from tasks.training.runs import Run
+from pairwright.tasks.training.runs import Run
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.prefect_server import PrefectServer
 from tests.flows.test_train_model import FAST, words_of, write_dataset
@@ -34,7 +34,8 @@ def test_without_a_server_nothing_of_prefect_is_loaded(tmp_path: Path) -> None:
     import sys
 
     code = (
-        "import sys, flows.train_model, flows.show_training, tasks.training.train_model\n"
+        "import sys, pairwright.flows.train_model, pairwright.flows.show_training\n"
+        "import pairwright.tasks.training.train_model\n"
         "print([name for name in sys.modules if name.split('.')[0] == 'prefect'])"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}

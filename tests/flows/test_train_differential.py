@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.differential import SIZES
-from tasks.training import sample_answers
+from pairwright.schemas.differential import SIZES
+from pairwright.tasks.training import sample_answers
 from tests.fixtures.benchmarks import rows_of, write_folder
 from tests.flows.test_train_model import run, words_of
 

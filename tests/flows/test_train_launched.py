@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tasks.training.metrics import HELD_OUT
-from tasks.training.runs import Run
+from pairwright.tasks.training.metrics import HELD_OUT
+from pairwright.tasks.training.runs import Run
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.runs_to_train import curve
 from tests.flows.test_train_model import FAST, ROWS, words_of, write_dataset
 
 BIN = Path(sys.executable).parent
 LAUNCHERS = {
-    "torchrun": ["torchrun", "--nproc-per-node", "2", "-m", "flows.cli"],
+    "torchrun": ["torchrun", "--nproc-per-node", "2", "-m", "pairwright"],
     "torchrun-file": ["torchrun", "--nproc-per-node", "2", "--no-python", str(BIN / "pairwright")],
-    "accelerate": ["accelerate", "launch", "--multi_gpu", "--num_processes", "2", "-m", "flows.cli"],
+    "accelerate": ["accelerate", "launch", "--multi_gpu", "--num_processes", "2", "-m", "pairwright"],
 }
 SETTINGS = {**FAST, "loading.limit": 11, "optimiser.steps": 4}
 """Of 11 rows four by four, the third step has three rows: two and one."""

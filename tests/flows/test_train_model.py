@@ -16,14 +16,14 @@ import pytest
 import torch
 from filelock import FileLock
 
-from flows import cli
-from flows.make_train_config import make_config
-from flows.train_model import prepare, train
-from schemas.errors import ConfigError
-from tasks.store.files import Folder
-from tasks.store.part import Part, encode_part, read_about, read_part
-from tasks.training.preference_trainer import PreferenceTrainer
-from tasks.training.runs import Run
+from pairwright.flows import cli
+from pairwright.flows.make_train_config import make_config
+from pairwright.flows.train_model import prepare, train
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.part import Part, encode_part, read_about, read_part
+from pairwright.tasks.training.preference_trainer import PreferenceTrainer
+from pairwright.tasks.training.runs import Run
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.pictures import picture
 from tests.fixtures.tables import IMAGE, struct, write_table
@@ -246,7 +246,7 @@ def test_names(trainer: Trainer) -> None:
     ],
 )
 def test_wrong_settings(settings: dict[str, Any], message: str, trainer: Trainer, monkeypatch: Any) -> None:
-    from tasks.training import trainer_arguments
+    from pairwright.tasks.training import trainer_arguments
 
     monkeypatch.setattr(
         trainer_arguments.importlib.util, "find_spec", lambda name: None if name == "tensorboard" else 1
@@ -311,7 +311,7 @@ def test_memory_that_does_not_suffice(trainer: Trainer, monkeypatch: pytest.Monk
 
 def test_rows_that_namc_cannot_learn_from(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are about one image each: it says so before models look at the images, and leaves no run."""
-    monkeypatch.setattr("flows.train_model.pin_models", lambda config, *_, **__: config)
+    monkeypatch.setattr("pairwright.flows.train_model.pin_models", lambda config, *_, **__: config)
     for size in ("small", "paper"):
         assert run("train", trainer.dataset, "--objective", "namc", "--config", size, "--name", trainer.name) == 2
         said = f"{trainer.dataset}: NAMC can learn from no row of split 'train': not about two images ({ROWS})"
@@ -390,7 +390,7 @@ def test_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_dataset_on_a_url_has_no_runs() -> None:
-    from flows.list_runs import list_runs
+    from pairwright.flows.list_runs import list_runs
 
     assert not Folder("memory://dataset").is_local
     with pytest.raises(ConfigError, match="local disks"):

@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from flows.make_train_config import make_config
-from schemas.errors import ConfigError
-from tasks.store.files import Folder
-from tasks.store.part import Part, encode_part, read_about, read_part
+from pairwright.flows.make_train_config import make_config
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.part import Part, encode_part, read_about, read_part
 from tests.fixtures.benchmarks import rows_of, write_folder
 from tests.flows.test_train_model import run, words_of
 

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 import torch
 
-from flows.make_train_config import make_config
-from flows.run_beside import plan_beside
-from flows.train_model import prepare
-from schemas.errors import ConfigError, ModelError
-from schemas.namc import VqganConfig
-from schemas.training import TrainConfig
-from tasks.models.namc.places import CROP, load_codes, load_grids
-from tasks.store.files import Folder
-from tasks.store.images import decode_rgb
-from tasks.training.freeze_rows import FrozenRows
-from tasks.training.namc.encode_places import CODES
-from tasks.training.namc.open_run import open_run
-from tasks.training.runs import PLACES, Run
-from tasks.training.train_model import Job
+from pairwright.flows.make_train_config import make_config
+from pairwright.flows.run_beside import plan_beside
+from pairwright.flows.train_model import prepare
+from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.namc import VqganConfig
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.models.namc.places import CROP, load_codes, load_grids
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.images import decode_rgb
+from pairwright.tasks.training.freeze_rows import FrozenRows
+from pairwright.tasks.training.namc.encode_places import CODES
+from pairwright.tasks.training.namc.open_run import open_run
+from pairwright.tasks.training.runs import PLACES, Run
+from pairwright.tasks.training.train_model import Job
 from tests.fixtures.benchmarks import rows_of, write_folder
 from tests.fixtures.namc_models import write_models
 from tests.flows.test_train_model import run, words_of

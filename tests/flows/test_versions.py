@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli
-from flows.open_version import opened
-from flows.read_rows import read_rows
-from flows.report_dataset import report_dataset
-from flows.run_build import look_at
-from schemas.errors import StoreError
-from schemas.rows import ImageRow, PairRow, PreferenceRow
-from tasks.store.files import Folder
-from tasks.store.part import Part, read_part
-from tasks.training.examples import Needs
-from tasks.training.freeze_rows import FILE, FrozenRows, count_rows, freeze_rows
+from pairwright.flows import cli
+from pairwright.flows.open_version import opened
+from pairwright.flows.read_rows import read_rows
+from pairwright.flows.report_dataset import report_dataset
+from pairwright.flows.run_build import look_at
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.part import Part, read_part
+from pairwright.tasks.training.examples import Needs
+from pairwright.tasks.training.freeze_rows import FILE, FrozenRows, count_rows, freeze_rows
 from tests.flows.conftest import SMALL, WIDE, build
 
 Call = Callable[..., str]

@@ -13,15 +13,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from flows.export_dataset import Wanted, export_dataset
-from flows.read_rows import read_rows
-from schemas.rows import CaptionRow, ImageRow, PairRow, PreferenceRow
-from tasks.export.select_rows import Selection
-from tasks.store.files import Folder
+from pairwright.flows.export_dataset import Wanted, export_dataset
+from pairwright.flows.read_rows import read_rows
+from pairwright.schemas.rows import CaptionRow, ImageRow, PairRow, PreferenceRow
+from pairwright.tasks.export.select_rows import Selection
+from pairwright.tasks.store.files import Folder
 from tests.tasks.report.browser import broken_images, open_chromium, overflows
 from tests.tasks.report.pages import PHONE, Reader
 
-VIEW = [sys.executable, "-m", "flows.cli", "view"]
+VIEW = [sys.executable, "-m", "pairwright", "view"]
 LIGHT = ("images", "rejected_images")
 
 

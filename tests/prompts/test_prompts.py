@@ -8,8 +8,8 @@ from random import Random
 import jinja2
 import pytest
 
-import prompts
-from prompts import Prompt, difference_verbs, load, load_wordings
+from pairwright import prompts
+from pairwright.prompts import Prompt, difference_verbs, load, load_wordings
 
 FOLDER = Path(prompts.__file__).parent
 TEMPLATE = (

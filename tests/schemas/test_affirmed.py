@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.affirmed import affirmed, denies
+from pairwright.schemas.affirmed import affirmed, denies
 
 
 @pytest.mark.parametrize(

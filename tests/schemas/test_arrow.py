@@ -11,10 +11,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from schemas import rows
-from schemas.arrow import COLUMNS, MODELS, STRUCTS, from_table, schema_of, to_table
-from schemas.rows import CaptionRow, Dropped, EmbeddingRow, Failed, ImageRow, PairRow, RemovalRow, Row, make_key
-from schemas.scene import SceneGraph
+from pairwright.schemas import rows
+from pairwright.schemas.arrow import COLUMNS, MODELS, STRUCTS, from_table, schema_of, to_table
+from pairwright.schemas.rows import (
+    CaptionRow,
+    Dropped,
+    EmbeddingRow,
+    Failed,
+    ImageRow,
+    PairRow,
+    RemovalRow,
+    Row,
+    make_key,
+)
+from pairwright.schemas.scene import SceneGraph
 
 ROW_TYPES = sorted(COLUMNS, key=lambda kind: kind.__name__)
 ids = {"ids": lambda kind: kind.__name__}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from schemas import checks
-from schemas.checks import AGAINST, speaks_against
-from schemas.rows import CheckRow
+from pairwright.schemas import checks
+from pairwright.schemas.checks import AGAINST, speaks_against
+from pairwright.schemas.rows import CheckRow
 
 
 def check(why, *, passed=False):

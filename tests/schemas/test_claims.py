@@ -2,8 +2,8 @@
 
 import pytest
 
-from schemas.claims import CLAIMS, Claim, Selector, all_hold, content_changes, holds, is_no_change, stands
-from schemas.scene import SceneChange
+from pairwright.schemas.claims import CLAIMS, Claim, Selector, all_hold, content_changes, holds, is_no_change, stands
+from pairwright.schemas.scene import SceneChange
 from tests.fixtures.graphs import LIGHTS, graph, thing
 
 RED = thing("a", "ball", "red", column="left", depth="front")

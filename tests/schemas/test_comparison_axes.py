@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.comparison_axes import AXES, read_axes
+from pairwright.schemas.comparison_axes import AXES, read_axes
 
 
 @pytest.mark.parametrize(

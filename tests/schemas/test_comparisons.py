@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.comparison_items import Item
-from schemas.comparisons import Comparison, RefusedComparison, read_comparison
+from pairwright.schemas.comparison_items import Item
+from pairwright.schemas.comparisons import Comparison, RefusedComparison, read_comparison
 
 PUBLISHED = """Commonalities: Both images show a group of people on a beach. In both, the sky is blue.
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from flows.stages import plan_stages, stages_of
-from schemas.config import Profile, Section, SourceConfig
+from pairwright.flows.stages import plan_stages, stages_of
+from pairwright.schemas.config import Profile, Section, SourceConfig
 
 START = Profile()
 STAGES = stages_of(START)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.content_words import content_words
+from pairwright.schemas.content_words import content_words
 
 
 @pytest.mark.parametrize(

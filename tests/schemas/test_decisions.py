@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from schemas.decisions import Decisions, edit_row, latest, parse_decision
-from schemas.rows import Negative
+from pairwright.schemas.decisions import Decisions, edit_row, latest, parse_decision
+from pairwright.schemas.rows import Negative
 from tests.fixtures.preferences_to_train import preference
 
 KEY = "ab" * 16

@@ -2,8 +2,8 @@
 
 import pytest
 
-from prompts import difference_verbs
-from schemas.differences import Difference, RefusedDifference, inflections, read_difference, refuse_length
+from pairwright.prompts import difference_verbs
+from pairwright.schemas.differences import Difference, RefusedDifference, inflections, read_difference, refuse_length
 
 START = "The difference between the two images is that the first image"
 

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from schemas import errors
-from schemas.errors import PairwrightError
+from pairwright.schemas import errors
+from pairwright.schemas.errors import PairwrightError
 
 CLASSES = {
     name: kind for name, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.no_change import says_no_change
+from pairwright.schemas.no_change import says_no_change
 
 NO_CHANGE = [
     "the same scene with no visible change",

@@ -2,8 +2,20 @@
 
 import pytest
 
-from schemas.claims import Selector
-from schemas.phrases import bare, joined, number, plural, some, surface, tail, the, with_article, with_the, within
+from pairwright.schemas.claims import Selector
+from pairwright.schemas.phrases import (
+    bare,
+    joined,
+    number,
+    plural,
+    some,
+    surface,
+    tail,
+    the,
+    with_article,
+    with_the,
+    within,
+)
 
 BALL = Selector(shape="ball", colour="red", material="metal")
 

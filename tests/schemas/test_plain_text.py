@@ -1,6 +1,6 @@
 import pytest
 
-from schemas.plain_text import plain_text
+from pairwright.schemas.plain_text import plain_text
 
 
 @pytest.mark.parametrize(

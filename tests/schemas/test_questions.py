@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.questions import RefusedRound, Round, check_round, read_rounds
+from pairwright.schemas.questions import RefusedRound, Round, check_round, read_rounds
 
 RED = {"question": "What is red in Image 1?", "about": "first", "answer": "The wall in Image 1 is red."}
 BOTH = {"question": "How do the images differ?", "about": "both", "answer": "One is red, the other blue."}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.refusals import declines, names_captions, repeats_itself
+from pairwright.schemas.refusals import declines, names_captions, repeats_itself
 
 
 @pytest.mark.parametrize(

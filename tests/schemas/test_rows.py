@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.arrow import COLUMNS
-from schemas.rows import CaptionRow, Dropped, Failed, Row, SplitRow, make_key
+from pairwright.schemas.arrow import COLUMNS
+from pairwright.schemas.rows import CaptionRow, Dropped, Failed, Row, SplitRow, make_key
 
 PARTS = st.lists(
     st.one_of(st.text(max_size=6), st.binary(max_size=6), st.integers(), st.floats(allow_nan=False)), max_size=4

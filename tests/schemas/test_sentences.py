@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.sentences import ends_short, split_by_rules
+from pairwright.schemas.sentences import ends_short, split_by_rules
 
 SPLIT = {
     "full stops": "A cat sits. | A dog runs! | Is it late? | Yes.",

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from schemas.rows import ItemRow
-from tasks.store.on_dask import DaskWorkers
-from tasks.store.on_ray import RayWorkers
-from tasks.store.on_worker import Place, needs_of
-from tasks.store.pool import DIED, ShardFailed
+from pairwright.schemas.rows import ItemRow
+from pairwright.tasks.store.on_dask import DaskWorkers
+from pairwright.tasks.store.on_ray import RayWorkers
+from pairwright.tasks.store.on_worker import Place, needs_of
+from pairwright.tasks.store.pool import DIED, ShardFailed
 from tests.fixtures.prefect_server import prefect_server
 from tests.fixtures.s3_server import s3_server
 from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, read_toy, read_tree, read_words

@@ -38,7 +38,7 @@ def test_killed_evaluations_go_on(tmp_path: Path) -> None:
     to = tmp_path / "scores.json"
     with chat_server(answer) as server:
         words = ("evaluate", "model", "tiny", "--server", server.url, "-b", "nlvr2", "--data", folder, "--to", to)
-        command = [sys.executable, "-m", "flows.cli", *map(str, words)]
+        command = [sys.executable, "-m", "pairwright", *map(str, words)]
         for kill in range(1, KILLS + 1):
             with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
                 until = time.monotonic() + 60

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from tasks.store.files import Folder
-from tasks.store.part import Part, read_part
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.part import Part, read_part
 from tests.tasks.store.toy import read_tree
 
 PAIRWRIGHT = str(Path(sys.executable).parent / "pairwright")

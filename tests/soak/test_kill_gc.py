@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store.files import Folder
-from tasks.store.garbage import carry_out
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.garbage import carry_out
 from tests.tasks.store.test_garbage import WORDS, kill_at, make_removed, plan
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
-from tasks.training.runs import Run
+from pairwright.tasks.training.runs import Run
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.runs_to_train import logged
 from tests.flows.test_train_model import FAST, words_of, write_dataset

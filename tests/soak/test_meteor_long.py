@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from tasks.evaluation.corpus import Corpus
-from tasks.evaluation.score_meteor import measure_meteor
+from pairwright.tasks.evaluation.corpus import Corpus
+from pairwright.tasks.evaluation.score_meteor import measure_meteor
 
 WORDS = (
     "the a red blue car cars automobile truck gone is are moving moved move man woman people person left right walks "

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import StoreError
-from tasks.store.pool import ShardFailed
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.pool import ShardFailed
 from tests.tasks.store.faults import Killed, faulty
 from tests.tasks.store.test_dataset import check
 from tests.tasks.store.test_power_loss import Life, cut, live

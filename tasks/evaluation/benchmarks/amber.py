@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemas.errors import ConfigError
-from tasks.evaluation.as_written import as_written
-from tasks.evaluation.benchmark import (
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.as_written import as_written
+from pairwright.tasks.evaluation.benchmark import (
     LONG,
     SHORT,
     Asked,
@@ -22,10 +22,10 @@ from tasks.evaluation.benchmark import (
     mark_mean,
     mark_ratios,
 )
-from tasks.evaluation.benchmarks.amber_words import Lists, Scene, Tally, read_lists, tally_answer
-from tasks.evaluation.corpus import Floats, Measured
-from tasks.evaluation.known_words import words_in
-from tasks.evaluation.read_json import Given, read_records
+from pairwright.tasks.evaluation.benchmarks.amber_words import Lists, Scene, Tally, read_lists, tally_answer
+from pairwright.tasks.evaluation.corpus import Floats, Measured
+from pairwright.tasks.evaluation.known_words import words_in
+from pairwright.tasks.evaluation.read_json import Given, read_records
 
 VECTORS = "en_core_web_lg"
 GENERATIVE = "generative"

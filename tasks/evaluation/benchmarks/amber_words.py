@@ -6,11 +6,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import ConfigError
-from tasks.evaluation.benchmark import find_file
-from tasks.evaluation.known_words import singular_in, words_in
-from tasks.evaluation.read_json import parse_json, read_text
-from tasks.models.word_likeness import WordPipeline, find_word_pipeline
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.benchmark import find_file
+from pairwright.tasks.evaluation.known_words import singular_in, words_in
+from pairwright.tasks.evaluation.read_json import parse_json, read_text
+from pairwright.tasks.models.word_likeness import WordPipeline, find_word_pipeline
 
 ALIKE = 0.8
 NO_NOUNS = frozenset(("can", "file", "hot", "leave", "sound", "support", "watch"))

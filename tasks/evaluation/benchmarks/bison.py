@@ -1,11 +1,11 @@
 """BISON (Hu et al. 2019): which of two similar COCO images a caption was written for."""
 
-from schemas.errors import ConfigError
-from tasks.evaluation.benchmark import Benchmark, Data, Exam, find_file, find_image
-from tasks.evaluation.benchmarks.choices import LETTERS, RULE, Choice, exam_of
-from tasks.evaluation.benchmarks.images_by_caption import choose_image
-from tasks.evaluation.benchmarks.published import CAPTION, read_published
-from tasks.evaluation.read_json import Given, check_record, number_records, parse_json, read_text
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.benchmark import Benchmark, Data, Exam, find_file, find_image
+from pairwright.tasks.evaluation.benchmarks.choices import LETTERS, RULE, Choice, exam_of
+from pairwright.tasks.evaluation.benchmarks.images_by_caption import choose_image
+from pairwright.tasks.evaluation.benchmarks.published import CAPTION, read_published
+from pairwright.tasks.evaluation.read_json import Given, check_record, number_records, parse_json, read_text
 
 PUBLISHED, OWN = "BISON.jsonl", "bison_annotations.cocoval2014.json"
 

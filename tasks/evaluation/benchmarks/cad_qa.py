@@ -2,11 +2,11 @@
 
 import re
 
-from schemas.errors import ConfigError
-from tasks.evaluation.as_written import as_written
-from tasks.evaluation.benchmark import LONG, Asked, Benchmark, Data, Exam, Rubric, find_file, find_image
-from tasks.evaluation.benchmarks.rated import RULE, exam_of
-from tasks.evaluation.read_json import Given, read_records
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.as_written import as_written
+from pairwright.tasks.evaluation.benchmark import LONG, Asked, Benchmark, Data, Exam, Rubric, find_file, find_image
+from pairwright.tasks.evaluation.benchmarks.rated import RULE, exam_of
+from pairwright.tasks.evaluation.read_json import Given, read_records
 
 FILE = "CaD_QA_eval.jsonl"
 PREFIX = "Image 1: <image>\nImage 2: <image>\n"

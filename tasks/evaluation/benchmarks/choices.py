@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tasks.evaluation.benchmark import Asked, Exam, Mark, Marked, Replies, mark_mean
+from pairwright.tasks.evaluation.benchmark import Asked, Exam, Mark, Marked, Replies, mark_mean
 
 LETTERS = ("A", "B")
 RULE = (

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from schemas.errors import ConfigError
-from tasks.evaluation.known_words import singular_in, words_in
-from tasks.evaluation.read_json import read_text
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.known_words import singular_in, words_in
+from pairwright.tasks.evaluation.read_json import read_text
 
 YOUNG, CARRIERS = ("baby", "adult"), "passenger"
 ANIMALS = ("bird", "cat", "dog", "horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe", "animal", "cub")

@@ -3,11 +3,11 @@
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
-from schemas.errors import ConfigError
-from tasks.evaluation.benchmark import Benchmark, Data, Exam, find_file, find_image
-from tasks.evaluation.benchmarks.choices import RULE, paired_exam_of
-from tasks.evaluation.benchmarks.pairs import NOTE, Pair, ask_pairs, read_pairs
-from tasks.evaluation.read_json import read_values
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.benchmark import Benchmark, Data, Exam, find_file, find_image
+from pairwright.tasks.evaluation.benchmarks.choices import RULE, paired_exam_of
+from pairwright.tasks.evaluation.benchmarks.pairs import NOTE, Pair, ask_pairs, read_pairs
+from pairwright.tasks.evaluation.read_json import read_values
 
 PUBLISHED, OWN = "COLA.jsonl", "COLA_multiobjects_matching_benchmark.json"
 FIELDS = 4

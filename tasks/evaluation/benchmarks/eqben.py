@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tasks.evaluation.benchmark import Benchmark, Data, Exam, find_file, find_image
-from tasks.evaluation.benchmarks.choices import RULE, paired_exam_of
-from tasks.evaluation.benchmarks.pairs import NOTE, Pair, ask_pairs, read_pairs
-from tasks.evaluation.read_json import Given, read_records
+from pairwright.tasks.evaluation.benchmark import Benchmark, Data, Exam, find_file, find_image
+from pairwright.tasks.evaluation.benchmarks.choices import RULE, paired_exam_of
+from pairwright.tasks.evaluation.benchmarks.pairs import NOTE, Pair, ask_pairs, read_pairs
+from pairwright.tasks.evaluation.read_json import Given, read_records
 
 PUBLISHED, OWN = "EQBEN.jsonl", "eqben_subset_10percent_final.json"
 ARRAYS = (

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from prompts import load
-from tasks.evaluation.as_written import as_written
-from tasks.evaluation.benchmark import Asked
-from tasks.evaluation.benchmarks.choices import Choice
+from pairwright.prompts import load
+from pairwright.tasks.evaluation.as_written import as_written
+from pairwright.tasks.evaluation.benchmark import Asked
+from pairwright.tasks.evaluation.benchmarks.choices import Choice
 
 IMAGES = ("Image 1", "Image 2")
 BY_CAPTION, BY_IMAGE = "choose_image", "choose_caption"

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
-from tasks.evaluation.as_written import as_written
-from tasks.evaluation.benchmark import (
+from pairwright.tasks.evaluation.as_written import as_written
+from pairwright.tasks.evaluation.benchmark import (
     LONG,
     Asked,
     Benchmark,
@@ -23,8 +23,8 @@ from tasks.evaluation.benchmark import (
     find_image,
     mark_mean,
 )
-from tasks.evaluation.benchmarks.rated import RULE, ratings_of
-from tasks.evaluation.read_json import Given, read_records
+from pairwright.tasks.evaluation.benchmarks.rated import RULE, ratings_of
+from pairwright.tasks.evaluation.read_json import Given, read_records
 
 FILE = "response_template.json"
 HONEST = 3

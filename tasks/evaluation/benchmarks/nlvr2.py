@@ -3,13 +3,23 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from prompts import load
-from schemas.errors import ConfigError
-from tasks.evaluation.as_written import as_written
-from tasks.evaluation.benchmark import Asked, Benchmark, Data, Exam, Marked, Replies, find_file, find_image, mark_mean
-from tasks.evaluation.benchmarks.choices import RULE, Choice, grade
-from tasks.evaluation.benchmarks.published import STATEMENT, read_published
-from tasks.evaluation.read_json import Given, read_records
+from pairwright.prompts import load
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.as_written import as_written
+from pairwright.tasks.evaluation.benchmark import (
+    Asked,
+    Benchmark,
+    Data,
+    Exam,
+    Marked,
+    Replies,
+    find_file,
+    find_image,
+    mark_mean,
+)
+from pairwright.tasks.evaluation.benchmarks.choices import RULE, Choice, grade
+from pairwright.tasks.evaluation.benchmarks.published import STATEMENT, read_published
+from pairwright.tasks.evaluation.read_json import Given, read_records
 
 PUBLISHED, OWN = "NLVR2.jsonl", ("test1.json", "test2.json", "dev.json", "balanced_test1.json", "balanced_test2.json")
 PROMPT = "judge_statement"

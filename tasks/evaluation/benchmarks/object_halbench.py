@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import ConfigError
-from tasks.evaluation.as_written import as_written
-from tasks.evaluation.benchmark import (
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.as_written import as_written
+from pairwright.tasks.evaluation.benchmark import (
     LONG,
     Asked,
     Benchmark,
@@ -27,8 +27,8 @@ from tasks.evaluation.benchmark import (
     mark_mean,
     mark_ratios,
 )
-from tasks.evaluation.benchmarks.coco_words import CocoWords, read_coco_words
-from tasks.evaluation.read_json import Given, check_record, parse_json, read_records, read_text
+from pairwright.tasks.evaluation.benchmarks.coco_words import CocoWords, read_coco_words
+from pairwright.tasks.evaluation.read_json import Given, check_record, parse_json, read_records, read_text
 
 FILE = "obj_halbench_300_with_image.jsonl"
 SPLITS = ("val", "train")

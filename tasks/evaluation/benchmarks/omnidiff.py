@@ -6,11 +6,11 @@ reads.
 
 from pydantic import Field
 
-from prompts import load
-from schemas.errors import ConfigError
-from tasks.evaluation.benchmark import LONG, Asked, Benchmark, Data, Exam, Rubric, find_file, find_image
-from tasks.evaluation.benchmarks.rated import RULE, exam_of
-from tasks.evaluation.read_json import Given, read_records
+from pairwright.prompts import load
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.benchmark import LONG, Asked, Benchmark, Data, Exam, Rubric, find_file, find_image
+from pairwright.tasks.evaluation.benchmarks.rated import RULE, exam_of
+from pairwright.tasks.evaluation.read_json import Given, read_records
 
 FILE = "test.jsonl"
 PROMPT = "describe_difference"

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.errors import ConfigError
-from tasks.evaluation.benchmarks.choices import LETTERS, Choice
-from tasks.evaluation.benchmarks.images_by_caption import choose_caption, choose_image
-from tasks.evaluation.benchmarks.published import CAPTION, Published, read_published
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.benchmarks.choices import LETTERS, Choice
+from pairwright.tasks.evaluation.benchmarks.images_by_caption import choose_caption, choose_image
+from pairwright.tasks.evaluation.benchmarks.published import CAPTION, Published, read_published
 
 NOTE = (
     "image: both captions got their image, which is what paper 003 prints; text (words ours): both images got their "

@@ -10,12 +10,22 @@ Reads ``PreferenceRow`` about two images with both texts; of many, the first by 
 from collections.abc import Iterator
 from heapq import nsmallest
 
-from prompts import load
-from schemas.errors import ConfigError
-from schemas.rows import PreferenceRow
-from tasks.evaluation.as_written import as_written
-from tasks.evaluation.benchmark import Asked, Benchmark, Data, Exam, Mark, Marked, Replies, mark_mean, mark_ratios
-from tasks.evaluation.benchmarks.choices import RULE, Choice, read_choice
+from pairwright.prompts import load
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.evaluation.as_written import as_written
+from pairwright.tasks.evaluation.benchmark import (
+    Asked,
+    Benchmark,
+    Data,
+    Exam,
+    Mark,
+    Marked,
+    Replies,
+    mark_mean,
+    mark_ratios,
+)
+from pairwright.tasks.evaluation.benchmarks.choices import RULE, Choice, read_choice
 
 NAME = "preferences"
 PROMPT = "judge_pair_statement"

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.errors import ConfigError
-from tasks.evaluation.benchmark import find_image
-from tasks.evaluation.read_json import Given, read_records
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.benchmark import find_image
+from pairwright.tasks.evaluation.read_json import Given, read_records
 
 CAPTION = re.compile(r'Which image suits the caption "(.*)" better\?', re.DOTALL)
 STATEMENT = re.compile(r'Is the statement "(.*)" True or False\?', re.DOTALL)

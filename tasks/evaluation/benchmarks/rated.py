@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tasks.evaluation.benchmark import Asked, Exam, Mark, Marked, Replies, mark_mean
+from pairwright.tasks.evaluation.benchmark import Asked, Exam, Mark, Marked, Replies, mark_mean
 
 RULE = (
     "A judge rates the answer; a rating is a line of JSON in the judge's own reply that repeats a number drawn for "

@@ -7,12 +7,23 @@ on are left out.
 import re
 from collections.abc import Sequence
 
-from prompts import load_wordings
-from schemas.claims import Selector
-from schemas.scene import SceneGraph
-from tasks.evaluation.benchmark import LONG, Asked, Benchmark, Data, Exam, Mark, Marked, Replies, mark_mean, mark_ratios
-from tasks.evaluation.benchmarks.scene_rows import ShownPair, held_out, read_pairs
-from tasks.evaluation.find_things import Words, is_described, words_of
+from pairwright.prompts import load_wordings
+from pairwright.schemas.claims import Selector
+from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.evaluation.benchmark import (
+    LONG,
+    Asked,
+    Benchmark,
+    Data,
+    Exam,
+    Mark,
+    Marked,
+    Replies,
+    mark_mean,
+    mark_ratios,
+)
+from pairwright.tasks.evaluation.benchmarks.scene_rows import ShownPair, held_out, read_pairs
+from pairwright.tasks.evaluation.find_things import Words, is_described, words_of
 
 PROMPT = "ask_difference"
 SECOND = re.compile(r"\bsecond (?:image|picture|photo(?:graph)?|one)\b", re.IGNORECASE)

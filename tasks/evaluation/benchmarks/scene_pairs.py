@@ -6,13 +6,13 @@ and one says the other. Pairs of which an image was trained on are left out.
 
 from collections.abc import Iterator
 
-from prompts import load
-from schemas.claims import Selector
-from schemas.rows import make_key
-from schemas.scene import SceneGraph
-from tasks.evaluation.benchmark import Asked, Benchmark, Data, Exam, Marked, Replies, mark_mean
-from tasks.evaluation.benchmarks.choices import RULE, Choice, grade
-from tasks.evaluation.benchmarks.scene_rows import ShownPair, held_out, read_pairs
+from pairwright.prompts import load
+from pairwright.schemas.claims import Selector
+from pairwright.schemas.rows import make_key
+from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.evaluation.benchmark import Asked, Benchmark, Data, Exam, Marked, Replies, mark_mean
+from pairwright.tasks.evaluation.benchmarks.choices import RULE, Choice, grade
+from pairwright.tasks.evaluation.benchmarks.scene_rows import ShownPair, held_out, read_pairs
 
 PROMPT = "judge_pair_statement"
 OPTIONS = ("True", "False")

@@ -5,10 +5,10 @@ Reads ``ImageRow`` with graphs, ``PairRow``, and ``PreferenceRow``.
 
 from dataclasses import dataclass
 
-from schemas.errors import ConfigError
-from schemas.rows import ImageRow, PairRow, PreferenceRow
-from schemas.scene import SceneGraph
-from tasks.evaluation.benchmark import Data
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
+from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.evaluation.benchmark import Data
 
 TRAIN = "train"
 

@@ -7,12 +7,23 @@ Reads ``ImageRow`` with graphs, and ``PreferenceRow``: photographs that were tra
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from prompts import load
-from schemas.rows import ImageRow
-from schemas.scene import SceneGraph
-from tasks.evaluation.benchmark import LONG, Asked, Benchmark, Data, Exam, Mark, Marked, Replies, mark_mean, mark_ratios
-from tasks.evaluation.benchmarks.scene_rows import held_out, read_scenes, trained_images
-from tasks.evaluation.find_things import Words, is_described, words_of
+from pairwright.prompts import load
+from pairwright.schemas.rows import ImageRow
+from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.evaluation.benchmark import (
+    LONG,
+    Asked,
+    Benchmark,
+    Data,
+    Exam,
+    Mark,
+    Marked,
+    Replies,
+    mark_mean,
+    mark_ratios,
+)
+from pairwright.tasks.evaluation.benchmarks.scene_rows import held_out, read_scenes, trained_images
+from pairwright.tasks.evaluation.find_things import Words, is_described, words_of
 
 PROMPT = "describe_image"
 RULE = (

@@ -4,13 +4,13 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from schemas.errors import ConfigError
-from schemas.rows import make_key
-from tasks.evaluation.benchmark import Benchmark, Data, Exam, find_file, find_image
-from tasks.evaluation.benchmarks.choices import LETTERS, RULE, Choice, exam_of
-from tasks.evaluation.benchmarks.images_by_caption import choose_image
-from tasks.evaluation.benchmarks.published import CAPTION, read_published
-from tasks.evaluation.read_json import read_text
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.evaluation.benchmark import Benchmark, Data, Exam, find_file, find_image
+from pairwright.tasks.evaluation.benchmarks.choices import LETTERS, RULE, Choice, exam_of
+from pairwright.tasks.evaluation.benchmarks.images_by_caption import choose_image
+from pairwright.tasks.evaluation.benchmarks.published import CAPTION, read_published
+from pairwright.tasks.evaluation.read_json import read_text
 
 PUBLISHED, OWN = "SVO_Probes.jsonl", "svo_probes.csv"
 FLAGS = {"subj_neg": "subject", "verb_neg": "verb", "obj_neg": "object"}

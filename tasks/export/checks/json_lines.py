@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tasks.export.sample import naming_row, need
+from pairwright.tasks.export.sample import naming_row, need
 
 
 def read_lines(folder: Path, name: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.export.sample import Sample, as_parts, check_answer, check_turns, naming_row, need, opened_files
+from pairwright.tasks.export.sample import Sample, as_parts, check_answer, check_turns, naming_row, need, opened_files
 
 ROLES = {"human": "user", "gpt": "assistant", "system": "system"}
 

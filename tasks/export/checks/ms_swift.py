@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.export.checks.json_lines import read_lines
-from tasks.export.sample import Sample, as_parts, check_answer, check_turns, naming_row, need, opened_files
+from pairwright.tasks.export.checks.json_lines import read_lines
+from pairwright.tasks.export.sample import Sample, as_parts, check_answer, check_turns, naming_row, need, opened_files
 
 
 def read_samples(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.export.checks.json_lines import read_lines
-from tasks.export.sample import Sample, decoded, naming_row, need
+from pairwright.tasks.export.checks.json_lines import read_lines
+from pairwright.tasks.export.sample import Sample, decoded, naming_row, need
 
 MOST_BYTES, MOST_REQUESTS = 200_000_000, 50_000
 KEYS = {"custom_id", "method", "url", "body"}

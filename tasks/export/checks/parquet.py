@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import ConfigError
-from tasks.export.sample import Sample, check_answer, naming_row, need
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.export.sample import Sample, check_answer, naming_row, need
 
 Where = str
 Row = dict[str, Any]

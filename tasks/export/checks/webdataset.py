@@ -8,7 +8,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tasks.export.sample import PLACE, BrokenRowError, Sample, as_parts, check_answer, decoded, naming_row, need
+from pairwright.tasks.export.sample import (
+    PLACE,
+    BrokenRowError,
+    Sample,
+    as_parts,
+    check_answer,
+    decoded,
+    naming_row,
+    need,
+)
 
 NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)")
 IMAGE = re.compile(r"(image|rejected)([1-9]\d*)\.(png|jpg|webp|gif|bmp|tiff)")

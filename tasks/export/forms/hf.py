@@ -5,14 +5,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.rows import PreferenceRow
-from tasks.export.checks.parquet import read_hf
-from tasks.export.croissant import FILE, write_croissant
-from tasks.export.form import Form, Setting, Sizes
-from tasks.export.hf_schema import SCHEMA, to_record
-from tasks.export.tally_rows import About, Tally
-from tasks.export.write_card import ASSETS, example_files, write_card
-from tasks.export.write_shards import SplitWriters
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.export.checks.parquet import read_hf
+from pairwright.tasks.export.croissant import FILE, write_croissant
+from pairwright.tasks.export.form import Form, Setting, Sizes
+from pairwright.tasks.export.hf_schema import SCHEMA, to_record
+from pairwright.tasks.export.tally_rows import About, Tally
+from pairwright.tasks.export.write_card import ASSETS, example_files, write_card
+from pairwright.tasks.export.write_shards import SplitWriters
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.rows import PreferenceRow
-from tasks.export.checks.llamafactory import read_samples
-from tasks.export.form import Form, Setting, Sizes, plain_name
-from tasks.export.media_folder import MediaFolder
-from tasks.export.place_images import SHAREGPT_ROLES, place_images, rejected_text
-from tasks.export.write_lines import LineWriters
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.export.checks.llamafactory import read_samples
+from pairwright.tasks.export.form import Form, Setting, Sizes, plain_name
+from pairwright.tasks.export.media_folder import MediaFolder
+from pairwright.tasks.export.place_images import SHAREGPT_ROLES, place_images, rejected_text
+from pairwright.tasks.export.write_lines import LineWriters
 
 INFO = "dataset_info.json"
 COLUMNS = {"messages": "conversations", "chosen": "chosen", "rejected": "rejected", "images": "images"}

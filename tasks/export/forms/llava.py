@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.rows import PreferenceRow
-from tasks.export.checks.llava import read_samples
-from tasks.export.form import Form, Setting, Sizes
-from tasks.export.media_folder import MediaFolder
-from tasks.export.place_images import PLACE, SHAREGPT_ROLES, place_images
-from tasks.export.write_lines import JSON_LIST, LineWriters
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.export.checks.llava import read_samples
+from pairwright.tasks.export.form import Form, Setting, Sizes
+from pairwright.tasks.export.media_folder import MediaFolder
+from pairwright.tasks.export.place_images import PLACE, SHAREGPT_ROLES, place_images
+from pairwright.tasks.export.write_lines import JSON_LIST, LineWriters
 
 
 @dataclass(frozen=True)

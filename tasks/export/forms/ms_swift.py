@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from schemas.rows import PreferenceRow
-from tasks.export.checks.ms_swift import read_samples
-from tasks.export.form import Form, Setting, Sizes, UnheldError
-from tasks.export.media_folder import MediaFolder
-from tasks.export.place_images import place_images, rejected_text
-from tasks.export.write_lines import LineWriters
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.export.checks.ms_swift import read_samples
+from pairwright.tasks.export.form import Form, Setting, Sizes, UnheldError
+from pairwright.tasks.export.media_folder import MediaFolder
+from pairwright.tasks.export.place_images import place_images, rejected_text
+from pairwright.tasks.export.write_lines import LineWriters
 
 MARKS = ("<image>", "<video>", "<audio>", "<bbox>", "<ref-object>")
 """What ms-swift replaces in texts."""

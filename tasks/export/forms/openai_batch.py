@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from schemas.rows import PreferenceRow, Turn
-from tasks.export.checks.openai_batch import read_samples
-from tasks.export.form import Form, Setting, Sizes
-from tasks.export.hf_schema import ending_of
-from tasks.export.place_images import PLACE, place_images
-from tasks.export.write_lines import LineWriters, Shape
+from pairwright.schemas.rows import PreferenceRow, Turn
+from pairwright.tasks.export.checks.openai_batch import read_samples
+from pairwright.tasks.export.form import Form, Setting, Sizes
+from pairwright.tasks.export.hf_schema import ending_of
+from pairwright.tasks.export.place_images import PLACE, place_images
+from pairwright.tasks.export.write_lines import LineWriters, Shape
 
 URL = "/v1/chat/completions"
 LIMITED = Shape(rows_per_file=50_000, bytes_per_file=200_000_000)

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.rows import PreferenceRow
-from tasks.export.checks.parquet import read_rlaif_v
-from tasks.export.form import Form, Setting, Sizes, UnheldError
-from tasks.export.hf_schema import TEXT, arrow_schema, image_cell
-from tasks.export.place_images import PLACE, place_images, rejected_text
-from tasks.export.stitch_images import stitch_images
-from tasks.export.write_shards import SplitWriters
-from tasks.store.images import RefusedImageError
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.export.checks.parquet import read_rlaif_v
+from pairwright.tasks.export.form import Form, Setting, Sizes, UnheldError
+from pairwright.tasks.export.hf_schema import TEXT, arrow_schema, image_cell
+from pairwright.tasks.export.place_images import PLACE, place_images, rejected_text
+from pairwright.tasks.export.stitch_images import stitch_images
+from pairwright.tasks.export.write_shards import SplitWriters
+from pairwright.tasks.store.images import RefusedImageError
 
 SCHEMA = arrow_schema(
     {

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from schemas.rows import PreferenceRow, Turn
-from tasks.export.checks.parquet import read_trl
-from tasks.export.form import Form, Setting, Sizes
-from tasks.export.hf_schema import IMAGES, MESSAGES, answer, arrow_schema, image_cell
-from tasks.export.place_images import PLACE, place_images, rejected_text
-from tasks.export.write_shards import SplitWriters
+from pairwright.schemas.rows import PreferenceRow, Turn
+from pairwright.tasks.export.checks.parquet import read_trl
+from pairwright.tasks.export.form import Form, Setting, Sizes
+from pairwright.tasks.export.hf_schema import IMAGES, MESSAGES, answer, arrow_schema, image_cell
+from pairwright.tasks.export.place_images import PLACE, place_images, rejected_text
+from pairwright.tasks.export.write_shards import SplitWriters
 
 SCHEMA = arrow_schema({"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES, "images": IMAGES})
 

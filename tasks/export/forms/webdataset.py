@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from schemas.rows import PreferenceRow
-from tasks.export.checks.webdataset import read_samples
-from tasks.export.form import Form, Setting, Sizes
-from tasks.export.hf_schema import ending_of
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.export.checks.webdataset import read_samples
+from pairwright.tasks.export.form import Form, Setting, Sizes
+from pairwright.tasks.export.hf_schema import ending_of
 
 BLOCK = 512
 TOLD = (

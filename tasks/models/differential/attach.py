@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 from torch import cat, device, nn, stack
 
-from schemas.differential import MOST_DEPTH, NAME, SIZES, WEIGHTS
-from schemas.errors import ModelError
-from tasks.models.checkpoints import read_checkpoint
-from tasks.models.differential.perception import DifferentialPerception, DifferentialSizes, spread_layers
-from tasks.models.tensor_shapes import compare_shapes
+from pairwright.schemas.differential import MOST_DEPTH, NAME, SIZES, WEIGHTS
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.checkpoints import read_checkpoint
+from pairwright.tasks.models.differential.perception import DifferentialPerception, DifferentialSizes, spread_layers
+from pairwright.tasks.models.tensor_shapes import compare_shapes
 
 if TYPE_CHECKING:
     from torch import Tensor

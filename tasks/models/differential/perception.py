@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import torch
 from torch import nn
 
-from tasks.models.cross_attention import Attention, Layers
+from pairwright.tasks.models.cross_attention import Attention, Layers
 
 if TYPE_CHECKING:
     from torch import Tensor

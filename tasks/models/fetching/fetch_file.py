@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.models.fetching.show_fetching import Progress, showing
-from tasks.store.addresses import Address, RefusedAddressError, is_public, parse_address
+from pairwright.tasks.models.fetching.show_fetching import Progress, showing
+from pairwright.tasks.store.addresses import Address, RefusedAddressError, is_public, parse_address
 
 if TYPE_CHECKING:
     import httpx2

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from tasks.models.fetching.fetch_file import FetchError, fetch_file, forget, may_ask
-from tasks.models.fetching.file_records import CHUNK_BYTES
+from pairwright.tasks.models.fetching.fetch_file import FetchError, fetch_file, forget, may_ask
+from pairwright.tasks.models.fetching.file_records import CHUNK_BYTES
 
 SHA256, GIT = "SHA-256", "git SHA-1"
 _HASHES = {64: SHA256, 40: GIT}

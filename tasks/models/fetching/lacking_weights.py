@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.models.fetching.fetch_file import FetchError, ask_size
-from tasks.models.fetching.published import PublishedFile, weights_folder
-from tasks.models.fetching.verify_weights import Wanted
-from tasks.models.weights import HubFiles, find_cached
+from pairwright.tasks.models.fetching.fetch_file import FetchError, ask_size
+from pairwright.tasks.models.fetching.published import PublishedFile, weights_folder
+from pairwright.tasks.models.fetching.verify_weights import Wanted
+from pairwright.tasks.models.weights import HubFiles, find_cached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ def _on_hub(files: HubFiles) -> Iterator[Lacking]:
 
 def _ask(files: HubFiles, names: tuple[str, ...]) -> tuple[str, int]:
     """Return the first of the names that the Hub has, and its size."""
-    from tasks.models.fetching.fetch_hub import ask_hub
+    from pairwright.tasks.models.fetching.fetch_hub import ask_hub
 
     for name in names:
         try:

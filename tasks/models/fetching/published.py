@@ -14,10 +14,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from schemas.errors import ModelError
-from tasks.models.fetching.file_records import Record, measure_file, read_record, record_path, write_record
-from tasks.models.fetching.rehearse import note
-from tasks.models.weights import download_setting
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.fetching.file_records import Record, measure_file, read_record, record_path, write_record
+from pairwright.tasks.models.fetching.rehearse import note
+from pairwright.tasks.models.weights import download_setting
 
 log = logging.getLogger(__name__)
 CACHE = "PAIRWRIGHT_CACHE"
@@ -131,7 +131,7 @@ def _alone(file: PublishedFile, path: Path) -> Generator[None]:
 
 def _fetch(file: PublishedFile, path: Path) -> None:
     """Fetch a file, verify it, and only then give it its name."""
-    from tasks.models.fetching.fetch_file import FetchError, fetch_file, forget  # loads httpx2
+    from pairwright.tasks.models.fetching.fetch_file import FetchError, fetch_file, forget  # loads httpx2
 
     part = path.with_name(f"{path.name}.part")
     wanted, whose = _wanted(file, path, read_record(path))

@@ -7,9 +7,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from schemas.errors import ModelError
-from schemas.served import ChatConfig
-from tasks.models.weights import HubFiles
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.models.weights import HubFiles
 
 BESIDE = (".json", ".txt", ".model", ".jinja", ".tiktoken")
 INDEX = "model.safetensors.index.json"

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.errors import ModelError
-from tasks.models.fetching.published import PublishedFile, find_fault, find_published, weights_folder
-from tasks.models.weights import HubFiles, find_cached, find_on_hub
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.fetching.published import PublishedFile, find_fault, find_published, weights_folder
+from pairwright.tasks.models.weights import HubFiles, find_cached, find_on_hub
 
 Wanted = HubFiles | PublishedFile
 UNVERIFIED = "not verified: no hash of it is kept here"
@@ -112,6 +112,6 @@ def _find(files: HubFiles, *, fetch: bool) -> tuple[Path, list[str]]:
 
 
 def _verify(path: Path) -> tuple[str, str]:
-    from tasks.models.fetching.fetch_hub import verify_blob
+    from pairwright.tasks.models.fetching.fetch_hub import verify_blob
 
     return verify_blob(path)

@@ -26,17 +26,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.config import DetectionConfig
-from schemas.errors import ModelError
-from schemas.rows import Box, Tag
-from tasks.models.batches import Batches
-from tasks.models.devices import choose_device, count_gpus
-from tasks.models.grounding.fit_images import Fit, Fitted, fit_of
-from tasks.models.grounding.network import MOST, MOST_ON_CPU, Answer, Ask, GroundingNetwork, compute_exactly
-from tasks.models.grounding.pack_tags import Prompt, TagPacker
-from tasks.models.prepare_ahead import Seen
-from tasks.models.pretrained import Pretrained, is_local
-from tasks.models.weights import find_local, loading, require_packages
+from pairwright.schemas.config import DetectionConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.rows import Box, Tag
+from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.devices import choose_device, count_gpus
+from pairwright.tasks.models.grounding.fit_images import Fit, Fitted, fit_of
+from pairwright.tasks.models.grounding.network import MOST, MOST_ON_CPU, Answer, Ask, GroundingNetwork, compute_exactly
+from pairwright.tasks.models.grounding.pack_tags import Prompt, TagPacker
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.pretrained import Pretrained, is_local
+from pairwright.tasks.models.weights import find_local, loading, require_packages
 
 FIELD = "detection"
 CONFIG, TOKENS, TOKENIZER = "config.json", "tokenizer.json", "tokenizer_config.json"

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.errors import ModelError
-from tasks.models.dinov2_embedder import RESAMPLE
-from tasks.models.prepare_ahead import Seen
-from tasks.models.preprocess import Preprocess, Size
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.dinov2_embedder import RESAMPLE
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.preprocess import Preprocess, Size
 
 DEFAULTS: Mapping[str, Any] = {
     "do_resize": True, "size": {"shortest_edge": 800, "longest_edge": 1333}, "resample": 2, "do_rescale": True,

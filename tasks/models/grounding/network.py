@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.errors import ModelError
-from tasks.models.batches import Batches
-from tasks.models.grounding.fit_images import Fit, Fitted
-from tasks.models.grounding.pack_tags import Prompt, TagPacker
-from tasks.models.preprocess import Size
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.grounding.fit_images import Fit, Fitted
+from pairwright.tasks.models.grounding.pack_tags import Prompt, TagPacker
+from pairwright.tasks.models.preprocess import Size
 
 if TYPE_CHECKING:
     from torch import Tensor, device

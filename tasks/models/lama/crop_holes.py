@@ -15,7 +15,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.models.inpainting import Hole, Pixels, Window
+from pairwright.tasks.models.inpainting import Hole, Pixels, Window
 
 STEP = 64
 """Crops grow to multiples of so many pixels where the image has them."""

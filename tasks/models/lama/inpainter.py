@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.errors import ModelError
-from schemas.removing import LamaConfig, RemovalsConfig
-from tasks.models.batches import MOST, Batches
-from tasks.models.fetching.published import PublishedFile, find_published
-from tasks.models.inpainting import Hole, Pixels, Window
-from tasks.models.lama.crop_holes import HoleCrop, crop_hole, put_back
-from tasks.models.weights import absolute, check_revision, identify_files, loading, require_packages
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.removing import LamaConfig, RemovalsConfig
+from pairwright.tasks.models.batches import MOST, Batches
+from pairwright.tasks.models.fetching.published import PublishedFile, find_published
+from pairwright.tasks.models.inpainting import Hole, Pixels, Window
+from pairwright.tasks.models.lama.crop_holes import HoleCrop, crop_hole, put_back
+from pairwright.tasks.models.weights import absolute, check_revision, identify_files, loading, require_packages
 
 if TYPE_CHECKING:
     from torch import Tensor, device
@@ -179,7 +179,7 @@ def _load(configuration: str, batch: int) -> Lama:
     """Load the program, and try it."""
     import torch
 
-    from tasks.models.devices import choose_device
+    from pairwright.tasks.models.devices import choose_device
 
     config, device = LamaConfig.model_validate_json(configuration), choose_device()
     path = _find(config, download=False)

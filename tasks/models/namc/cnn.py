@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.errors import ModelError
-from schemas.namc import CnnConfig
-from tasks.models.checkpoints import read_checkpoint
-from tasks.models.namc.files import CNN, check_file, find_cnn
-from tasks.models.tensor_shapes import name_some
-from tasks.models.weights import loading
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.namc import CnnConfig
+from pairwright.tasks.models.checkpoints import read_checkpoint
+from pairwright.tasks.models.namc.files import CNN, check_file, find_cnn
+from pairwright.tasks.models.tensor_shapes import name_some
+from pairwright.tasks.models.weights import loading
 
 if TYPE_CHECKING:
     from torch import Tensor

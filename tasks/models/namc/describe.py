@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from tasks.models.cross_attention import Layers, Seen
-from tasks.models.namc.sizes import NamcSizes
+from pairwright.tasks.models.cross_attention import Layers, Seen
+from pairwright.tasks.models.namc.sizes import NamcSizes
 
 if TYPE_CHECKING:
     from torch import Tensor

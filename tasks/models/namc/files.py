@@ -7,10 +7,10 @@ named, with what fetches it.
 from pathlib import Path
 from typing import TypeVar
 
-from schemas.errors import ModelError
-from schemas.namc import CnnConfig, NamcConfig, VocabularyConfig, VqganConfig
-from tasks.models.open_clip_embedder import pin_clip
-from tasks.models.weights import (
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.namc import CnnConfig, NamcConfig, VocabularyConfig, VqganConfig
+from pairwright.tasks.models.open_clip_embedder import pin_clip
+from pairwright.tasks.models.weights import (
     HubFiles,
     absolute,
     check_revision,

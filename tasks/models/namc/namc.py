@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from tasks.models.namc.describe import Decoding, Describer
-from tasks.models.namc.noise import (
+from pairwright.tasks.models.namc.describe import Decoding, Describer
+from pairwright.tasks.models.namc.noise import (
     NO_WORD,
     Draw,
     Masks,
@@ -22,8 +22,8 @@ from tasks.models.namc.noise import (
     draw_masks,
     on_tokens,
 )
-from tasks.models.namc.reconstruct import MaskedImageEncoder
-from tasks.models.namc.sizes import NamcSizes
+from pairwright.tasks.models.namc.reconstruct import MaskedImageEncoder
+from pairwright.tasks.models.namc.sizes import NamcSizes
 
 if TYPE_CHECKING:
     from torch import Tensor, device

@@ -18,8 +18,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from schemas.errors import ModelError
-from tasks.models.open_clip_embedder import has_class_token
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.open_clip_embedder import has_class_token
 
 if TYPE_CHECKING:
     from torch import Tensor

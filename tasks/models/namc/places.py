@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.errors import ModelError
-from schemas.namc import CnnConfig, DualEncoderConfig, VqganConfig
-from tasks.models.batches import Batches
-from tasks.models.namc import vqgan
-from tasks.models.namc.cnn import make_cnn
-from tasks.models.namc.files import CLIP, CNN, VQGAN, check_file, find_vqgan
-from tasks.models.open_clip_embedder import create_model, transform_of
-from tasks.models.preprocess import Preprocess
-from tasks.models.weights import loading
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.namc import CnnConfig, DualEncoderConfig, VqganConfig
+from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.namc import vqgan
+from pairwright.tasks.models.namc.cnn import make_cnn
+from pairwright.tasks.models.namc.files import CLIP, CNN, VQGAN, check_file, find_vqgan
+from pairwright.tasks.models.open_clip_embedder import create_model, transform_of
+from pairwright.tasks.models.preprocess import Preprocess
+from pairwright.tasks.models.weights import loading
 
 if TYPE_CHECKING:
     from torch import Tensor, device
@@ -133,7 +133,7 @@ def load_patches(settings: str) -> PlaceEncoder:
     Raises:
         ModelError: its weights are missing, damaged, or of a tower that is not CLIP's or not of 14 x 14 patches.
     """
-    from tasks.models.namc.noise import NoiseIdentifier
+    from pairwright.tasks.models.namc.noise import NoiseIdentifier
 
     config, device = DualEncoderConfig.model_validate_json(settings), _choose_device()
     clip = make_clip(config)
@@ -180,6 +180,6 @@ def clip_numbers(clip: Any) -> "Callable[[Tensor], Tensor]":
 
 
 def _choose_device() -> "device":
-    from tasks.models.devices import choose_device
+    from pairwright.tasks.models.devices import choose_device
 
     return choose_device()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from tasks.models.cross_attention import Layers, visible
-from tasks.models.namc.sizes import NamcSizes
+from pairwright.tasks.models.cross_attention import Layers, visible
+from pairwright.tasks.models.namc.sizes import NamcSizes
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schemas.errors import ModelError
-from tasks.models.checkpoints import read_checkpoint
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.checkpoints import read_checkpoint
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.errors import ModelError
-from tasks.models.namc.noise import NO_WORD
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.namc.noise import NO_WORD
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -6,10 +6,10 @@ Reads local files, or the published ones as ``pairwright fetch`` puts them. Load
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.errors import ModelError
-from schemas.removing import RamConfig
-from tasks.models.fetching.published import PublishedFile, find_published
-from tasks.models.weights import absolute, check_revision, find_local, identify_files, require_packages
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.removing import RamConfig
+from pairwright.tasks.models.fetching.published import PublishedFile, find_published
+from pairwright.tasks.models.weights import absolute, check_revision, find_local, identify_files, require_packages
 
 FIELD = "tagging.ram"
 HUB = "https://huggingface.co/"

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from schemas.errors import ModelError
-from tasks.models.tensor_shapes import Shapes, compare_shapes, count_parts, name_some
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.tensor_shapes import Shapes, compare_shapes, count_parts, name_some
 
 if TYPE_CHECKING:
     from torch import Tensor

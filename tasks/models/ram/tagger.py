@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.errors import ModelError
-from schemas.removing import RamConfig
-from schemas.rows import Tag
-from tasks.models.batches import Batches
-from tasks.models.prepare_ahead import Seen
-from tasks.models.preprocess import Preprocess
-from tasks.models.ram.decoder import tag_logits
-from tasks.models.ram.files import FIELD, TagList, find_ram, read_tags
-from tasks.models.ram.weights import RamWeights, load_ram
-from tasks.models.weights import loading
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.removing import RamConfig
+from pairwright.schemas.rows import Tag
+from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.preprocess import Preprocess
+from pairwright.tasks.models.ram.decoder import tag_logits
+from pairwright.tasks.models.ram.files import FIELD, TagList, find_ram, read_tags
+from pairwright.tasks.models.ram.weights import RamWeights, load_ram
+from pairwright.tasks.models.weights import loading
 
 if TYPE_CHECKING:
     from torch import Tensor, device
@@ -121,7 +121,7 @@ class RamModel:
 
 @lru_cache(maxsize=1)
 def _load(configuration: str, plus: bool, batch: int) -> RamModel:  # noqa: FBT001 - lru_cache's keys
-    from tasks.models.devices import choose_device
+    from pairwright.tasks.models.devices import choose_device
 
     config = RamConfig.model_validate_json(configuration)
     device = choose_device()

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.errors import ModelError
-from tasks.models.checkpoints import read_checkpoint
-from tasks.models.ram.decoder import HEAD, HEADS, LAYER
-from tasks.models.ram.swin import COMPUTED, SWIN, fill_swin
-from tasks.models.tensor_shapes import Shapes, compare_shapes, count_parts, name_some
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.checkpoints import read_checkpoint
+from pairwright.tasks.models.ram.decoder import HEAD, HEADS, LAYER
+from pairwright.tasks.models.ram.swin import COMPUTED, SWIN, fill_swin
+from pairwright.tasks.models.tensor_shapes import Shapes, compare_shapes, count_parts, name_some
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.rows import Box
-from tasks.models.prepare_ahead import Seen
-from tasks.models.sam.enlarge_masks import Patch, enlarge_masks, make_side
+from pairwright.schemas.rows import Box
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.sam.enlarge_masks import Patch, enlarge_masks, make_side
 
 if TYPE_CHECKING:
     from torch import Tensor, device

@@ -18,18 +18,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.config import SegmentationConfig
-from schemas.errors import ModelError
-from schemas.rows import Box, Tag
-from tasks.models.batches import Batches
-from tasks.models.fetching.published import PublishedFile, find_published
-from tasks.models.prepare_ahead import Seen
-from tasks.models.sam.attention import fuse_attention
-from tasks.models.sam.enlarge_masks import Patch
-from tasks.models.sam.geometry import Fitted, Square
-from tasks.models.sam.weights import load_sam
-from tasks.models.segmentation import TagMask
-from tasks.models.weights import absolute, check_revision, find_local, identify_files, loading, require_packages
+from pairwright.schemas.config import SegmentationConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.rows import Box, Tag
+from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.fetching.published import PublishedFile, find_published
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.sam.attention import fuse_attention
+from pairwright.tasks.models.sam.enlarge_masks import Patch
+from pairwright.tasks.models.sam.geometry import Fitted, Square
+from pairwright.tasks.models.sam.weights import load_sam
+from pairwright.tasks.models.segmentation import TagMask
+from pairwright.tasks.models.weights import (
+    absolute,
+    check_revision,
+    find_local,
+    identify_files,
+    loading,
+    require_packages,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor, device
@@ -198,7 +205,7 @@ def _read(config: SegmentationConfig) -> Any:
 
 @lru_cache(maxsize=1)
 def _load(configuration: str) -> Prompter:
-    from tasks.models.devices import choose_device
+    from pairwright.tasks.models.devices import choose_device
 
     config = SegmentationConfig.model_validate_json(configuration)
     device = choose_device()

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.errors import ModelError
-from tasks.models.checkpoints import read_checkpoint
-from tasks.models.tensor_shapes import Shapes, compare_shapes, count_parts, name_some
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.checkpoints import read_checkpoint
+from pairwright.tasks.models.tensor_shapes import Shapes, compare_shapes, count_parts, name_some
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from schemas.errors import SourceError
+from pairwright.schemas.errors import SourceError
 
 MAX_NAMES = 100_000
 _INNERMOST = re.compile(r"\{([^{}]*,[^{}]*|\d{1,18}\.\.\d{1,18})\}")

@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from schemas.errors import SourceError
-from tasks.sources.archives.expand_braces import expand_braces
+from pairwright.schemas.errors import SourceError
+from pairwright.tasks.sources.archives.expand_braces import expand_braces
 
 ENDINGS = (".tar", ".tar.gz", ".tgz")
 _WILD = re.compile(r"[*?\[{]")

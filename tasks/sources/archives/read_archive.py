@@ -8,8 +8,8 @@ import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 
-from tasks.sources.archives.find_archives import Archive, Root
-from tasks.sources.archives.tar_members import DamagedArchiveError, GzippedTar, Medium, open_tar
+from pairwright.tasks.sources.archives.find_archives import Archive, Root
+from pairwright.tasks.sources.archives.tar_members import DamagedArchiveError, GzippedTar, Medium, open_tar
 
 Place = tuple[int, int]
 """Offset and size."""

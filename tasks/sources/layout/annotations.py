@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from schemas.errors import SourceError
-from tasks.sources.folder import shown_name
+from pairwright.schemas.errors import SourceError
+from pairwright.tasks.sources.folder import shown_name
 
 T = TypeVar("T")
 MANIFEST_BYTES = 512 << 20

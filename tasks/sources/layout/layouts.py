@@ -17,13 +17,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from schemas.config import ReadingConfig, SourceConfig
-from schemas.errors import SourceError
-from schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow, make_key
-from tasks.sources.folder import shown_name
-from tasks.sources.layout.annotations import RefusedEntryError, check_path
-from tasks.sources.layout.pairs import About, Picture, dropped, read_image, read_pair
-from tasks.sources.layout.read_below import NO_FILE, read_below, size_and_time
+from pairwright.schemas.config import ReadingConfig, SourceConfig
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow, make_key
+from pairwright.tasks.sources.folder import shown_name
+from pairwright.tasks.sources.layout.annotations import RefusedEntryError, check_path
+from pairwright.tasks.sources.layout.pairs import About, Picture, dropped, read_image, read_pair
+from pairwright.tasks.sources.layout.read_below import NO_FILE, read_below, size_and_time
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemas.config import SourceConfig
-from schemas.rows import Dropped, ImageRow, ItemRow, PairRow, make_key
-from tasks.store.images import RGB, RefusedImageError, decode_rgb, probe_image
+from pairwright.schemas.config import SourceConfig
+from pairwright.schemas.rows import Dropped, ImageRow, ItemRow, PairRow, make_key
+from pairwright.tasks.store.images import RGB, RefusedImageError, decode_rgb, probe_image
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from schemas.config import ImagesConfig
-from schemas.rows import Dropped, Failed, ItemRow
-from tasks.sources.folder import shown_name
+from pairwright.schemas.config import ImagesConfig
+from pairwright.schemas.rows import Dropped, Failed, ItemRow
+from pairwright.tasks.sources.folder import shown_name
 
 LONGEST_PATH = 4096
 NO_FILE = (-1, 0)

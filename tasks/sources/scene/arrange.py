@@ -8,11 +8,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from tasks.sources.scene.camera import SURE_DEGREES, Camera, Mask
-from tasks.sources.scene.mesh import Soup
-from tasks.sources.scene.shapes import extent_of
-from tasks.sources.scene.state import Scene, Thing
-from tasks.sources.scene.vocabulary import FACINGS, SHAPES, Facing
+from pairwright.tasks.sources.scene.camera import SURE_DEGREES, Camera, Mask
+from pairwright.tasks.sources.scene.mesh import Soup
+from pairwright.tasks.sources.scene.shapes import extent_of
+from pairwright.tasks.sources.scene.state import Scene, Thing
+from pairwright.tasks.sources.scene.vocabulary import FACINGS, SHAPES, Facing
 
 AREA = ((-2.2, 2.2), (-1.55, 1.85))
 """x and y within which things stand."""

@@ -13,13 +13,13 @@ import drjit
 import mitsuba as mi
 import numpy as np
 
-from tasks.sources.scene.camera import TARGET, Camera
-from tasks.sources.scene.mesh import Soup, corner_normals, planar_uv
-from tasks.sources.scene.places import Surface, surfaces_of
-from tasks.sources.scene.shapes import Part
-from tasks.sources.scene.state import Scene, Thing
-from tasks.sources.scene.textures import Picture, hide, linear, sign_board, stain
-from tasks.sources.scene.vocabulary import COLOURS, TINTS, Light
+from pairwright.tasks.sources.scene.camera import TARGET, Camera
+from pairwright.tasks.sources.scene.mesh import Soup, corner_normals, planar_uv
+from pairwright.tasks.sources.scene.places import Surface, surfaces_of
+from pairwright.tasks.sources.scene.shapes import Part
+from pairwright.tasks.sources.scene.state import Scene, Thing
+from pairwright.tasks.sources.scene.textures import Picture, hide, linear, sign_board, stain
+from pairwright.tasks.sources.scene.vocabulary import COLOURS, TINTS, Light
 
 Plugin = dict[str, Any]
 FIXED = {

@@ -9,9 +9,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.sources.scene.mesh import Soup
-from tasks.sources.scene.state import Thing
-from tasks.sources.scene.vocabulary import Facing, View
+from pairwright.tasks.sources.scene.mesh import Soup
+from pairwright.tasks.sources.scene.state import Thing
+from pairwright.tasks.sources.scene.vocabulary import Facing, View
 
 TARGET = np.array([0.0, 0.1, 0.3])
 DISTANCE = 8.0

@@ -8,13 +8,30 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from schemas.phrases import number, plural
-from schemas.scene import ChangeType, SceneChange
-from tasks.sources.scene.arrange import DRAWS, fits, put_on_carrier, put_on_ground, turn_to
-from tasks.sources.scene.camera import Camera
-from tasks.sources.scene.plan import MOST, add_like, colours_of, draw_light, draw_look, draw_view, is_distinct
-from tasks.sources.scene.state import Scene, Thing
-from tasks.sources.scene.vocabulary import FACINGS, HEIGHTS, NEAR_COLOURS, SHAPES, SIDES, TEXTS, Facing, view_phrase
+from pairwright.schemas.phrases import number, plural
+from pairwright.schemas.scene import ChangeType, SceneChange
+from pairwright.tasks.sources.scene.arrange import DRAWS, fits, put_on_carrier, put_on_ground, turn_to
+from pairwright.tasks.sources.scene.camera import Camera
+from pairwright.tasks.sources.scene.plan import (
+    MOST,
+    add_like,
+    colours_of,
+    draw_light,
+    draw_look,
+    draw_view,
+    is_distinct,
+)
+from pairwright.tasks.sources.scene.state import Scene, Thing
+from pairwright.tasks.sources.scene.vocabulary import (
+    FACINGS,
+    HEIGHTS,
+    NEAR_COLOURS,
+    SHAPES,
+    SIDES,
+    TEXTS,
+    Facing,
+    view_phrase,
+)
 
 
 @dataclass(frozen=True, slots=True)

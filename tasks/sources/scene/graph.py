@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from schemas.scene import SceneGraph, SceneObject
-from tasks.sources.scene.camera import FAR, NEAR, Camera, Mask
-from tasks.sources.scene.changes import Draft
-from tasks.sources.scene.state import Thing
-from tasks.sources.scene.vocabulary import SHAPES
-from tasks.store.masks import encode_mask
+from pairwright.schemas.scene import SceneGraph, SceneObject
+from pairwright.tasks.sources.scene.camera import FAR, NEAR, Camera, Mask
+from pairwright.tasks.sources.scene.changes import Draft
+from pairwright.tasks.sources.scene.state import Thing
+from pairwright.tasks.sources.scene.vocabulary import SHAPES
+from pairwright.tasks.store.masks import encode_mask
 
 if TYPE_CHECKING:
-    from tasks.sources.scene.photograph import Survey
+    from pairwright.tasks.sources.scene.photograph import Survey
 
 
 def describe(draft: Draft, camera: Camera, seen: Survey, *, world: str, number: int) -> SceneGraph:

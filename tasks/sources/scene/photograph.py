@@ -11,9 +11,9 @@ import mitsuba as mi
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.sources.scene.build import build_sensor
-from tasks.sources.scene.camera import Camera, Mask
-from tasks.sources.scene.develop import Guide, denoise, tone_map
+from pairwright.tasks.sources.scene.build import build_sensor
+from pairwright.tasks.sources.scene.camera import Camera, Mask
+from pairwright.tasks.sources.scene.develop import Guide, denoise, tone_map
 
 BOUNCES = 3
 """Light that reaches things directly or over one other surface; a fourth costs a fifth more time and shows little."""

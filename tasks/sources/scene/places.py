@@ -9,8 +9,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from tasks.sources.scene.mesh import Soup, rounded_box, triangles_of_grid
-from tasks.sources.scene.textures import (
+from pairwright.tasks.sources.scene.mesh import Soup, rounded_box, triangles_of_grid
+from pairwright.tasks.sources.scene.textures import (
     Picture,
     Rgb,
     gingham,

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from tasks.sources.scene.arrange import all_visible, facings_clear, put_on_carrier, put_on_ground
-from tasks.sources.scene.camera import Camera
-from tasks.sources.scene.places import STYLES
-from tasks.sources.scene.state import Scene, Thing
-from tasks.sources.scene.vocabulary import (
+from pairwright.tasks.sources.scene.arrange import all_visible, facings_clear, put_on_carrier, put_on_ground
+from pairwright.tasks.sources.scene.camera import Camera
+from pairwright.tasks.sources.scene.places import STYLES
+from pairwright.tasks.sources.scene.state import Scene, Thing
+from pairwright.tasks.sources.scene.vocabulary import (
     COLOURS,
     DIRECTIONS,
     HEIGHTS,

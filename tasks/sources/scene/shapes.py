@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from tasks.sources.scene.mesh import (
+from pairwright.tasks.sources.scene.mesh import (
     Soup,
     arc,
     ball,

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tasks.sources.scene.mesh import Soup
-from tasks.sources.scene.shapes import Part, extent_of, form_of
-from tasks.sources.scene.vocabulary import SHAPES, SIZES, Light, Size, View
+from pairwright.tasks.sources.scene.mesh import Soup
+from pairwright.tasks.sources.scene.shapes import Part, extent_of, form_of
+from pairwright.tasks.sources.scene.vocabulary import SHAPES, SIZES, Light, Size, View
 
 
 @dataclass(frozen=True, slots=True)

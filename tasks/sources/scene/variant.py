@@ -16,8 +16,8 @@ log = logging.getLogger(__name__)
 CPU, GPU = "scalar_rgb", "cuda_ad_rgb"
 DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
 PROBE = f"""
-from schemas.config import ScenesConfig
-from tasks.sources.scene.world import photograph_world
+from pairwright.schemas.config import ScenesConfig
+from pairwright.tasks.sources.scene.world import photograph_world
 config = ScenesConfig(photographs=2, width=128, height=96, samples=1)
 assert all(taken and taken.picture.mean() > 20 for taken in photograph_world(config, 0, variant={GPU!r}))
 """

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from schemas.scene import ChangeType
-from tasks.sources.scene.arrange import all_visible, facings_clear
-from tasks.sources.scene.camera import Camera
-from tasks.sources.scene.changes import CONTENT, DISTRACTING, Change, Draft
-from tasks.sources.scene.state import Scene
-from tasks.sources.scene.vocabulary import SHAPES
+from pairwright.schemas.scene import ChangeType
+from pairwright.tasks.sources.scene.arrange import all_visible, facings_clear
+from pairwright.tasks.sources.scene.camera import Camera
+from pairwright.tasks.sources.scene.changes import CONTENT, DISTRACTING, Change, Draft
+from pairwright.tasks.sources.scene.state import Scene
+from pairwright.tasks.sources.scene.vocabulary import SHAPES
 
 NUMBERS = (0.6, 0.27, 0.13)
 """Shares of photographs with one, two and three changes."""

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.config import ScenesConfig
-from schemas.scene import SceneGraph
-from tasks.sources.scene.arrange import MIN_VISIBLE
-from tasks.sources.scene.build import build_scene, use_variant
-from tasks.sources.scene.camera import Camera
-from tasks.sources.scene.changes import Draft
-from tasks.sources.scene.graph import describe, visible_share
-from tasks.sources.scene.photograph import Survey, develop, expose, survey
-from tasks.sources.scene.plan import draw_world, plan_camera
-from tasks.sources.scene.state import Scene
-from tasks.sources.scene.vary import vary
-from tasks.sources.scene.vocabulary import PLACES
+from pairwright.schemas.config import ScenesConfig
+from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.sources.scene.arrange import MIN_VISIBLE
+from pairwright.tasks.sources.scene.build import build_scene, use_variant
+from pairwright.tasks.sources.scene.camera import Camera
+from pairwright.tasks.sources.scene.changes import Draft
+from pairwright.tasks.sources.scene.graph import describe, visible_share
+from pairwright.tasks.sources.scene.photograph import Survey, develop, expose, survey
+from pairwright.tasks.sources.scene.plan import draw_world, plan_camera
+from pairwright.tasks.sources.scene.state import Scene
+from pairwright.tasks.sources.scene.vary import vary
+from pairwright.tasks.sources.scene.vocabulary import PLACES
 
 ATTEMPTS = 60
 MIN_CHANGED = 0.0025

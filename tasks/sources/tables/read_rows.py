@@ -18,17 +18,17 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from schemas.config import ReadingConfig, SourceConfig
-from schemas.errors import SourceError
-from schemas.rows import Dropped, Failed, ItemRow, make_key
-from tasks.sources.folder import shown_name
-from tasks.sources.layout.pairs import dropped
-from tasks.sources.tables.table_files import Place, TableFile, find_tables, open_place
+from pairwright.schemas.config import ReadingConfig, SourceConfig
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, Failed, ItemRow, make_key
+from pairwright.tasks.sources.folder import shown_name
+from pairwright.tasks.sources.layout.pairs import dropped
+from pairwright.tasks.sources.tables.table_files import Place, TableFile, find_tables, open_place
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tasks.sources.tables.open_table import Table
+    from pairwright.tasks.sources.tables.open_table import Table
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class _Source:
 
     def open(self, relative: str, size: int, faults: list[Exception]) -> "Table":
         """Open a table; what the medium raises is kept in ``faults``."""
-        from tasks.sources.tables.open_table import ArrowTable, ParquetTable  # loads pyarrow
+        from pairwright.tasks.sources.tables.open_table import ArrowTable, ParquetTable  # loads pyarrow
 
         if self.place.is_local and relative.endswith(".arrow"):
             return ArrowTable(os.fsencode(self.place.path(relative)), size)
@@ -259,7 +259,7 @@ def _read_group(
 
 
 def _record(item: ItemRow, batch: "pa.RecordBatch", columns: dict[str, str]) -> Record | Dropped:
-    from tasks.sources.tables.open_table import to_record
+    from pairwright.tasks.sources.tables.open_table import to_record
 
     try:
         return {columns[name]: value for name, value in to_record(batch).items()}

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as types
 
-from schemas.config import ReadingConfig
-from tasks.sources.folder import shown_name
-from tasks.sources.tables.read_rows import WrongColumnsError
+from pairwright.schemas.config import ReadingConfig
+from pairwright.tasks.sources.folder import shown_name
+from pairwright.tasks.sources.tables.read_rows import WrongColumnsError
 
 IMAGE_NAMES = ("image", "images", "img", "jpg", "jpeg", "png", "webp", "picture", "photo", "image_bytes", "bytes")
 """Names by which columns of plain bytes are taken for images."""

@@ -22,9 +22,9 @@ from typing import Any, BinaryIO
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from schemas.errors import SourceError
-from tasks.sources.folder import shown_name
-from tasks.sources.layout.read_below import is_below
+from pairwright.schemas.errors import SourceError
+from pairwright.tasks.sources.folder import shown_name
+from pairwright.tasks.sources.layout.read_below import is_below
 
 SPLIT_WORDS = ("train", "training", "validation", "valid", "val", "dev", "test", "testing", "eval", "evaluation")
 NUMBERED = re.compile(r"(?P<split>.+)-\d{5}-of-\d{5}(?:-[0-9a-f]+)?")

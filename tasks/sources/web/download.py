@@ -21,7 +21,7 @@ from typing import Any
 
 import httpcore
 
-from tasks.store.addresses import Address, RefusedAddressError, is_public, parse_address
+from pairwright.tasks.store.addresses import Address, RefusedAddressError, is_public, parse_address
 
 REDIRECTS = 5
 TRIES = 3

@@ -1,8 +1,8 @@
 """The adaptive preference loss of AdaViP (paper 004, section 3.3)."""
 
-from schemas.training import AdavipConfig
-from tasks.training.losses.rewards import Logged, Rewards, log_preferences, loss_of, rank_losses, rewards_of
-from tasks.training.losses.scored import Loss, Scored
+from pairwright.schemas.training import AdavipConfig
+from pairwright.tasks.training.losses.rewards import Logged, Rewards, log_preferences, loss_of, rank_losses, rewards_of
+from pairwright.tasks.training.losses.scored import Loss, Scored
 
 
 def adavip(policy: Scored, reference: Scored | None, config: AdavipConfig) -> Loss:

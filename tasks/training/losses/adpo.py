@@ -7,9 +7,9 @@ equations: the policy descends on the loss, the retriever ascends on it.
 
 from typing import TYPE_CHECKING
 
-from schemas.training import AdpoConfig
-from tasks.training.losses.rewards import Rewards, log_preferences, loss_of, rewards_of, surprise
-from tasks.training.losses.scored import Loss, Scored
+from pairwright.schemas.training import AdpoConfig
+from pairwright.tasks.training.losses.rewards import Rewards, log_preferences, loss_of, rewards_of, surprise
+from pairwright.tasks.training.losses.scored import Loss, Scored
 
 if TYPE_CHECKING:
     from torch import Tensor

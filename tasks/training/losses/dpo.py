@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from schemas.training import DpoConfig
-from tasks.training.losses.rewards import log_preferences, loss_of, rank_losses, rewards_of, surprise
-from tasks.training.losses.scored import Loss, Scored
+from pairwright.schemas.training import DpoConfig
+from pairwright.tasks.training.losses.rewards import log_preferences, loss_of, rank_losses, rewards_of, surprise
+from pairwright.tasks.training.losses.scored import Loss, Scored
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,8 +1,8 @@
 """mDPO (Wang et al. 2024, "Conditional Preference Optimization for Multimodal Large Language Models"): a baseline."""
 
-from schemas.training import MdpoConfig
-from tasks.training.losses.rewards import log_preferences, loss_of, rewards_of, surprise
-from tasks.training.losses.scored import Loss, Scored
+from pairwright.schemas.training import MdpoConfig
+from pairwright.tasks.training.losses.rewards import log_preferences, loss_of, rewards_of, surprise
+from pairwright.tasks.training.losses.scored import Loss, Scored
 
 
 def mdpo(policy: Scored, reference: Scored | None, config: MdpoConfig) -> Loss:

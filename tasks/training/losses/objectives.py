@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from schemas.training import Objective, TrainConfig
-from tasks.training.examples import Needs
-from tasks.training.losses.adavip import adavip
-from tasks.training.losses.adpo import adpo
-from tasks.training.losses.dpo import dpo
-from tasks.training.losses.mdpo import mdpo
-from tasks.training.losses.scored import Loss, Scored
-from tasks.training.losses.sft import sft
+from pairwright.schemas.training import Objective, TrainConfig
+from pairwright.tasks.training.examples import Needs
+from pairwright.tasks.training.losses.adavip import adavip
+from pairwright.tasks.training.losses.adpo import adpo
+from pairwright.tasks.training.losses.dpo import dpo
+from pairwright.tasks.training.losses.mdpo import mdpo
+from pairwright.tasks.training.losses.scored import Loss, Scored
+from pairwright.tasks.training.losses.sft import sft
 
 Need = Literal["nothing", "text", "image", "either"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS, Loss, Scored
+from pairwright.tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS, Loss, Scored
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from schemas.training import SftConfig
-from tasks.training.losses.rewards import loss_of
-from tasks.training.losses.scored import CHOSEN, Loss, Scored
+from pairwright.schemas.training import SftConfig
+from pairwright.tasks.training.losses.rewards import loss_of
+from pairwright.tasks.training.losses.scored import CHOSEN, Loss, Scored
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from schemas.namc import NamcConfig
-from tasks.models.namc.namc import Described, hidden_tokens
-from tasks.models.namc.noise import Draw, Masks
-from tasks.training.losses.namc import IGNORED, align, describe, reconstruct
-from tasks.training.namc.saved import Captioner
+from pairwright.schemas.namc import NamcConfig
+from pairwright.tasks.models.namc.namc import Described, hidden_tokens
+from pairwright.tasks.models.namc.noise import Draw, Masks
+from pairwright.tasks.training.losses.namc import IGNORED, align, describe, reconstruct
+from pairwright.tasks.training.namc.saved import Captioner
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from schemas.errors import ModelError
-from schemas.replies import Reply
-from schemas.rows import make_key
-from tasks.models.devices import choose_device
-from tasks.models.namc.places import CROP, load_grids
-from tasks.serving.chat import Question
-from tasks.store.images import RefusedImageError, decode_rgb
-from tasks.training.examples import PAIR
-from tasks.training.namc.pictures import crop, stack, to_patches
-from tasks.training.namc.saved import ABOUT, WEIGHTS, Captioner, load_captioner
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.replies import Reply
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.models.devices import choose_device
+from pairwright.tasks.models.namc.places import CROP, load_grids
+from pairwright.tasks.serving.chat import Question
+from pairwright.tasks.store.images import RefusedImageError, decode_rgb
+from pairwright.tasks.training.examples import PAIR
+from pairwright.tasks.training.namc.pictures import crop, stack, to_patches
+from pairwright.tasks.training.namc.saved import ABOUT, WEIGHTS, Captioner, load_captioner
 
 if TYPE_CHECKING:
     from torch import Tensor

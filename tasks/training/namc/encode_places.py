@@ -13,15 +13,15 @@ Each table decodes the images for itself. On a GPU, other processes decode the n
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from schemas.namc import CnnConfig, DualEncoderConfig, VqganConfig
-from schemas.rows import Dropped, ImageRow, PlacesRow, make_key
-from tasks.models.devices import count_gpus
-from tasks.models.namc.files import CLIP, pin_cnn, pin_vqgan
-from tasks.models.namc.places import CROP, MOST, PlaceEncoder, load_codes, load_grids, load_patches
-from tasks.models.open_clip_embedder import identify, pin_clip
-from tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
-from tasks.models.preprocess import Pixels
-from tasks.store.stage import Stage
+from pairwright.schemas.namc import CnnConfig, DualEncoderConfig, VqganConfig
+from pairwright.schemas.rows import Dropped, ImageRow, PlacesRow, make_key
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.namc.files import CLIP, pin_cnn, pin_vqgan
+from pairwright.tasks.models.namc.places import CROP, MOST, PlaceEncoder, load_codes, load_grids, load_patches
+from pairwright.tasks.models.open_clip_embedder import identify, pin_clip
+from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
+from pairwright.tasks.models.preprocess import Pixels
+from pairwright.tasks.store.stage import Stage
 
 
 def encode_grids(rows: Sequence[ImageRow], config: CnnConfig) -> Iterator[PlacesRow | Dropped]:

@@ -28,17 +28,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from schemas.errors import StoreError, TrainingError
-from tasks.models.namc.places import CROP, PLACES, SIDE
-from tasks.store.dataset import Build
-from tasks.store.files import naming
-from tasks.store.images import RefusedImageError, decode_rgb
-from tasks.store.pool import count_cores
-from tasks.store.snapshot import stream_live
-from tasks.store.stage import Planned
-from tasks.store.vectors import map_new
-from tasks.training.examples import PAIR
-from tasks.training.runs import publish_folder
+from pairwright.schemas.errors import StoreError, TrainingError
+from pairwright.tasks.models.namc.places import CROP, PLACES, SIDE
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.files import naming
+from pairwright.tasks.store.images import RefusedImageError, decode_rgb
+from pairwright.tasks.store.pool import count_cores
+from pairwright.tasks.store.snapshot import stream_live
+from pairwright.tasks.store.stage import Planned
+from pairwright.tasks.store.vectors import map_new
+from pairwright.tasks.training.examples import PAIR
+from pairwright.tasks.training.runs import publish_folder
 
 ROWS, ABOUT, CROPS = "rows.arrow", "about.json", "crops"
 SCHEMA = pa.schema(

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from schemas.errors import TrainingError
-from schemas.training import TrainConfig
-from tasks.models.namc.namc import Described
-from tasks.training.load_model import choose_precision
-from tasks.training.losses.namc import IGNORED, describe
-from tasks.training.namc.accumulate import Accumulator
-from tasks.training.namc.material import Batches, Material
-from tasks.training.namc.saved import Captioner
-from tasks.training.tune_model import computing
+from pairwright.schemas.errors import TrainingError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.models.namc.namc import Described
+from pairwright.tasks.training.load_model import choose_precision
+from pairwright.tasks.training.losses.namc import IGNORED, describe
+from pairwright.tasks.training.namc.accumulate import Accumulator
+from pairwright.tasks.training.namc.material import Batches, Material
+from pairwright.tasks.training.namc.saved import Captioner
+from pairwright.tasks.training.tune_model import computing
 
 if TYPE_CHECKING:
     from torch import Tensor

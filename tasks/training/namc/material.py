@@ -16,18 +16,18 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import pad
 
-from prompts import difference_verbs
-from schemas.differences import Difference, read_difference
-from schemas.rows import make_key
-from tasks.models.namc.namc import Described
-from tasks.models.namc.noise import NO_WORD
-from tasks.models.namc.words import ClipWords, DecoderWords, Words, Written
-from tasks.store.files import naming
-from tasks.store.images import RefusedImageError
-from tasks.store.vectors import map_new
-from tasks.training.examples import PAIR
-from tasks.training.freeze_rows import FrozenRows, Refused
-from tasks.training.namc.pictures import SIDE, crop, to_codes, to_patches, to_pixels
+from pairwright.prompts import difference_verbs
+from pairwright.schemas.differences import Difference, read_difference
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.models.namc.namc import Described
+from pairwright.tasks.models.namc.noise import NO_WORD
+from pairwright.tasks.models.namc.words import ClipWords, DecoderWords, Words, Written
+from pairwright.tasks.store.files import naming
+from pairwright.tasks.store.images import RefusedImageError
+from pairwright.tasks.store.vectors import map_new
+from pairwright.tasks.training.examples import PAIR
+from pairwright.tasks.training.freeze_rows import FrozenRows, Refused
+from pairwright.tasks.training.namc.pictures import SIDE, crop, to_codes, to_patches, to_pixels
 
 if TYPE_CHECKING:
     from torch import Tensor

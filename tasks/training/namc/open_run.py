@@ -8,20 +8,20 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from schemas.errors import ConfigError, ModelError
-from schemas.namc import PAPER, DualEncoderConfig
-from tasks.models.namc.files import CLIP, find_words
-from tasks.models.namc.words import ClipWords, DecoderWords, bert_words, learnt_words, saved_words
-from tasks.models.open_clip_embedder import create_tokenizer
-from tasks.store.files import Folder
-from tasks.training.freeze_rows import FrozenRows
-from tasks.training.namc.freeze_places import Frozen, open_places
-from tasks.training.namc.material import Batches, Material, prepare_material
-from tasks.training.namc.pictures import TOKENIZER, WORDS
-from tasks.training.namc.placed import Placed, read_placed, relate
-from tasks.training.namc.saved import Captioner, load_captioner, make_captioner, make_large
-from tasks.training.runs import PLACES, VOCABULARY, Run, append_refused
-from tasks.training.train_model import Job
+from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.namc import PAPER, DualEncoderConfig
+from pairwright.tasks.models.namc.files import CLIP, find_words
+from pairwright.tasks.models.namc.words import ClipWords, DecoderWords, bert_words, learnt_words, saved_words
+from pairwright.tasks.models.open_clip_embedder import create_tokenizer
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training.freeze_rows import FrozenRows
+from pairwright.tasks.training.namc.freeze_places import Frozen, open_places
+from pairwright.tasks.training.namc.material import Batches, Material, prepare_material
+from pairwright.tasks.training.namc.pictures import TOKENIZER, WORDS
+from pairwright.tasks.training.namc.placed import Placed, read_placed, relate
+from pairwright.tasks.training.namc.saved import Captioner, load_captioner, make_captioner, make_large
+from pairwright.tasks.training.runs import PLACES, VOCABULARY, Run, append_refused
+from pairwright.tasks.training.train_model import Job
 
 CROPS = "crops-"
 """How the files of prepared images are called, which a finished run has no more."""

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tasks.models.namc.sizes import NamcSizes
-from tasks.store.images import decode_rgb
+from pairwright.tasks.models.namc.sizes import NamcSizes
+from pairwright.tasks.store.images import decode_rgb
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,17 +13,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from schemas.errors import StoreError
-from schemas.namc import DualEncoderConfig
-from tasks.models.devices import choose_device
-from tasks.models.namc.noise import NO_WORD, NoiseIdentifier, relevance
-from tasks.models.namc.places import clip_numbers, make_clip
-from tasks.store.files import naming
-from tasks.store.vectors import map_new
-from tasks.training.examples import PAIR
-from tasks.training.freeze_rows import Refused
-from tasks.training.namc.freeze_places import CROPS, Frozen
-from tasks.training.namc.material import Batches, Material, Seen, Text, choose_rows, read_text
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.namc import DualEncoderConfig
+from pairwright.tasks.models.devices import choose_device
+from pairwright.tasks.models.namc.noise import NO_WORD, NoiseIdentifier, relevance
+from pairwright.tasks.models.namc.places import clip_numbers, make_clip
+from pairwright.tasks.store.files import naming
+from pairwright.tasks.store.vectors import map_new
+from pairwright.tasks.training.examples import PAIR
+from pairwright.tasks.training.freeze_rows import Refused
+from pairwright.tasks.training.namc.freeze_places import CROPS, Frozen
+from pairwright.tasks.training.namc.material import Batches, Material, Seen, Text, choose_rows, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,17 +17,17 @@ import torch
 from pydantic import Field, TypeAdapter
 from safetensors.torch import save_file
 
-from schemas.errors import ModelError
-from schemas.namc import PAPER, SMALL, CnnConfig, DualEncoderConfig, NamcConfig
-from tasks.models.checkpoints import read_checkpoint
-from tasks.models.namc.describe import Decoding
-from tasks.models.namc.namc import Namc
-from tasks.models.namc.noise import NoiseIdentifier
-from tasks.models.namc.places import make_clip
-from tasks.models.namc.sizes import NamcSizes
-from tasks.models.namc.words import DecoderWords, saved_words
-from tasks.models.tensor_shapes import compare_shapes, name_some
-from tasks.training.namc.pictures import CLIP, sizes_for
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.namc import PAPER, SMALL, CnnConfig, DualEncoderConfig, NamcConfig
+from pairwright.tasks.models.checkpoints import read_checkpoint
+from pairwright.tasks.models.namc.describe import Decoding
+from pairwright.tasks.models.namc.namc import Namc
+from pairwright.tasks.models.namc.noise import NoiseIdentifier
+from pairwright.tasks.models.namc.places import make_clip
+from pairwright.tasks.models.namc.sizes import NamcSizes
+from pairwright.tasks.models.namc.words import DecoderWords, saved_words
+from pairwright.tasks.models.tensor_shapes import compare_shapes, name_some
+from pairwright.tasks.training.namc.pictures import CLIP, sizes_for
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,20 +13,20 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from schemas.errors import ConfigError, TrainingError
-from schemas.training import TrainConfig
-from tasks.models.devices import choose_device
-from tasks.training.freeze_rows import FrozenRows
-from tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, Window
-from tasks.training.namc.learn import Learner
-from tasks.training.namc.material import Batches, Material, Order
-from tasks.training.namc.open_run import drop_prepared, open_run
-from tasks.training.namc.saved import load_weights, save_captioner
-from tasks.training.report.samples import Sample, write_answers, write_samples
-from tasks.training.runs import FINISHING, SAVING, STEP, publish_folder
-from tasks.training.save_checkpoints import NOT_SAVED, Saving, reading
-from tasks.training.stop_training import stoppable
-from tasks.training.train_model import Ended, Job
+from pairwright.schemas.errors import ConfigError, TrainingError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.models.devices import choose_device
+from pairwright.tasks.training.freeze_rows import FrozenRows
+from pairwright.tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, Window
+from pairwright.tasks.training.namc.learn import Learner
+from pairwright.tasks.training.namc.material import Batches, Material, Order
+from pairwright.tasks.training.namc.open_run import drop_prepared, open_run
+from pairwright.tasks.training.namc.saved import load_weights, save_captioner
+from pairwright.tasks.training.report.samples import Sample, write_answers, write_samples
+from pairwright.tasks.training.runs import FINISHING, SAVING, STEP, publish_folder
+from pairwright.tasks.training.save_checkpoints import NOT_SAVED, Saving, reading
+from pairwright.tasks.training.stop_training import stoppable
+from pairwright.tasks.training.train_model import Ended, Job
 
 OPTIMISER = "optimiser.pt"
 SAMPLES = 8

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.pages.ticks import Tick, ticks_between
+from pairwright.tasks.pages.ticks import Tick, ticks_between
 
 WIDTH, HEIGHT = 420, 210
 LEFT, RIGHT, TOP, BOTTOM = 50, 12, 12, 26

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from tasks.training.report.draw_lines import smooth
-from tasks.training.report.run_charts import HELD_OUT, Metrics
+from pairwright.tasks.training.report.draw_lines import smooth
+from pairwright.tasks.training.report.run_charts import HELD_OUT, Metrics
 
 LEAST = 10
 """Logged values before their course means something."""

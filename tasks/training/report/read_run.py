@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import ConfigError, StoreError
-from schemas.section import Section
-from schemas.training import TrainConfig
-from tasks.training.report.find_alarms import Alarm
-from tasks.training.report.samples import FILE, FOLDER, Shown
-from tasks.training.runs import Run
+from pairwright.schemas.errors import ConfigError, StoreError
+from pairwright.schemas.section import Section
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training.report.find_alarms import Alarm
+from pairwright.tasks.training.report.samples import FILE, FOLDER, Shown
+from pairwright.tasks.training.runs import Run
 
 RETRIEVER = "retriever/retriever.json"
 MOST_LISTED = 50

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import StoreError
-from tasks.training.report.draw_lines import Frame, LineChart, Points, Series, draw_lines
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.training.report.draw_lines import Frame, LineChart, Points, Series, draw_lines
 
 TRAIN, HELD_OUT = "train", "held-out"
 NOTHING = Points(np.zeros(0), np.zeros(0))

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from schemas.rows import make_key
-from tasks.store.images import decode_rgb, encode_png
-from tasks.store.replace import replacing
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.store.images import decode_rgb, encode_png
+from pairwright.tasks.store.replace import replacing
 
 FOLDER, FILE = "samples", "samples.jsonl"
 MOST_SIDE = 480

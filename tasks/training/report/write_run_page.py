@@ -13,14 +13,20 @@ Texts are shown, never interpreted: templates escape them, and the page forbids 
 
 from pathlib import Path
 
-from tasks.pages.environment import copy_looks, make_environment, write_page
-from tasks.store.replace import replacing
-from tasks.training.report import draw_lines
-from tasks.training.report.find_alarms import find_alarms
-from tasks.training.report.read_run import read_data, read_refused, read_retriever, read_samples, read_settings
-from tasks.training.report.run_charts import HELD_OUT, Metrics, draw_run, read_metrics
-from tasks.training.report.samples import FOLDER, Shown
-from tasks.training.runs import Run
+from pairwright.tasks.pages.environment import copy_looks, make_environment, write_page
+from pairwright.tasks.store.replace import replacing
+from pairwright.tasks.training.report import draw_lines
+from pairwright.tasks.training.report.find_alarms import find_alarms
+from pairwright.tasks.training.report.read_run import (
+    read_data,
+    read_refused,
+    read_retriever,
+    read_samples,
+    read_settings,
+)
+from pairwright.tasks.training.report.run_charts import HELD_OUT, Metrics, draw_run, read_metrics
+from pairwright.tasks.training.report.samples import FOLDER, Shown
+from pairwright.tasks.training.runs import Run
 
 HERE = Path(__file__).parent
 IMAGES = "images"

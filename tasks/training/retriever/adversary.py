@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from schemas.encoders import ClipConfig
-from schemas.errors import ConfigError
-from schemas.training import TrainConfig
-from tasks.training.collate import Answer
-from tasks.training.examples import RefusedRowError
-from tasks.training.losses.scored import TEXTS
-from tasks.training.retriever.alarms import Watch
-from tasks.training.retriever.clip4idc import Shown, load_clip4idc
-from tasks.training.retriever.heads import Heads, HeadsEncoder
-from tasks.training.retriever.material import Material
-from tasks.training.retriever.retriever import Average, Encoder, Proposal, Retriever
-from tasks.training.retriever.saved import NETWORK, load_state, save_network, save_state
-from tasks.training.retriever.warm_up import warm_up
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training.collate import Answer
+from pairwright.tasks.training.examples import RefusedRowError
+from pairwright.tasks.training.losses.scored import TEXTS
+from pairwright.tasks.training.retriever.alarms import Watch
+from pairwright.tasks.training.retriever.clip4idc import Shown, load_clip4idc
+from pairwright.tasks.training.retriever.heads import Heads, HeadsEncoder
+from pairwright.tasks.training.retriever.material import Material
+from pairwright.tasks.training.retriever.retriever import Average, Encoder, Proposal, Retriever
+from pairwright.tasks.training.retriever.saved import NETWORK, load_state, save_network, save_state
+from pairwright.tasks.training.retriever.warm_up import warm_up
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,9 +13,9 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from tasks.training.retriever.known_truth import TRUE, UNKNOWN, KnownTruth
-from tasks.training.retriever.pool import NONE
-from tasks.training.retriever.retriever import Proposal
+from pairwright.tasks.training.retriever.known_truth import TRUE, UNKNOWN, KnownTruth
+from pairwright.tasks.training.retriever.pool import NONE
+from pairwright.tasks.training.retriever.retriever import Proposal
 
 WINDOW = 2048
 """Negatives that are looked back on."""

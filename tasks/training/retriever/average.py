@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
-from tasks.training.ranks import count_ranks
+from pairwright.tasks.training.ranks import count_ranks
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tasks.training.retriever.retriever import Average
+    from pairwright.tasks.training.retriever.retriever import Average
 
 
 def make_average() -> "Average | None":

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from schemas.encoders import ClipConfig
-from schemas.errors import ModelError
-from tasks.models.open_clip_embedder import (
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.open_clip_embedder import (
     FIELD,
     create_model,
     create_tokenizer,
@@ -30,8 +30,8 @@ from tasks.models.open_clip_embedder import (
     identify,
     transform_of,
 )
-from tasks.models.preprocess import Preprocess
-from tasks.training.retriever.pool import Places
+from pairwright.tasks.models.preprocess import Preprocess
+from pairwright.tasks.training.retriever.pool import Places
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.rows import make_key
+from pairwright.schemas.rows import make_key
 
 Use = Literal["candidates", "negatives"]
 STREAMS: dict[Use, int] = {"candidates": 1, "negatives": 2}

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.errors import ConfigError
-from tasks.store.vectors import Vectors
-from tasks.training.embed_chosen_texts import text_key
-from tasks.training.retriever.pool import Entry, Places, Pool
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.store.vectors import Vectors
+from pairwright.tasks.training.embed_chosen_texts import text_key
+from pairwright.tasks.training.retriever.pool import Entry, Places, Pool
 
 COPIES = "perceptual-hash"
 """The vector by which copies are told; two photographs of one scene have nearly the same."""

@@ -20,8 +20,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tasks.training.retriever.features import Features
-from tasks.training.retriever.pool import Places
+from pairwright.tasks.training.retriever.features import Features
+from pairwright.tasks.training.retriever.pool import Places
 
 if TYPE_CHECKING:
     from torch import Tensor

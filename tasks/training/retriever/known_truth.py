@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.claims import CLAIMS, Claim, all_hold
-from schemas.plain_text import plain_text
-from schemas.scene import SceneGraph
-from tasks.training.retriever.pool import NONE, Entry, Places, Pool
+from pairwright.schemas.claims import CLAIMS, Claim, all_hold
+from pairwright.schemas.plain_text import plain_text
+from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.training.retriever.pool import NONE, Entry, Places, Pool
 
 UNKNOWN, WRONG, TRUE = -1, 0, 1
 

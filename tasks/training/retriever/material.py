@@ -20,16 +20,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.errors import StoreError
-from tasks.store.dataset import Build
-from tasks.store.snapshot import live_index, stream_live
-from tasks.store.stage import Planned
-from tasks.store.vectors import Vectors, open_vectors, write_vectors
-from tasks.training.retriever.features import Features, map_features
-from tasks.training.retriever.known_truth import KnownTruth, know_truth, without_masks
-from tasks.training.retriever.pool import Entry, Pool, make_pool
-from tasks.training.retriever.unchanged import may_say_no_change
-from tasks.training.runs import RETRIEVER
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.snapshot import live_index, stream_live
+from pairwright.tasks.store.stage import Planned
+from pairwright.tasks.store.vectors import Vectors, open_vectors, write_vectors
+from pairwright.tasks.training.retriever.features import Features, map_features
+from pairwright.tasks.training.retriever.known_truth import KnownTruth, know_truth, without_masks
+from pairwright.tasks.training.retriever.pool import Entry, Pool, make_pool
+from pairwright.tasks.training.retriever.unchanged import may_say_no_change
+from pairwright.tasks.training.runs import RETRIEVER
 
 FOLDER, CLIP = RETRIEVER, "clip.json"
 PREFERENCES = "preferences"

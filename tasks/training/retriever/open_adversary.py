@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from schemas.encoders import ClipConfig
-from schemas.errors import StoreError
-from schemas.training import TrainConfig
-from tasks.store.files import Folder
-from tasks.store.images import decode_rgb
-from tasks.training.freeze_rows import FrozenRows
-from tasks.training.retriever.adversary import RetrieverAdversary, Tokenize, make_adversary
-from tasks.training.retriever.average import make_average
-from tasks.training.retriever.clip4idc import Shown
-from tasks.training.retriever.material import CLIP, Material, open_material
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.images import decode_rgb
+from pairwright.tasks.training.freeze_rows import FrozenRows
+from pairwright.tasks.training.retriever.adversary import RetrieverAdversary, Tokenize, make_adversary
+from pairwright.tasks.training.retriever.average import make_average
+from pairwright.tasks.training.retriever.clip4idc import Shown
+from pairwright.tasks.training.retriever.material import CLIP, Material, open_material
 
 
 def open_adversary(

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.plain_text import plain_text
-from tasks.training.retriever.counters import Numbers, draw_bits, marks_of
+from pairwright.schemas.plain_text import plain_text
+from pairwright.tasks.training.retriever.counters import Numbers, draw_bits, marks_of
 
 Places = NDArray[np.int64]
 NONE = -1

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from schemas.errors import TrainingError
-from schemas.training import AdpoConfig
-from tasks.training.losses.adpo import retriever_loss
-from tasks.training.retriever.counters import draw_shares
-from tasks.training.retriever.pool import NONE, Places, Pool
-from tasks.training.retriever.sample import Drawn, sample
+from pairwright.schemas.errors import TrainingError
+from pairwright.schemas.training import AdpoConfig
+from pairwright.tasks.training.losses.adpo import retriever_loss
+from pairwright.tasks.training.retriever.counters import draw_shares
+from pairwright.tasks.training.retriever.pool import NONE, Places, Pool
+from pairwright.tasks.training.retriever.sample import Drawn, sample
 
 if TYPE_CHECKING:
     from torch import Tensor

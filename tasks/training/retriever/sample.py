@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tasks.training.retriever.pool import Places
+from pairwright.tasks.training.retriever.pool import Places
 
 if TYPE_CHECKING:
     from torch import Tensor

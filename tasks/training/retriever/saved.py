@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from schemas.errors import ModelError, TrainingError
+from pairwright.schemas.errors import ModelError, TrainingError
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from tasks.training.retriever.counters import draw_bits, marks_of
-from tasks.training.retriever.pool import NONE, Places, Pool
+from pairwright.tasks.training.retriever.counters import draw_bits, marks_of
+from pairwright.tasks.training.retriever.pool import NONE, Places, Pool
 
 if TYPE_CHECKING:
-    from tasks.training.retriever.retriever import Retriever
+    from pairwright.tasks.training.retriever.retriever import Retriever
 
 log = logging.getLogger(__name__)
 BATCH, SMALL_BATCH = 256, 32

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from prompts import load
-from schemas.config import CaptionsConfig
-from schemas.rows import CaptionRow, Dropped, Failed
-from schemas.served import ChatConfig
-from tasks.captioning.describe_images import STAGE, describe_images
-from tasks.serving.untrusted import as_data
-from tasks.store.answers import Answers
+from pairwright.prompts import load
+from pairwright.schemas.config import CaptionsConfig
+from pairwright.schemas.rows import CaptionRow, Dropped, Failed
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.captioning.describe_images import STAGE, describe_images
+from pairwright.tasks.serving.untrusted import as_data
+from pairwright.tasks.store.answers import Answers
 from tests.fixtures.chat_server import IMAGE, Reply, Status, chat_server
 from tests.fixtures.coloured import colour_of, image_of
 

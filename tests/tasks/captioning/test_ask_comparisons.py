@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from prompts import load
-from schemas.config import ComparisonsConfig
-from schemas.rows import ComparisonRow, Dropped, Failed, Turn
-from schemas.served import ChatConfig
-from tasks.captioning.ask_comparisons import PROMPTS
-from tasks.captioning.compare_pairs import STAGE, compare_pairs
-from tasks.captioning.comparison_grammar import comparison_grammar
-from tasks.serving.untrusted import as_data
-from tasks.store.answers import Answers
+from pairwright.prompts import load
+from pairwright.schemas.config import ComparisonsConfig
+from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, Turn
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.captioning.ask_comparisons import PROMPTS
+from pairwright.tasks.captioning.compare_pairs import STAGE, compare_pairs
+from pairwright.tasks.captioning.comparison_grammar import comparison_grammar
+from pairwright.tasks.serving.untrusted import as_data
+from pairwright.tasks.store.answers import Answers
 from tests.fixtures.chat_server import IMAGE, Reply, Status, chat_server
 from tests.fixtures.coloured import caption_of, colour_of, colours_said, image_of, pair_of
 from tests.fixtures.injections import INJECTIONS

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from prompts import difference_verbs, load
-from prompts.differences import difference_regex
-from schemas.config import DifferencesConfig
-from schemas.rows import DifferenceRow, Dropped, Failed
-from schemas.served import ChatConfig
-from tasks.captioning.describe_differences import STAGE, describe_differences
-from tasks.store.answers import Answers
+from pairwright.prompts import difference_verbs, load
+from pairwright.prompts.differences import difference_regex
+from pairwright.schemas.config import DifferencesConfig
+from pairwright.schemas.rows import DifferenceRow, Dropped, Failed
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.captioning.describe_differences import STAGE, describe_differences
+from pairwright.tasks.store.answers import Answers
 from tests.fixtures.chat_server import Reply, Status, chat_server
 from tests.fixtures.coloured import caption_of, colour_of, image_of, pair_of
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from prompts import load
-from schemas.config import QuestionsConfig
-from schemas.rows import ComparisonRow, Dropped, Failed, QuestionRow, make_key
-from schemas.served import ChatConfig
-from tasks.captioning.ask_questions import STAGE, ask_questions
-from tasks.captioning.conversations import summary_turns
-from tasks.serving.untrusted import as_data
-from tasks.store.answers import Answers
+from pairwright.prompts import load
+from pairwright.schemas.config import QuestionsConfig
+from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, QuestionRow, make_key
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.captioning.ask_questions import STAGE, ask_questions
+from pairwright.tasks.captioning.conversations import summary_turns
+from pairwright.tasks.serving.untrusted import as_data
+from pairwright.tasks.store.answers import Answers
 from tests.fixtures.chat_server import Reply, Status, chat_server
 from tests.fixtures.coloured import caption_of, colours_said, image_of, pair_of
 

@@ -7,9 +7,9 @@ from itertools import combinations
 
 import pytest
 
-from prompts import load
-from schemas import checks
-from schemas.config import (
+from pairwright.prompts import load
+from pairwright.schemas import checks
+from pairwright.schemas.config import (
     ControlsConfig,
     DifferencesConfig,
     EmbeddingConfig,
@@ -18,24 +18,24 @@ from schemas.config import (
     Profile,
     Section,
 )
-from schemas.encoders import ClipConfig
-from schemas.rows import CaptionRow, ImageRow, ItemRow, PairRow, make_key
-from schemas.served import ChatConfig
-from tasks.captioning import (
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.rows import CaptionRow, ImageRow, ItemRow, PairRow, make_key
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.captioning import (
     choose_differences,
     control_differences,
     describe_differences,
     ground_differences,
     judge_differences,
 )
-from tasks.captioning.control_differences import NONE
-from tasks.mining import embed_images
-from tasks.models.open_clip_embedder import pin_clip
-from tasks.store.dataset import Build, write_items
-from tasks.store.files import Folder
-from tasks.store.pool import Workers
-from tasks.store.snapshot import read_live
-from tasks.store.stage import Planned, Stage, Uses, fingerprint
+from pairwright.tasks.captioning.control_differences import NONE
+from pairwright.tasks.mining import embed_images
+from pairwright.tasks.models.open_clip_embedder import pin_clip
+from pairwright.tasks.store.dataset import Build, write_items
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.pool import Workers
+from pairwright.tasks.store.snapshot import read_live
+from pairwright.tasks.store.stage import Planned, Stage, Uses, fingerprint
 from tests.fixtures.chat_server import Status, chat_server
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
 from tests.fixtures.coloured import COLOURS, caption_of, colour_of, colours_said, image_of, pair_of

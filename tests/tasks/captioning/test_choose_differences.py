@@ -6,10 +6,10 @@ from itertools import permutations
 
 import pytest
 
-from schemas import checks
-from schemas.config import DifferencesConfig
-from schemas.rows import CheckRow, DifferenceRow, Dropped
-from tasks.captioning.choose_differences import STAGE, TABLES, choose_differences
+from pairwright.schemas import checks
+from pairwright.schemas.config import DifferencesConfig
+from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped
+from pairwright.tasks.captioning.choose_differences import STAGE, TABLES, choose_differences
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import pair_row
 

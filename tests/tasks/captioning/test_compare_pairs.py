@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prompts import load
-from schemas.claims import is_no_change
-from schemas.comparison_axes import AXES
-from schemas.comparisons import Comparison, read_comparison
-from schemas.config import CaptionsConfig, ComparisonsConfig
-from schemas.rows import CaptionRow, ComparisonRow, Dropped
-from schemas.scene import SceneChange
-from tasks.captioning import compare_pairs as module
-from tasks.captioning.compare_pairs import compare_pairs
-from tasks.captioning.compose_comparison import compose_comparison
-from tasks.captioning.describe_images import describe_images
-from tasks.captioning.statements import Statement
+from pairwright.prompts import load
+from pairwright.schemas.claims import is_no_change
+from pairwright.schemas.comparison_axes import AXES
+from pairwright.schemas.comparisons import Comparison, read_comparison
+from pairwright.schemas.config import CaptionsConfig, ComparisonsConfig
+from pairwright.schemas.rows import CaptionRow, ComparisonRow, Dropped
+from pairwright.schemas.scene import SceneChange
+from pairwright.tasks.captioning import compare_pairs as module
+from pairwright.tasks.captioning.compare_pairs import compare_pairs
+from pairwright.tasks.captioning.compose_comparison import compose_comparison
+from pairwright.tasks.captioning.describe_images import describe_images
+from pairwright.tasks.captioning.statements import Statement
 from tests.fixtures.graphs import LIGHTS, PROPERTY, graph, image_row, pair_row, pairs, random_pair, rows_of, thing
 from tests.fixtures.reader import read_phrases
 

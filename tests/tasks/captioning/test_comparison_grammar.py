@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from schemas.comparison_axes import AXES, read_axes
-from schemas.comparisons import Comparison, read_comparison
-from tasks.captioning.comparison_grammar import LABELS, comparison_grammar
+from pairwright.schemas.comparison_axes import AXES, read_axes
+from pairwright.schemas.comparisons import Comparison, read_comparison
+from pairwright.tasks.captioning.comparison_grammar import LABELS, comparison_grammar
 
 REGEX = comparison_grammar().regex
 PROSE = "Commonalities: Both images show boats. The sky is grey.\n\nDifferences:\n"

@@ -1,7 +1,7 @@
 """Which objects differ between two photographs, on small graphs."""
 
-from schemas.scene import SceneChange
-from tasks.captioning.contrast import Contrast, find_contrasts
+from pairwright.schemas.scene import SceneChange
+from pairwright.tasks.captioning.contrast import Contrast, find_contrasts
 from tests.fixtures.graphs import graph, thing
 
 RED, CUBE = thing("a"), thing("b", "cube", "green")

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from schemas import checks
-from schemas.config import ControlsConfig, DifferencesConfig, Profile
-from schemas.rows import CheckRow, Dropped, Failed, Served
-from schemas.served import ChatConfig
-from tasks.captioning.control_differences import NONE, STAGE, UNREADABLE, control_differences, turned_round
-from tasks.store.answers import Answers
+from pairwright.schemas import checks
+from pairwright.schemas.config import ControlsConfig, DifferencesConfig, Profile
+from pairwright.schemas.rows import CheckRow, Dropped, Failed, Served
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.captioning.control_differences import NONE, STAGE, UNREADABLE, control_differences, turned_round
+from pairwright.tasks.store.answers import Answers
 from tests.fixtures.chat_server import Reply, Status, chat_server
 from tests.fixtures.coloured import caption_of, colour_of, colours_said, image_of, pair_of
 from tests.fixtures.descriptions import description

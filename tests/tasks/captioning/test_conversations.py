@@ -2,9 +2,15 @@
 
 import pytest
 
-from prompts import load
-from schemas.rows import Turn
-from tasks.captioning.conversations import nearly_match, overlap, retrieval_turns, sides_of_own_words, summary_turns
+from pairwright.prompts import load
+from pairwright.schemas.rows import Turn
+from pairwright.tasks.captioning.conversations import (
+    nearly_match,
+    overlap,
+    retrieval_turns,
+    sides_of_own_words,
+    summary_turns,
+)
 from tests.fixtures.graphs import pair_row
 
 

@@ -8,11 +8,11 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.config import CaptionsConfig
-from schemas.rows import Dropped
-from tasks.captioning import compose_caption as module
-from tasks.captioning.compose_caption import compose_caption
-from tasks.captioning.describe_images import describe_images
+from pairwright.schemas.config import CaptionsConfig
+from pairwright.schemas.rows import Dropped
+from pairwright.tasks.captioning import compose_caption as module
+from pairwright.tasks.captioning.compose_caption import compose_caption
+from pairwright.tasks.captioning.describe_images import describe_images
 from tests.fixtures.graphs import PROPERTY, SHAPES, graph, image_row, pairs, random_pair, random_world, thing
 from tests.fixtures.reader import PLACES, read_phrases
 

@@ -5,17 +5,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flows.load_profile import load_profile
-from schemas import checks
-from schemas.config import EmbeddingConfig, GroundingConfig, Profile
-from schemas.encoders import ClipConfig
-from schemas.errors import ConfigError
-from schemas.rows import CheckRow, Dropped
-from tasks.captioning.ground_differences import STAGE, check_row, count_processes, ground_differences, judged_halves
-from tasks.models.open_clip_embedder import pin_clip
-from tasks.models.text_scorer import OpenClipTexts
-from tasks.store.stage import fingerprint
-from tasks.store.vectors import Vectors
+from pairwright.flows.load_profile import load_profile
+from pairwright.schemas import checks
+from pairwright.schemas.config import EmbeddingConfig, GroundingConfig, Profile
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import CheckRow, Dropped
+from pairwright.tasks.captioning.ground_differences import (
+    STAGE,
+    check_row,
+    count_processes,
+    ground_differences,
+    judged_halves,
+)
+from pairwright.tasks.models.open_clip_embedder import pin_clip
+from pairwright.tasks.models.text_scorer import OpenClipTexts
+from pairwright.tasks.store.stage import fingerprint
+from pairwright.tasks.store.vectors import Vectors
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import pair_row

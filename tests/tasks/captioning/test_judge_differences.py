@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from schemas import checks
-from schemas.config import JudgingConfig
-from schemas.rows import CheckRow, Dropped, Failed
-from schemas.served import ChatConfig
-from tasks.captioning.judge_differences import STAGE, UNRATED, judge_differences, read_rating
-from tasks.store.answers import Answers
+from pairwright.schemas import checks
+from pairwright.schemas.config import JudgingConfig
+from pairwright.schemas.rows import CheckRow, Dropped, Failed
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.captioning.judge_differences import STAGE, UNRATED, judge_differences, read_rating
+from pairwright.tasks.store.answers import Answers
 from tests.fixtures.chat_server import Reply, Status, chat_server
 from tests.fixtures.coloured import caption_of, colour_of, colours_said, image_of, pair_of
 from tests.fixtures.descriptions import description

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.captioning.likeness import likeness
+from pairwright.tasks.captioning.likeness import likeness
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from schemas import checks
-from schemas.config import ControlsConfig, JudgingConfig
-from schemas.served import ChatConfig
-from tasks.captioning.control_differences import control_differences
-from tasks.captioning.judge_differences import judge_differences
+from pairwright.schemas import checks
+from pairwright.schemas.config import ControlsConfig, JudgingConfig
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.captioning.control_differences import control_differences
+from pairwright.tasks.captioning.judge_differences import judge_differences
 from tests.fixtures.coloured import caption_of, image_of, pair_of
 from tests.fixtures.descriptions import description
 

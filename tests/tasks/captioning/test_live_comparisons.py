@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
-from schemas.config import ComparisonsConfig, QuestionsConfig
-from schemas.rows import ComparisonRow, QuestionRow
-from schemas.served import ChatConfig
-from tasks.captioning.ask_questions import ask_questions
-from tasks.captioning.compare_pairs import compare_pairs
-from tasks.captioning.comparison_grammar import comparison_grammar
+from pairwright.schemas.config import ComparisonsConfig, QuestionsConfig
+from pairwright.schemas.rows import ComparisonRow, QuestionRow
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.captioning.ask_questions import ask_questions
+from pairwright.tasks.captioning.compare_pairs import compare_pairs
+from pairwright.tasks.captioning.comparison_grammar import comparison_grammar
 from tests.fixtures.coloured import caption_of, image_of, pair_of
 
 pytestmark = pytest.mark.live

@@ -5,8 +5,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.phrases import the
-from tasks.captioning.refer import find_relation, find_reversal, referring
+from pairwright.schemas.phrases import the
+from pairwright.tasks.captioning.refer import find_relation, find_reversal, referring
 from tests.fixtures.graphs import PROPERTY, graph, random_world, thing
 
 

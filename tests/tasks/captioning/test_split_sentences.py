@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tasks.captioning.split_sentences import read_sentences
+from pairwright.tasks.captioning.split_sentences import read_sentences
 
 DESCRIPTION = "A tall man with two small dogs is walking past a bakery. He wears a red coat. No cars can be seen."
 FACTS = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.captioning.validate_captions import MOST_WORDS, RefusedCaption, refuse_caption
+from pairwright.tasks.captioning.validate_captions import MOST_WORDS, RefusedCaption, refuse_caption
 
 GOOD = "A red car stands in front of a white house. Two children play on the lawn beside a large oak tree."
 ACCEPTED = {

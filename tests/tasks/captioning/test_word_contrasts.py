@@ -2,10 +2,10 @@
 
 from random import Random
 
-from schemas.scene import SceneChange
-from tasks.captioning.contrast import Contrast
-from tasks.captioning.statements import Mention, describe
-from tasks.captioning.word_contrasts import picked, tells_apart, word_contrast
+from pairwright.schemas.scene import SceneChange
+from pairwright.tasks.captioning.contrast import Contrast
+from pairwright.tasks.captioning.statements import Mention, describe
+from pairwright.tasks.captioning.word_contrasts import picked, tells_apart, word_contrast
 from tests.fixtures.graphs import graph, thing
 
 SMALL, LARGE = thing("a"), thing("b", size="large", column="right")

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from schemas.served import ChatConfig
-from tasks.evaluation.ask_served import ask_served
-from tasks.serving.chat import Question
-from tasks.store.answers import Answers
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.evaluation.ask_served import ask_served
+from pairwright.tasks.serving.chat import Question
+from pairwright.tasks.store.answers import Answers
 from tests.fixtures.chat_server import Reply, chat_server
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.evaluation import score_spice
-from tasks.evaluation.corpus import Corpus
-from tasks.evaluation.run_java import UnavailableError, find_jar, run_java
-from tasks.evaluation.score_meteor import conclude_meteor, measure_meteor
-from tasks.evaluation.score_spice import measure_spice
+from pairwright.tasks.evaluation import score_spice
+from pairwright.tasks.evaluation.corpus import Corpus
+from pairwright.tasks.evaluation.run_java import UnavailableError, find_jar, run_java
+from pairwright.tasks.evaluation.score_meteor import conclude_meteor, measure_meteor
+from pairwright.tasks.evaluation.score_spice import measure_spice
 
 needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.evaluation.benchmark import Rubric
-from tasks.evaluation.judge_answers import Judged, Rating, ask_rating, judge_answers, number_of, read_rating
-from tasks.store.answers import Answers
+from pairwright.tasks.evaluation.benchmark import Rubric
+from pairwright.tasks.evaluation.judge_answers import Judged, Rating, ask_rating, judge_answers, number_of, read_rating
+from pairwright.tasks.store.answers import Answers
 from tests.fixtures.asking import config_of
 from tests.fixtures.chat_server import Asked, ChatServer, Status, chat_server
 from tests.fixtures.injections import TOKENS

@@ -10,11 +10,11 @@ from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
-from tasks.evaluation.corpus import Corpus, number_words
-from tasks.evaluation.count_ngrams import count_ngrams
-from tasks.evaluation.score_bleu import measure_bleu
-from tasks.evaluation.score_cider import measure_cider
-from tasks.evaluation.score_rouge import measure_rouge
+from pairwright.tasks.evaluation.corpus import Corpus, number_words
+from pairwright.tasks.evaluation.count_ngrams import count_ngrams
+from pairwright.tasks.evaluation.score_bleu import measure_bleu
+from pairwright.tasks.evaluation.score_cider import measure_cider
+from pairwright.tasks.evaluation.score_rouge import measure_rouge
 
 
 def bleu(corpus):

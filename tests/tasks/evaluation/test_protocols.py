@@ -1,8 +1,8 @@
 import pytest
 
-from schemas.errors import ConfigError
-from tasks.evaluation.protocols import match_captions
-from tasks.evaluation.read_captions import Record
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.protocols import match_captions
+from pairwright.tasks.evaluation.read_captions import Record
 
 
 def one(name, text, where="pred line 1"):

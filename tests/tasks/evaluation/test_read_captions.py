@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from schemas.errors import ConfigError
-from tasks.evaluation.read_captions import read_captions
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.read_captions import read_captions
 
 
 def read(tmp_path, text, name="captions.json"):

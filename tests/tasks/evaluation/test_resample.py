@@ -3,11 +3,11 @@ import math
 import numpy as np
 import pytest
 
-from tasks.evaluation.corpus import Corpus, measure_mean, number_words
-from tasks.evaluation.count_ngrams import count_ngrams
-from tasks.evaluation.resample import resample
-from tasks.evaluation.score_bleu import measure_bleu
-from tasks.evaluation.score_rouge import measure_rouge
+from pairwright.tasks.evaluation.corpus import Corpus, measure_mean, number_words
+from pairwright.tasks.evaluation.count_ngrams import count_ngrams
+from pairwright.tasks.evaluation.resample import resample
+from pairwright.tasks.evaluation.score_bleu import measure_bleu
+from pairwright.tasks.evaluation.score_rouge import measure_rouge
 
 
 def bleu(corpus):
@@ -59,5 +59,5 @@ def test_the_seed_decides():
 def test_parts_make_no_difference_to_what_is_drawn(monkeypatch):
     scores = [measure_mean("x", np.random.default_rng(0).random(50))]
     whole = resample(scores, resamples=200, seed=1)
-    monkeypatch.setattr("tasks.evaluation.resample.AT_ONCE", 700)
+    monkeypatch.setattr("pairwright.tasks.evaluation.resample.AT_ONCE", 700)
     assert np.allclose(resample(scores, resamples=200, seed=1), whole)

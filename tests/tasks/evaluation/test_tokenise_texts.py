@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
-from tasks.evaluation.ptb_rules import NBSP, tokenise
-from tasks.evaluation.run_java import UnavailableError
-from tasks.evaluation.tokenise_texts import JAVA, PYTHON, tokenise_texts, tokenise_with_java
+from pairwright.tasks.evaluation.ptb_rules import NBSP, tokenise
+from pairwright.tasks.evaluation.run_java import UnavailableError
+from pairwright.tasks.evaluation.tokenise_texts import JAVA, PYTHON, tokenise_texts, tokenise_with_java
 
 needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")
 

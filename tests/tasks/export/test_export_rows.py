@@ -11,14 +11,14 @@ import pytest
 import yaml
 from PIL import Image as Pillow
 
-from schemas.errors import ConfigError, StoreError
-from tasks.export import write_shards
-from tasks.export.claim_target import MARKER, check_target
-from tasks.export.hf_schema import FEATURES, SCHEMA, card_features
-from tasks.export.select_rows import Selection
-from tasks.export.tally_rows import Tally
-from tasks.export.write_card import escape_markdown
-from tasks.store.images import decode_rgb
+from pairwright.schemas.errors import ConfigError, StoreError
+from pairwright.tasks.export import write_shards
+from pairwright.tasks.export.claim_target import MARKER, check_target
+from pairwright.tasks.export.hf_schema import FEATURES, SCHEMA, card_features
+from pairwright.tasks.export.select_rows import Selection
+from pairwright.tasks.export.tally_rows import Tally
+from pairwright.tasks.export.write_card import escape_markdown
+from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.exports import export_handmade as export
 from tests.tasks.report.handmade import make_whole
 
@@ -242,7 +242,7 @@ def test_rows_without_rejected_text_have_an_empty_list(tmp_path, offline):
 def test_licences_not_stated_or_mixed(tmp_path):
     from collections import Counter
 
-    from tasks.export.write_card import _licence
+    from pairwright.tasks.export.write_card import _licence
 
     assert _licence(Tally(licences=Counter({"": 2, "CC0-1.0": 2}))) == {"license": "unknown"}
     assert _licence(Tally(licences=Counter({"MIT": 1, "CC0-1.0": 2})))["license"] == "other"

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.rows import PreferenceRow, RemovalScore
-from tasks.export.select_rows import Selection, kinds_of
+from pairwright.schemas.rows import PreferenceRow, RemovalScore
+from pairwright.tasks.export.select_rows import Selection, kinds_of
 from tests.tasks.report.handmade import make_whole
 
 ROW: PreferenceRow = make_whole().of("preferences")[0]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tasks.export.stream_conversations import stream_conversations
+from pairwright.tasks.export.stream_conversations import stream_conversations
 from tests.tasks.report.handmade import build_handmade, make_whole
 
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.errors import ConfigError, ValidationError
-from schemas.rows import PreferenceRow, Turn
-from tasks.export.export_rows import say_nothing
-from tasks.export.formats import FORMATS
-from tasks.export.load_processor import load_processor
-from tasks.export.verify import Verifier, make_ruler
+from pairwright.schemas.errors import ConfigError, ValidationError
+from pairwright.schemas.rows import PreferenceRow, Turn
+from pairwright.tasks.export.export_rows import say_nothing
+from pairwright.tasks.export.formats import FORMATS
+from pairwright.tasks.export.load_processor import load_processor
+from pairwright.tasks.export.verify import Verifier, make_ruler
 from tests.fixtures.exports import export_some, preference
 from tests.fixtures.families_of_models import write_qwen2_vl
 
@@ -227,7 +227,7 @@ def test_a_limit_must_be_known(processor, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_processor_that_is_not_there(tmp_path: Path) -> None:
-    from schemas.errors import ModelError
+    from pairwright.schemas.errors import ModelError
 
     with pytest.raises(ModelError, match="--processor"):
         load_processor(str(tmp_path / "nowhere"))

@@ -1,8 +1,8 @@
 """Pairs of images that were kept out are dropped."""
 
-from schemas.config import ExcludeConfig
-from schemas.rows import Dropped, EmbeddingRow, PairRow
-from tasks.mining.admit_pairs import REASON, admit_pairs
+from pairwright.schemas.config import ExcludeConfig
+from pairwright.schemas.rows import Dropped, EmbeddingRow, PairRow
+from pairwright.tasks.mining.admit_pairs import REASON, admit_pairs
 
 
 def vector(image: str) -> tuple[EmbeddingRow, ...]:

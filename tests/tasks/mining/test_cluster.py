@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import SpectralClustering
 from threadpoolctl import threadpool_limits
 
-from tasks.mining.cluster import CandidateSets, spectral_labels, spectral_labels_gathered
+from pairwright.tasks.mining.cluster import CandidateSets, spectral_labels, spectral_labels_gathered
 
 Features = NDArray[np.float32]
 
@@ -234,5 +234,5 @@ def test_wrong_sets_are_refused(indices: list[int], offsets: list[int], error: t
 
 
 def test_importing_loads_no_numba():
-    code = "import sys, tasks.mining.cluster; sys.exit('numba' in sys.modules)"
+    code = "import sys, pairwright.tasks.mining.cluster; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

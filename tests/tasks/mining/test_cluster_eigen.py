@@ -3,8 +3,8 @@ import pytest
 from numba import njit
 from numpy.typing import NDArray
 
-from tasks.mining.cluster_eigen import EIGEN_ROWS, MIRROR, ROOT, fill_embedding
-from tasks.mining.cluster_kernel import new_scratch
+from pairwright.tasks.mining.cluster_eigen import EIGEN_ROWS, MIRROR, ROOT, fill_embedding
+from pairwright.tasks.mining.cluster_kernel import new_scratch
 
 Floats = NDArray[np.float64]
 

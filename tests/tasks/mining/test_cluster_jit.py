@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.mining import cluster_jit
+from pairwright.tasks.mining import cluster_jit
 
 
 def entry(x: int) -> int:

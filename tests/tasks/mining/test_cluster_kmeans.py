@@ -4,8 +4,8 @@ from numba import njit
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans, k_means
 
-from tasks.mining.cluster_kernel import new_scratch
-from tasks.mining.cluster_kmeans import BEST, LABELS, POINTS, _settle, fill_labels
+from pairwright.tasks.mining.cluster_kernel import new_scratch
+from pairwright.tasks.mining.cluster_kmeans import BEST, LABELS, POINTS, _settle, fill_labels
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
-from schemas.errors import ModelError
-from schemas.rows import Dropped, ImageRow, make_key
-from tasks.mining import embed_images as stage
-from tasks.mining.embed_images import BATCH, STAGE, count_processes, embed_images, name_models, pin_models
-from tasks.models.descriptors import ColourLayout, Gradients
-from tasks.models.perceptual_hash import PerceptualHash
-from tasks.store.pool import HELPERS, helpers
-from tasks.store.stage import fingerprint
+from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.rows import Dropped, ImageRow, make_key
+from pairwright.tasks.mining import embed_images as stage
+from pairwright.tasks.mining.embed_images import BATCH, STAGE, count_processes, embed_images, name_models, pin_models
+from pairwright.tasks.models.descriptors import ColourLayout, Gradients
+from pairwright.tasks.models.perceptual_hash import PerceptualHash
+from pairwright.tasks.store.pool import HELPERS, helpers
+from pairwright.tasks.store.stage import fingerprint
 from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder
 
 CONFIG = EmbeddingConfig()

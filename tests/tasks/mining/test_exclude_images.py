@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 from PIL import Image, ImageEnhance
 from skimage import data
 
-from flows.progress import LineWatcher
-from flows.run_build import Request, look_at, make_request, resume_request, run_build, settled
-from schemas.config import ExcludeConfig
-from schemas.errors import SourceError
-from schemas.rows import Dropped, EmbeddingRow
-from tasks.mining.exclude_images import REASON, exclude_images
-from tasks.store.files import Folder
-from tasks.store.ledger import Counts
-from tasks.store.pool import Outcome, Workers
-from tasks.store.stage import Planned
+from pairwright.flows.progress import LineWatcher
+from pairwright.flows.run_build import Request, look_at, make_request, resume_request, run_build, settled
+from pairwright.schemas.config import ExcludeConfig
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, EmbeddingRow
+from pairwright.tasks.mining.exclude_images import REASON, exclude_images
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.pool import Outcome, Workers
+from pairwright.tasks.store.stage import Planned
 from tests.fixtures.tars import write_tar
 
 SETTINGS = ["run.workers=1"]

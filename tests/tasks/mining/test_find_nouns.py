@@ -2,10 +2,10 @@
 
 import pytest
 
-from schemas.config import NounsConfig
-from schemas.rows import Dropped, ImageRow, make_key
-from tasks.mining.find_nouns import MAX_CHARACTERS, find_nouns
-from tasks.models.nouns import name_model
+from pairwright.schemas.config import NounsConfig
+from pairwright.schemas.rows import Dropped, ImageRow, make_key
+from pairwright.tasks.mining.find_nouns import MAX_CHARACTERS, find_nouns
+from pairwright.tasks.models.nouns import name_model
 from tests.fixtures.tagger import write_tagger
 
 

@@ -7,9 +7,9 @@ from itertools import combinations
 import pyarrow as pa
 import pytest
 
-from schemas.config import MiningConfig
-from schemas.rows import Dropped, PairRow, make_key
-from tasks.mining.limit_pairs import REASON, limit_pairs
+from pairwright.schemas.config import MiningConfig
+from pairwright.schemas.rows import Dropped, PairRow, make_key
+from pairwright.tasks.mining.limit_pairs import REASON, limit_pairs
 
 IMAGES = [make_key("image", number) for number in range(8)]
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pyarrow as pa
 
-from schemas.config import NounPairsConfig
-from schemas.rows import make_key
-from tasks.mining.noun_index import build_index
+from pairwright.schemas.config import NounPairsConfig
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.mining.noun_index import build_index
 
 KEYS = [make_key("image", number) for number in range(5)]
 NOUNS = [["dog", "table"], ["ball", "dog", "image"], [], ["dog", "Picture", "table"], ["image"]]

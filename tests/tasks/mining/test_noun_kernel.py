@@ -3,10 +3,10 @@
 import numpy as np
 import pyarrow as pa
 
-from schemas.config import NounPairsConfig
-from schemas.rows import make_key
-from tasks.mining.noun_index import build_index
-from tasks.mining.noun_kernel import draw_partners
+from pairwright.schemas.config import NounPairsConfig
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.mining.noun_index import build_index
+from pairwright.tasks.mining.noun_kernel import draw_partners
 
 LEVELS = (1, 3, 4)
 

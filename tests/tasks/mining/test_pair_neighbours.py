@@ -5,11 +5,11 @@ import pytest
 from sklearn.cluster import SpectralClustering
 from threadpoolctl import threadpool_limits
 
-from schemas.config import MiningConfig, SearchConfig
-from schemas.rows import Dropped, EmbeddingRow, NeighbourRow, PairRow, make_key
-from tasks.mining.pair_neighbours import pair_neighbours
-from tasks.mining.search_neighbours import search_neighbours
-from tasks.store.vectors import Vectors
+from pairwright.schemas.config import MiningConfig, SearchConfig
+from pairwright.schemas.rows import Dropped, EmbeddingRow, NeighbourRow, PairRow, make_key
+from pairwright.tasks.mining.pair_neighbours import pair_neighbours
+from pairwright.tasks.mining.search_neighbours import search_neighbours
+from pairwright.tasks.store.vectors import Vectors
 
 NAMES = ("colour-layout", "gradients")
 

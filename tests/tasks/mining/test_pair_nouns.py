@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.arrow import to_table
-from schemas.config import NounPairsConfig
-from schemas.rows import Dropped, NounsRow, PairRow, make_key
-from tasks.mining.pair_nouns import pair_nouns
+from pairwright.schemas.arrow import to_table
+from pairwright.schemas.config import NounPairsConfig
+from pairwright.schemas.rows import Dropped, NounsRow, PairRow, make_key
+from pairwright.tasks.mining.pair_nouns import pair_nouns
 
 ROOM = ("background", "chair", "image", "table", "window")
 GARDEN = ("grass", "image", "tree")

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from schemas.config import EmbeddingConfig, ImagesConfig, MiningConfig, SearchConfig
-from schemas.rows import ImageRow, PairRow
-from tasks.mining.embed_images import embed_images
-from tasks.mining.pair_neighbours import pair_neighbours
-from tasks.mining.search_neighbours import search_neighbours
-from tasks.sources.folder import list_items, read_item
-from tasks.store.vectors import Vectors
+from pairwright.schemas.config import EmbeddingConfig, ImagesConfig, MiningConfig, SearchConfig
+from pairwright.schemas.rows import ImageRow, PairRow
+from pairwright.tasks.mining.embed_images import embed_images
+from pairwright.tasks.mining.pair_neighbours import pair_neighbours
+from pairwright.tasks.mining.search_neighbours import search_neighbours
+from pairwright.tasks.sources.folder import list_items, read_item
+from pairwright.tasks.store.vectors import Vectors
 from tests.fixtures.photographs import write_photographs
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from flows.progress import LineWatcher
-from flows.run_build import make_request, run_build
-from tasks.store.files import Folder
-from tasks.store.part import Part, read_about
-from tasks.store.pool import Workers
+from pairwright.flows.progress import LineWatcher
+from pairwright.flows.run_build import make_request, run_build
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.part import Part, read_about
+from pairwright.tasks.store.pool import Workers
 
 NAMES = [f"{number:02d}.png" for number in range(40)]
 
@@ -65,7 +65,7 @@ def test_a_grown_and_shrunk_dataset_equals_one_from_scratch(tmp_path, pictures, 
 
 
 def test_an_earlier_build_is_used(tmp_path, pictures, monkeypatch):
-    from tasks.mining import search_neighbours
+    from pairwright.tasks.mining import search_neighbours
 
     searched = []
 

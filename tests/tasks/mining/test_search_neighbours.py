@@ -5,14 +5,14 @@ import logging
 import numpy as np
 import pytest
 
-from schemas.arrow import to_table
-from schemas.config import SearchConfig
-from schemas.rows import CUT_OFF, LOW_RECALL, Dropped, EmbeddingRow, NeighbourRow, make_key
-from tasks.mining import search_neighbours as search_module
-from tasks.mining.search_neighbours import describe_neighbours, search_neighbours
-from tasks.models.search import top_k
-from tasks.store.index import Before
-from tasks.store.vectors import Vectors
+from pairwright.schemas.arrow import to_table
+from pairwright.schemas.config import SearchConfig
+from pairwright.schemas.rows import CUT_OFF, LOW_RECALL, Dropped, EmbeddingRow, NeighbourRow, make_key
+from pairwright.tasks.mining import search_neighbours as search_module
+from pairwright.tasks.mining.search_neighbours import describe_neighbours, search_neighbours
+from pairwright.tasks.models.search import top_k
+from pairwright.tasks.store.index import Before
+from pairwright.tasks.store.vectors import Vectors
 
 KEYS = sorted(make_key("image", number) for number in range(6))
 

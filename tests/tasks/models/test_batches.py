@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from schemas.errors import ModelError
-from tasks.models.batches import MOST, Batches, is_out_of_memory
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.batches import MOST, Batches, is_out_of_memory
 
 
 class Machine:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tasks.models import check_packages as look
-from tasks.models.check_packages import check_gpus, check_packages, faiss_extra
+from pairwright.tasks.models import check_packages as look
+from pairwright.tasks.models.check_packages import check_gpus, check_packages, faiss_extra
 
 
 def test_what_is_installed_fits() -> None:

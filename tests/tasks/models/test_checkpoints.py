@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from schemas.errors import ModelError
-from tasks.models.checkpoints import read_checkpoint
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.checkpoints import read_checkpoint
 from tests.fixtures.hostile_checkpoints import write_broken, write_payloads
 
 WEIGHTS = {

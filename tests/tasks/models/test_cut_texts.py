@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.models.cut_texts import cut_text
+from pairwright.tasks.models.cut_texts import cut_text
 
 
 def count(text: str) -> int:

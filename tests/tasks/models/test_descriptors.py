@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tasks.models.descriptors import ColourLayout, Gradients
+from pairwright.tasks.models.descriptors import ColourLayout, Gradients
 
 EMBEDDERS = (ColourLayout(), Gradients())
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from schemas.rows import Box, Tag
-from tasks.models.detection import SceneDetector
-from tasks.models.prepare_ahead import Seen
+from pairwright.schemas.rows import Box, Tag
+from pairwright.tasks.models.detection import SceneDetector
+from pairwright.tasks.models.prepare_ahead import Seen
 from tests.fixtures.graphs import graph, thing
 
 PIXELS = np.zeros((4, 5, 3), dtype=np.uint8)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from schemas.config import DetectionConfig
-from schemas.errors import ModelError
-from tasks.models.detection import SceneDetector
-from tasks.models.detectors import count_detectors, has_weights, make_detector, pin_detector
-from tasks.models.devices import count_gpus
-from tasks.models.grounding.detector import GroundingDino
+from pairwright.schemas.config import DetectionConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.detection import SceneDetector
+from pairwright.tasks.models.detectors import count_detectors, has_weights, make_detector, pin_detector
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.grounding.detector import GroundingDino
 
 SCENES = DetectionConfig()
 DINO = DetectionConfig(detector="grounding-dino", model="./nowhere", batch=3)

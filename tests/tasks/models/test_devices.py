@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tasks.models import devices
-from tasks.store.pool import PLACE
+from pairwright.tasks.models import devices
+from pairwright.tasks.store.pool import PLACE
 
 
 def test_without_a_driver_nothing_is_asked(monkeypatch, tmp_path):

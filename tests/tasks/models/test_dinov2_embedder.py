@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 from transformers import BitImageProcessor, Dinov2Model
 
-from schemas.config import Dinov2Config
-from schemas.errors import ModelError
-from tasks.models.dinov2_embedder import Dinov2, pin_dinov2
+from pairwright.schemas.config import Dinov2Config
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.dinov2_embedder import Dinov2, pin_dinov2
 from tests.fixtures.checkpoints import DINOV2_ARCHITECTURE, write_dinov2_folder, write_hub_cache
 from tests.tasks.models.samples import photographs
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
-from tasks.models.descriptors import ColourLayout, Gradients
-from tasks.models.dinov2_embedder import Dinov2
-from tasks.models.embedders import WITH_WEIGHTS, make_embedder
-from tasks.models.open_clip_embedder import OpenClip
+from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
+from pairwright.tasks.models.descriptors import ColourLayout, Gradients
+from pairwright.tasks.models.dinov2_embedder import Dinov2
+from pairwright.tasks.models.embedders import WITH_WEIGHTS, make_embedder
+from pairwright.tasks.models.open_clip_embedder import OpenClip
 
 CONFIG = EmbeddingConfig(clip=ClipConfig(model="RN50"), dinov2=Dinov2Config(model="facebook/dinov2-base"), batch=5)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tasks.models.encoder import keep_class_token
+from pairwright.tasks.models.encoder import keep_class_token
 
 
 class Layer(torch.nn.Module):

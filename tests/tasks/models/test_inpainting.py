@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from tasks.models.inpainting import RADIUS, OpenCVInpainter
+from pairwright.tasks.models.inpainting import RADIUS, OpenCVInpainter
 
 METHODS = ("telea", "navier-stokes")
 NOISE = np.random.default_rng(0).integers(0, 255, (120, 160, 3), dtype=np.uint8)

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from schemas.config import NounsConfig
-from schemas.errors import ModelError
-from tasks.models.nouns import find_nouns_of, name_model, pin_model
+from pairwright.schemas.config import NounsConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.nouns import find_nouns_of, name_model, pin_model
 from tests.fixtures.tagger import write_tagger
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
-from schemas.config import ClipConfig
-from schemas.errors import ModelError
-from tasks.models.open_clip_embedder import FOLDER_CONFIG, KNOWN, PICKLE, SAFE, OpenClip, identify, pin_clip
+from pairwright.schemas.config import ClipConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.open_clip_embedder import FOLDER_CONFIG, KNOWN, PICKLE, SAFE, OpenClip, identify, pin_clip
 from tests.fixtures.checkpoints import CLIP_ARCHITECTURE, write_clip_file, write_clip_folder, write_hub_cache
 from tests.tasks.models.samples import photographs
 

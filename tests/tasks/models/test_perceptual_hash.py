@@ -9,8 +9,8 @@ from PIL import Image
 from skimage import data
 from skimage.transform import rotate
 
-from tasks.models.perceptual_hash import PerceptualHash, count_differing_bits
-from tasks.store.images import decode_rgb, encode_png
+from pairwright.tasks.models.perceptual_hash import PerceptualHash, count_differing_bits
+from pairwright.tasks.store.images import decode_rgb, encode_png
 
 PICTURES = [data.astronaut(), data.coffee(), data.chelsea(), data.rocket()]
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from schemas.errors import SourceError
-from schemas.rows import Dropped, ImageRow, Row
-from tasks.models import prepare_ahead as module
-from tasks.models.prepare_ahead import Ready, by_image, in_groups, prepare_ahead
-from tasks.store.images import encode_png
-from tasks.store.pool import HELPERS, helpers
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, ImageRow, Row
+from pairwright.tasks.models import prepare_ahead as module
+from pairwright.tasks.models.prepare_ahead import Ready, by_image, in_groups, prepare_ahead
+from pairwright.tasks.store.images import encode_png
+from pairwright.tasks.store.pool import HELPERS, helpers
 
 
 def image(number: int) -> ImageRow:

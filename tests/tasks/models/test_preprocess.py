@@ -10,7 +10,7 @@ from PIL import Image
 from transformers import BitImageProcessor
 from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
 
-from tasks.models import dinov2_embedder, open_clip_embedder
+from pairwright.tasks.models import dinov2_embedder, open_clip_embedder
 from tests.tasks.models.samples import photographs
 
 PHOTOGRAPHS = photographs()

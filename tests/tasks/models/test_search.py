@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.models import search_scan
-from tasks.models.search import top_k
+from pairwright.tasks.models import search_scan
+from pairwright.tasks.models.search import top_k
 
 
 def unit(values):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tasks.models.search_directions import SHARE, Directions
-from tasks.models.search_scan import rounding
+from pairwright.tasks.models.search_directions import SHARE, Directions
+from pairwright.tasks.models.search_scan import rounding
 
 
 def unit(values):

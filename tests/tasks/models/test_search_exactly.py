@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tasks.models.search_exactly import multiply_pairs, widen
+from pairwright.tasks.models.search_exactly import multiply_pairs, widen
 
 
 def test_every_finite_number_is_widened_as_numpy_does():

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from tasks.models import search_lists, search_scan
-from tasks.models.search import top_k
-from tasks.models.search_lists import (
+from pairwright.tasks.models import search_lists, search_scan
+from pairwright.tasks.models.search import top_k
+from pairwright.tasks.models.search_lists import (
     cells_of,
     find_lists,
     find_recall,
@@ -15,7 +15,7 @@ from tasks.models.search_lists import (
     nearest_centres,
     probes_of,
 )
-from tasks.models.search_lists import search_lists as search
+from pairwright.tasks.models.search_lists import search_lists as search
 
 PROBES = 5
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from schemas.rows import Box, Tag
-from tasks.models.prepare_ahead import Seen
-from tasks.models.segmentation import SceneSegmenter
-from tasks.store.masks import encode_mask
+from pairwright.schemas.rows import Box, Tag
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.segmentation import SceneSegmenter
+from pairwright.tasks.store.masks import encode_mask
 from tests.fixtures.graphs import graph, thing
 
 SIZE = (6, 8)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from schemas.rows import Tag
-from tasks.models.prepare_ahead import Seen
-from tasks.models.tagging import SceneTagger
+from pairwright.schemas.rows import Tag
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.tagging import SceneTagger
 from tests.fixtures.graphs import graph, thing
 
 PIXELS = np.zeros((4, 5, 3), dtype=np.uint8)

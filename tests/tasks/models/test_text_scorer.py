@@ -12,11 +12,11 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
-from schemas.encoders import ClipConfig
-from schemas.errors import ModelError
-from tasks.models import text_scorer
-from tasks.models.open_clip_embedder import OpenClip, pin_clip
-from tasks.models.text_scorer import BATCH, OpenClipTexts, TextScorer, count_tokens
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models import text_scorer
+from pairwright.tasks.models.open_clip_embedder import OpenClip, pin_clip
+from pairwright.tasks.models.text_scorer import BATCH, OpenClipTexts, TextScorer, count_tokens
 from tests.fixtures.checkpoints import CLIP_ARCHITECTURE, READING_CLIP, write_clip_file, write_clip_folder
 
 TEXTS = ["a dog", "a red ball on a table", "two cats, one of them asleep", "", "écran — 17½"]

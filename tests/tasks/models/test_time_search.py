@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.config import SearchConfig
-from tasks.models.time_search import seconds_per_image, widths_of
-from tasks.store.files import Folder
+from pairwright.schemas.config import SearchConfig
+from pairwright.tasks.models.time_search import seconds_per_image, widths_of
+from pairwright.tasks.store.files import Folder
 
 
 def test_it_grows_with_what_is_searched() -> None:
@@ -28,9 +28,9 @@ def test_the_widths_are_those_of_the_searched_vectors(mined_vectors: Path) -> No
 @pytest.fixture
 def mined_vectors(tmp_path: Path) -> Path:
     """Return a dataset of a few pictures, embedded."""
-    from flows.progress import LineWatcher
-    from flows.run_build import make_request, run_build
-    from tasks.store.pool import Workers
+    from pairwright.flows.progress import LineWatcher
+    from pairwright.flows.run_build import make_request, run_build
+    from pairwright.tasks.store.pool import Workers
     from tests.fixtures.photographs import write_photographs
 
     write_photographs(tmp_path / "in")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from schemas.errors import ModelError
-from tasks.models.unit_vectors import to_unit
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.unit_vectors import to_unit
 
 
 def test_the_length_is_told_and_taken_out() -> None:

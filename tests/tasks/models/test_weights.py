@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from schemas.errors import ModelError
-from tasks.models.weights import (
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.weights import (
     HubFiles,
     check_revision,
     find_local,
@@ -179,8 +179,8 @@ def test_looking_for_weights_loads_no_pytorch(tmp_path):
     import subprocess
 
     code = (
-        "import sys\nfrom schemas.config import *\nfrom schemas.errors import ModelError\n"
-        "from tasks.mining.embed_images import pin_models\n"
+        "import sys\nfrom pairwright.schemas.config import *\nfrom pairwright.schemas.errors import ModelError\n"
+        "from pairwright.tasks.mining.embed_images import pin_models\n"
         "try: pin_models(EmbeddingConfig(embedders=('clip', 'dinov2')))\n"
         "except ModelError as error: print(error)\n"
         "print([name for name in ('torch', 'open_clip', 'transformers') if name in sys.modules])"

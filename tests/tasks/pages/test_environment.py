@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from jinja2 import UndefinedError
 
-from tasks.pages.environment import copy_looks, count_things, make_environment, write_page
+from pairwright.tasks.pages.environment import copy_looks, count_things, make_environment, write_page
 
 
 def render(folder: Path, template: str, **given: object) -> str:

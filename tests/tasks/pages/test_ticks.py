@@ -2,7 +2,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tasks.pages.ticks import nice_ticks, round_step, ticks_between
+from pairwright.tasks.pages.ticks import nice_ticks, round_step, ticks_between
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from schemas.config import PreferencesConfig
-from schemas.rows import (
+from pairwright.schemas.config import PreferencesConfig
+from pairwright.schemas.rows import (
     DifferenceRow,
     Dropped,
     PairRow,
@@ -15,8 +15,8 @@ from schemas.rows import (
     SplitRow,
     make_key,
 )
-from tasks.preferences.build_preferences import MAKERS, STAGE, ask, build_preferences
-from tasks.store.images import decode_rgb
+from pairwright.tasks.preferences.build_preferences import MAKERS, STAGE, ask, build_preferences
+from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.removals import element_of, noise_row, rejection_of, removal_of, without_block
 
 IMAGES = sorted((noise_row(seed, size=(48, 40), group="w") for seed in (0, 1)), key=lambda row: row.key)

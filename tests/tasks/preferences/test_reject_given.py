@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from schemas.config import RejectionsConfig
-from schemas.rows import Dropped, PreferenceRow, RejectionRow, RemovalScore, Turn, make_key
-from tasks.preferences.reject_given import SEVERAL, STAGE, reject_given
-from tasks.store.images import decode_rgb
+from pairwright.schemas.config import RejectionsConfig
+from pairwright.schemas.rows import Dropped, PreferenceRow, RejectionRow, RemovalScore, Turn, make_key
+from pairwright.tasks.preferences.reject_given import SEVERAL, STAGE, reject_given
+from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.removals import element_of, noise_row, rejection_of, removal_of, without_block
 
 IMAGE = noise_row(0, size=(48, 40))

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from schemas.rows import Dropped, RejectionRow
-from tasks.preferences.reject_image import NOT_MADE, reject_image
-from tasks.store.images import decode_rgb
+from pairwright.schemas.rows import Dropped, RejectionRow
+from pairwright.tasks.preferences.reject_image import NOT_MADE, reject_image
+from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.removals import element_of, noise_row, png, rejection_of, removal_of, without_block
 
 IMAGES = [noise_row(0, size=(48, 40)), noise_row(1, size=(64, 64))]

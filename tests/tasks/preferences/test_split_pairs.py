@@ -6,9 +6,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.config import PreferencesConfig
-from schemas.rows import PairRow, make_key
-from tasks.preferences.split_pairs import draw_split, find_components, split_pairs
+from pairwright.schemas.config import PreferencesConfig
+from pairwright.schemas.rows import PairRow, make_key
+from pairwright.tasks.preferences.split_pairs import draw_split, find_components, split_pairs
 
 KEYS = [make_key("image", number) for number in range(30)]
 EDGES = st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(KEYS)).filter(lambda e: e[0] != e[1]), min_size=1)

@@ -3,17 +3,17 @@
 import re
 from dataclasses import replace
 
-from schemas.checks import LOW_RATING
-from schemas.config import CounterfactualsConfig, PreferencesConfig, RejectedTextsConfig, SampledTextsConfig
-from schemas.rows import CheckRow, Dropped, PreferenceRow, RejectedTextRow, SplitRow, make_key
-from schemas.served import ChatConfig
-from tasks.preferences.build_preferences import MAKERS, build_preferences
-from tasks.rejected.edit_texts import edit_texts
-from tasks.rejected.edit_with_model import edit_with_model
-from tasks.rejected.refute_texts import refute_texts
-from tasks.rejected.retrieve_texts import retrieve_texts
-from tasks.rejected.sample_texts import sample_texts
-from tasks.rejected.swap_texts import swap_texts
+from pairwright.schemas.checks import LOW_RATING
+from pairwright.schemas.config import CounterfactualsConfig, PreferencesConfig, RejectedTextsConfig, SampledTextsConfig
+from pairwright.schemas.rows import CheckRow, Dropped, PreferenceRow, RejectedTextRow, SplitRow, make_key
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.preferences.build_preferences import MAKERS, build_preferences
+from pairwright.tasks.rejected.edit_texts import edit_texts
+from pairwright.tasks.rejected.edit_with_model import edit_with_model
+from pairwright.tasks.rejected.refute_texts import refute_texts
+from pairwright.tasks.rejected.retrieve_texts import retrieve_texts
+from pairwright.tasks.rejected.sample_texts import sample_texts
+from pairwright.tasks.rejected.swap_texts import swap_texts
 from tests.fixtures.chat_server import chat_server
 from tests.fixtures.coloured import colour_of, image_of, pair_of
 from tests.fixtures.descriptions import description

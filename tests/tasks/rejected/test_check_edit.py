@@ -2,10 +2,10 @@
 
 import pytest
 
-from schemas.rows import Served
-from tasks.rejected.check_edit import CheckedEdit, RefusedEdit, check_edit
-from tasks.rejected.check_texts import Truth, likeness
-from tasks.serving.chat import Answer
+from pairwright.schemas.rows import Served
+from pairwright.tasks.rejected.check_edit import CheckedEdit, RefusedEdit, check_edit
+from pairwright.tasks.rejected.check_texts import Truth, likeness
+from pairwright.tasks.serving.chat import Answer
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import graph, thing
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.claims import Claim
-from tasks.rejected.check_texts import Truth, is_as_true, likeness, truth_of
+from pairwright.schemas.claims import Claim
+from pairwright.tasks.rejected.check_texts import Truth, is_as_true, likeness, truth_of
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import graph, image_row, pair_row, thing
 

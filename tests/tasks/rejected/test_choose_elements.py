@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from schemas.config import ElementsConfig
-from schemas.rows import Box, ElementRow, MasksRow, Tag
-from tasks.rejected.choose_elements import SAME_MASK, STAGE, TOO_LARGE, TOO_SMALL, choose_elements
-from tasks.store.masks import encode_mask
+from pairwright.schemas.config import ElementsConfig
+from pairwright.schemas.rows import Box, ElementRow, MasksRow, Tag
+from pairwright.tasks.rejected.choose_elements import SAME_MASK, STAGE, TOO_LARGE, TOO_SMALL, choose_elements
+from pairwright.tasks.store.masks import encode_mask
 
 SIZE = (40, 50)
 """2,000 pixels: 0.5 % are 10 of them, 50 % are 1,000."""

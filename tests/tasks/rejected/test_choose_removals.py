@@ -9,19 +9,19 @@ import pytest
 import torch
 from PIL import Image
 
-from schemas.arrow import from_table, to_table
-from schemas.config import Profile, RejectionsConfig
-from schemas.encoders import ClipConfig
-from schemas.rows import Dropped, PairRow, PreferenceRow, RejectionRow, Turn, make_key
-from tasks.models.open_clip_embedder import OpenClip, pin_clip
-from tasks.models.unit_vectors import to_unit
-from tasks.rejected import choose_removals as stage
-from tasks.rejected.choose_removals import GIVEN, STAGE, choose_for_given, choose_removals, fit_scorer
-from tasks.rejected.fit_removals import fit_removals
-from tasks.rejected.pick_removal import NO_DROP, NO_ELEMENT, NONE_PASSED
-from tasks.store.images import decode_rgb
-from tasks.store.stage import fingerprint
-from tasks.store.vectors import Vectors
+from pairwright.schemas.arrow import from_table, to_table
+from pairwright.schemas.config import Profile, RejectionsConfig
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.rows import Dropped, PairRow, PreferenceRow, RejectionRow, Turn, make_key
+from pairwright.tasks.models.open_clip_embedder import OpenClip, pin_clip
+from pairwright.tasks.models.unit_vectors import to_unit
+from pairwright.tasks.rejected import choose_removals as stage
+from pairwright.tasks.rejected.choose_removals import GIVEN, STAGE, choose_for_given, choose_removals, fit_scorer
+from pairwright.tasks.rejected.fit_removals import fit_removals
+from pairwright.tasks.rejected.pick_removal import NO_DROP, NO_ELEMENT, NONE_PASSED
+from pairwright.tasks.store.images import decode_rgb
+from pairwright.tasks.store.stage import fingerprint
+from pairwright.tasks.store.vectors import Vectors
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import pair_row

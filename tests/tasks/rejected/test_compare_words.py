@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.rejected.compare_words import compare, repeats, says_no_change, says_nothing_else, stem
+from pairwright.tasks.rejected.compare_words import compare, repeats, says_no_change, says_nothing_else, stem
 from tests.fixtures.descriptions import described
 
 CONTRADICTIONS = [

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from schemas.config import DetectionConfig
-from schemas.rows import BoxesRow, Dropped, ImageRow, Tag, TagsRow, make_key
-from schemas.scene import SceneGraph, SceneObject
-from tasks.models.detection import SceneDetector
-from tasks.models.detectors import make_detector
-from tasks.models.prepare_ahead import Seen
-from tasks.rejected.detect_boxes import STAGE, detect_boxes
-from tasks.store.images import encode_png
-from tasks.store.masks import encode_mask
+from pairwright.schemas.config import DetectionConfig
+from pairwright.schemas.rows import BoxesRow, Dropped, ImageRow, Tag, TagsRow, make_key
+from pairwright.schemas.scene import SceneGraph, SceneObject
+from pairwright.tasks.models.detection import SceneDetector
+from pairwright.tasks.models.detectors import make_detector
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.rejected.detect_boxes import STAGE, detect_boxes
+from pairwright.tasks.store.images import encode_png
+from pairwright.tasks.store.masks import encode_mask
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
 from tests.tasks.models.samples import photographs
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.rejected.draw_crop import draw_crop
+from pairwright.tasks.rejected.draw_crop import draw_crop
 
 AREA = (0.01, 0.2)
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from prompts.differences import difference_regex
-from schemas.config import CounterfactualsConfig
-from schemas.errors import ServerError
-from schemas.rows import Dropped, Failed, ImageRow, RejectedTextRow, make_key
-from schemas.served import ChatConfig
-from tasks.rejected.check_texts import likeness
-from tasks.rejected.edit_with_model import OFFERS, STAGE, Plan, draw_plans, edit_with_model
-from tasks.store.answers import Answers
+from pairwright.prompts.differences import difference_regex
+from pairwright.schemas.config import CounterfactualsConfig
+from pairwright.schemas.errors import ServerError
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, RejectedTextRow, make_key
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.rejected.check_texts import likeness
+from pairwright.tasks.rejected.edit_with_model import OFFERS, STAGE, Plan, draw_plans, edit_with_model
+from pairwright.tasks.store.answers import Answers
 from tests.fixtures.chat_server import Reply, Status, chat_server
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import graph, image_row, pair_row, thing

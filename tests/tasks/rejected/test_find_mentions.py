@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from schemas.config import NounsConfig
-from schemas.errors import ModelError
-from schemas.rows import DifferenceRow, Dropped, MentionRow, PairRow, PreferenceRow, make_key
-from tasks.models.nouns import pin_model
-from tasks.rejected.find_mentions import GIVEN, MAX_CHARACTERS, STAGE, find_given_mentions, find_mentions
+from pairwright.schemas.config import NounsConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.rows import DifferenceRow, Dropped, MentionRow, PairRow, PreferenceRow, make_key
+from pairwright.tasks.models.nouns import pin_model
+from pairwright.tasks.rejected.find_mentions import GIVEN, MAX_CHARACTERS, STAGE, find_given_mentions, find_mentions
 from tests.fixtures.tagger import write_tagger
 
 FIRST, SECOND = make_key("image", 1), make_key("image", 2)

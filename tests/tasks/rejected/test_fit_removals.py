@@ -9,15 +9,15 @@ import pytest
 import torch
 from PIL import Image
 
-from schemas.config import Profile
-from schemas.encoders import ClipConfig
-from schemas.removing import FittedConfig
-from schemas.rows import Dropped, EmbeddingRow
-from tasks.models.open_clip_embedder import pin_clip
-from tasks.rejected import fit_removals as stage
-from tasks.rejected.fit_removals import STAGE, count_processes, fit_removals
-from tasks.store.pool import HELPERS, helpers
-from tasks.store.stage import fingerprint
+from pairwright.schemas.config import Profile
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.removing import FittedConfig
+from pairwright.schemas.rows import Dropped, EmbeddingRow
+from pairwright.tasks.models.open_clip_embedder import pin_clip
+from pairwright.tasks.rejected import fit_removals as stage
+from pairwright.tasks.rejected.fit_removals import STAGE, count_processes, fit_removals
+from pairwright.tasks.store.pool import HELPERS, helpers
+from pairwright.tasks.store.stage import fingerprint
 from tests.fixtures.checkpoints import write_clip_folder
 from tests.fixtures.removals import element_of, noise_row, png, removal_of, without_block
 

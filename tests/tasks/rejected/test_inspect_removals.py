@@ -8,16 +8,16 @@ import pytest
 import torch
 from scipy.ndimage import distance_transform_edt
 
-from schemas.config import DetectionConfig, InspectionConfig, Profile
-from schemas.rows import Box, BoxesRow, Dropped, ImageRow, InspectionRow, RemovalRow, Tag, make_key
-from schemas.scene import SceneGraph, SceneObject
-from tasks.models.devices import count_gpus
-from tasks.models.prepare_ahead import Seen
-from tasks.rejected import inspect_removals as stage
-from tasks.rejected.inspect_removals import STAGE, count_processes, inspect_removals, name_models
-from tasks.store.images import encode_png
-from tasks.store.masks import encode_mask
-from tasks.store.stage import fingerprint
+from pairwright.schemas.config import DetectionConfig, InspectionConfig, Profile
+from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, InspectionRow, RemovalRow, Tag, make_key
+from pairwright.schemas.scene import SceneGraph, SceneObject
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.rejected import inspect_removals as stage
+from pairwright.tasks.rejected.inspect_removals import STAGE, count_processes, inspect_removals, name_models
+from pairwright.tasks.store.images import encode_png
+from pairwright.tasks.store.masks import encode_mask
+from pairwright.tasks.store.stage import fingerprint
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
 
 HEIGHT, WIDTH = 140, 200

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from schemas.config import DetectionConfig, SegmentationConfig
-from schemas.errors import ModelError
-from schemas.removing import RamConfig, TaggingConfig
-from schemas.section import Section
-from tasks.models.detectors import pin_detector
-from tasks.rejected import segment_boxes, tag_images
+from pairwright.schemas.config import DetectionConfig, SegmentationConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.removing import RamConfig, TaggingConfig
+from pairwright.schemas.section import Section
+from pairwright.tasks.models.detectors import pin_detector
+from pairwright.tasks.rejected import segment_boxes, tag_images
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
 from tests.fixtures.hostile_checkpoints import write_payloads
 from tests.fixtures.ram_checkpoints import Checkpoint, write_ram

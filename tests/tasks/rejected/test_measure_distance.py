@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import distance_transform_edt
 
-from tasks.rejected.measure_distance import measure_distance
+from pairwright.tasks.rejected.measure_distance import measure_distance
 
 
 @pytest.fixture(params=[1, 2], ids=["one thread", "two threads"], autouse=True)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import distance_transform_edt
 
-from tasks.rejected.measure_rim import AROUND, margin, measure_rim
+from pairwright.tasks.rejected.measure_rim import AROUND, margin, measure_rim
 
 HEIGHT, WIDTH, EDGE = 64, 120, 40
 MASK = np.zeros((HEIGHT, WIDTH), dtype=bool)

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prompts import difference_verbs
-from schemas.claims import CLAIMS, Claim, Selector, all_hold
-from schemas.config import RejectedTextsConfig
-from schemas.differences import Difference, read_difference
-from schemas.rows import RejectedTextRow
-from tasks.rejected.edit_texts import edit_texts
-from tasks.rejected.read_phrases import read_phrases
-from tasks.rejected.swap_texts import exchanged
+from pairwright.prompts import difference_verbs
+from pairwright.schemas.claims import CLAIMS, Claim, Selector, all_hold
+from pairwright.schemas.config import RejectedTextsConfig
+from pairwright.schemas.differences import Difference, read_difference
+from pairwright.schemas.rows import RejectedTextRow
+from pairwright.tasks.rejected.edit_texts import edit_texts
+from pairwright.tasks.rejected.read_phrases import read_phrases
+from pairwright.tasks.rejected.swap_texts import exchanged
 from tests.fixtures.descriptions import described, truth
 from tests.fixtures.graphs import PROPERTY
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.checks import LOW_RATING, NO_RATING, NONE_IN_SWAPPED, SEEN_IN_SAME
-from schemas.claims import Claim, Selector
-from schemas.config import RejectedTextsConfig
-from schemas.rows import CheckRow, DifferenceRow, Dropped, RejectedTextRow, Served, make_key
-from tasks.rejected.check_texts import likeness
-from tasks.rejected.refute_texts import refute_texts
+from pairwright.schemas.checks import LOW_RATING, NO_RATING, NONE_IN_SWAPPED, SEEN_IN_SAME
+from pairwright.schemas.claims import Claim, Selector
+from pairwright.schemas.config import RejectedTextsConfig
+from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, RejectedTextRow, Served, make_key
+from pairwright.tasks.rejected.check_texts import likeness
+from pairwright.tasks.rejected.refute_texts import refute_texts
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import graph, pair_row, rows_of, thing
 

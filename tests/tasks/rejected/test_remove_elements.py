@@ -14,16 +14,16 @@ import torch
 from PIL import Image
 from scipy.ndimage import distance_transform_edt
 
-from schemas.config import RemovalsConfig, ScenesConfig
-from schemas.errors import ModelError
-from schemas.removing import LamaConfig
-from schemas.rows import Dropped, ElementRow, ImageRow, make_key
-from schemas.scene import Mask, SceneGraph, SceneObject
-from tasks.models.inpainting import RADIUS
-from tasks.models.lama import inpainter as lama
-from tasks.models.prepare_ahead import AHEAD
-from tasks.rejected import remove_elements as stage
-from tasks.rejected.remove_elements import (
+from pairwright.schemas.config import RemovalsConfig, ScenesConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.removing import LamaConfig
+from pairwright.schemas.rows import Dropped, ElementRow, ImageRow, make_key
+from pairwright.schemas.scene import Mask, SceneGraph, SceneObject
+from pairwright.tasks.models.inpainting import RADIUS
+from pairwright.tasks.models.lama import inpainter as lama
+from pairwright.tasks.models.prepare_ahead import AHEAD
+from pairwright.tasks.rejected import remove_elements as stage
+from pairwright.tasks.rejected.remove_elements import (
     STAGE,
     count_processes,
     feathered,
@@ -31,10 +31,10 @@ from tasks.rejected.remove_elements import (
     pin_models,
     remove_elements,
 )
-from tasks.store.images import decode_rgb, encode_png, put_patch
-from tasks.store.masks import decode_mask, encode_mask
-from tasks.store.pool import HELPERS, helpers
-from tasks.store.stage import fingerprint
+from pairwright.tasks.store.images import decode_rgb, encode_png, put_patch
+from pairwright.tasks.store.masks import decode_mask, encode_mask
+from pairwright.tasks.store.pool import HELPERS, helpers
+from pairwright.tasks.store.stage import fingerprint
 from tests.fixtures.lama_checkpoints import HoleMean, Ramp, write_lama
 
 HEIGHT, WIDTH = 120, 160
@@ -458,10 +458,10 @@ def test_weights_are_pinned_named_and_loaded_once_per_gpu(weights, monkeypatch, 
 @pytest.fixture(scope="module")
 def rendered():
     """Two worlds: the image, and for each thing its element and the picture of the world without it."""
-    from tasks.sources.scene import world
-    from tasks.sources.scene.build import build_scene, use_variant
-    from tasks.sources.scene.photograph import survey
-    from tasks.sources.scene.variant import choose_variant
+    from pairwright.tasks.sources.scene import world
+    from pairwright.tasks.sources.scene.build import build_scene, use_variant
+    from pairwright.tasks.sources.scene.photograph import survey
+    from pairwright.tasks.sources.scene.variant import choose_variant
 
     config, found = ScenesConfig(seed=3, worlds=2, photographs=2, width=128, height=96, samples=8), []
     use_variant(choose_variant())

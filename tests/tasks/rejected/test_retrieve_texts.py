@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from schemas.claims import CLAIMS, Claim, Selector
-from schemas.config import RejectedTextsConfig
-from schemas.rows import Dropped, make_key
-from tasks.rejected import retrieve_texts as module
-from tasks.rejected.retrieve_texts import FUNCTION_WORDS, index_texts, retrieve_texts
+from pairwright.schemas.claims import CLAIMS, Claim, Selector
+from pairwright.schemas.config import RejectedTextsConfig
+from pairwright.schemas.rows import Dropped, make_key
+from pairwright.tasks.rejected import retrieve_texts as module
+from pairwright.tasks.rejected.retrieve_texts import FUNCTION_WORDS, index_texts, retrieve_texts
 from tests.fixtures.descriptions import described, description, truth
 from tests.fixtures.graphs import graph, rows_of, thing
 

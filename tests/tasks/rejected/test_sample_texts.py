@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from prompts.differences import difference_regex
-from schemas.claims import Claim
-from schemas.config import SampledTextsConfig
-from schemas.errors import ServerError
-from schemas.rows import Dropped, Failed, RejectedTextRow, make_key
-from schemas.served import ChatConfig
-from tasks.rejected.check_texts import likeness
-from tasks.rejected.sample_texts import STAGE, sample_texts
-from tasks.store.answers import Answers
+from pairwright.prompts.differences import difference_regex
+from pairwright.schemas.claims import Claim
+from pairwright.schemas.config import SampledTextsConfig
+from pairwright.schemas.errors import ServerError
+from pairwright.schemas.rows import Dropped, Failed, RejectedTextRow, make_key
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.rejected.check_texts import likeness
+from pairwright.tasks.rejected.sample_texts import STAGE, sample_texts
+from pairwright.tasks.store.answers import Answers
 from tests.fixtures.chat_server import Reply, Status, chat_server
 from tests.fixtures.coloured import colour_of, image_of, pair_of
 from tests.fixtures.descriptions import description

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.rejected.score_by_clip import MOST_PIECES, ClipScores, Fit, read_texts, sentences_of
-from tasks.store.vectors import Vectors
+from pairwright.tasks.rejected.score_by_clip import MOST_PIECES, ClipScores, Fit, read_texts, sentences_of
+from pairwright.tasks.store.vectors import Vectors
 
 
 class Plain:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from schemas.claims import CLAIMS, Claim, Selector
-from schemas.config import RejectionsConfig
-from schemas.rows import DifferenceRow, RejectionRow
-from schemas.scene import SceneChange
-from tasks.rejected.choose_removals import choose_removals
-from tasks.rejected.score_by_graphs import score_by_graphs
+from pairwright.schemas.claims import CLAIMS, Claim, Selector
+from pairwright.schemas.config import RejectionsConfig
+from pairwright.schemas.rows import DifferenceRow, RejectionRow
+from pairwright.schemas.scene import SceneChange
+from pairwright.tasks.rejected.choose_removals import choose_removals
+from pairwright.tasks.rejected.score_by_graphs import score_by_graphs
 from tests.fixtures.graphs import graph, image_row, pair_row, thing
 from tests.fixtures.removals import element_of, inspection_of
 

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from schemas.config import SegmentationConfig
-from schemas.errors import ModelError
-from schemas.rows import Box, BoxesRow, Dropped, ImageRow, MasksRow, Tag, make_key
-from schemas.scene import Mask
-from tasks.models.devices import count_gpus
-from tasks.models.prepare_ahead import BATCH, Seen
-from tasks.rejected.segment_boxes import COVERING, NO_PIXELS, OUTSIDE, STAGE, make_segmenter, segment_boxes
-from tasks.store.images import encode_png
-from tasks.store.masks import decode_mask, encode_mask
+from pairwright.schemas.config import SegmentationConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, MasksRow, Tag, make_key
+from pairwright.schemas.scene import Mask
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.prepare_ahead import BATCH, Seen
+from pairwright.tasks.rejected.segment_boxes import COVERING, NO_PIXELS, OUTSIDE, STAGE, make_segmenter, segment_boxes
+from pairwright.tasks.store.images import encode_png
+from pairwright.tasks.store.masks import decode_mask, encode_mask
 from tests.fixtures.graphs import graph, thing
 from tests.fixtures.sam_checkpoints import write_sam
 from tests.tasks.models.samples import photographs

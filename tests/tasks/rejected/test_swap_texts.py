@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prompts import difference_verbs
-from schemas.claims import CLAIMS, Claim, Selector
-from schemas.config import RejectedTextsConfig
-from schemas.differences import Difference, read_difference
-from schemas.rows import Dropped, RejectedTextRow, make_key
-from tasks.rejected.swap_texts import exchanged, swap_texts
+from pairwright.prompts import difference_verbs
+from pairwright.schemas.claims import CLAIMS, Claim, Selector
+from pairwright.schemas.config import RejectedTextsConfig
+from pairwright.schemas.differences import Difference, read_difference
+from pairwright.schemas.rows import Dropped, RejectedTextRow, make_key
+from pairwright.tasks.rejected.swap_texts import exchanged, swap_texts
 from tests.fixtures.descriptions import described, description, truth
 from tests.fixtures.graphs import PROPERTY, graph, rows_of, thing
 

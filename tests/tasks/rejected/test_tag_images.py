@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from schemas.config import TaggingConfig
-from schemas.errors import ModelError
-from schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
-from schemas.scene import SceneGraph
-from tasks.models.prepare_ahead import Seen
-from tasks.models.ram.tagger import RamTagger
-from tasks.models.tagging import SceneTagger
-from tasks.rejected.tag_filter import identify_words
-from tasks.rejected.tag_images import (
+from pairwright.schemas.config import TaggingConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
+from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.ram.tagger import RamTagger
+from pairwright.tasks.models.tagging import SceneTagger
+from pairwright.tasks.rejected.tag_filter import identify_words
+from pairwright.tasks.rejected.tag_images import (
     MAX_NAMES,
     MENTIONS,
     STAGE,
@@ -27,7 +27,7 @@ from tasks.rejected.tag_images import (
     pin_models,
     tag_images,
 )
-from tasks.store.images import decode_rgb
+from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.graphs import graph, thing
 from tests.fixtures.ram_checkpoints import TAGS, write_ram
 

@@ -16,8 +16,8 @@ from random import Random
 import numpy as np
 from PIL import Image, ImageDraw
 
-from schemas.config import BuildRecord, Profile, Section
-from schemas.rows import (
+from pairwright.schemas.config import BuildRecord, Profile, Section
+from pairwright.schemas.rows import (
     CaptionRow,
     ComparisonRow,
     DifferenceRow,
@@ -34,14 +34,14 @@ from schemas.rows import (
     Turn,
     make_key,
 )
-from schemas.scene import SceneChange, SceneGraph, SceneObject
-from tasks.store.dataset import Build, write_items
-from tasks.store.files import Folder
-from tasks.store.ledger import Counts
-from tasks.store.masks import encode_mask
-from tasks.store.pool import Workers
-from tasks.store.snapshot import write_snapshot
-from tasks.store.stage import Planned, Stage, fingerprint
+from pairwright.schemas.scene import SceneChange, SceneGraph, SceneObject
+from pairwright.tasks.store.dataset import Build, write_items
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.masks import encode_mask
+from pairwright.tasks.store.pool import Workers
+from pairwright.tasks.store.snapshot import write_snapshot
+from pairwright.tasks.store.stage import Planned, Stage, fingerprint
 from tests.tasks.report.handmade_removals import REMOVING, reject_images, remove_balls
 
 SIZE = (160, 120)

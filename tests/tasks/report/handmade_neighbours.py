@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from schemas.config import MiningConfig, Section
-from schemas.rows import ImageRow, ItemRow, NeighbourRow, PairRow, make_key
-from tasks.report.calibrate_pages import Subject
-from tasks.store.dataset import Build, write_items
-from tasks.store.files import Folder
-from tasks.store.pool import Workers
-from tasks.store.stage import Planned, Stage, fingerprint
+from pairwright.schemas.config import MiningConfig, Section
+from pairwright.schemas.rows import ImageRow, ItemRow, NeighbourRow, PairRow, make_key
+from pairwright.tasks.report.calibrate_pages import Subject
+from pairwright.tasks.store.dataset import Build, write_items
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.pool import Workers
+from pairwright.tasks.store.stage import Planned, Stage, fingerprint
 from tests.tasks.report.handmade import HOSTILE, _giver, make_images, make_pairs
 
 FOUND = {

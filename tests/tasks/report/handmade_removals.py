@@ -6,7 +6,7 @@ no thing. Removing the third ball of an image fails a check, each image another 
 
 import numpy as np
 
-from schemas.rows import (
+from pairwright.schemas.rows import (
     Box,
     BoxesRow,
     ElementRow,
@@ -23,8 +23,8 @@ from schemas.rows import (
     TagsRow,
     make_key,
 )
-from tasks.store.images import decode_rgb, encode_png
-from tasks.store.masks import decode_mask, encode_mask
+from pairwright.tasks.store.images import decode_rgb, encode_png
+from pairwright.tasks.store.masks import decode_mask, encode_mask
 
 REMOVING = (
     ("tags", "images", ImageRow, TagsRow, "rejected"),

@@ -6,8 +6,8 @@ that a model or a source could say is hostile (markup, quotes, a character that 
 
 from dataclasses import replace
 
-from schemas.checks import LOW_RATING, NOT_TURNED_ROUND, NOTHING_AFFIRMED, SECOND_UNGROUNDED
-from schemas.rows import (
+from pairwright.schemas.checks import LOW_RATING, NOT_TURNED_ROUND, NOTHING_AFFIRMED, SECOND_UNGROUNDED
+from pairwright.schemas.rows import (
     CaptionRow,
     CheckRow,
     ComparisonRow,

@@ -3,7 +3,7 @@
 from html.parser import HTMLParser
 from pathlib import Path
 
-from tasks.report.write_report import Subject, write_report
+from pairwright.tasks.report.write_report import Subject, write_report
 from tests.tasks.report.handmade import LINE, PROFILE, Handmade, build_handmade
 
 VOID = {"meta", "link", "img", "input", "br", "line", "rect"}

@@ -5,13 +5,13 @@ import re
 import urllib.parse
 from contextlib import contextmanager
 
-from schemas.decisions import parse_decision
-from tasks.report import browse_pages
-from tasks.report.browse_pages import BrowsePages
-from tasks.report.card_table import make_cards, open_database
-from tasks.report.search_cards import CardSearch
-from tasks.report.tables import Tables
-from tasks.report.write_report import Subject
+from pairwright.schemas.decisions import parse_decision
+from pairwright.tasks.report import browse_pages
+from pairwright.tasks.report.browse_pages import BrowsePages
+from pairwright.tasks.report.card_table import make_cards, open_database
+from pairwright.tasks.report.search_cards import CardSearch
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.write_report import Subject
 from tests.tasks.report.handmade import HOSTILE, LINE, LINE_GIVEN, PROFILE, build_handmade, make_given, make_whole
 from tests.tasks.report.pages import Reader
 

@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.rows import make_key
-from tasks.report.calibrate_bins import Band, Sampler, choose_grid, cut_bins, measure_spread, show_number
-from tasks.report.calibrate_candidates import Candidates, Images
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.report.calibrate_bins import Band, Sampler, choose_grid, cut_bins, measure_spread, show_number
+from pairwright.tasks.report.calibrate_candidates import Candidates, Images
 
 BAND = Band(0.7, 0.9)
 

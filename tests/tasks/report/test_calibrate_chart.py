@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from tasks.report.calibrate_bins import Band, measure_spread
-from tasks.report.calibrate_chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, draw_spread, share_in_band
+from pairwright.tasks.report.calibrate_bins import Band, measure_spread
+from pairwright.tasks.report.calibrate_chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, draw_spread, share_in_band
 
 
 def spread(values, band):

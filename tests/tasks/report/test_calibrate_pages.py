@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from schemas.errors import ConfigError
-from tasks.report.calibrate_pages import write_calibration
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.report.calibrate_pages import write_calibration
 from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows
 from tests.tasks.report.handmade import HOSTILE
 from tests.tasks.report.handmade_neighbours import (

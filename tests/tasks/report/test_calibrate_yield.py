@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from schemas.config import MiningConfig
-from tasks.report.calibrate_candidates import Candidates, read_images, stream_candidates
-from tasks.report.calibrate_yield import Grid, count_yields
-from tasks.report.tables import Tables
+from pairwright.schemas.config import MiningConfig
+from pairwright.tasks.report.calibrate_candidates import Candidates, read_images, stream_candidates
+from pairwright.tasks.report.calibrate_yield import Grid, count_yields
+from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade_neighbours import EMBEDDERS, MINING, build_neighbours, make_five, make_neighbours
 
 GRID = Grid(np.array([0.25, 0.5, 0.75]), np.array([0.9, 1.0]))

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.report.chart import (
+from pairwright.tasks.report.chart import (
     BOTTOM,
     HEIGHT,
     LEFT,
@@ -14,7 +14,7 @@ from tasks.report.chart import (
     draw_histogram,
     find_edges,
 )
-from tasks.report.tally_values import tally
+from pairwright.tasks.report.tally_values import tally
 
 
 def series(*values, name="all", tone="plain"):

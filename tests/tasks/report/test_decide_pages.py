@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.decisions import Decision, Decisions, parse_decision
+from pairwright.schemas.decisions import Decision, Decisions, parse_decision
 from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows
 from tests.tasks.report.handmade import HOSTILE, make_whole
 from tests.tasks.report.pages import PHONE, report

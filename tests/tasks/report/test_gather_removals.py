@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from schemas.rows import ImageRow
-from tasks.report import gather_removals
-from tasks.report.gather_removals import find_steps, view_removals
-from tasks.report.tables import Tables
-from tasks.report.write_images import PictureFolder
+from pairwright.schemas.rows import ImageRow
+from pairwright.tasks.report import gather_removals
+from pairwright.tasks.report.gather_removals import find_steps, view_removals
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.write_images import PictureFolder
 from tests.tasks.report.handmade import build_handmade, make_whole
 from tests.tasks.report.handmade_removals import CROP, GREY, TOO_LARGE
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.report.gather_texts import (
+from pairwright.tasks.report.gather_texts import (
     author_of,
     byline,
     find_texts,
@@ -13,7 +13,7 @@ from tasks.report.gather_texts import (
     view_questions,
     view_unused,
 )
-from tasks.report.tables import Tables
+from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import build_handmade, make_whole
 from tests.tasks.report.handmade_served import CHAT, JUDGE, LANGUAGE, LINE_SERVED, asked, make_served
 

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
-from schemas.rows import Dropped
-from tasks.report.list_dropped import MOST, list_dropped
-from tasks.report.tables import Tables
+from pairwright.schemas.rows import Dropped
+from pairwright.tasks.report.list_dropped import MOST, list_dropped
+from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import HOSTILE, Handmade, build_handmade, make_images
 from tests.tasks.report.pages import read, report
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tasks.report.list_written import list_written, write_plainly
-from tasks.report.measure_checks import measure_checks
-from tasks.report.measure_served import measure_served
-from tasks.report.tables import Tables
+from pairwright.tasks.report.list_written import list_written, write_plainly
+from pairwright.tasks.report.measure_checks import measure_checks
+from pairwright.tasks.report.measure_served import measure_served
+from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import build_handmade, make_whole
 from tests.tasks.report.handmade_served import CHAT, LANGUAGE, LINE_SERVED, make_served
 

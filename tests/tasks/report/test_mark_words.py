@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.report.mark_words import MOST_WORDS, Segment, mark_words
+from pairwright.tasks.report.mark_words import MOST_WORDS, Segment, mark_words
 
 
 def marked(text, other):

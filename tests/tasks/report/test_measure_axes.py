@@ -5,9 +5,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from schemas.rows import Turn
-from tasks.report.measure_axes import UNLABELLED, count_list_words, mark_axes, measure_summaries
-from tasks.report.tables import Tables
+from pairwright.schemas.rows import Turn
+from pairwright.tasks.report.measure_axes import UNLABELLED, count_list_words, mark_axes, measure_summaries
+from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import Handmade, build_handmade, make_whole
 
 

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from schemas.checks import AGAINST, NO_RATING, NOTHING_AFFIRMED, SEEN_IN_SAME
-from tasks.report.measure_checks import measure_checks, says_something
-from tasks.report.tables import Tables
+from pairwright.schemas.checks import AGAINST, NO_RATING, NOTHING_AFFIRMED, SEEN_IN_SAME
+from pairwright.tasks.report.measure_checks import measure_checks, says_something
+from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import build_handmade, make_whole
 from tests.tasks.report.handmade_served import LINE_SERVED, make_served
 

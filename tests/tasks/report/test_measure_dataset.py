@@ -5,10 +5,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.rows import Dropped
-from tasks import rejected
-from tasks.report.measure_dataset import ALL_TRUE, count_words, measure_dataset, measure_truth
-from tasks.report.tables import Tables
+from pairwright.schemas.rows import Dropped
+from pairwright.tasks import rejected
+from pairwright.tasks.report.measure_dataset import ALL_TRUE, count_words, measure_dataset, measure_truth
+from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import HOSTILE, build_handmade, make_whole
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from schemas.checks import LOW_RATING, NO_RATING
-from schemas.preference_health import HealthConfig
-from tasks.report.measure_health import FOLDS, LEAST_ROWS, Health, Share, judge_health, measure_health, tell
-from tasks.report.tables import Tables
+from pairwright.schemas.checks import LOW_RATING, NO_RATING
+from pairwright.schemas.preference_health import HealthConfig
+from pairwright.tasks.report.measure_health import FOLDS, LEAST_ROWS, Health, Share, judge_health, measure_health, tell
+from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import build_handmade, encode, make_whole
 from tests.tasks.report.handmade_served import LINE_SERVED, make_served
 from tests.tasks.report.pages import read, report

@@ -1,8 +1,8 @@
 import pytest
 
-from schemas.rows import Dropped
-from tasks.report.measure_removals import measure_removals
-from tasks.report.tables import Tables
+from pairwright.schemas.rows import Dropped
+from pairwright.tasks.report.measure_removals import measure_removals
+from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import Handmade, build_handmade, make_whole
 from tests.tasks.report.handmade_removals import TOO_LARGE
 

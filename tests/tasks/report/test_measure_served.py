@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from schemas.rows import DifferenceRow
-from tasks.report.measure_served import measure_served, read_requests
-from tasks.report.tables import Tables
+from pairwright.schemas.rows import DifferenceRow
+from pairwright.tasks.report.measure_served import measure_served, read_requests
+from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import Handmade, build_handmade, make_whole
 from tests.tasks.report.handmade_served import CHAT, LANGUAGE, LINE_SERVED, asked, make_served
 
@@ -81,7 +81,7 @@ def test_scenes_ask_nobody(tmp_path):
 
 
 def test_many_requests_are_counted_across_parts_and_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr("tasks.report.tables.CHUNK_ROWS", 3)
+    monkeypatch.setattr("pairwright.tasks.report.tables.CHUNK_ROWS", 3)
     made = Handmade(make_whole(5, 4).tables)
     made.tables["captions"] = [
         replace(row, served=(asked(f"p{n % 3}", n, model=f"m{n % 2}", latency=n / 10),) * 2)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from schemas.rows import Dropped
-from tasks.report.measure_texts import (
+from pairwright.schemas.rows import Dropped
+from pairwright.tasks.report.measure_texts import (
     REFUSALS,
     Repetition,
     count_repetition,
@@ -14,7 +14,7 @@ from tasks.report.measure_texts import (
     hash_texts,
     measure_differences,
 )
-from tasks.report.tables import Tables
+from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import Handmade, build_handmade, make_whole
 
 

@@ -1,7 +1,7 @@
 """The numbers of a dataset's texts in sentences, as its card has them."""
 
-from tasks.report.measure_writing import Writing, measure_writing, say_writing
-from tasks.report.tables import Tables
+from pairwright.tasks.report.measure_writing import Writing, measure_writing, say_writing
+from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import build_handmade, make_whole
 from tests.tasks.report.handmade_served import LINE_SERVED, make_served
 

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.config import MiningConfig
-from tasks.report.chart_lines import Line, draw_lines
-from tasks.report.measure_yield import measure_yield, tally_pairs
-from tasks.report.tables import Tables
+from pairwright.schemas.config import MiningConfig
+from pairwright.tasks.report.chart_lines import Line, draw_lines
+from pairwright.tasks.report.measure_yield import measure_yield, tally_pairs
+from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import build_handmade, make_whole
 from tests.tasks.report.handmade_neighbours import EMBEDDERS, MINING, build_neighbours, make_five, make_neighbours
 

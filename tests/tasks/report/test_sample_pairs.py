@@ -1,7 +1,7 @@
 import numpy as np
 
-from tasks.report.sample_pairs import choose, sample_pairs, share_out
-from tasks.report.tables import Tables
+from pairwright.tasks.report.sample_pairs import choose, sample_pairs, share_out
+from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import build_handmade, make_whole
 
 

@@ -6,8 +6,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 
-from schemas.errors import ConfigError
-from tasks.report.serve_pages import Guard, Keys, listen
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.report.serve_pages import Guard, Keys, listen
 
 
 def asked(keys: Keys, query: str) -> Request:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.report.write_report import Subject, write_report
-from tasks.store.part import Part, encode_part, read_about, read_part
+from pairwright.tasks.report.write_report import Subject, write_report
+from pairwright.tasks.store.part import Part, encode_part, read_about, read_part
 from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows
 from tests.tasks.report.handmade import HOSTILE, PROFILE, Handmade, build_handmade
 from tests.tasks.report.handmade_served import CHAT, JUDGE, LANGUAGE, LINE_SERVED, make_served

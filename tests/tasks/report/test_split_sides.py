@@ -1,6 +1,6 @@
 import pytest
 
-from tasks.report.split_sides import split_sides
+from pairwright.tasks.report.split_sides import split_sides
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.report.tally_values import FINE, Tally, tally
+from pairwright.tasks.report.tally_values import FINE, Tally, tally
 
 SHARES = st.floats(0, 1, width=32)
 

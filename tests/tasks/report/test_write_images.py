@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from schemas.rows import make_key
-from tasks.pages import environment
-from tasks.report.views import TONES
-from tasks.report.write_images import CHANGED, TONE_COLOURS, PictureFolder, paint_mask
-from tasks.store.images import decode_rgb, encode_png, put_patch
-from tasks.store.masks import encode_mask
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.pages import environment
+from pairwright.tasks.report.views import TONES
+from pairwright.tasks.report.write_images import CHANGED, TONE_COLOURS, PictureFolder, paint_mask
+from pairwright.tasks.store.images import decode_rgb, encode_png, put_patch
+from pairwright.tasks.store.masks import encode_mask
 from tests.tasks.report.handmade import ball_mask, make_images
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from schemas.config import Profile
-from schemas.rows import Dropped, Failed
-from tasks.pages.environment import count_things
-from tasks.report.write_report import describe_source
+from pairwright.schemas.config import Profile
+from pairwright.schemas.rows import Dropped, Failed
+from pairwright.tasks.pages.environment import count_things
+from pairwright.tasks.report.write_report import describe_source
 from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows, shown_in
 from tests.tasks.report.handmade import HOSTILE, Handmade, make_whole
 from tests.tasks.report.handmade_removals import TOO_LARGE

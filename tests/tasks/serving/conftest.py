@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.serving.client import close_clients
+from pairwright.tasks.serving.client import close_clients
 
 
 @pytest.fixture(autouse=True)

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import ServerError
-from schemas.rows import Dropped, Failed, ItemRow
-from tasks.serving.ask_rows import AHEAD, ask_rows
-from tasks.serving.chat import Chat
-from tasks.serving.loop import background, run
-from tasks.store.answers import Answers
+from pairwright.schemas.errors import ServerError
+from pairwright.schemas.rows import Dropped, Failed, ItemRow
+from pairwright.tasks.serving.ask_rows import AHEAD, ask_rows
+from pairwright.tasks.serving.chat import Chat
+from pairwright.tasks.serving.loop import background, run
+from pairwright.tasks.store.answers import Answers
 from tests.fixtures.asking import QUICK, ask_once, asked, config_of, item, items, question, texts
 from tests.fixtures.chat_server import Asked, Close, Hang, Raw, Reply, Status, chat_server
 
@@ -255,7 +255,7 @@ def test_a_remembered_answer_is_the_same_to_the_last_field(tmp_path: Path) -> No
 SCRIPT = """
 import sys
 from pathlib import Path
-from tasks.store.answers import Answers
+from pairwright.tasks.store.answers import Answers
 from tests.fixtures.asking import asked, config_of, items
 
 if __name__ == "__main__":

@@ -10,10 +10,10 @@ from importlib.metadata import version
 
 import pytest
 
-from schemas.health import Check
-from schemas.served import ChatConfig, LaunchConfig
-from tasks.serving import check_served as look
-from tasks.serving.check_served import check_prefect, check_served
+from pairwright.schemas.health import Check
+from pairwright.schemas.served import ChatConfig, LaunchConfig
+from pairwright.tasks.serving import check_served as look
+from pairwright.tasks.serving.check_served import check_prefect, check_served
 from tests.fixtures.asking import config_of
 from tests.fixtures.chat_server import chat_server
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import ConfigError, PairwrightError, ServerError
-from schemas.rows import Dropped, ItemRow
-from schemas.served import ChatConfig
-from tasks.serving.ask_rows import ask_rows
-from tasks.serving.chat import Chat
-from tasks.serving.client import Client, client_of
-from tasks.store.answers import Answers
+from pairwright.schemas.errors import ConfigError, PairwrightError, ServerError
+from pairwright.schemas.rows import Dropped, ItemRow
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.chat import Chat
+from pairwright.tasks.serving.client import Client, client_of
+from pairwright.tasks.store.answers import Answers
 from tests.fixtures.asking import QUICK, ask_now, asked, config_of, item, items, question, texts
 from tests.fixtures.chat_server import Close, Hang, Raw, Reply, Status, body_of, chat_server
 

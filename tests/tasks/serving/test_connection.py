@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import ConfigError, ServerError
-from schemas.rows import Failed, ItemRow
-from tasks.serving.ask_rows import ask_rows
-from tasks.serving.chat import Chat
-from tasks.serving.client import Client, client_of
-from tasks.serving.connection import is_here
+from pairwright.schemas.errors import ConfigError, ServerError
+from pairwright.schemas.rows import Failed, ItemRow
+from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.chat import Chat
+from pairwright.tasks.serving.client import Client, client_of
+from pairwright.tasks.serving.connection import is_here
 from tests.fixtures.asking import QUICK, ask_now, ask_once, asked, config_of, items, question, texts
 from tests.fixtures.certificates import write_certificate
 from tests.fixtures.chat_server import Asked, Close, Fault, Hang, Raw, Reply, Status, body_of, chat_server

@@ -10,15 +10,15 @@ from email.utils import formatdate
 
 import pytest
 
-from schemas.errors import ServerError
-from schemas.rows import Failed
-from tasks.serving.client import client_of
-from tasks.serving.connection import Connection
-from tasks.serving.endpoints import Endpoint, Endpoints, Turn
-from tasks.serving.faults import FaultError
-from tasks.serving.keys import load_key
-from tasks.serving.limiter import Limiter
-from tasks.serving.loop import run
+from pairwright.schemas.errors import ServerError
+from pairwright.schemas.rows import Failed
+from pairwright.tasks.serving.client import client_of
+from pairwright.tasks.serving.connection import Connection
+from pairwright.tasks.serving.endpoints import Endpoint, Endpoints, Turn
+from pairwright.tasks.serving.faults import FaultError
+from pairwright.tasks.serving.keys import load_key
+from pairwright.tasks.serving.limiter import Limiter
+from pairwright.tasks.serving.loop import run
 from tests.fixtures.asking import QUICK, ask_now, asked, config_of, items, texts
 from tests.fixtures.chat_server import Asked, Hang, Raw, Reply, Status, chat_server
 
@@ -39,7 +39,7 @@ def test_retry_after_is_obeyed(form: str) -> None:
 
 def test_each_try_waits_longer_than_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     came: list[float] = []
-    monkeypatch.setattr("tasks.serving.client.random.uniform", lambda _, most: most)
+    monkeypatch.setattr("pairwright.tasks.serving.client.random.uniform", lambda _, most: most)
 
     def answer(asked: Asked) -> str | Status:
         came.append(time.monotonic())

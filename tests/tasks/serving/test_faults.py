@@ -8,8 +8,17 @@ from typing import Any
 
 import pytest
 
-from tasks.serving.chat import RefusedQuestionError
-from tasks.serving.faults import FaultError, fault_of_status, message_of, read_answer, root_of, seconds_of, shown, whole
+from pairwright.tasks.serving.chat import RefusedQuestionError
+from pairwright.tasks.serving.faults import (
+    FaultError,
+    fault_of_status,
+    message_of,
+    read_answer,
+    root_of,
+    seconds_of,
+    shown,
+    whole,
+)
 from tests.fixtures.chat_server import Reply, body_of
 
 GOOD = json.loads(body_of(Reply("A red cup.", fingerprint="fp-1"), "tiny"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.serving import guard
+from pairwright.tasks.serving import guard
 
 SHELL = ("/bin/sh", "-c")
 
@@ -62,4 +62,4 @@ def test_a_parent_that_has_gone_already_ends_the_command() -> None:
 def test_it_loads_nothing_of_the_project() -> None:
     code = f"import runpy, sys; runpy.run_path({str(guard.__file__)!r}, run_name='guard'); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-IS", "-c", code], capture_output=True, text=True, check=True).stdout
-    assert not {"tasks", "schemas", "pydantic"} & set(loaded.split())
+    assert not {"pairwright", "pydantic"} & set(loaded.split())

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import ConfigError
-from tasks.serving.keys import load_key
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.serving.keys import load_key
 
 BIN = Path(sys.executable).parent
 SECRET = "sk-123/abc"
@@ -111,7 +111,9 @@ def run_python(environment: dict[str, str], script: str) -> str:
     return done.stderr if done.returncode else done.stdout
 
 
-LOAD = "from tasks.serving.keys import load_key; key = load_key('block:{}'); print(str.__str__(key), repr(key))"
+LOAD = (
+    "from pairwright.tasks.serving.keys import load_key; key = load_key('block:{}'); print(str.__str__(key), repr(key))"
+)
 
 
 def test_a_key_of_a_prefect_block(server: dict[str, str]) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import ConfigError, ServerError
-from schemas.served import ChatConfig, LaunchConfig
-from tasks.serving import launch
-from tasks.serving.launch import Servers
+from pairwright.schemas.errors import ConfigError, ServerError
+from pairwright.schemas.served import ChatConfig, LaunchConfig
+from pairwright.tasks.serving import launch
+from pairwright.tasks.serving.launch import Servers
 from tests.fixtures import stand_in_vllm
 
 ROOT = Path(__file__).parents[3]
@@ -220,8 +220,8 @@ def test_a_profile_that_cannot_be_started_names_the_field(servers, diary, change
 BUILD = """
 import signal, sys, time
 from pathlib import Path
-from schemas.served import ChatConfig
-from tasks.serving.launch import Servers
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.serving.launch import Servers
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it from the start
 with Servers(Path(sys.argv[1])) as servers:

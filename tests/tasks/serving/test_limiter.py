@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.serving.limiter import Limiter
+from pairwright.tasks.serving.limiter import Limiter
 
 
 class Clock:

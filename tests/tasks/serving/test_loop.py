@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.serving.loop import background, is_background, run
+from pairwright.tasks.serving.loop import background, is_background, run
 
 
 async def double(value: int) -> int:
@@ -38,7 +38,7 @@ def test_what_a_coroutine_raises_comes_back() -> None:
 
 SCRIPT = """
 import asyncio
-from tasks.serving.loop import background, run
+from pairwright.tasks.serving.loop import background, run
 
 async def wait():
     try:

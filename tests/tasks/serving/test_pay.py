@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import BudgetError
-from schemas.rows import Turn
-from schemas.served import ChatConfig
-from tasks.serving.pay import most_tokens
-from tasks.store.answers import Answers
-from tasks.store.purse import Purse
+from pairwright.schemas.errors import BudgetError
+from pairwright.schemas.rows import Turn
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.serving.pay import most_tokens
+from pairwright.tasks.store.answers import Answers
+from pairwright.tasks.store.purse import Purse
 from tests.fixtures.asking import asked, config_of, items, question, texts
 from tests.fixtures.chat_server import Status, chat_server
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from tasks.serving.pixels import Urls, image_url
-from tasks.store.images import RefusedImageError, decode_rgb, is_plain
+from pairwright.tasks.serving.pixels import Urls, image_url
+from pairwright.tasks.store.images import RefusedImageError, decode_rgb, is_plain
 from tests.fixtures.pictures import picture
 
 BUDGET = 1_003_520

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from schemas.errors import ConfigError, ServerError
-from schemas.served import ChatConfig, LaunchConfig
-from tasks.serving.pace import Pace
-from tasks.serving.probe import WORD, find_model
+from pairwright.schemas.errors import ConfigError, ServerError
+from pairwright.schemas.served import ChatConfig, LaunchConfig
+from pairwright.tasks.serving.pace import Pace
+from pairwright.tasks.serving.probe import WORD, find_model
 from tests.fixtures.chat_server import Asked, Close, Hang, Raw, Reply, Status, chat_server
 from tests.fixtures.vllm_server import free_port
 

@@ -3,7 +3,7 @@
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from tasks.serving.client import close_clients
+from pairwright.tasks.serving.client import close_clients
 from tests.fixtures.asking import asked, config_of, items, texts
 from tests.fixtures.chat_server import chat_server
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2 import Environment, meta
 
-import prompts
-from prompts import load
-from tasks.serving.untrusted import MOST, as_data, quoted, within_quotes
+from pairwright import prompts
+from pairwright.prompts import load
+from pairwright.tasks.serving.untrusted import MOST, as_data, quoted, within_quotes
 from tests.fixtures.families import FAMILIES, LENIENT
 from tests.fixtures.injections import HIDDEN, INJECTIONS, ORDINARY, STRUCTURE, TOKENS
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from schemas.rows import Turn
-from schemas.served import ChatConfig
-from tasks.serving.chat import Grammar, Question
-from tasks.serving.write_request import body_of, key_of
-from tasks.store.images import RefusedImageError
+from pairwright.schemas.rows import Turn
+from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.serving.chat import Grammar, Question
+from pairwright.tasks.serving.write_request import body_of, key_of
+from pairwright.tasks.store.images import RefusedImageError
 from tests.fixtures.asking import question
 
 

@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from schemas.errors import SourceError
-from schemas.rows import ComparisonRow, ImageRow, PairRow, Turn, make_key
-from tasks.sources import cad_inst
-from tasks.sources.readers import recognise_source
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import ComparisonRow, ImageRow, PairRow, Turn, make_key
+from pairwright.tasks.sources import cad_inst
+from pairwright.tasks.sources.readers import recognise_source
 from tests.fixtures.pictures import picture
 from tests.fixtures.tables import build, config_of, read_all, reasons_of, write_table
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import SourceError
-from schemas.rows import Dropped, ImageRow, PairRow, make_key
-from tasks.sources.readers import recognise_source
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, ImageRow, PairRow, make_key
+from pairwright.tasks.sources.readers import recognise_source
 from tests.fixtures.layouts import cut, put, read_all, source_of, write_clevr_change
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.rows import Dropped, PairRow, make_key
-from tasks.sources.clevr_dc import NOTHING_CHANGED
-from tasks.sources.readers import recognise_source
+from pairwright.schemas.rows import Dropped, PairRow, make_key
+from pairwright.tasks.sources.clevr_dc import NOTHING_CHANGED
+from pairwright.tasks.sources.readers import recognise_source
 from tests.fixtures.layouts import cut, put, read_all, source_of, write_clevr_dc
 
 

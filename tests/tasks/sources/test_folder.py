@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from schemas.config import ImagesConfig
-from schemas.errors import SourceError
-from schemas.rows import Dropped, Failed, ImageRow, make_key
-from tasks.sources.folder import list_items, read_item, shown_name
+from pairwright.schemas.config import ImagesConfig
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, make_key
+from pairwright.tasks.sources.folder import list_items, read_item, shown_name
 
 CONFIG = ImagesConfig(licence="CC0-1.0")
 

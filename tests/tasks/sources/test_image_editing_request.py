@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from schemas.rows import Dropped, ImageRow, PairRow, make_key
+from pairwright.schemas.rows import Dropped, ImageRow, PairRow, make_key
 from tests.fixtures.layouts import cut, put, read_all, source_of, write_image_editing_request
 
 

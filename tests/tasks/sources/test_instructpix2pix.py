@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from schemas.errors import SourceError
-from schemas.rows import ImageRow, PairRow, make_key
-from tasks.sources.readers import READERS, recognise_source
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import ImageRow, PairRow, make_key
+from pairwright.tasks.sources.readers import READERS, recognise_source
 from tests.fixtures.pictures import picture
 from tests.fixtures.tables import IMAGE, build, config_of, read_all, reasons_of, struct, write_table
 

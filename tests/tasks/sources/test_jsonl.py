@@ -5,11 +5,11 @@ import os
 
 import pytest
 
-from schemas.config import ImagesConfig, ReadingConfig, ScenesConfig, SourceConfig
-from schemas.errors import SourceError
-from schemas.rows import Dropped, ImageRow, PairRow, make_key
-from tasks.sources.layout.annotations import LINE_BYTES
-from tasks.sources.readers import READERS, recognise_source
+from pairwright.schemas.config import ImagesConfig, ReadingConfig, ScenesConfig, SourceConfig
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, ImageRow, PairRow, make_key
+from pairwright.tasks.sources.layout.annotations import LINE_BYTES
+from pairwright.tasks.sources.readers import READERS, recognise_source
 from tests.fixtures.builds import build_through_mining, ok_rows
 from tests.fixtures.pictures import picture
 

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from schemas.errors import SourceError
-from schemas.rows import ImageRow, make_key
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import ImageRow, make_key
 from tests.fixtures.pictures import picture
 from tests.fixtures.tables import IMAGE, build, config_of, read_all, reasons_of, struct, write_table
 

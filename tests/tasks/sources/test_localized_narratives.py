@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import SourceError
-from schemas.rows import Dropped, ImageRow
-from tasks.sources import localized_narratives
-from tasks.sources.readers import recognise_source
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, ImageRow
+from pairwright.tasks.sources import localized_narratives
+from pairwright.tasks.sources.readers import recognise_source
 from tests.fixtures.layouts import (
     cut,
     list_all,

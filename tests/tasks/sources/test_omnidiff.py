@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import SourceError
-from schemas.rows import Dropped, ImageRow, PairRow, make_key
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, ImageRow, PairRow, make_key
 from tests.fixtures.layouts import cut, list_all, put_lines, read_all, source_of, write_omnidiff
 
 GOOD = {"id": "good", "image1": "real/0_a.png", "image2": "real/0_b.jpg"}

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.config import ImagesConfig, ReadingConfig, SourceConfig
-from schemas.errors import SourceError
-from schemas.rows import Dropped, Failed, ImageRow, make_key
-from tasks.sources.readers import READERS, recognise_source
-from tasks.sources.tables import open_table
-from tasks.sources.tables.table_files import Place, split_of
+from pairwright.schemas.config import ImagesConfig, ReadingConfig, SourceConfig
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, make_key
+from pairwright.tasks.sources.readers import READERS, recognise_source
+from pairwright.tasks.sources.tables import open_table
+from pairwright.tasks.sources.tables.table_files import Place, split_of
 from tests.fixtures.pictures import picture
 from tests.fixtures.tables import IMAGE, build, read_all, struct, write_table
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flows.read_rows import read_rows
-from schemas.config import Profile
-from schemas.robustness import RobustnessConfig
-from schemas.rows import ComparisonRow, Dropped, ImageRow, PairRow, PreferenceRow, Turn, make_key
-from tasks.sources.perturb_source import perturb_source
-from tasks.sources.read_images import STAGE, read_images
-from tasks.store.images import decode_rgb
-from tasks.store.perturb_images import perturb_image
-from tasks.store.stage import fingerprint
+from pairwright.flows.read_rows import read_rows
+from pairwright.schemas.config import Profile
+from pairwright.schemas.robustness import RobustnessConfig
+from pairwright.schemas.rows import ComparisonRow, Dropped, ImageRow, PairRow, PreferenceRow, Turn, make_key
+from pairwright.tasks.sources.perturb_source import perturb_source
+from pairwright.tasks.sources.read_images import STAGE, read_images
+from pairwright.tasks.store.images import decode_rgb
+from pairwright.tasks.store.perturb_images import perturb_image
+from pairwright.tasks.store.stage import fingerprint
 from tests.fixtures.exports import preference
 from tests.fixtures.layouts import build, list_all, source_of, write_image_editing_request
 from tests.fixtures.pictures import picture

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import SourceError
-from tasks.sources.readers import READERS, explain_reader, recognise_source
+from pairwright.schemas.errors import SourceError
+from pairwright.tasks.sources.readers import READERS, explain_reader, recognise_source
 
 
 def test_a_folder_is_recognised_by_path_or_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

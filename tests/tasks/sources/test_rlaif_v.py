@@ -6,12 +6,12 @@ import re
 import datasets
 import pytest
 
-from flows.export_dataset import export_dataset
-from flows.report_dataset import report_dataset
-from schemas.errors import SourceError
-from schemas.rows import ImageRow, PreferenceRow, Turn, make_key
-from tasks.sources.rlaif_v import answering_model
-from tasks.store.files import Folder
+from pairwright.flows.export_dataset import export_dataset
+from pairwright.flows.report_dataset import report_dataset
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import ImageRow, PreferenceRow, Turn, make_key
+from pairwright.tasks.sources.rlaif_v import answering_model
+from pairwright.tasks.store.files import Folder
 from tests.fixtures.pictures import picture
 from tests.fixtures.tables import IMAGE, build, config_of, read_all, reasons_of, struct, write_table
 

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from schemas.claims import content_changes, is_no_change
-from schemas.config import ScenesConfig
-from schemas.rows import Dropped, ImageRow, make_key
-from schemas.scene import DISTRACTORS, PREPOSITIONS
-from tasks.sources.scenes import list_items, read_item
-from tasks.store.masks import decode_mask
+from pairwright.schemas.claims import content_changes, is_no_change
+from pairwright.schemas.config import ScenesConfig
+from pairwright.schemas.rows import Dropped, ImageRow, make_key
+from pairwright.schemas.scene import DISTRACTORS, PREPOSITIONS
+from pairwright.tasks.sources.scenes import list_items, read_item
+from pairwright.tasks.store.masks import decode_mask
 
 CONFIG = ScenesConfig(seed=3, worlds=22, photographs=4, width=128, height=96, samples=4, no_change_share=0.25)
 
@@ -46,7 +46,8 @@ def things(row):
 
 def test_importing_and_listing_load_no_renderer():
     code = (
-        "import sys; from schemas.config import ScenesConfig; from tasks.sources.scenes import list_items;"
+        "import sys; from pairwright.schemas.config import ScenesConfig;"
+        "from pairwright.tasks.sources.scenes import list_items;"
         "assert len(list(list_items(ScenesConfig(worlds=3), limit=None))) == 3;"
         "assert not {'mitsuba', 'drjit', 'cv2'} & set(sys.modules)"
     )
@@ -195,12 +196,12 @@ def test_photographs_have_equal_content_only_if_their_changes_are_equal(worlds):
 
 @pytest.mark.parametrize("material", ["rubber", "metal", "wooden", "ceramic"])
 def test_colours_look_like_their_names(material):
-    from tasks.sources.scene.build import build_scene, use_variant
-    from tasks.sources.scene.camera import Camera
-    from tasks.sources.scene.photograph import develop, expose, survey
-    from tasks.sources.scene.plan import colours_of
-    from tasks.sources.scene.state import Scene, Thing
-    from tasks.sources.scene.vocabulary import COLOURS, Light, View
+    from pairwright.tasks.sources.scene.build import build_scene, use_variant
+    from pairwright.tasks.sources.scene.camera import Camera
+    from pairwright.tasks.sources.scene.photograph import develop, expose, survey
+    from pairwright.tasks.sources.scene.plan import colours_of
+    from pairwright.tasks.sources.scene.state import Scene, Thing
+    from pairwright.tasks.sources.scene.vocabulary import COLOURS, Light, View
 
     use_variant("scalar_rgb")
     names = colours_of("ball", material)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import SourceError
-from schemas.rows import Dropped, ImageRow, PairRow, make_key
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, ImageRow, PairRow, make_key
 from tests.fixtures.layouts import cut, list_all, put, read_all, source_of, write_spot_the_diff
 
 

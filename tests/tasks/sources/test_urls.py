@@ -9,13 +9,13 @@ from functools import partial
 
 import pytest
 
-from schemas.config import ImagesConfig, ReadingConfig, ScenesConfig, SourceConfig
-from schemas.errors import SourceError
-from schemas.rows import Dropped, Failed, ImageRow, make_key
-from tasks.sources.layout.annotations import LINE_BYTES
-from tasks.sources.readers import READERS
-from tasks.sources.urls import PARALLEL, READER, read_items
-from tasks.sources.web import download as module
+from pairwright.schemas.config import ImagesConfig, ReadingConfig, ScenesConfig, SourceConfig
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, make_key
+from pairwright.tasks.sources.layout.annotations import LINE_BYTES
+from pairwright.tasks.sources.readers import READERS
+from pairwright.tasks.sources.urls import PARALLEL, READER, read_items
+from pairwright.tasks.sources.web import download as module
 from tests.fixtures.builds import build_through_mining, ok_rows
 from tests.fixtures.pictures import picture
 from tests.fixtures.web import LOOPBACK, serving

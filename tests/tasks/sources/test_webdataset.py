@@ -10,14 +10,14 @@ from typing import ClassVar
 import fsspec
 import pytest
 
-from schemas.config import ImagesConfig, ReadingConfig, ScenesConfig, SourceConfig
-from schemas.errors import SourceError
-from schemas.rows import Dropped, Failed, ImageRow, make_key
-from tasks.sources.archives import tar_members
-from tasks.sources.archives.find_archives import Root
-from tasks.sources.archives.read_archive import close_kept
-from tasks.sources.readers import recognise_source
-from tasks.sources.webdataset import MAX_OF_SAMPLE, MAX_TEXT, READER
+from pairwright.schemas.config import ImagesConfig, ReadingConfig, ScenesConfig, SourceConfig
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, make_key
+from pairwright.tasks.sources.archives import tar_members
+from pairwright.tasks.sources.archives.find_archives import Root
+from pairwright.tasks.sources.archives.read_archive import close_kept
+from pairwright.tasks.sources.readers import recognise_source
+from pairwright.tasks.sources.webdataset import MAX_OF_SAMPLE, MAX_TEXT, READER
 from tests.fixtures.builds import build_through_mining, ok_rows
 from tests.fixtures.pictures import picture
 from tests.fixtures.tars import entry, raw_header, write_tar

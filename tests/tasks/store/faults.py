@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tasks.store import files, journal
+from pairwright.tasks.store import files, journal
 
 CALLS = ("open", "write", "fsync", "replace", "link")
 

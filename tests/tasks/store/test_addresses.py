@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.store.addresses import Address, RefusedAddressError, is_public, parse_address
+from pairwright.tasks.store.addresses import Address, RefusedAddressError, is_public, parse_address
 
 
 @pytest.mark.parametrize(

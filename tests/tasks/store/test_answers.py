@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import StoreError
-from schemas.rows import make_key
-from tasks.store import answers as answers_file
-from tasks.store.answers import HEADER, Answers
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.store import answers as answers_file
+from pairwright.tasks.store.answers import HEADER, Answers
 
 KEYS = [make_key("question", number) for number in range(5)]
 VALUES = [b"first", b"", b"\0" * 40, "naïve \U0001f600".encode(), b"x" * 100]
@@ -185,8 +185,8 @@ def test_many_threads_may_put_and_get(tmp_path: Path) -> None:
 SCRIPT = """
 import sys
 from pathlib import Path
-from schemas.rows import make_key
-from tasks.store.answers import Answers
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.store.answers import Answers
 
 with Answers(Path(sys.argv[1])) as answers:
     number = 0

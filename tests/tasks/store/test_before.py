@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from schemas.rows import NeighbourRow, make_key
-from tasks.store.index import open_index, write_index
-from tasks.store.ledger import COLLECTION
-from tasks.store.part import Part, read_about
+from pairwright.schemas.rows import NeighbourRow, make_key
+from pairwright.tasks.store.index import open_index, write_index
+from pairwright.tasks.store.ledger import COLLECTION
+from pairwright.tasks.store.part import Part, read_about
 from tests.tasks.store.toy import STAGES, build_toy, open_toy
 
 FEW, MORE = ["ant", "bee", "cat", "dog"], ["ant", "bee", "cat", "dog", "eel"]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.health import Check
-from tasks.store.check_disk import check_clock, check_limits, check_place, check_processor, memory_bytes
-from tasks.store.pool import count_cores
+from pairwright.schemas.health import Check
+from pairwright.tasks.store.check_disk import check_clock, check_limits, check_place, check_processor, memory_bytes
+from pairwright.tasks.store.pool import count_cores
 
 
 def found(checks) -> dict[str, Check]:

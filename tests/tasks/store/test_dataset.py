@@ -11,11 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from schemas.errors import ConfigError, StoreError
-from tasks.store.dataset import Build, read_record, write_items, write_record
-from tasks.store.files import Folder
-from tasks.store.part import Part, encode_part, read_about, read_part
-from tasks.store.pool import ShardFailed
+from pairwright.schemas.errors import ConfigError, StoreError
+from pairwright.tasks.store.dataset import Build, read_record, write_items, write_record
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.part import Part, encode_part, read_about, read_part
+from pairwright.tasks.store.pool import ShardFailed
 from tests.tasks.store.forge import ALL_DONE, Forge
 from tests.tasks.store.toy import (
     STAGES,
@@ -301,7 +301,7 @@ def test_a_damaged_part_is_named_and_once_deleted_made_anew(tmp_path: Path) -> N
 def test_a_listing_is_cut_into_parts_and_the_same_listing_is_the_same_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.store.dataset.ITEMS_PER_PART", 7)
+    monkeypatch.setattr("pairwright.tasks.store.dataset.ITEMS_PER_PART", 7)
     folder = Folder(str(tmp_path))
     names = write_items(folder, list_words(WORDS))
     assert [read_about(Part(folder, name))["rows"] for name in names] == ["7", "7", "6"]
@@ -342,7 +342,7 @@ def test_a_killed_build_under_another_fingerprint_lends_no_rows(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patches:
-        patches.setattr("tasks.store.shard._in_order", stop)
+        patches.setattr("pairwright.tasks.store.shard._in_order", stop)
         with pytest.raises(KeyboardInterrupt):
             build_toy(tmp_path / "out", WORDS, config)
     assert len(items_of(take_calls(config))) == 10

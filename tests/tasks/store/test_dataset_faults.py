@@ -9,10 +9,10 @@ from typing import Any, Self
 import pyarrow as pa
 import pytest
 
-from schemas.errors import StoreError
-from tasks.store import shard as shard_file
-from tasks.store.files import Folder
-from tasks.store.pool import ShardFailed
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store import shard as shard_file
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.pool import ShardFailed
 from tests.tasks.store.faults import Killed, faulty
 from tests.tasks.store.toy import STAGES, build_toy, expect, read_toy, read_tree, say
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store.files import TEMPORARY, Folder
-from tasks.store.part import Part, read_part
+from pairwright.tasks.store.files import TEMPORARY, Folder
+from pairwright.tasks.store.part import Part, read_part
 from tests.tasks.store.forge import ALL_DONE, Forge
 from tests.tasks.store.toy import ToyConfig, build_toy, expect, read_toy, read_tree, say
 

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from schemas.errors import StoreError
-from tasks.store.files import Folder
-from tasks.store.part import Part, read_part
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.part import Part, read_part
 from tests.tasks.store.faults import Killed, faulty
 from tests.tasks.store.toy import ToyConfig, build_toy, expect, read_toy, say
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 import pytest
 
-from schemas.decisions import Decision
-from schemas.errors import StoreError
-from tasks.store.decisions import (
+from pairwright.schemas.decisions import Decision
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.decisions import (
     MOST_FILES,
     decision_files,
     forget_decisions,
@@ -16,7 +16,7 @@ from tasks.store.decisions import (
     read_history,
     write_decisions,
 )
-from tasks.store.files import Folder
+from pairwright.tasks.store.files import Folder
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

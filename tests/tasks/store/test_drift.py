@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store.drift import count_lengths, count_similarities, cut_bins, match_counts, measure_drift
+from pairwright.tasks.store.drift import count_lengths, count_similarities, cut_bins, match_counts, measure_drift
 from tests.tasks.store.toy import build_toy, open_toy
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import ConfigError
-from schemas.rows import ItemRow
-from tasks.store.on_dask import DaskWorkers
-from tasks.store.on_ray import RayWorkers
-from tasks.store.on_worker import Needs, Place, needs_of
-from tasks.store.pool import Runner, ShardFailed
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import ItemRow
+from pairwright.tasks.store.on_dask import DaskWorkers
+from pairwright.tasks.store.on_ray import RayWorkers
+from pairwright.tasks.store.on_worker import Needs, Place, needs_of
+from pairwright.tasks.store.pool import Runner, ShardFailed
 from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, expect, read_toy, read_tree, read_words, say
 
 ROOT = Path(__file__).parent.parent.parent.parent

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tasks.store.estimate import NOTHING, Estimate, add, exactly, ratio, share_of
+from pairwright.tasks.store.estimate import NOTHING, Estimate, add, exactly, ratio, share_of
 
 
 def test_a_rate_is_the_ratio_of_the_sums_and_its_range_the_spread_of_the_samples() -> None:

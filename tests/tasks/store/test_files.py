@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from schemas.errors import StoreError
-from tasks.store import files
-from tasks.store.files import TEMPORARY, Folder, naming
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store import files
+from pairwright.tasks.store.files import TEMPORARY, Folder, naming
 
 
 @pytest.fixture(params=["local", "memory"])

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store import find_copies as module
-from tasks.store.files import Folder
-from tasks.store.find_copies import find_copies
+from pairwright.tasks.store import find_copies as module
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.find_copies import find_copies
 from tests.tasks.store.test_lineage import image
 from tests.tasks.store.toy import build_toy
 

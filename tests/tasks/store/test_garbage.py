@@ -7,14 +7,22 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import StoreError
-from schemas.rows import make_key
-from tasks.store.dataset import alone
-from tasks.store.files import Folder
-from tasks.store.garbage import Needed, Plan, carry_out, left_work, mixed_parts, other_folders, unneeded_parts
-from tasks.store.part import Part, read_part
-from tasks.store.snapshot import part_files, read_snapshot, snapshot_numbers
-from tasks.store.takedowns import write_takedown
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.store.dataset import alone
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.garbage import (
+    Needed,
+    Plan,
+    carry_out,
+    left_work,
+    mixed_parts,
+    other_folders,
+    unneeded_parts,
+)
+from pairwright.tasks.store.part import Part, read_part
+from pairwright.tasks.store.snapshot import part_files, read_snapshot, snapshot_numbers
+from pairwright.tasks.store.takedowns import write_takedown
 from tests.tasks.store.faults import Killed
 from tests.tasks.store.test_dataset import check
 from tests.tasks.store.test_pinned import check as check_version

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import StoreError
-from schemas.gates import GatesConfig
-from tasks.store.files import Folder
-from tasks.store.gates import (
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.gates import GatesConfig
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.gates import (
     Verdict,
     cannot_judge,
     judge_columns,
@@ -18,7 +18,7 @@ from tasks.store.gates import (
     read_verdict,
     write_verdict,
 )
-from tasks.store.ledger import Counts
+from pairwright.tasks.store.ledger import Counts
 from tests.tasks.store.toy import build_toy, open_toy
 
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from schemas.config import ImagesConfig
-from tasks.store.images import RefusedImageError, decode_rgb, encode_png, probe_image, put_patch, show_window
+from pairwright.schemas.config import ImagesConfig
+from pairwright.tasks.store.images import RefusedImageError, decode_rgb, encode_png, probe_image, put_patch, show_window
 
 CONFIG = ImagesConfig(min_side=1)
 

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.arrow import to_table
-from schemas.rows import CaptionRow, ImageRow, make_key
-from tasks.store.files import Folder
-from tasks.store.index import Index, columns_without, open_index, write_index
-from tasks.store.part import encode_part
+from pairwright.schemas.arrow import to_table
+from pairwright.schemas.rows import CaptionRow, ImageRow, make_key
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.index import Index, columns_without, open_index, write_index
+from pairwright.tasks.store.part import encode_part
 
 TABLE = "tables/captions/0"
 PARTS = {"part-a.parquet": 250, "part-b.parquet": 3, "part-c.parquet": 101}

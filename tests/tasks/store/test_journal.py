@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from schemas.arrow import schema_of, to_table
-from schemas.errors import StoreError
-from schemas.rows import CaptionRow, Dropped, Failed, SplitRow, make_key
-from tasks.store import journal as journal_file
-from tasks.store.journal import Journal
+from pairwright.schemas.arrow import schema_of, to_table
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.rows import CaptionRow, Dropped, Failed, SplitRow, make_key
+from pairwright.tasks.store import journal as journal_file
+from pairwright.tasks.store.journal import Journal
 
 INPUTS = [make_key("input", number) for number in range(4)]
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from schemas.arrow import to_table
-from schemas.errors import StoreError, ValidationError
-from schemas.rows import CaptionRow, Dropped, Failed, ItemRow, PairRow, Row, make_key
-from tasks.store.files import Folder
-from tasks.store.ledger import DUPLICATE, Ledger
-from tasks.store.part import describe_part, encode_part
-from tasks.store.stage import Planned, Stage, Uses
+from pairwright.schemas.arrow import to_table
+from pairwright.schemas.errors import StoreError, ValidationError
+from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ItemRow, PairRow, Row, make_key
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.ledger import DUPLICATE, Ledger
+from pairwright.tasks.store.part import describe_part, encode_part
+from pairwright.tasks.store.stage import Planned, Stage, Uses
 
 ITEMS = "tables/items/listed"
 STAGE = Stage(name="words", version=1, group="sources", reads="items", row=ItemRow, writes=CaptionRow,

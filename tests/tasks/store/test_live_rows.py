@@ -5,11 +5,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from schemas.rows import ImageRow, PairRow
-from tasks.store import index as index_module
-from tasks.store.dataset import Build, write_items
-from tasks.store.files import Folder
-from tasks.store.snapshot import describe_version, find_live, read_live, stream_live, write_snapshot
+from pairwright.schemas.rows import ImageRow, PairRow
+from pairwright.tasks.store import index as index_module
+from pairwright.tasks.store.dataset import Build, write_items
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.snapshot import describe_version, find_live, read_live, stream_live, write_snapshot
 from tests.tasks.store.toy import ToyConfig, build_toy, list_words, plan_toy, record_of
 
 WORDS = [f"word{number:03d}" for number in range(25)]

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from schemas.errors import ValidationError
-from schemas.scene import Mask
-from tasks.store.masks import decode_mask, encode_mask
+from pairwright.schemas.errors import ValidationError
+from pairwright.schemas.scene import Mask
+from pairwright.tasks.store.masks import decode_mask, encode_mask
 
 
 def test_runs_by_hand_go_down_the_columns():

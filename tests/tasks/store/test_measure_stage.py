@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from schemas.rates import StoredRate
-from tasks.store.asked import Asked
-from tasks.store.estimate import NOTHING, Estimate, exactly
-from tasks.store.files import Folder
-from tasks.store.measure_stage import (
+from pairwright.schemas.rates import StoredRate
+from pairwright.tasks.store.asked import Asked
+from pairwright.tasks.store.estimate import NOTHING, Estimate, exactly
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.measure_stage import (
     Sample,
     empty_bytes,
     listed_keys,

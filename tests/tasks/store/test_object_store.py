@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from s3fs import S3FileSystem
 
-from schemas.errors import StoreError
-from tasks.store import lease, remote
-from tasks.store.files import Folder
-from tasks.store.lease import leased
-from tasks.store.pool import ShardFailed
-from tasks.store.scratch import own_temporary_folder
-from tasks.store.snapshot import latest_snapshot
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store import lease, remote
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.lease import leased
+from pairwright.tasks.store.pool import ShardFailed
+from pairwright.tasks.store.scratch import own_temporary_folder
+from pairwright.tasks.store.snapshot import latest_snapshot
 from tests.fixtures.s3_server import S3Server, s3_server
 from tests.tasks.store.toy import ToyConfig, build_toy, expect, read_toy, say
 

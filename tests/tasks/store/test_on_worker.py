@@ -11,12 +11,12 @@ from types import ModuleType
 
 import pytest
 
-from schemas.rows import ItemRow
-from tasks.store.files import Folder
-from tasks.store.on_worker import Needs, code_mark, needs_of, run_here
-from tasks.store.pool import Outcome, ShardFailed
-from tasks.store.shard import ShardDone, ShardRef
-from tasks.store.stage import Planned, Stage
+from pairwright.schemas.rows import ItemRow
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.on_worker import Needs, code_mark, needs_of, run_here
+from pairwright.tasks.store.pool import Outcome, ShardFailed
+from pairwright.tasks.store.shard import ShardDone, ShardRef
+from pairwright.tasks.store.stage import Planned, Stage
 
 STAGE = Stage(name="toy", version=1, group="sources", reads="items", row=ItemRow, writes=ItemRow, function=iter,
               config="toy")  # fmt: skip
@@ -71,7 +71,7 @@ def test_models_stay_from_shard_to_shard_and_go_for_those_of_another_stage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[str] = []
-    module = ModuleType("tasks.models.made_up")
+    module = ModuleType("pairwright.tasks.models.made_up")
 
     @lru_cache(maxsize=1)
     def load() -> str:

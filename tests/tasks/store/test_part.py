@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.arrow import schema_of, to_table
-from schemas.errors import StoreError
-from schemas.rows import Dropped, Failed, ImageRow, PreferenceRow, make_key
-from tasks.store.files import Folder
-from tasks.store.part import (
+from pairwright.schemas.arrow import schema_of, to_table
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, PreferenceRow, make_key
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.part import (
     ROWS_PER_GROUP,
     Part,
     count_statuses,

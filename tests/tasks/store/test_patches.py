@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from schemas.scene import Mask
-from tasks.store.images import decode_rgb, encode_png
-from tasks.store.masks import encode_mask
-from tasks.store.patches import cut_mask, encode_patch
-from tasks.store.runs import read_runs
+from pairwright.schemas.scene import Mask
+from pairwright.tasks.store.images import decode_rgb, encode_png
+from pairwright.tasks.store.masks import encode_mask
+from pairwright.tasks.store.patches import cut_mask, encode_patch
+from pairwright.tasks.store.runs import read_runs
 
 
 @pytest.mark.parametrize("size", [(1, 1), (7, 5), (40, 3), (3, 40), (31, 33)])

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tasks.store.perturb_images import FOG, NOISE, draw_plasma, perturb_image
+from pairwright.tasks.store.perturb_images import FOG, NOISE, draw_plasma, perturb_image
 
 GREY = np.full((224, 300, 3), 128, dtype=np.uint8)
 

@@ -7,10 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import StoreError
-from tasks.store.dataset import Build
-from tasks.store.files import Folder
-from tasks.store.snapshot import check_parts, describe_version, missing_files, pinned_by, read_live, read_snapshot
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.snapshot import (
+    check_parts,
+    describe_version,
+    missing_files,
+    pinned_by,
+    read_live,
+    read_snapshot,
+)
 from tests.tasks.store.toy import ToyConfig, build_toy, expect, plan_toy, say
 
 WORDS = ["a1", "a1/again", "b2", "bad", "c3", "failing", "failing/too"]

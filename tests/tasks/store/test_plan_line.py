@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.config import MiningConfig
-from tasks.store.estimate import NOTHING, Estimate, exactly
-from tasks.store.ledger import Counts
-from tasks.store.measure_stage import StageRates
-from tasks.store.plan_line import Site, StagePlan, plan_line, total_of
-from tasks.store.stage import Planned
+from pairwright.schemas.config import MiningConfig
+from pairwright.tasks.store.estimate import NOTHING, Estimate, exactly
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.measure_stage import StageRates
+from pairwright.tasks.store.plan_line import Site, StagePlan, plan_line, total_of
+from pairwright.tasks.store.stage import Planned
 from tests.tasks.store.toy import STAGES, Quiet
 
 LINE = [one for one in STAGES if one.name != "links"]

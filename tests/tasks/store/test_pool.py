@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import ServerError
-from schemas.rows import ItemRow
-from tasks.store.files import Folder
-from tasks.store.pool import DIED, HELPERS, PLACE, Outcome, ShardFailed, Workers, helpers
-from tasks.store.shard import ShardDone, ShardRef
-from tasks.store.stage import Planned, Stage
+from pairwright.schemas.errors import ServerError
+from pairwright.schemas.rows import ItemRow
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.pool import DIED, HELPERS, PLACE, Outcome, ShardFailed, Workers, helpers
+from pairwright.tasks.store.shard import ShardDone, ShardRef
+from pairwright.tasks.store.stage import Planned, Stage
 
 STAGE = Stage(name="toy", version=1, group="sources", reads="items", row=ItemRow, writes=ItemRow, function=iter,
               config="toy")  # fmt: skip

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store.files import Folder
-from tasks.store.garbage import carry_out
-from tasks.store.snapshot import snapshot_numbers
-from tasks.store.takedowns import read_swept, read_takedowns, write_swept, write_takedown
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.garbage import carry_out
+from pairwright.tasks.store.snapshot import snapshot_numbers
+from pairwright.tasks.store.takedowns import read_swept, read_takedowns, write_swept, write_takedown
 from tests.tasks.store.power import Disk
 from tests.tasks.store.test_dataset import check
 from tests.tasks.store.test_garbage import cells_of, key_of, plan

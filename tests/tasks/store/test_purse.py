@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import StoreError
-from tasks.store.purse import Purse
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.purse import Purse
 
 TAKE = """
 import sys
-from tasks.store.purse import Purse
+from pairwright.tasks.store.purse import Purse
 
 purse = Purse(sys.argv[1], calls=500, tokens=100_000)
 taken = 0

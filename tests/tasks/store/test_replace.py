@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from schemas.errors import StoreError
-from tasks.store.replace import replacing
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.replace import replacing
 
 
 def names(folder):
@@ -85,7 +85,7 @@ def test_what_a_killed_process_left_is_cleared_or_put_back(tmp_path):
 
 def test_two_at_once_are_refused_and_a_killed_one_is_not_in_the_way(tmp_path):
     target = tmp_path / "out"
-    code = "import sys, time\nfrom pathlib import Path\nfrom tasks.store.replace import replacing\n"
+    code = "import sys, time\nfrom pathlib import Path\nfrom pairwright.tasks.store.replace import replacing\n"
     code += "with replacing(Path(sys.argv[1])):\n    print('in', flush=True)\n    time.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", code, str(target)], stdout=subprocess.PIPE, text=True)
     with process:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.common_words import COMMON_WORDS
-from tasks.store.replace_words import replace_words
+from pairwright.schemas.common_words import COMMON_WORDS
+from pairwright.tasks.store.replace_words import replace_words
 
 TEXT = "The difference is that the first image shows a man's red hat, while the second one doesn't: it's blue."
 WORDS = 19

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from schemas.errors import ValidationError
-from schemas.scene import Mask
-from tasks.store.masks import encode_mask
-from tasks.store.runs import overlap_at_most, overlap_of, read_runs
+from pairwright.schemas.errors import ValidationError
+from pairwright.schemas.scene import Mask
+from pairwright.tasks.store.masks import encode_mask
+from pairwright.tasks.store.runs import overlap_at_most, overlap_of, read_runs
 
 MASKS = array_shapes(min_dims=2, max_dims=2, max_side=9).flatmap(
     lambda shape: st.tuples(*[arrays(bool, shape, elements=st.booleans())] * 2)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store.scratch import own_temporary_folder, scratch_folder
+from pairwright.tasks.store.scratch import own_temporary_folder, scratch_folder
 
 WAITING = """
 import sys, time
 from pathlib import Path
-from tasks.store.scratch import scratch_folder
+from pairwright.tasks.store.scratch import scratch_folder
 with scratch_folder(Path(sys.argv[1])) as path:
     (path / "spill").write_bytes(b"x")
     print(path, flush=True)

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from schemas.rows import CaptionRow, Dropped, Failed, ImageRow, NeighbourRow, PairRow, Row, make_key
-from tasks.store.files import Folder
-from tasks.store.pool import Outcome, ShardFailed
-from tasks.store.shard import NOTHING, ShardDone, read_plan, write_plan
-from tasks.store.stage import Stage, Uses
+from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ImageRow, NeighbourRow, PairRow, Row, make_key
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.pool import Outcome, ShardFailed
+from pairwright.tasks.store.shard import NOTHING, ShardDone, read_plan, write_plan
+from pairwright.tasks.store.stage import Stage, Uses
 from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, open_toy, read_toy
 
 WORDS = ["a", "b", "c", "d"]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import StoreError
-from schemas.rows import ImageRow
-from tasks.store.files import Folder
-from tasks.store.snapshot import find_live, latest_snapshot, read_live, stream_live, write_snapshot
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.rows import ImageRow
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.snapshot import find_live, latest_snapshot, read_live, stream_live, write_snapshot
 from tests.tasks.store.toy import build_toy, open_toy, record_of
 
 WORDS = [f"w{number:03}" for number in range(300)] + ["w001/again"]

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import pytest
 
-from schemas.config import Section, SourceConfig
-from schemas.rows import CaptionRow, ImageRow, PairRow
-from tasks.store.stage import Planned, Stage, Uses, fingerprint
+from pairwright.schemas.config import Section, SourceConfig
+from pairwright.schemas.rows import CaptionRow, ImageRow, PairRow
+from pairwright.tasks.store.stage import Planned, Stage, Uses, fingerprint
 
 
 class Inner(Section):

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from schemas.errors import ConfigError
-from tasks.store.take_decisions import MOST_LINE, MOST_SENT, parse_decisions, read_decision_file
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.store.take_decisions import MOST_LINE, MOST_SENT, parse_decisions, read_decision_file
 
 GOOD = {"key": "ab" * 16, "verdict": "reject", "at": "2026-11-21T11:00:00Z"}
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from schemas.arrow import to_table
-from schemas.errors import StoreError
-from schemas.rows import CaptionRow, PairRow, make_key
-from tasks.store.files import Folder
-from tasks.store.part import Part, read_part
-from tasks.store.snapshot import latest_snapshot
-from tasks.store.takedowns import (
+from pairwright.schemas.arrow import to_table
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.rows import CaptionRow, PairRow, make_key
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.part import Part, read_part
+from pairwright.tasks.store.snapshot import latest_snapshot
+from pairwright.tasks.store.takedowns import (
     BACK,
     REMOVED,
     Removed,

@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.arrow import to_table
-from schemas.errors import StoreError
-from schemas.rows import EmbeddingRow, make_key
-from tasks.store.files import Folder
-from tasks.store.index import Index, open_index, write_index
-from tasks.store.part import encode_part
-from tasks.store.vectors import open_vectors, write_vectors
+from pairwright.schemas.arrow import to_table
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.rows import EmbeddingRow, make_key
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.index import Index, open_index, write_index
+from pairwright.tasks.store.part import encode_part
+from pairwright.tasks.store.vectors import open_vectors, write_vectors
 
 IMAGES = [make_key("image", number) for number in range(7)]
 SIZES = {"colour": 3, "shape": 5}

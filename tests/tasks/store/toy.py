@@ -10,14 +10,14 @@ from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
-from schemas.config import BuildRecord, Profile, RunConfig, Section
-from schemas.rows import CaptionRow, Dropped, Failed, ImageRow, ItemRow, NeighbourRow, PairRow, Row, make_key
-from tasks.store.dataset import Build, write_items
-from tasks.store.files import Folder
-from tasks.store.ledger import Counts
-from tasks.store.pool import Outcome, Runner, ShardFailed, Workers
-from tasks.store.snapshot import read_live, write_snapshot
-from tasks.store.stage import Planned, Stage, Uses, fingerprint
+from pairwright.schemas.config import BuildRecord, Profile, RunConfig, Section
+from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ImageRow, ItemRow, NeighbourRow, PairRow, Row, make_key
+from pairwright.tasks.store.dataset import Build, write_items
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.pool import Outcome, Runner, ShardFailed, Workers
+from pairwright.tasks.store.snapshot import read_live, write_snapshot
+from pairwright.tasks.store.stage import Planned, Stage, Uses, fingerprint
 
 
 class ToyConfig(Section):

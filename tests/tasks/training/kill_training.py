@@ -4,8 +4,8 @@ import peft  # noqa: F401  (what a training imports later is imported once, befo
 import torch
 from transformers import Qwen2VLForConditionalGeneration, Qwen2VLProcessor  # noqa: F401
 
-from tasks.training import train_model
-from tasks.training.train_model import Job
+from pairwright.tasks.training import train_model
+from pairwright.tasks.training.train_model import Job
 
 TRAINING = ".training"
 

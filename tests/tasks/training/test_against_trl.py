@@ -5,16 +5,16 @@ import pytest
 import torch
 from transformers import AutoProcessor
 
-from schemas.training import TrainConfig
-from tasks.training.collate import Collator, load_example
-from tasks.training.examples import make_example
-from tasks.training.load_model import load_model
-from tasks.training.losses.objectives import OBJECTIVES
-from tasks.training.losses.scored import CHOSEN, TEXTS
-from tasks.training.pack_answers import pack_answers
-from tasks.training.references import Adapters, Asked, Copy
-from tasks.training.score_answers import score_answers
-from tasks.training.tune_model import prepare_model
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training.collate import Collator, load_example
+from pairwright.tasks.training.examples import make_example
+from pairwright.tasks.training.load_model import load_model
+from pairwright.tasks.training.losses.objectives import OBJECTIVES
+from pairwright.tasks.training.losses.scored import CHOSEN, TEXTS
+from pairwright.tasks.training.pack_answers import pack_answers
+from pairwright.tasks.training.references import Adapters, Asked, Copy
+from pairwright.tasks.training.score_answers import score_answers
+from pairwright.tasks.training.tune_model import prepare_model
 from tests.bench.train_rows import make_picture, make_row
 from tests.bench.train_trl import dpo_trainer, sft_trainer, trl_processor
 from tests.fixtures.families_of_models import PACKED

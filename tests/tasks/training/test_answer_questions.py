@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-import tasks.training.answer_questions as module
-from schemas.differential import SIZES
-from schemas.errors import ModelError
-from schemas.replies import Reply
-from tasks.serving.chat import Question
-from tasks.store.answers import Answers
-from tasks.training.answer_questions import LocalModel, answer_questions
-from tasks.training.answer_rows import Said
-from tasks.training.find_model import find_model
+import pairwright.tasks.training.answer_questions as module
+from pairwright.schemas.differential import SIZES
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.replies import Reply
+from pairwright.tasks.serving.chat import Question
+from pairwright.tasks.store.answers import Answers
+from pairwright.tasks.training.answer_questions import LocalModel, answer_questions
+from pairwright.tasks.training.answer_rows import Said
+from pairwright.tasks.training.find_model import find_model
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.pictures import picture
 

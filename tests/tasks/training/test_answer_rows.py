@@ -7,10 +7,10 @@ import pytest
 import torch
 from transformers import AutoModelForImageTextToText
 
-from tasks.training.answer_rows import answer_rows, say_answers
-from tasks.training.collate import Loaded, load_example
-from tasks.training.examples import Needs, make_example
-from tasks.training.load_model import load_processor
+from pairwright.tasks.training.answer_rows import answer_rows, say_answers
+from pairwright.tasks.training.collate import Loaded, load_example
+from pairwright.tasks.training.examples import Needs, make_example
+from pairwright.tasks.training.load_model import load_processor
 from tests.fixtures.families_of_models import write_gemma3, write_qwen2_vl
 from tests.fixtures.preferences_to_train import preference
 

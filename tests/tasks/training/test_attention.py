@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from schemas.errors import ConfigError
-from tasks.training.attention import FLEX, SPLIT, attend_in_parts, choose_attention
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.training.attention import FLEX, SPLIT, attend_in_parts, choose_attention
 
 
 def inputs(key_heads: int) -> list[torch.Tensor]:

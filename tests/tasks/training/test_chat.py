@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from transformers import AutoProcessor
 
-from schemas.errors import ModelError
-from schemas.rows import Turn
-from tasks.training.chat import Chat, make_messages
-from tasks.training.examples import RefusedRowError
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.rows import Turn
+from pairwright.tasks.training.chat import Chat, make_messages
+from pairwright.tasks.training.examples import RefusedRowError
 from tests.fixtures.families_of_models import PACKED, write_gemma3, write_qwen2_vl
 
 FRAMES = {

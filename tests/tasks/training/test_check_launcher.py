@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import ConfigError
-from schemas.training import TrainConfig
-from tasks.training.check_launcher import check_launcher
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training.check_launcher import check_launcher
 
 CONFIG = TrainConfig(objective="dpo")
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from tasks.training.check_packing import packs_well
-from tasks.training.collate import Collator
-from tasks.training.freeze_rows import Refused
+from pairwright.tasks.training.check_packing import packs_well
+from pairwright.tasks.training.collate import Collator
+from pairwright.tasks.training.freeze_rows import Refused
 from tests.fixtures.examples_to_pack import loaded, ragged
 from tests.fixtures.families_of_models import PACKED, write_gemma3, write_qwen2_vl
 
@@ -33,7 +33,7 @@ def test_settings_speak_first(tmp_path: Path) -> None:
 
 def test_scores_that_differ_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, collator = opened(write_gemma3(tmp_path))
-    monkeypatch.setattr("tasks.training.check_packing.why_not_packed", lambda _: "")
+    monkeypatch.setattr("pairwright.tasks.training.check_packing.why_not_packed", lambda _: "")
     why = packs_well(model, collator, ragged())
     assert why.startswith("log-probabilities of answers that share a prompt differ by 0.")
     assert why.endswith("in float32, up to 0.001 may be rounding")

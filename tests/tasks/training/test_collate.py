@@ -10,12 +10,12 @@ from PIL import Image
 from torch.utils.data import DataLoader
 from transformers import AutoProcessor
 
-from schemas.errors import ModelError
-from schemas.rows import Turn
-from tasks.training.collate import Batch, Collator, Loaded, load_example
-from tasks.training.examples import Example, RefusedRowError
-from tasks.training.freeze_rows import Refused
-from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.rows import Turn
+from pairwright.tasks.training.collate import Batch, Collator, Loaded, load_example
+from pairwright.tasks.training.examples import Example, RefusedRowError
+from pairwright.tasks.training.freeze_rows import Refused
+from pairwright.tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
 from tests.fixtures.examples_to_pack import PAIR, loaded, picture, ragged
 from tests.fixtures.families_of_models import PACKED, write_gemma3, write_qwen2_vl
 

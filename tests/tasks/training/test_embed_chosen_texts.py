@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from schemas.encoders import ClipConfig
-from schemas.errors import ModelError
-from schemas.retrieving import TextVectorsConfig
-from tasks.models.text_scorer import OpenClipTexts
-from tasks.training.embed_chosen_texts import (
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.retrieving import TextVectorsConfig
+from pairwright.tasks.models.text_scorer import OpenClipTexts
+from pairwright.tasks.training.embed_chosen_texts import (
     _terms,
     embed_chosen_texts,
     hash_words,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from schemas.differential import SIZES, DifferentialConfig
-from schemas.errors import ModelError
-from tasks.training import find_model as module
-from tasks.training.find_model import find_base, find_model, find_module, read_module
+from pairwright.schemas.differential import SIZES, DifferentialConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.training import find_model as module
+from pairwright.tasks.training.find_model import find_base, find_model, find_module, read_module
 from tests.fixtures.families_of_models import write_qwen2_vl
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from schemas.errors import TrainingError
-from schemas.training import TrainConfig
-from tasks.training.fit_memory import fitting
-from tasks.training.runs import Run
+from pairwright.schemas.errors import TrainingError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training.fit_memory import fitting
+from pairwright.tasks.training.runs import Run
 
 FAR_TOO_MUCH = 2**50
 """Numbers; no machine has 4 PB."""

@@ -5,7 +5,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from transformers import AutoModelForImageTextToText
 
-from tasks.training.join_windows import NAME, join_windows
+from pairwright.tasks.training.join_windows import NAME, join_windows
 from tests.fixtures.families_of_models import PACKED
 
 EQUAL = [[1, 8, 8], [1, 8, 8]]

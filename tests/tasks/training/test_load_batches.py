@@ -5,10 +5,10 @@ from itertools import chain
 
 import pytest
 
-from schemas.errors import StoreError
-from tasks.training.collate import Batch
-from tasks.training.freeze_rows import Refused
-from tasks.training.load_batches import Fault, Order, count_workers, make_loader
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.training.collate import Batch
+from pairwright.tasks.training.freeze_rows import Refused
+from pairwright.tasks.training.load_batches import Fault, Order, count_workers, make_loader
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from schemas.errors import ConfigError, ModelError
-from schemas.training import ModelConfig, TrainConfig
-from tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
+from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.training import ModelConfig, TrainConfig
+from pairwright.tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
 from tests.fixtures.families_of_models import PACKED, write_gemma3, write_qwen2_vl
 
 FAMILIES: dict[str, Callable[[Path], Path]] = {**PACKED, "gemma3": write_gemma3}

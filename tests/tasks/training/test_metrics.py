@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, Window
+from pairwright.tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, Window
 
 
 def test_means_are_over_examples() -> None:

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from schemas.arrow import to_table
-from schemas.errors import ConfigError, ModelError
-from schemas.retrieving import MinedConfig
-from schemas.rows import DifferenceRow, Dropped, Negative, PairRow, PreferenceRow, make_key
-from tasks.store.vectors import Vectors
-from tasks.training.embed_chosen_texts import text_key
-from tasks.training.mine_negatives import SAID, STAGE, WANTED, mine_negatives, pin_retriever, stage_among
-from tasks.training.retriever.heads import Heads
-from tasks.training.retriever.saved import hash_file, save_network
+from pairwright.schemas.arrow import to_table
+from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.retrieving import MinedConfig
+from pairwright.schemas.rows import DifferenceRow, Dropped, Negative, PairRow, PreferenceRow, make_key
+from pairwright.tasks.store.vectors import Vectors
+from pairwright.tasks.training.embed_chosen_texts import text_key
+from pairwright.tasks.training.mine_negatives import SAID, STAGE, WANTED, mine_negatives, pin_retriever, stage_among
+from pairwright.tasks.training.retriever.heads import Heads
+from pairwright.tasks.training.retriever.saved import hash_file, save_network
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import graph, image_row, thing
 from tests.fixtures.preferences_to_train import preference

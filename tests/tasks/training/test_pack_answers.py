@@ -8,12 +8,12 @@ import pytest
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from schemas.errors import ConfigError
-from tasks.training.attention import FLEX, SPLIT, use_attention
-from tasks.training.collate import Answer, Batch, Collator, Loaded
-from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
-from tasks.training.pack_answers import PADDING, lay_out, pack_answers, why_not_packed
-from tasks.training.score_answers import score_answers
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.training.attention import FLEX, SPLIT, use_attention
+from pairwright.tasks.training.collate import Answer, Batch, Collator, Loaded
+from pairwright.tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
+from pairwright.tasks.training.pack_answers import PADDING, lay_out, pack_answers, why_not_packed
+from pairwright.tasks.training.score_answers import score_answers
 from tests.fixtures.examples_to_pack import loaded, ragged
 from tests.fixtures.families_of_models import PACKED, write_gemma3
 

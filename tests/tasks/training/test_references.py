@@ -9,20 +9,28 @@ import numpy as np
 import pytest
 import torch
 
-from schemas.errors import ConfigError, StoreError, TrainingError
-from schemas.rows import PreferenceRow, ReferenceRow
-from schemas.training import Objective, TrainConfig
-from tasks.training.collate import Batch, Collator, load_example
-from tasks.training.examples import make_example
-from tasks.training.find_model import find_model
-from tasks.training.load_model import load_model, load_processor
-from tasks.training.losses.objectives import OBJECTIVES
-from tasks.training.losses.scored import TEXTS, Scored
-from tasks.training.pack_answers import Packed, pack_answers
-from tasks.training.references import Adapters, Asked, Copy, Table, choose_reference, open_reference, open_table
-from tasks.training.score_answers import score_answers
-from tasks.training.score_rows import release_scorer, score_rows, scoring_config
-from tasks.training.tune_model import prepare_model
+from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
+from pairwright.schemas.rows import PreferenceRow, ReferenceRow
+from pairwright.schemas.training import Objective, TrainConfig
+from pairwright.tasks.training.collate import Batch, Collator, load_example
+from pairwright.tasks.training.examples import make_example
+from pairwright.tasks.training.find_model import find_model
+from pairwright.tasks.training.load_model import load_model, load_processor
+from pairwright.tasks.training.losses.objectives import OBJECTIVES
+from pairwright.tasks.training.losses.scored import TEXTS, Scored
+from pairwright.tasks.training.pack_answers import Packed, pack_answers
+from pairwright.tasks.training.references import (
+    Adapters,
+    Asked,
+    Copy,
+    Table,
+    choose_reference,
+    open_reference,
+    open_table,
+)
+from pairwright.tasks.training.score_answers import score_answers
+from pairwright.tasks.training.score_rows import release_scorer, score_rows, scoring_config
+from pairwright.tasks.training.tune_model import prepare_model
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.preferences_to_train import preference
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import ConfigError
-from schemas.training import TrainConfig
-from tasks.training.freeze_rows import Refused
-from tasks.training.runs import Run, append_refused, check_name, differences, drop_folder, publish_folder
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training.freeze_rows import Refused
+from pairwright.tasks.training.runs import Run, append_refused, check_name, differences, drop_folder, publish_folder
 
 CONFIG = TrainConfig(objective="dpo")
 

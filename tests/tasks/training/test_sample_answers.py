@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from schemas.rows import Turn
-from tasks.training import sample_answers
-from tasks.training.answer_rows import Said, say_answers
-from tasks.training.train_model import train_model
+from pairwright.schemas.rows import Turn
+from pairwright.tasks.training import sample_answers
+from pairwright.tasks.training.answer_rows import Said, say_answers
+from pairwright.tasks.training.train_model import train_model
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.preferences_to_train import encoded
 from tests.fixtures.runs_to_train import preferences, settings, write_run

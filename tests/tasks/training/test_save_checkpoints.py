@@ -6,9 +6,9 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-from schemas.errors import TrainingError
-from tasks.training.runs import SAVING, Run
-from tasks.training.save_checkpoints import Saving, is_finite
+from pairwright.schemas.errors import TrainingError
+from pairwright.tasks.training.runs import SAVING, Run
+from pairwright.tasks.training.save_checkpoints import Saving, is_finite
 
 
 def save(run: Run, step: int, *, keep: int = 2) -> None:

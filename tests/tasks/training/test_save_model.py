@@ -11,13 +11,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import Trainer, TrainingArguments
 
-from schemas.errors import ModelError
-from schemas.training import TrainConfig
-from tasks.training.find_model import find_model
-from tasks.training.load_model import load_model, load_processor
-from tasks.training.save_checkpoints import NOT_SAVED
-from tasks.training.save_model import FOLDER, finish_model
-from tasks.training.tune_model import prepare_model
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training.find_model import find_model
+from pairwright.tasks.training.load_model import load_model, load_processor
+from pairwright.tasks.training.save_checkpoints import NOT_SAVED
+from pairwright.tasks.training.save_model import FOLDER, finish_model
+from pairwright.tasks.training.tune_model import prepare_model
 from tests.fixtures.examples_to_pack import picture
 from tests.fixtures.families_of_models import PACKED
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from schemas.errors import TrainingError
-from tasks.training import score_answers as module
-from tasks.training.losses.scored import CHOSEN, TEXTS
-from tasks.training.pack_answers import Packed
-from tasks.training.score_answers import score_answers, target_log_probabilities
+from pairwright.schemas.errors import TrainingError
+from pairwright.tasks.training import score_answers as module
+from pairwright.tasks.training.losses.scored import CHOSEN, TEXTS
+from pairwright.tasks.training.pack_answers import Packed
+from pairwright.tasks.training.score_answers import score_answers, target_log_probabilities
 
 PLACES, TARGETS = torch.tensor([0, 1, 2, 0, 3, 0, 6]), torch.tensor([4, 0, 9, 4, 3, 7, 1])
 """Three tokens share a place, two of them are the same token."""

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 import torch
 
-from schemas.rows import Dropped, PreferenceRow, ReferenceRow
-from schemas.scoring import ScoringConfig
-from schemas.training import TrainConfig
-from tasks.store.stage import fingerprint
-from tasks.training.collate import Collator, load_example
-from tasks.training.examples import make_example
-from tasks.training.find_model import find_model
-from tasks.training.load_model import load_model, load_processor
-from tasks.training.losses.objectives import OBJECTIVES
-from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
-from tasks.training.pack_answers import pack_answers
-from tasks.training.score_answers import score_answers
-from tasks.training.score_rows import STAGE, release_scorer, score_rows, scoring_config
+from pairwright.schemas.rows import Dropped, PreferenceRow, ReferenceRow
+from pairwright.schemas.scoring import ScoringConfig
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.store.stage import fingerprint
+from pairwright.tasks.training.collate import Collator, load_example
+from pairwright.tasks.training.examples import make_example
+from pairwright.tasks.training.find_model import find_model
+from pairwright.tasks.training.load_model import load_model, load_processor
+from pairwright.tasks.training.losses.objectives import OBJECTIVES
+from pairwright.tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
+from pairwright.tasks.training.pack_answers import pack_answers
+from pairwright.tasks.training.score_answers import score_answers
+from pairwright.tasks.training.score_rows import STAGE, release_scorer, score_rows, scoring_config
 from tests.fixtures.families_of_models import write_gemma3, write_qwen2_vl
 from tests.fixtures.preferences_to_train import preference
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from tasks.training.collate import Collator
-from tasks.training.pack_answers import Packed, pack_answers
-from tasks.training.score_answers import score_answers
-from tasks.training.see_once import seen_once
+from pairwright.tasks.training.collate import Collator
+from pairwright.tasks.training.pack_answers import Packed, pack_answers
+from pairwright.tasks.training.score_answers import score_answers
+from pairwright.tasks.training.see_once import seen_once
 from tests.fixtures.examples_to_pack import ragged
 from tests.fixtures.families_of_models import PACKED, write_gemma3
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from schemas.differential import NAME
-from schemas.errors import ModelError
-from schemas.training import TrainConfig
-from tasks.models.differential.attach import attach, find_tower
-from tasks.training.load_model import load_model
-from tasks.training.split_rates import split_rates
+from pairwright.schemas.differential import NAME
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.models.differential.attach import attach, find_tower
+from pairwright.tasks.training.load_model import load_model
+from pairwright.tasks.training.split_rates import split_rates
 from tests.fixtures.families_of_models import PACKED, write_smolvlm
 
 

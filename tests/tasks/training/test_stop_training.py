@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from tasks.training import stop_training
-from tasks.training.stop_training import Stopping, stoppable
+from pairwright.tasks.training import stop_training
+from pairwright.tasks.training.stop_training import Stopping, stoppable
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from schemas.errors import StoreError
-from tasks.training.tiny_model import SIZES, TOKENS, train_tokenizer, write_tiny_model
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.training.tiny_model import SIZES, TOKENS, train_tokenizer, write_tiny_model
 
 TEXTS = (
     "Compare the two images and say how they differ.",
@@ -65,7 +65,8 @@ def test_all_weights_load_and_none_is_missing(size: str, tmp_path: Path) -> None
 
 def test_same_texts_give_the_same_bytes_in_any_order_and_another_process(written: Path, tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from tasks.training.tiny_model import write_tiny_model as write;"
+        "import sys; from pathlib import Path;"
+        "from pairwright.tasks.training.tiny_model import write_tiny_model as write;"
         "print(write(Path(sys.argv[1]), sys.argv[2:]))"
     )
     told = subprocess.run(

@@ -9,20 +9,20 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from schemas.differential import NAME, WEIGHTS
-from schemas.errors import ModelError
-from schemas.rows import PreferenceRow, make_key
-from schemas.training import TrainConfig
-from tasks.training import train_model
-from tasks.training.collate import ExampleRows, Loaded, load_example
-from tasks.training.examples import RefusedRowError, make_example
-from tasks.training.find_model import TUNED
-from tasks.training.freeze_rows import Refused
-from tasks.training.load_model import load_model
-from tasks.training.losses.objectives import needs_of
-from tasks.training.preference_trainer import PreferenceTrainer
-from tasks.training.runs import Run
-from tasks.training.train_model import Job
+from pairwright.schemas.differential import NAME, WEIGHTS
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.rows import PreferenceRow, make_key
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training import train_model
+from pairwright.tasks.training.collate import ExampleRows, Loaded, load_example
+from pairwright.tasks.training.examples import RefusedRowError, make_example
+from pairwright.tasks.training.find_model import TUNED
+from pairwright.tasks.training.freeze_rows import Refused
+from pairwright.tasks.training.load_model import load_model
+from pairwright.tasks.training.losses.objectives import needs_of
+from pairwright.tasks.training.preference_trainer import PreferenceTrainer
+from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.train_model import Job
 from tests.fixtures.families_of_models import PACKED
 from tests.fixtures.preferences_to_train import encoded, preference
 from tests.fixtures.runs_to_train import curve, settings, write_run

@@ -14,11 +14,11 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from schemas.errors import ModelError, TrainingError
-from tasks.training import preference_trainer, train_model
-from tasks.training.metrics import HELD_OUT, TRAIN
-from tasks.training.preference_trainer import PreferenceTrainer
-from tasks.training.train_model import Job
+from pairwright.schemas.errors import ModelError, TrainingError
+from pairwright.tasks.training import preference_trainer, train_model
+from pairwright.tasks.training.metrics import HELD_OUT, TRAIN
+from pairwright.tasks.training.preference_trainer import PreferenceTrainer
+from pairwright.tasks.training.train_model import Job
 from tests.fixtures.families_of_models import write_qwen2_5_vl, write_qwen2_vl
 from tests.fixtures.preferences_to_train import CHOSEN
 from tests.fixtures.runs_to_train import PART, TABLE, curve, logged, preferences, settings, write_run

@@ -7,11 +7,11 @@ import pytest
 import torch
 from transformers import TrainerControl, TrainerState
 
-from schemas.errors import ConfigError
-from schemas.training import TrainConfig
-from tasks.training import trainer_arguments
-from tasks.training.runs import Run
-from tasks.training.trainer_arguments import check_trackers, make_arguments, make_trackers, rate_of
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training import trainer_arguments
+from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.trainer_arguments import check_trackers, make_arguments, make_trackers, rate_of
 
 
 def config(**values: object) -> TrainConfig:

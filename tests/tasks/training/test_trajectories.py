@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.training import train_model
+from pairwright.tasks.training import train_model
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.retrievers_to_train import LIVELY, write_adpo_run
 from tests.fixtures.runs_to_train import curve, settings, write_run

@@ -11,13 +11,19 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from schemas.errors import ConfigError, ModelError
-from schemas.training import TrainConfig
-from tasks.training.collate import Collator
-from tasks.training.load_model import load_model, load_processor
-from tasks.training.pack_answers import pack_answers
-from tasks.training.score_answers import score_answers
-from tasks.training.tune_model import computing, count_parameters, freeze_model, merge_adapters, prepare_model
+from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training.collate import Collator
+from pairwright.tasks.training.load_model import load_model, load_processor
+from pairwright.tasks.training.pack_answers import pack_answers
+from pairwright.tasks.training.score_answers import score_answers
+from pairwright.tasks.training.tune_model import (
+    computing,
+    count_parameters,
+    freeze_model,
+    merge_adapters,
+    prepare_model,
+)
 from tests.fixtures.examples_to_pack import loaded
 from tests.fixtures.families_of_models import PACKED, write_gemma3
 

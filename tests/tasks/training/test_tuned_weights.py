@@ -8,19 +8,19 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText
 
-from schemas.differential import NAME, SIZES, WEIGHTS
-from schemas.errors import ModelError
-from schemas.training import TrainConfig
-from tasks.models.differential.attach import find_tower, load_differential
-from tasks.training.answer_rows import answer_rows
-from tasks.training.collate import load_example
-from tasks.training.examples import make_example
-from tasks.training.find_model import TUNED, find_model
-from tasks.training.load_model import load_model, load_processor, load_to_train
-from tasks.training.losses.objectives import needs_of
-from tasks.training.save_model import FOLDER, finish_model
-from tasks.training.tune_model import prepare_model
-from tasks.training.tuned_weights import restore_beside, save_beside, trained_beside, without_module
+from pairwright.schemas.differential import NAME, SIZES, WEIGHTS
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.models.differential.attach import find_tower, load_differential
+from pairwright.tasks.training.answer_rows import answer_rows
+from pairwright.tasks.training.collate import load_example
+from pairwright.tasks.training.examples import make_example
+from pairwright.tasks.training.find_model import TUNED, find_model
+from pairwright.tasks.training.load_model import load_model, load_processor, load_to_train
+from pairwright.tasks.training.losses.objectives import needs_of
+from pairwright.tasks.training.save_model import FOLDER, finish_model
+from pairwright.tasks.training.tune_model import prepare_model
+from pairwright.tasks.training.tuned_weights import restore_beside, save_beside, trained_beside, without_module
 from tests.fixtures.examples_to_pack import picture
 from tests.fixtures.families_of_models import PACKED
 from tests.fixtures.preferences_to_train import preference

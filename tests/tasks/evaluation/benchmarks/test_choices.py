@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import ConfigError
-from tasks.evaluation.benchmark import Asked, Data, Exam, Replies, conclude
-from tasks.evaluation.benchmark_list import BENCHMARKS
-from tasks.evaluation.benchmarks.choices import Choice, read_choice
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.benchmark import Asked, Data, Exam, Replies, conclude
+from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
+from pairwright.tasks.evaluation.benchmarks.choices import Choice, read_choice
 from tests.fixtures.benchmarks import write_folder
 
 CAPTION = (

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import ConfigError
-from tasks.evaluation.benchmark import Data, Exam, Replies, conclude
-from tasks.evaluation.benchmark_list import BENCHMARKS
-from tasks.evaluation.benchmarks.coco_words import CocoWords, read_coco_words
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.benchmark import Data, Exam, Replies, conclude
+from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
+from pairwright.tasks.evaluation.benchmarks.coco_words import CocoWords, read_coco_words
 from tests.fixtures.benchmarks import write_folder
 from tests.fixtures.pictures import picture
 from tests.fixtures.tagger import write_tagger

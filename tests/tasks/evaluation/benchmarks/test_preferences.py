@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.errors import ConfigError
+from pairwright.schemas.errors import ConfigError
 from tests.fixtures.preferences_to_train import preference
 from tests.tasks.evaluation.benchmarks.test_scenes import opened, scored
 

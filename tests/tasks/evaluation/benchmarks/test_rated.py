@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.evaluate_model import Evaluated, Wanted, evaluate_model
-from flows.progress import count_steps
-from schemas.errors import ConfigError
+from pairwright.flows.evaluate_model import Evaluated, Wanted, evaluate_model
+from pairwright.flows.progress import count_steps
+from pairwright.schemas.errors import ConfigError
 from tests.fixtures.asking import config_of
 from tests.fixtures.benchmarks import scores_of, write_folder
 from tests.fixtures.chat_server import Asked, Fault, Status, chat_server

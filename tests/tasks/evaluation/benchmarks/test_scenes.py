@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from schemas.claims import Selector
-from schemas.errors import ConfigError
-from schemas.rows import Row
-from tasks.evaluation.benchmark import Data, Exam, Replies, conclude
-from tasks.evaluation.benchmark_list import BENCHMARKS
-from tasks.evaluation.find_things import words_of
+from pairwright.schemas.claims import Selector
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import Row
+from pairwright.tasks.evaluation.benchmark import Data, Exam, Replies, conclude
+from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
+from pairwright.tasks.evaluation.find_things import words_of
 from tests.fixtures.graphs import graph, image_row, pair_row, thing
 from tests.fixtures.preferences_to_train import preference
 

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from schemas.rows import Turn
+from pairwright.schemas.rows import Turn
 from tests.fixtures.exports import export_some, preference
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from openai.types.chat import completion_create_params
 from pydantic import TypeAdapter
 
-from schemas.rows import Turn
-from tasks.export.forms import openai_batch
-from tasks.export.write_lines import Shape
+from pairwright.schemas.rows import Turn
+from pairwright.tasks.export.forms import openai_batch
+from pairwright.tasks.export.write_lines import Shape
 from tests.fixtures.exports import export_some, preference
 
 

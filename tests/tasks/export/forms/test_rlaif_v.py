@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from schemas.rows import ImageRow, PreferenceRow, Turn
-from tasks.store.images import decode_rgb
+from pairwright.schemas.rows import ImageRow, PreferenceRow, Turn
+from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.exports import export_some, preference
 from tests.fixtures.tables import config_of, read_all
 

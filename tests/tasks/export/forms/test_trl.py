@@ -7,8 +7,8 @@ import datasets
 import numpy as np
 import pytest
 
-from schemas.errors import ConfigError
-from schemas.rows import Turn
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import Turn
 from tests.fixtures.exports import export_some, preference
 from tests.fixtures.families_of_models import write_qwen2_vl
 

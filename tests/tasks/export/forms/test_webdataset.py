@@ -9,8 +9,8 @@ import datasets
 import numpy as np
 import pytest
 
-from schemas.rows import ImageRow
-from tasks.store.images import decode_rgb
+from pairwright.schemas.rows import ImageRow
+from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.exports import export_some, preference
 from tests.fixtures.tables import config_of, read_all
 

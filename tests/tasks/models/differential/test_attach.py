@@ -6,9 +6,16 @@ import torch
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from schemas.differential import NAME
-from schemas.errors import ModelError
-from tasks.models.differential.attach import SIZES, WEIGHTS, attach, find_tower, load_differential, save_differential
+from pairwright.schemas.differential import NAME
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.differential.attach import (
+    SIZES,
+    WEIGHTS,
+    attach,
+    find_tower,
+    load_differential,
+    save_differential,
+)
 from tests.fixtures.families_of_models import write_llava_onevision, write_qwen2_5_vl, write_qwen2_vl, write_smolvlm
 
 WRITERS = {"qwen2-vl": write_qwen2_vl, "qwen2.5-vl": write_qwen2_5_vl, "llava-onevision": write_llava_onevision}

@@ -1,7 +1,12 @@
 import pytest
 import torch
 
-from tasks.models.differential.perception import DifferentialPerception, DifferentialSizes, Scale, spread_layers
+from pairwright.tasks.models.differential.perception import (
+    DifferentialPerception,
+    DifferentialSizes,
+    Scale,
+    spread_layers,
+)
 
 SIZES = DifferentialSizes(width=8, heads=2, layers=(1, 2))
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.models.fetching.fetch_file import FetchError, Limits, check_address, fetch_file, may_ask
-from tasks.store.addresses import RefusedAddressError, parse_address
+from pairwright.tasks.models.fetching.fetch_file import FetchError, Limits, check_address, fetch_file, may_ask
+from pairwright.tasks.store.addresses import RefusedAddressError, parse_address
 from tests.fixtures.certificates import write_certificate
 from tests.fixtures.file_server import Fault, serving_files
 
@@ -177,7 +177,7 @@ def test_a_server_that_changes_the_file_each_time_is_given_up(web, part):
 
 def test_retry_after_is_heeded(web, part, monkeypatch):
     pauses = []
-    monkeypatch.setattr("tasks.models.fetching.fetch_file.time.sleep", pauses.append)
+    monkeypatch.setattr("pairwright.tasks.models.fetching.fetch_file.time.sleep", pauses.append)
     url = web.put("/a.pth", DATA)
     web.next_answers = [Fault(status=503, headers={"Retry-After": text}) for text in ("7", "soon", "999999")]
     fetch_file(url, part, limits=LIMITS)
@@ -234,7 +234,7 @@ def test_silence_and_drips_count_as_lost(web, part):
 
 def test_a_server_that_drips_is_left(web, part, monkeypatch):
     clock = iter(range(0, 10_000, 40))
-    monkeypatch.setattr("tasks.models.fetching.fetch_file.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("pairwright.tasks.models.fetching.fetch_file.time.monotonic", lambda: float(next(clock)))
     url = web.put("/a.pth", DATA)
     limits = replace(LIMITS, silence_s=60, least_bytes=len(DATA) + 1, tries=1)
     assert "bytes came in 60 s" in refused(url, part, limits)

@@ -11,10 +11,10 @@ import time
 import pytest
 from huggingface_hub import hf_hub_download, scan_cache_dir
 
-from schemas.errors import ModelError
-from tasks.models.fetching import fetch_file
-from tasks.models.fetching.fetch_hub import GIT, SHA256, ask_hub, hash_blob, hash_kind, verify_blob
-from tasks.models.weights import HubFiles, find_cached, find_on_hub
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.fetching import fetch_file
+from pairwright.tasks.models.fetching.fetch_hub import GIT, SHA256, ask_hub, hash_blob, hash_kind, verify_blob
+from pairwright.tasks.models.weights import HubFiles, find_cached, find_on_hub
 from tests.fixtures.file_server import COMMIT, Fault, git_hash, serving_files, use_as_hub
 
 DATA = random.Random(1).randbytes(200_000)
@@ -74,7 +74,7 @@ def test_what_breaks_off_is_taken_up(hub):
 def test_a_killed_download_is_taken_up(hub, blobs):
     stall = threading.Event()
     hub.next_answers = [Fault(), Fault(), Fault(cut=100_000, stall=stall)]
-    code = f"from tasks.models.weights import *; find_on_hub({FILES!r}, download=True)"
+    code = f"from pairwright.tasks.models.weights import *; find_on_hub({FILES!r}, download=True)"
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as process:
         part = blobs / f"{hashlib.sha256(DATA).hexdigest()}.incomplete"
         until = time.monotonic() + 120
@@ -152,7 +152,7 @@ def test_gits_hash_is_gits(tmp_path):
 
 
 def test_of_two_at_once_one_fetches(hub):
-    code = f"from tasks.models.weights import *; print(find_on_hub({FILES!r}, download=True))"
+    code = f"from pairwright.tasks.models.weights import *; print(find_on_hub({FILES!r}, download=True))"
     words = [sys.executable, "-c", code]
     running = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) for _ in range(2)]
     ends = {process.communicate()[0] for process in running}

@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
-from tasks.models.fetching.lacking_weights import Lacking, find_lacking, find_room
-from tasks.models.fetching.published import PublishedFile
-from tasks.models.weights import HubFiles, find_on_hub
+from pairwright.tasks.models.fetching.lacking_weights import Lacking, find_lacking, find_room
+from pairwright.tasks.models.fetching.published import PublishedFile
+from pairwright.tasks.models.weights import HubFiles, find_on_hub
 from tests.fixtures.file_server import serving_files, use_as_hub
 
 FILES = HubFiles(

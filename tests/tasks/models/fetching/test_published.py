@@ -14,12 +14,12 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.errors import ModelError
-from tasks.models.fetching import fetch_file
-from tasks.models.fetching.file_records import read_record, record_path
-from tasks.models.fetching.published import PublishedFile, find_fault, find_published, weights_folder
-from tasks.models.fetching.rehearse import rehearsing
-from tasks.models.weights import identify_files
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.fetching import fetch_file
+from pairwright.tasks.models.fetching.file_records import read_record, record_path
+from pairwright.tasks.models.fetching.published import PublishedFile, find_fault, find_published, weights_folder
+from pairwright.tasks.models.fetching.rehearse import rehearsing
+from pairwright.tasks.models.weights import identify_files
 from tests.fixtures.file_server import Fault, serving_files
 
 DATA = random.Random(1).randbytes(200_000)
@@ -29,7 +29,7 @@ OTHER_SHA = hashlib.sha256(OTHER).hexdigest()
 FETCH = """
 import sys, logging
 logging.basicConfig(level=logging.INFO)
-from tasks.models.fetching.published import PublishedFile, find_published
+from pairwright.tasks.models.fetching.published import PublishedFile, find_published
 name, url, sha256 = sys.argv[1:]
 print(find_published(PublishedFile(field="tagging.ram", name=name, url=url, sha256=sha256), download=True))
 """
@@ -105,8 +105,10 @@ def test_a_recorded_file_is_not_hashed_again(wanted, folder, monkeypatch):
     record_path(folder / "a.pth").rename(folder / "aside")
     assert identify_files([folder / "a.pth"]) == before  # the record holds the very hash that identifies files
     (folder / "aside").rename(record_path(folder / "a.pth"))
-    monkeypatch.setattr("tasks.models.fetching.published.measure_file", lambda path: pytest.fail("hashes it"))
-    monkeypatch.setattr("tasks.models.weights._hash", lambda *words: pytest.fail("hashes it"))
+    monkeypatch.setattr(
+        "pairwright.tasks.models.fetching.published.measure_file", lambda path: pytest.fail("hashes it")
+    )
+    monkeypatch.setattr("pairwright.tasks.models.weights._hash", lambda *words: pytest.fail("hashes it"))
     assert find_published(wanted, download=False) == folder / "a.pth"
     assert identify_files([folder / "a.pth"]) == before
 

@@ -6,8 +6,8 @@ import logging
 from rich.console import Console
 from rich.progress import DownloadColumn, Progress, TextColumn
 
-from tasks.models.fetching import show_fetching
-from tasks.models.fetching.show_fetching import Bar, Lines, showing
+from pairwright.tasks.models.fetching import show_fetching
+from pairwright.tasks.models.fetching.show_fetching import Bar, Lines, showing
 
 
 def test_lines_are_few_and_say_where_it_stands(caplog, monkeypatch):

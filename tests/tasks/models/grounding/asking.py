@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from schemas.config import DetectionConfig
-from schemas.rows import Tag
-from tasks.models.grounding.detector import PIXEL_DIGITS, SCORE_DIGITS, GroundingDino
-from tasks.models.prepare_ahead import Seen
+from pairwright.schemas.config import DetectionConfig
+from pairwright.schemas.rows import Tag
+from pairwright.tasks.models.grounding.detector import PIXEL_DIGITS, SCORE_DIGITS, GroundingDino
+from pairwright.tasks.models.prepare_ahead import Seen
 
 NAMES = ("cat", "Red ball", "traffic light")
 

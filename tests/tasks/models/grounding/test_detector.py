@@ -10,16 +10,16 @@ import pytest
 import torch
 from transformers import BertTokenizer
 
-from schemas.config import DetectionConfig
-from schemas.errors import ModelError
-from schemas.rows import Box
-from tasks.models.batches import FIRST
-from tasks.models.grounding import detector as grounding_dino
-from tasks.models.grounding.detector import GroundingDino, boxes_of, pin_grounding_dino
-from tasks.models.grounding.fit_images import Fitted
-from tasks.models.grounding.network import Answer
-from tasks.models.grounding.pack_tags import Prompt, Span
-from tasks.models.prepare_ahead import Seen
+from pairwright.schemas.config import DetectionConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.rows import Box
+from pairwright.tasks.models.batches import FIRST
+from pairwright.tasks.models.grounding import detector as grounding_dino
+from pairwright.tasks.models.grounding.detector import GroundingDino, boxes_of, pin_grounding_dino
+from pairwright.tasks.models.grounding.fit_images import Fitted
+from pairwright.tasks.models.grounding.network import Answer
+from pairwright.tasks.models.grounding.pack_tags import Prompt, Span
+from pairwright.tasks.models.prepare_ahead import Seen
 from tests.fixtures.checkpoints import write_hub_cache
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
 from tests.tasks.models.grounding.asking import NAMES, detect, detector, numbers

@@ -9,13 +9,13 @@ from PIL import Image
 from transformers import GroundingDinoImageProcessor
 from transformers.image_transforms import get_size_with_aspect_ratio
 
-from schemas.config import DetectionConfig
-from schemas.errors import ModelError
-from tasks.models.grounding.detector import boxes_of
-from tasks.models.grounding.fit_images import fit_of
-from tasks.models.grounding.network import Answer
-from tasks.models.grounding.pack_tags import Prompt, Span
-from tasks.models.prepare_ahead import Seen
+from pairwright.schemas.config import DetectionConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.grounding.detector import boxes_of
+from pairwright.tasks.models.grounding.fit_images import fit_of
+from pairwright.tasks.models.grounding.network import Answer
+from pairwright.tasks.models.grounding.pack_tags import Prompt, Span
+from pairwright.tasks.models.prepare_ahead import Seen
 from tests.tasks.models.samples import photographs
 
 PHOTOGRAPHS = photographs()

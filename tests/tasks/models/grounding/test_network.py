@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from torchvision.ops import batched_nms
 from transformers import GroundingDinoForObjectDetection, GroundingDinoProcessor
 
-from schemas.errors import ModelError
-from tasks.models.grounding import detector as grounding_dino
-from tasks.models.grounding.network import canvas
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.grounding import detector as grounding_dino
+from pairwright.tasks.models.grounding.network import canvas
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
 from tests.tasks.models.grounding.asking import NAMES, assert_same, detect, detector, numbers
 from tests.tasks.models.samples import photographs

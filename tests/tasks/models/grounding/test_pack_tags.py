@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.models.grounding.pack_tags import LONGEST, Prompt, Span, TagPacker
+from pairwright.tasks.models.grounding.pack_tags import LONGEST, Prompt, Span, TagPacker
 from tests.fixtures.grounding_checkpoints import FIRST_WORD, FRAME, WORDS, make_tokenizer
 
 CLS, SEP, STOP, UNKNOWN = FRAME["[CLS]"], FRAME["[SEP]"], FRAME["."], FRAME["[UNK]"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tasks.models.lama.crop_holes import LEAST_STEP, STEP, WASTE, crop_hole, put_back
+from pairwright.tasks.models.lama.crop_holes import LEAST_STEP, STEP, WASTE, crop_hole, put_back
 
 SIZES = [(240, 320), (320, 240), (375, 501), (501, 375), (97, 1203), (64, 64), (1, 1), (3, 700), (129, 1)]
 

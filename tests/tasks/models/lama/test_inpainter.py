@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from schemas.config import RemovalsConfig
-from schemas.errors import ModelError
-from schemas.removing import LamaConfig
-from tasks.models.lama import inpainter as module
-from tasks.models.lama.inpainter import PUBLISHED, LamaInpainter, pin_lama
+from pairwright.schemas.config import RemovalsConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.removing import LamaConfig
+from pairwright.tasks.models.lama import inpainter as module
+from pairwright.tasks.models.lama.inpainter import PUBLISHED, LamaInpainter, pin_lama
 from tests.fixtures.hostile_checkpoints import write_payloads
 from tests.fixtures.lama_checkpoints import (
     Convolutions,

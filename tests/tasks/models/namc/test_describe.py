@@ -4,9 +4,9 @@ import math
 import pytest
 import torch
 
-from tasks.models.namc.describe import Decoding, Describer
-from tasks.models.namc.reconstruct import MaskedImageEncoder
-from tasks.models.namc.sizes import NamcSizes
+from pairwright.tasks.models.namc.describe import Decoding, Describer
+from pairwright.tasks.models.namc.reconstruct import MaskedImageEncoder
+from pairwright.tasks.models.namc.sizes import NamcSizes
 
 SIZES = NamcSizes(width=16, heads=2, places=4, features=6, codes=5, vocabulary=7, length=9, dropout=0.0)
 START, END, MASK = 1, 2, 3

@@ -2,12 +2,12 @@ import open_clip
 import pytest
 import torch
 
-from tasks.models.namc.describe import Decoding
-from tasks.models.namc.namc import Described, Namc
-from tasks.models.namc.noise import Draw, NoiseIdentifier
-from tasks.models.namc.sizes import NamcSizes
-from tasks.models.namc.words import ClipWords, learnt_words
-from tasks.training.losses.namc import IGNORED, align, describe, reconstruct
+from pairwright.tasks.models.namc.describe import Decoding
+from pairwright.tasks.models.namc.namc import Described, Namc
+from pairwright.tasks.models.namc.noise import Draw, NoiseIdentifier
+from pairwright.tasks.models.namc.sizes import NamcSizes
+from pairwright.tasks.models.namc.words import ClipWords, learnt_words
+from pairwright.tasks.training.losses.namc import IGNORED, align, describe, reconstruct
 from tests.fixtures.checkpoints import READING_CLIP, make_clip
 
 TEXTS = [("a red ball", "a basketballing cat"), ("a blue cube on a table", ""), ("a dog", "a dog")]

@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from schemas.errors import ModelError
-from tasks.models.namc.noise import (
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.namc.noise import (
     NO_WORD,
     Draw,
     NoiseIdentifier,

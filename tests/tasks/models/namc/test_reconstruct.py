@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from tasks.models.namc.reconstruct import MaskedImageEncoder
-from tasks.models.namc.sizes import NamcSizes
+from pairwright.tasks.models.namc.reconstruct import MaskedImageEncoder
+from pairwright.tasks.models.namc.sizes import NamcSizes
 
 SIZES = NamcSizes(width=16, heads=2, places=4, features=6, codes=5, vocabulary=11, length=9, dropout=0.0)
 

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import save_file
 from transformers import ChameleonVQVAE, ChameleonVQVAEConfig
 
-from schemas.errors import ModelError
-from tasks.models.namc.vqgan import LIGHTNING, encode, nearest, read_vqgan
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.namc.vqgan import LIGHTNING, encode, nearest, read_vqgan
 
 
 @pytest.fixture(scope="module")

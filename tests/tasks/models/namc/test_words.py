@@ -1,9 +1,9 @@
 import open_clip
 import pytest
 
-from schemas.errors import ModelError
-from tasks.models.namc.noise import NO_WORD
-from tasks.models.namc.words import ClipWords, bert_words, learnt_words, saved_words
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.namc.noise import NO_WORD
+from pairwright.tasks.models.namc.words import ClipWords, bert_words, learnt_words, saved_words
 
 FIRST, SECOND = "A basketballing dog's ball, red", "a cat"
 

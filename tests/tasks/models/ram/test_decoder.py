@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.models.ram.decoder import count_layers, tag_logits, weigh_descriptions
+from pairwright.tasks.models.ram.decoder import count_layers, tag_logits, weigh_descriptions
 from tests.fixtures.ram_checkpoints import DESCRIPTIONS, TAGS, VISION, WIDTH, Weights, decode, make_weights, weigh
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import ModelError
-from schemas.removing import RamConfig
-from tasks.models.ram.files import FIELD, RAM, RAM_PLUS, RamFiles, find_ram, pin_ram, read_tags
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.removing import RamConfig
+from pairwright.tasks.models.ram.files import FIELD, RAM, RAM_PLUS, RamFiles, find_ram, pin_ram, read_tags
 from tests.fixtures.ram_checkpoints import TAGS, write_ram
 
 

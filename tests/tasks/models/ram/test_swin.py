@@ -6,8 +6,8 @@ import pytest
 import torch
 from transformers import SwinConfig, SwinModel
 
-from schemas.errors import ModelError
-from tasks.models.ram.swin import SWIN, fill_swin, read_swin_shape
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.ram.swin import SWIN, fill_swin, read_swin_shape
 from tests.fixtures.ram_checkpoints import (
     DEPTHS,
     EMBED,

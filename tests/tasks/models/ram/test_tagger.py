@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from torchvision.transforms import Compose, Normalize, Resize, ToTensor
 
-from schemas.errors import ModelError
-from tasks.models.prepare_ahead import Seen
-from tasks.models.ram.tagger import RamTagger, transform_of
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.ram.tagger import RamTagger, transform_of
 from tests.fixtures.ram_checkpoints import SIDE, TAGS, Checkpoint, decode, write_ram
 
 SIZES = [(60, 90), (90, 60), (1, 1), (20, 8000), (SIDE, SIDE), (37, 41)]

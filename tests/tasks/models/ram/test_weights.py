@@ -6,8 +6,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from schemas.errors import ModelError
-from tasks.models.ram.weights import load_ram
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.ram.weights import load_ram
 from tests.fixtures.hostile_checkpoints import write_payloads
 from tests.fixtures.ram_checkpoints import HIDDEN, SIDE, VISION, WIDTH, write_ram
 

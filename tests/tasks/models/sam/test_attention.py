@@ -4,7 +4,7 @@ import pytest
 import torch
 from segment_anything.modeling.image_encoder import Attention
 
-from tasks.models.sam.attention import attend, fuse_attention
+from pairwright.tasks.models.sam.attention import attend, fuse_attention
 from tests.fixtures.sam_checkpoints import GRID, SIDE, make_sam
 
 

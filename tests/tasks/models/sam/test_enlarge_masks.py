@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from tasks.models.sam.enlarge_masks import enlarge_masks, make_side
+from pairwright.tasks.models.sam.enlarge_masks import enlarge_masks, make_side
 
 LOGITS = torch.zeros(1, 4, 4)
 

@@ -12,12 +12,12 @@ from segment_anything import SamPredictor
 from segment_anything.modeling import Sam
 from segment_anything.utils.transforms import ResizeLongestSide
 
-from schemas.config import ScenesConfig
-from schemas.rows import Box, ImageRow
-from tasks.models.prepare_ahead import Seen
-from tasks.models.sam.geometry import Square
-from tasks.sources.scenes import list_items, read_item
-from tasks.store.masks import decode_mask
+from pairwright.schemas.config import ScenesConfig
+from pairwright.schemas.rows import Box, ImageRow
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.sam.geometry import Square
+from pairwright.tasks.sources.scenes import list_items, read_item
+from pairwright.tasks.store.masks import decode_mask
 from tests.fixtures.sam_checkpoints import SIDE, make_sam
 from tests.tasks.models.samples import photographs
 

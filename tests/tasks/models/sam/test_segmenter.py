@@ -5,15 +5,15 @@ import pytest
 import torch
 from segment_anything import SamPredictor, sam_model_registry
 
-from schemas.config import SegmentationConfig
-from schemas.errors import ModelError
-from schemas.rows import Box, Tag
-from tasks.models.batches import Batches
-from tasks.models.fetching.published import PublishedFile
-from tasks.models.prepare_ahead import Seen
-from tasks.models.sam.geometry import Square
-from tasks.models.sam.segmenter import MOST_BOXES, Prompter, Sam, Union, pin_sam, published
-from tasks.models.weights import identify_files
+from pairwright.schemas.config import SegmentationConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.rows import Box, Tag
+from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.fetching.published import PublishedFile
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.sam.geometry import Square
+from pairwright.tasks.models.sam.segmenter import MOST_BOXES, Prompter, Sam, Union, pin_sam, published
+from pairwright.tasks.models.weights import identify_files
 from tests.fixtures.sam_checkpoints import make_sam, write_sam
 from tests.tasks.models.samples import photographs
 

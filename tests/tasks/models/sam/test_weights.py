@@ -6,8 +6,8 @@ import pytest
 import torch
 from segment_anything import sam_model_registry
 
-from schemas.errors import ModelError
-from tasks.models.sam.weights import NEEDED, build_sam, fill_sam, load_sam, read_shape
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.sam.weights import NEEDED, build_sam, fill_sam, load_sam, read_shape
 from tests.fixtures.hostile_checkpoints import write_broken, write_payloads
 from tests.fixtures.sam_checkpoints import make_sam, write_sam
 

@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from schemas.errors import SourceError
-from tasks.sources.archives.expand_braces import MAX_NAMES, expand_braces
+from pairwright.schemas.errors import SourceError
+from pairwright.tasks.sources.archives.expand_braces import MAX_NAMES, expand_braces
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.sources.archives.tar_members import DamagedArchiveError, GzippedTar, open_tar, walk_members
+from pairwright.tasks.sources.archives.tar_members import DamagedArchiveError, GzippedTar, open_tar, walk_members
 from tests.fixtures.tars import entry
 
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=150).map(
@@ -36,7 +36,7 @@ def test_any_tar_is_walked_as_python_reads_it(files, layout, gzipped):
 
 
 def test_a_gzipped_tar_may_unpack_to_a_hundred_times_its_size_but_to_a_gigabyte_at_least(monkeypatch):
-    monkeypatch.setattr("tasks.sources.archives.tar_members.MIN_UNPACKED", 1000)
+    monkeypatch.setattr("pairwright.tasks.sources.archives.tar_members.MIN_UNPACKED", 1000)
     data = gzip.compress(bytes(4 << 20))  # 4 MiB of zeros in 4 KiB
     medium = GzippedTar(io.BytesIO(data), len(data))
     assert medium.reaches(100 * len(data))

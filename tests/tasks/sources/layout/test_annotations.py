@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import SourceError
-from tasks.sources.layout import annotations
-from tasks.sources.layout.annotations import (
+from pairwright.schemas.errors import SourceError
+from pairwright.tasks.sources.layout import annotations
+from pairwright.tasks.sources.layout.annotations import (
     RefusedEntryError,
     check_path,
     check_texts,

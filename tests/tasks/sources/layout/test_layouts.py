@@ -7,10 +7,10 @@ from typing import Protocol
 
 import pytest
 
-from schemas.errors import SourceError
-from schemas.rows import Dropped, Failed, ImageRow, PairRow
-from tasks.sources.layout import layouts
-from tasks.sources.readers import READERS
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, PairRow
+from pairwright.tasks.sources.layout import layouts
+from pairwright.tasks.sources.readers import READERS
 from tests.fixtures.layouts import (
     build,
     cut,

@@ -2,7 +2,14 @@
 
 import pytest
 
-from tasks.sources.layout.manifest import MAX_TEXTS, caption_fields, clean_text, parse_json, text_of, texts_of
+from pairwright.tasks.sources.layout.manifest import (
+    MAX_TEXTS,
+    caption_fields,
+    clean_text,
+    parse_json,
+    text_of,
+    texts_of,
+)
 
 
 def test_texts_of_one_field_or_several_each_once():

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.config import ImagesConfig, Profile
-from schemas.rows import Dropped, ImageRow, ItemRow, PairRow, make_key
-from tasks.sources.layout.pairs import About, Picture, read_image, read_pair
+from pairwright.schemas.config import ImagesConfig, Profile
+from pairwright.schemas.rows import Dropped, ImageRow, ItemRow, PairRow, make_key
+from pairwright.tasks.sources.layout.pairs import About, Picture, read_image, read_pair
 from tests.fixtures.pictures import picture
 
 CONFIG = Profile(source="instructpix2pix:/data").sources

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.config import ImagesConfig
-from schemas.rows import Dropped, Failed, ItemRow
-from tasks.sources.layout.read_below import is_below, read_below, size_and_time
+from pairwright.schemas.config import ImagesConfig
+from pairwright.schemas.rows import Dropped, Failed, ItemRow
+from pairwright.tasks.sources.layout.read_below import is_below, read_below, size_and_time
 
 ITEM = ItemRow(key="k", source_key="k", subject="k", name="row 1", locator="{}")
 CONFIG = ImagesConfig(max_bytes=100)

@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from tasks.sources.scene.arrange import (
+from pairwright.tasks.sources.scene.arrange import (
     all_visible,
     fits,
     overlap,
@@ -14,9 +14,9 @@ from tasks.sources.scene.arrange import (
     stands_free,
     visible_shares,
 )
-from tasks.sources.scene.camera import Camera
-from tasks.sources.scene.state import Scene, Thing
-from tasks.sources.scene.vocabulary import Light, View
+from pairwright.tasks.sources.scene.camera import Camera
+from pairwright.tasks.sources.scene.state import Scene, Thing
+from pairwright.tasks.sources.scene.vocabulary import Light, View
 
 VIEW = View(0, 30, "a raised viewpoint from the front")
 CAMERA = Camera(VIEW, 128, 96)

@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tasks.sources.scene.camera import DISTANCE, TARGET, Camera
-from tasks.sources.scene.state import Scene, Thing
-from tasks.sources.scene.vocabulary import Light, View
+from pairwright.tasks.sources.scene.camera import DISTANCE, TARGET, Camera
+from pairwright.tasks.sources.scene.state import Scene, Thing
+from pairwright.tasks.sources.scene.vocabulary import Light, View
 
 FRONT = Camera(View(0, 30, "a raised viewpoint from the front"), 256, 192)
 RIGHT, AWAY, UP = np.eye(3)
@@ -55,8 +55,8 @@ def test_frame_and_distance():
 
 @pytest.mark.parametrize("view", [View(0, 30, ""), View(13, 21, ""), View(-13, 41, "")])
 def test_silhouettes_are_where_the_renderer_sees_things(view):
-    from tasks.sources.scene.build import build_scene, use_variant
-    from tasks.sources.scene.photograph import survey
+    from pairwright.tasks.sources.scene.build import build_scene, use_variant
+    from pairwright.tasks.sources.scene.photograph import survey
 
     use_variant("scalar_rgb")
     things = (replace(CAR, yaw=0.6), Thing("cone", "cone", "blue", "rubber", "medium", x=-1.4, y=-0.5))

@@ -4,12 +4,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from schemas.scene import ChangeType
-from tasks.sources.scene.arrange import PLANNED_VISIBLE, rests_on, stands_free, visible_shares
-from tasks.sources.scene.changes import CONTENT, DISTRACTING, Draft
-from tasks.sources.scene.plan import LEAST, MOST, draw_world, plan_camera
-from tasks.sources.scene.vary import vary
-from tasks.sources.scene.vocabulary import NEAR_COLOURS, PLACES, SHAPES
+from pairwright.schemas.scene import ChangeType
+from pairwright.tasks.sources.scene.arrange import PLANNED_VISIBLE, rests_on, stands_free, visible_shares
+from pairwright.tasks.sources.scene.changes import CONTENT, DISTRACTING, Draft
+from pairwright.tasks.sources.scene.plan import LEAST, MOST, draw_world, plan_camera
+from pairwright.tasks.sources.scene.vary import vary
+from pairwright.tasks.sources.scene.vocabulary import NEAR_COLOURS, PLACES, SHAPES
 
 WORLDS = 24
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tasks.sources.scene.develop import Guide, denoise, tone_map
+from pairwright.tasks.sources.scene.develop import Guide, denoise, tone_map
 
 
 def guide(shape, *, matt=True):

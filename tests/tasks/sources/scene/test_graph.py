@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from tasks.sources.scene.build import build_scene, use_variant
-from tasks.sources.scene.camera import Camera
-from tasks.sources.scene.changes import Draft
-from tasks.sources.scene.graph import describe
-from tasks.sources.scene.photograph import survey
-from tasks.sources.scene.state import Scene, Thing
-from tasks.sources.scene.vocabulary import Light, View
-from tasks.store.masks import decode_mask
+from pairwright.tasks.sources.scene.build import build_scene, use_variant
+from pairwright.tasks.sources.scene.camera import Camera
+from pairwright.tasks.sources.scene.changes import Draft
+from pairwright.tasks.sources.scene.graph import describe
+from pairwright.tasks.sources.scene.photograph import survey
+from pairwright.tasks.sources.scene.state import Scene, Thing
+from pairwright.tasks.sources.scene.vocabulary import Light, View
+from pairwright.tasks.store.masks import decode_mask
 
 VIEW = View(0, 41, "a high viewpoint from the front")
 CAMERA = Camera(VIEW, 128, 96)

@@ -1,7 +1,17 @@
 import numpy as np
 import pytest
 
-from tasks.sources.scene.mesh import arc, ball, corner_normals, lathe, moved, planar_uv, rounded_box, tube, turned
+from pairwright.tasks.sources.scene.mesh import (
+    arc,
+    ball,
+    corner_normals,
+    lathe,
+    moved,
+    planar_uv,
+    rounded_box,
+    tube,
+    turned,
+)
 
 
 def volume(soup):

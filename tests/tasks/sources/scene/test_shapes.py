@@ -1,10 +1,18 @@
 import numpy as np
 import pytest
 
-from schemas.scene import PLURALS, PREPOSITIONS
-from tasks.sources.scene.places import STYLES, surfaces_of
-from tasks.sources.scene.shapes import FORMS, extent_of, form_of
-from tasks.sources.scene.vocabulary import COLOURS, METALLIC_COLOURS, NEAR_COLOURS, PLACES, SHAPES, SIZES, TEXTS
+from pairwright.schemas.scene import PLURALS, PREPOSITIONS
+from pairwright.tasks.sources.scene.places import STYLES, surfaces_of
+from pairwright.tasks.sources.scene.shapes import FORMS, extent_of, form_of
+from pairwright.tasks.sources.scene.vocabulary import (
+    COLOURS,
+    METALLIC_COLOURS,
+    NEAR_COLOURS,
+    PLACES,
+    SHAPES,
+    SIZES,
+    TEXTS,
+)
 from tests.tasks.sources.scene.test_mesh import volume
 
 ALL = [(shape, pose) for shape, kind in SHAPES.items() for pose in kind.poses or (None,)]

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from tasks.sources.scene import textures
-from tasks.sources.scene.vocabulary import COLOURS, TEXTS
+from pairwright.tasks.sources.scene import textures
+from pairwright.tasks.sources.scene.vocabulary import COLOURS, TEXTS
 
 
 def test_linear_values_of_srgb_by_hand():

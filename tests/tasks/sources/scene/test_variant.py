@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tasks.sources.scene import variant
+from pairwright.tasks.sources.scene import variant
 
 
 @pytest.fixture(autouse=True)

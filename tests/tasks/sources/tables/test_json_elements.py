@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from tasks.sources.tables import json_elements
-from tasks.sources.tables.json_elements import Damaged, read_elements, read_json_lines
+from pairwright.tasks.sources.tables import json_elements
+from pairwright.tasks.sources.tables.json_elements import Damaged, read_elements, read_json_lines
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 7, 1 << 20])

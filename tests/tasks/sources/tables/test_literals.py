@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.sources.tables.literals import LONGEST, MOST_VALUES, parse_literal
+from pairwright.tasks.sources.tables.literals import LONGEST, MOST_VALUES, parse_literal
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**18), 10**18) | st.text(),

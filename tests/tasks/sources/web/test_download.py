@@ -12,8 +12,16 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tasks.sources.web import download as module
-from tasks.sources.web.download import PUBLIC, REDIRECTS, TRIES, DownloadError, Limits, download, resolve_host
+from pairwright.tasks.sources.web import download as module
+from pairwright.tasks.sources.web.download import (
+    PUBLIC,
+    REDIRECTS,
+    TRIES,
+    DownloadError,
+    Limits,
+    download,
+    resolve_host,
+)
 from tests.fixtures.web import LOOPBACK, serving
 
 LIMITS = Limits(max_bytes=100_000, timeout_s=10)

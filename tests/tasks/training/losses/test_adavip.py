@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from schemas.training import AdavipConfig, DpoConfig
-from tasks.training.losses.adavip import adavip
-from tasks.training.losses.dpo import dpo
+from pairwright.schemas.training import AdavipConfig, DpoConfig
+from pairwright.tasks.training.losses.adavip import adavip
+from pairwright.tasks.training.losses.dpo import dpo
 from tests.fixtures.scores import gradient, numbers, score, sigmoid, surprise
 
 POLICY = [-2.0, -7.0, -5.0]

@@ -6,9 +6,9 @@ from itertools import product
 import pytest
 import torch
 
-from schemas.training import AdpoConfig
-from tasks.training.losses.adpo import adpo, negative_rewards, retriever_loss
-from tasks.training.losses.scored import Scored
+from pairwright.schemas.training import AdpoConfig
+from pairwright.tasks.training.losses.adpo import adpo, negative_rewards, retriever_loss
+from pairwright.tasks.training.losses.scored import Scored
 from tests.fixtures.scores import gradient, numbers, score, sigmoid, surprise, zeros_like
 
 F64 = torch.float64

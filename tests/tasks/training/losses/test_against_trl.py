@@ -8,9 +8,9 @@ import torch
 from accelerate import Accelerator
 from trl import DPOTrainer
 
-from schemas.training import DpoConfig
-from tasks.training.losses.dpo import dpo
-from tasks.training.losses.scored import Scored
+from pairwright.schemas.training import DpoConfig
+from pairwright.tasks.training.losses.dpo import dpo
+from pairwright.tasks.training.losses.scored import Scored
 
 LENGTHS = torch.tensor([5, 3, 6, 2, 7, 4])
 """Of three chosen and three rejected texts, behind a prompt of two tokens."""

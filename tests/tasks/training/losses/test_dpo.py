@@ -6,8 +6,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from schemas.training import DpoConfig
-from tasks.training.losses.dpo import dpo
+from pairwright.schemas.training import DpoConfig
+from pairwright.tasks.training.losses.dpo import dpo
 from tests.fixtures.scores import gradient, numbers, score, sigmoid, surprise, zeros_like
 
 POLICY = [-2.0, None, -5.0]

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from schemas.training import DpoConfig, MdpoConfig
-from tasks.training.losses.dpo import dpo
-from tasks.training.losses.mdpo import mdpo
+from pairwright.schemas.training import DpoConfig, MdpoConfig
+from pairwright.tasks.training.losses.dpo import dpo
+from pairwright.tasks.training.losses.mdpo import mdpo
 from tests.fixtures.scores import gradient, numbers, score, sigmoid, surprise
 
 POLICY = [-2.0, -7.0, -5.0]

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from tasks.training.losses.namc import IGNORED, align, describe, reconstruct
+from pairwright.tasks.training.losses.namc import IGNORED, align, describe, reconstruct
 
 
 def test_alignment_of_what_is_all_alike():

@@ -8,12 +8,12 @@ from typing import get_args
 import pytest
 import torch
 
-from schemas.rows import Negative, PreferenceRow, Turn
-from schemas.section import Section
-from schemas.training import NAMC, Objective, TrainConfig
-from tasks.training.examples import Needs, make_example
-from tasks.training.losses.objectives import OBJECTIVES
-from tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS, Scored
+from pairwright.schemas.rows import Negative, PreferenceRow, Turn
+from pairwright.schemas.section import Section
+from pairwright.schemas.training import NAMC, Objective, TrainConfig
+from pairwright.tasks.training.examples import Needs, make_example
+from pairwright.tasks.training.losses.objectives import OBJECTIVES
+from pairwright.tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS, Scored
 from tests.fixtures.scores import score, zeros_like
 
 SETTINGS = [
@@ -213,6 +213,6 @@ def test_examples_are_apart(config):
 
 
 def test_the_mapping_is_read_without_pytorch():
-    code = "import sys, tasks.training.losses.objectives; print('torch' in sys.modules)"
+    code = "import sys, pairwright.tasks.training.losses.objectives; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

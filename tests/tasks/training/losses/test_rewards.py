@@ -6,7 +6,7 @@ from itertools import permutations
 import pytest
 import torch
 
-from tasks.training.losses.rewards import log_preferences, loss_of, rank_losses, rewards_of, surprise
+from pairwright.tasks.training.losses.rewards import log_preferences, loss_of, rank_losses, rewards_of, surprise
 from tests.fixtures.scores import numbers, score, zeros_like
 
 F64 = torch.float64

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from schemas.training import SftConfig
-from tasks.training.losses.scored import Scored
-from tasks.training.losses.sft import sft
+from pairwright.schemas.training import SftConfig
+from pairwright.tasks.training.losses.scored import Scored
+from pairwright.tasks.training.losses.sft import sft
 from tests.fixtures.scores import gradient, numbers, score
 
 TOKENS = [[4], [1], [0]]

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from schemas.namc import NamcConfig
-from tasks.models.namc.namc import Described, Namc
-from tasks.models.namc.noise import NoiseIdentifier
-from tasks.models.namc.sizes import NamcSizes
-from tasks.models.namc.words import learnt_words
-from tasks.training.namc.accumulate import Accumulator
-from tasks.training.namc.saved import Captioner
+from pairwright.schemas.namc import NamcConfig
+from pairwright.tasks.models.namc.namc import Described, Namc
+from pairwright.tasks.models.namc.noise import NoiseIdentifier
+from pairwright.tasks.models.namc.sizes import NamcSizes
+from pairwright.tasks.models.namc.words import learnt_words
+from pairwright.tasks.training.namc.accumulate import Accumulator
+from pairwright.tasks.training.namc.saved import Captioner
 from tests.fixtures.checkpoints import READING_CLIP, make_clip
 
 ROWS, SIDE, PLACES, FEATURES, LENGTH, TOKENS = 7, 64, 16, 12, 77, 11

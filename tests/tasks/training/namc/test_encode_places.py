@@ -11,12 +11,12 @@ from PIL import Image
 from torch.nn.functional import cosine_similarity
 from torchvision.transforms.functional import normalize, to_tensor
 
-from schemas.errors import ModelError
-from schemas.namc import CnnConfig, DualEncoderConfig, VqganConfig
-from schemas.rows import Dropped, ImageRow, PlacesRow, make_key
-from tasks.models.namc.files import pin_cnn
-from tasks.models.namc.places import CROP, load_codes, load_grids, load_patches
-from tasks.training.namc import encode_places
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.namc import CnnConfig, DualEncoderConfig, VqganConfig
+from pairwright.schemas.rows import Dropped, ImageRow, PlacesRow, make_key
+from pairwright.tasks.models.namc.files import pin_cnn
+from pairwright.tasks.models.namc.places import CROP, load_codes, load_grids, load_patches
+from pairwright.tasks.training.namc import encode_places
 from tests.fixtures.checkpoints import CLIP_PREPROCESS, READING_CLIP, make_clip, write_clip_file
 from tests.fixtures.namc_models import CLIP_224, CODES, make_cnn, make_vqgan, write_cnn, write_vqgan
 from tests.fixtures.pictures import picture

@@ -7,11 +7,11 @@ import open_clip
 import pytest
 import torch
 
-from prompts import difference_verbs
-from schemas.differences import Difference, read_difference
-from tasks.models.namc.words import ClipWords, learnt_words
-from tasks.training.namc.material import Batches, Crops, Material, Text
-from tasks.training.namc.pictures import TOKENIZER
+from pairwright.prompts import difference_verbs
+from pairwright.schemas.differences import Difference, read_difference
+from pairwright.tasks.models.namc.words import ClipWords, learnt_words
+from pairwright.tasks.training.namc.material import Batches, Crops, Material, Text
+from pairwright.tasks.training.namc.pictures import TOKENIZER
 
 THINGS = ("a dog", "a cat", "a red ball", "two trees")
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from tasks.training.namc.pictures import crop, sizes_for, to_codes, to_patches, to_pixels
+from pairwright.tasks.training.namc.pictures import crop, sizes_for, to_codes, to_patches, to_pixels
 
 
 def test_places_run_along_rows():

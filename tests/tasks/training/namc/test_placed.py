@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.errors import ModelError, StoreError
-from schemas.namc import NamcConfig
-from tasks.models.namc.words import learnt_words
-from tasks.training.namc.freeze_places import SCHEMA, open_places
-from tasks.training.namc.pictures import sizes_for
-from tasks.training.namc.placed import read_placed
-from tasks.training.namc.saved import load_captioner, make_captioner, save_captioner
+from pairwright.schemas.errors import ModelError, StoreError
+from pairwright.schemas.namc import NamcConfig
+from pairwright.tasks.models.namc.words import learnt_words
+from pairwright.tasks.training.namc.freeze_places import SCHEMA, open_places
+from pairwright.tasks.training.namc.pictures import sizes_for
+from pairwright.tasks.training.namc.placed import read_placed
+from pairwright.tasks.training.namc.saved import load_captioner, make_captioner, save_captioner
 
 SIZES = asdict(sizes_for(20))
 """Those of the model that is kept below: its words have 20 tokens."""

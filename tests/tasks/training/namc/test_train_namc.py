@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import ConfigError, ModelError
-from schemas.rows import PreferenceRow
-from schemas.training import TrainConfig
-from tasks.serving.chat import Question
-from tasks.store.files import Folder
-from tasks.training.metrics import HELD_OUT, TRAIN, read_metrics
-from tasks.training.namc.answer_questions import answer_questions, identify, is_namc
-from tasks.training.namc.train_namc import check_settings, train_namc
-from tasks.training.runs import Run
-from tasks.training.train_model import Job
+from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.serving.chat import Question
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training.metrics import HELD_OUT, TRAIN, read_metrics
+from pairwright.tasks.training.namc.answer_questions import answer_questions, identify, is_namc
+from pairwright.tasks.training.namc.train_namc import check_settings, train_namc
+from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.train_model import Job
 from tests.fixtures.preferences_to_train import preference
 from tests.fixtures.runs_to_train import write_run
 

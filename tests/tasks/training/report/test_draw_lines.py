@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.training.report.draw_lines import (
+from pairwright.tasks.training.report.draw_lines import (
     BOTTOM,
     HEIGHT,
     LEFT,

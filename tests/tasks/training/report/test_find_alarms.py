@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tasks.training.report.draw_lines import Points
-from tasks.training.report.find_alarms import find_alarms
-from tasks.training.report.run_charts import HELD_OUT, TRAIN, Metrics
+from pairwright.tasks.training.report.draw_lines import Points
+from pairwright.tasks.training.report.find_alarms import find_alarms
+from pairwright.tasks.training.report.run_charts import HELD_OUT, TRAIN, Metrics
 
 FALLING = [2 - number / 30 for number in range(30)]
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from schemas.errors import StoreError
-from tasks.training.metrics import SCHEMA
-from tasks.training.report.run_charts import HELD_OUT, arrange, draw_run, read_metrics
-from tasks.training.runs import Run
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.training.metrics import SCHEMA
+from pairwright.tasks.training.report.run_charts import HELD_OUT, arrange, draw_run, read_metrics
+from pairwright.tasks.training.runs import Run
 from tests.tasks.training.report.handmade_run import HOSTILE, write_metrics
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import ConfigError, StoreError
-from tasks.training.freeze_rows import Refused
-from tasks.training.report.read_run import read_samples
-from tasks.training.report.samples import write_samples
-from tasks.training.report.write_run_page import write_run_page
-from tasks.training.runs import Run
+from pairwright.schemas.errors import ConfigError, StoreError
+from pairwright.tasks.training.freeze_rows import Refused
+from pairwright.tasks.training.report.read_run import read_samples
+from pairwright.tasks.training.report.samples import write_samples
+from pairwright.tasks.training.report.write_run_page import write_run_page
+from pairwright.tasks.training.runs import Run
 from tests.tasks.report.browser import broken_images, open_chromium, open_page
 from tests.tasks.report.pages import PHONE, Reader
 from tests.tasks.training.report.handmade_run import (

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from schemas.errors import ConfigError
-from schemas.training import TrainConfig
-from tasks.training.examples import RefusedRowError
-from tasks.training.losses.scored import TEXTS
-from tasks.training.retriever.adversary import PAGE, make_adversary
-from tasks.training.retriever.material import Material
-from tasks.training.retriever.pool import make_pool
-from tasks.training.retriever.saved import NETWORK, load_network
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training.examples import RefusedRowError
+from pairwright.tasks.training.losses.scored import TEXTS
+from pairwright.tasks.training.retriever.adversary import PAGE, make_adversary
+from pairwright.tasks.training.retriever.material import Material
+from pairwright.tasks.training.retriever.pool import make_pool
+from pairwright.tasks.training.retriever.saved import NETWORK, load_network
 from tests.fixtures.retrieving import entry, random_features
 
 ROWS = [entry(n) for n in range(9)]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.training.retriever.alarms import FEWEST, LEAST, WINDOW, Watch
-from tasks.training.retriever.known_truth import TRUE, UNKNOWN, WRONG
-from tasks.training.retriever.pool import NONE
-from tasks.training.retriever.retriever import Proposal
+from pairwright.tasks.training.retriever.alarms import FEWEST, LEAST, WINDOW, Watch
+from pairwright.tasks.training.retriever.known_truth import TRUE, UNKNOWN, WRONG
+from pairwright.tasks.training.retriever.pool import NONE
+from pairwright.tasks.training.retriever.retriever import Proposal
 
 TEXTS = tuple(f"text {number}" for number in range(100))
 

@@ -5,8 +5,8 @@ import sys
 
 CODE = """
 import torch
-from tasks.training.ranks import join_ranks, leave_ranks, own_rank
-from tasks.training.retriever.average import make_average
+from pairwright.tasks.training.ranks import join_ranks, leave_ranks, own_rank
+from pairwright.tasks.training.retriever.average import make_average
 
 join_ranks()
 average = make_average()
@@ -32,6 +32,6 @@ def test_two_processes_end_with_the_mean(tmp_path):
 
 
 def test_one_process_needs_no_average():
-    from tasks.training.retriever.average import make_average
+    from pairwright.tasks.training.retriever.average import make_average
 
     assert make_average() is None

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from schemas.encoders import ClipConfig
-from schemas.errors import ModelError
-from schemas.training import AdpoConfig
-from tasks.training.retriever.clip4idc import Clip4Idc, load_clip4idc
-from tasks.training.retriever.pool import NONE, make_pool
-from tasks.training.retriever.retriever import Retriever
-from tasks.training.retriever.warm_up import warm_up
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.training import AdpoConfig
+from pairwright.tasks.training.retriever.clip4idc import Clip4Idc, load_clip4idc
+from pairwright.tasks.training.retriever.pool import NONE, make_pool
+from pairwright.tasks.training.retriever.retriever import Retriever
+from pairwright.tasks.training.retriever.warm_up import warm_up
 from tests.fixtures.checkpoints import CLIP_ARCHITECTURE, IMAGE_SIDE, READING_CLIP, make_clip, write_clip_folder
 from tests.fixtures.retrieving import entry
 

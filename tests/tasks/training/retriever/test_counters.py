@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tasks.training.retriever.counters import draw_bits, draw_shares, marks_of
+from pairwright.tasks.training.retriever.counters import draw_bits, draw_shares, marks_of
 
 MARKS = marks_of(f"row {number}" for number in range(200))
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from schemas.errors import ConfigError
-from schemas.rows import make_key
-from tasks.store.vectors import Vectors
-from tasks.training.embed_chosen_texts import text_key
-from tasks.training.retriever.features import map_features
-from tasks.training.retriever.pool import Entry, make_pool
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.store.vectors import Vectors
+from pairwright.tasks.training.embed_chosen_texts import text_key
+from pairwright.tasks.training.retriever.features import map_features
+from pairwright.tasks.training.retriever.pool import Entry, make_pool
 
 IMAGES = [make_key("image", number) for number in range(5)]
 

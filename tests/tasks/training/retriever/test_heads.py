@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from tasks.training.retriever.heads import SPREAD, Heads, HeadsEncoder
-from tasks.training.retriever.pool import make_pool
+from pairwright.tasks.training.retriever.heads import SPREAD, Heads, HeadsEncoder
+from pairwright.tasks.training.retriever.pool import make_pool
 from tests.fixtures.retrieving import IMAGE_SIZE, TEXT_SIZE, entry, random_features
 
 

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from schemas.claims import CLAIMS, Claim, Selector
-from schemas.scene import SceneGraph
-from tasks.training.retriever.known_truth import TRUE, UNKNOWN, WRONG, know_truth, without_masks
-from tasks.training.retriever.pool import NONE, Entry, make_pool
+from pairwright.schemas.claims import CLAIMS, Claim, Selector
+from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.training.retriever.known_truth import TRUE, UNKNOWN, WRONG, know_truth, without_masks
+from pairwright.tasks.training.retriever.pool import NONE, Entry, make_pool
 from tests.fixtures.descriptions import described, truth
 from tests.fixtures.graphs import graph, thing
 

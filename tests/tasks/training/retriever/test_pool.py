@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.plain_text import plain_text
-from tasks.training.retriever.pool import NONE, make_pool
+from pairwright.schemas.plain_text import plain_text
+from pairwright.tasks.training.retriever.pool import NONE, make_pool
 from tests.fixtures.graphs import PROPERTY
 from tests.fixtures.retrieving import entry, random_entries, renamed
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from schemas.errors import TrainingError
-from tasks.training.losses.adpo import retriever_loss
-from tasks.training.retriever.pool import NONE
-from tasks.training.retriever.retriever import START
+from pairwright.schemas.errors import TrainingError
+from pairwright.tasks.training.losses.adpo import retriever_loss
+from pairwright.tasks.training.retriever.pool import NONE
+from pairwright.tasks.training.retriever.retriever import START
 from tests.fixtures.retrieving import entry, make_retriever
 
 ROWS = [entry(n) for n in range(9)]

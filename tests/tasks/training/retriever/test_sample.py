@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.training.retriever.sample import masked_log_softmax, sample
+from pairwright.tasks.training.retriever.sample import masked_log_softmax, sample
 from tests.fixtures.graphs import PROPERTY
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from schemas.errors import ModelError, TrainingError
-from tasks.training.retriever.saved import (
+from pairwright.schemas.errors import ModelError, TrainingError
+from pairwright.tasks.training.retriever.saved import (
     ABOUT,
     NETWORK,
     STATE,

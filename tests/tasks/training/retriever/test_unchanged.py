@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.training.retriever.unchanged import may_say_no_change
+from pairwright.tasks.training.retriever.unchanged import may_say_no_change
 
 
 @pytest.mark.parametrize(

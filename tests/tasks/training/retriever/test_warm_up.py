@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.training.retriever.warm_up import _contrast, warm_up
+from pairwright.tasks.training.retriever.warm_up import _contrast, warm_up
 from tests.fixtures.retrieving import entry, make_retriever
 
 
