@@ -9,6 +9,9 @@ PYTHON_3_11 = $(shell for python in $(PYTHON) python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && command -v $$python && break; done)
 VLLM_PIP := .venv-vllm/bin/python -m pip --disable-pip-version-check --quiet
 
+# A container may forbid it; then each of the many processes compiles all that it imports: thrice the time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo train test serve-test lint bench soak clean help
 
 help:  ## show what there is
@@ -23,7 +26,7 @@ train: .venv/.train  ## after `make demo`: train a tiny model on it, SFT and the
 	$(BIN)/pairwright train $(OUT) --objective adpo --from sft
 
 test: .venv/.tests  ## run the tests
-	$(BIN)/python -m pytest -n $(or $(WORKERS),auto) --dist loadfile -m "not slow and not gpu and not live" $(ARGS)
+	$(BIN)/python -m pytest -n $(or $(WORKERS),auto) --dist worksteal -m "not slow and not gpu and not live" $(ARGS)
 
 serve-test: .venv/.tests .venv-vllm/.served  ## the tests against a real vLLM (3 GB to install, or 6 with CUDA's PyTorch)
 	$(BIN)/python -m pytest -m live --timeout 900 $(ARGS)
