@@ -202,9 +202,8 @@ def begin(site: Site) -> None:
     (site.terminal.folder / "mine.yaml").write_text(yaml.safe_dump(profile))
 
 
-@pytest.mark.parametrize(
-    "section", [RESUME, OPERATIONS, *(pytest.param(it, marks=pytest.mark.slow) for it in SECTIONS[2:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("section", SECTIONS)
 def test_what_the_readme_says_is_done(site: Site, section: str) -> None:
     for earlier in SECTIONS[: SECTIONS.index(section) + 1]:
         if earlier not in site.followed:

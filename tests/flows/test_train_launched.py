@@ -14,6 +14,7 @@ from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.runs_to_train import curve
 from tests.flows.test_train_model import FAST, ROWS, words_of, write_dataset
 
+pytestmark = pytest.mark.slow
 BIN = Path(sys.executable).parent
 LAUNCHERS = {
     "torchrun": ["torchrun", "--nproc-per-node", "2", "-m", "pairwright"],
@@ -88,7 +89,6 @@ def _plain(dataset: Path, model: Path, name: str) -> list[str]:
     return [str(BIN / "pairwright"), *words]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["torchrun-file", "accelerate"])
 def test_other_launchers(name: str, dataset: Path, model: Path, alone: Run) -> None:
     done = start(dataset, model, name, batch=2)
@@ -98,14 +98,12 @@ def test_other_launchers(name: str, dataset: Path, model: Path, alone: Run) -> N
     compare(run, alone)
 
 
-@pytest.mark.slow
 def test_what_is_wrong_is_said_once(dataset: Path, model: Path) -> None:
     done = start(dataset, model / "nowhere", "torchrun", batch=2, optimiser__steps=9)
     assert done.returncode != 0
     assert done.stderr.count("error: ") == 1
 
 
-@pytest.mark.slow
 def test_bad_rows_leave_no_rank_waiting(model: Path, tmp_path: Path) -> None:
     """With one row per rank and step, a rank whose row is refused has nothing to do: the other's counts alone."""
     chosen = [f"A dog and {n} balls. " * (40 if n in (3, 17) else 1) for n in range(ROWS)]

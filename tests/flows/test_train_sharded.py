@@ -17,6 +17,7 @@ from tests.fixtures.runs_to_train import curve
 from tests.flows.test_train_model import FAST, words_of, write_dataset
 
 pytest.importorskip("torch.distributed.fsdp", reason="this PyTorch has no FSDP")
+pytestmark = pytest.mark.slow
 BIN = Path(sys.executable).parent
 STARTER = Path(__file__).parents[1] / "fixtures/shard_on_cpu.py"
 FSDP = {
@@ -93,7 +94,6 @@ def test_all_weights(dataset: Path, model: Path) -> None:
     assert any((found[name] != published[name]).any() for name in found)
 
 
-@pytest.mark.slow
 def test_a_stopped_run_ends_with_the_same_bytes(dataset: Path, model: Path) -> None:
     sharded = start(dataset, model, "full-once", ranks=2, settings=FULL)
     stopped = start(dataset, model, go_on_from_the_second_step(dataset, sharded), ranks=2, settings=FULL)
@@ -101,13 +101,11 @@ def test_a_stopped_run_ends_with_the_same_bytes(dataset: Path, model: Path) -> N
     assert (stopped.model / "model.safetensors").read_bytes() == (sharded.model / "model.safetensors").read_bytes()
 
 
-@pytest.mark.slow
 def test_all_weights_are_those_of_one_process(dataset: Path, model: Path) -> None:
     sharded = start(dataset, model, "full-two", ranks=2, settings=FULL)
     compare(sharded, start(dataset, model, "full-alone", ranks=1, settings=FULL))
 
 
-@pytest.mark.slow
 def test_checkpoints_in_one_piece(dataset: Path, model: Path) -> None:
     whole = {"FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT"}
     run = start(dataset, model, "whole", ranks=2, settings=FULL, **whole)
@@ -116,7 +114,6 @@ def test_checkpoints_in_one_piece(dataset: Path, model: Path) -> None:
     assert (stopped.model / "model.safetensors").read_bytes() == (run.model / "model.safetensors").read_bytes()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, FULL], ids=["lora", "full"])
 def test_adpo(settings: dict[str, Any], dataset: Path, model: Path) -> None:
     """The retriever is the same on all ranks; with all weights trained, the reference is a copy on each."""

@@ -41,6 +41,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Runner]:
         yield workers
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_mid_shard_costs_no_row_and_none_is_done_twice(engine: Runner, tmp_path: Path) -> None:
     config = ToyConfig(calls=str(tmp_path / "calls"))
     stages = (replace(STAGES[0], function=read_and_die), *STAGES[1:])
@@ -59,6 +60,7 @@ def test_a_worker_killed_in_mid_shard_costs_no_row_and_none_is_done_twice(engine
     assert {name: set(rows) for name, rows in say(read_toy(tmp_path / "out", WORDS)).items()} == expect(WORDS)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_not_fit_does_nothing(engine: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_needs", Needs("of another release", ()))
     counts, outcomes = build_toy(tmp_path / "out", WORDS, workers=engine, stages=STAGES[:1])

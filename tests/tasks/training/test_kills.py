@@ -48,6 +48,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", CASES)
 def test_killed_trainings_end_like_an_unkilled_one(objective: str, tmp_path: Path) -> None:
     case = CASES[objective]
