@@ -7,11 +7,23 @@ from typing import Annotated
 
 import typer
 
-from pairwright.flows.verbs import build, doctor, evaluate, export, look, operate, plan, review, train, versions
+from pairwright.flows.verbs import (
+    build,
+    doctor,
+    evaluate,
+    export,
+    look,
+    operate,
+    plan,
+    review,
+    settings,
+    train,
+    versions,
+)
 from pairwright.flows.verbs.options import OWED, STOPPED, WRONG, app
 from pairwright.schemas.errors import ConfigError, ModelError, PairwrightError, SourceError
 
-VERBS = (build, look, export, evaluate, train, operate, plan, versions, review, doctor)
+VERBS = (build, look, export, evaluate, train, operate, plan, versions, review, doctor, settings)
 """Importing them has registered their verbs."""
 
 

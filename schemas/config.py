@@ -23,7 +23,19 @@ from pairwright.schemas.removing import (
     TaggingConfig,
 )
 from pairwright.schemas.robustness import RobustnessConfig
-from pairwright.schemas.section import OFF, Count, Names, Positive, Section, Seed, Share
+from pairwright.schemas.section import (
+    OFF,
+    Count,
+    Filled,
+    FilledSeed,
+    Names,
+    Positive,
+    Section,
+    Seed,
+    Share,
+    compose,
+    filled_by_hand,
+)
 from pairwright.schemas.served import ChatConfig
 from pairwright.schemas.writing import (
     CaptionsConfig,
@@ -77,7 +89,7 @@ class ReadingConfig(Section):
 class ScenesConfig(Section):
     """Say what is rendered."""
 
-    seed: Seed = 0
+    seed: FilledSeed = 0
     """Seed of all worlds: the same seed gives the same photographs."""
     worlds: Positive = 40
     """Number of worlds (each is a place with objects)."""
@@ -94,21 +106,23 @@ class ScenesConfig(Section):
 
 
 class SourceConfig(Section):
-    """Say what the sources stage reads; made from a profile, never written in one."""
+    """Input of the sources stage; made of other sections."""
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"path", "scenes"})
 
-    kind: str
+    kind: Annotated[str, Filled("source_kind")]
     """Which reader reads it ("folder", "scenes", "webdataset", ...)."""
-    path: str
+    path: Annotated[str, Filled("source_path")]
     """Where it is; not part of what identifies rows: a moved folder holds the same images."""
-    images: ImagesConfig
+    images: Annotated[ImagesConfig, Filled("images")]
     """Which images are accepted."""
-    reading: ReadingConfig
+    reading: Annotated[ReadingConfig, Filled("reading")]
     """How it is read."""
-    scenes: ScenesConfig
+    scenes: Annotated[ScenesConfig, Filled("scenes")]
     """What is rendered; the items' own keys say it."""
-    robustness: Annotated[RobustnessConfig, Field(exclude_if=lambda value: value.is_off)] = RobustnessConfig()
+    robustness: Annotated[RobustnessConfig, Field(exclude_if=lambda value: value.is_off), Filled("robustness")] = (
+        RobustnessConfig()
+    )
     """How images and texts are made worse; where they are not, it is as if this were not there."""
 
 
@@ -186,7 +200,7 @@ class MiningConfig(Section):
     """Weight of each embedder in the concatenated feature."""
     normalised: bool = True
     """Whether unit vectors are clustered, or raw ones (the stored norm multiplied back)."""
-    seed: Seed = 0
+    seed: FilledSeed = 0
     """Seed of k-means inside the spectral clustering."""
 
     @model_validator(mode="after")
@@ -229,7 +243,7 @@ class NounPairsConfig(Section):
     """Pairs drawn for each image from each level."""
     looked_at: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
     """Images looked at per image at the most, those that share its rarest nouns first."""
-    seed: Seed = 0
+    seed: FilledSeed = 0
     """Seed of what is drawn."""
 
     @model_validator(mode="after")
@@ -242,7 +256,7 @@ class NounPairsConfig(Section):
 class RejectedTextsConfig(Section):
     """Say how rejected texts are made."""
 
-    seed: Seed = 0
+    seed: FilledSeed = 0
     """Seed of the choice among edits."""
     candidates: Annotated[int, Field(ge=1, le=1000)] = 50
     """How many of the most similar descriptions are tried before retrieval gives up."""
@@ -256,7 +270,7 @@ class PreferencesConfig(Section):
     rejected: Literal["drawn", "hardest"] = "drawn"
     """Which maker's text is the rejected one: drawn by the pair's key, so that all makers are met equally often, or the
     one closest to the chosen text; the others are ranked negatives."""
-    seed: Seed = 0
+    seed: FilledSeed = 0
     """Seed of the splits and of the wording of prompts."""
     validation: Share = 0.1
     """Share of the components (connected pairs) that go to the validation split."""
@@ -291,12 +305,16 @@ class RunConfig(Section):
 
 
 class Profile(Section):
-    """Be everything that a build can be told."""
+    """Build profile: every setting that a build accepts."""
 
     name: str = "scenes"
     """What the profile is called."""
+    about: str = ""
+    """What the profile is for, in one sentence."""
     source: str = "scenes:"
     """Where the images come from when the command line names no source (``kind:path``)."""
+    seed: Seed = 0
+    """Seed of everything that is drawn: scenes, clusters, the wording of prompts, samples, splits."""
     pairing: Literal["similarity", "nouns"] = "similarity"
     """Whether images pair by their similarity, or by the nouns that the captions brought by their source share."""
     images: ImagesConfig = ImagesConfig()
@@ -369,34 +387,28 @@ class Profile(Section):
     """How the work is cut and spread."""
 
     @property
+    def source_kind(self) -> str:
+        """Return which reader reads the source."""
+        return self.source.partition(":")[0]
+
+    @property
+    def source_path(self) -> str:
+        """Return where the source is."""
+        return self.source.partition(":")[2]
+
+    @property
     def sources(self) -> SourceConfig:
         """Return what the sources stage reads."""
-        kind, _, path = self.source.partition(":")
-        return SourceConfig(
-            kind=kind,
-            path=path,
-            images=self.images,
-            reading=self.reading,
-            scenes=self.scenes,
-            robustness=self.robustness,
-        )
+        return compose(SourceConfig, self)
 
     @property
     def fitted(self) -> FittedConfig:
         """Return what embeds the images without an element: the model that embeds the images."""
-        return FittedConfig(
-            wanted=self.rejections.scorer == "clip", clip=self.embedding.clip, batch=self.embedding.batch
-        )
+        return compose(FittedConfig, self)
 
     def section(self, name: str) -> Section:
-        """Return a section as its stage gets it: with the model filled in that it asks, or that embeds the images."""
-        own = getattr(self, name)
-        if isinstance(own, InspectionConfig):
-            return own.model_copy(update={"detection": self.detection})
-        if isinstance(own, RejectionsConfig) and own.scorer == "clip":
-            return own.model_copy(update={"clip": self.embedding.clip})
-        if isinstance(own, GroundingConfig) and own.wanted:
-            return own.model_copy(update={"clip": self.embedding.clip})
+        """Return a section as its stage gets it: with the profile's values in its ``Filled`` fields."""
+        own: Section = getattr(self, name).filled(self)
         if not isinstance(own, ServedSection) or not own.is_served or own.chat is not None:
             return own
         return own.model_copy(update={"chat": self.served(own.role)})
@@ -406,6 +418,14 @@ class Profile(Section):
         named = self.differences.chat if role == "writer" else getattr(self, role)
         return named or self.chat
 
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_filled_is_given(cls, values: object) -> object:
+        if found := next(filled_by_hand(cls, values), None):
+            name, marker = found
+            raise ValueError(f"{name} is no setting: it is the profile's {marker.source}")
+        return values
+
     @model_validator(mode="after")
     def _grounding_has_its_model(self) -> "Profile":
         if self.grounding.wanted and "clip" not in self.embedding.embedders:
@@ -414,8 +434,6 @@ class Profile(Section):
                 f"{', '.join(self.embedding.embedders)}. Put clip among them (with a weight of its own in "
                 "mining.weights), or set grounding.wanted to false"
             )
-        if self.grounding.clip is not None:
-            raise ValueError("grounding.clip is never set by hand: it is embedding.clip")
         return self
 
     @model_validator(mode="after")
@@ -425,8 +443,6 @@ class Profile(Section):
                 "rejections.scorer clip compares texts with the images' CLIP vectors: embedding.embedders has no clip, "
                 f"only {', '.join(self.embedding.embedders)}. Put clip among them, or set rejections.scorer to off"
             )
-        if self.rejections.clip is not None or self.inspection.detection is not None:
-            raise ValueError("rejections.clip and inspection.detection are never set by hand")
         return self
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from pairwright.schemas.encoders import ClipConfig
-from pairwright.schemas.section import OFF, Count, Names, Positive, Section, Seed, Share
+from pairwright.schemas.section import OFF, UNSET, Count, Filled, FilledSeed, Names, Positive, Section, Share
 
 TaggerName = Literal["scene-graph", "ram", "ram-plus", "nouns"]
 Batch = Annotated[int, Field(ge=0, le=4096)]
@@ -159,17 +159,17 @@ class InspectionConfig(Section):
     """How strong the edge along the hole's rim may be, as a multiple of the strongest edges around; more is a halo."""
     batch: Batch = 0
     """Images that the detector takes at once; 0: found by trying."""
-    detection: DetectionConfig | None = None
-    """The detector; never set by hand: it is the profile's `detection`."""
+    detection: Annotated[DetectionConfig | None, UNSET, Filled("detection")] = None
+    """The detector."""
 
 
 class FittedConfig(Section):
-    """Say which CLIP model embeds images without an element; made from a profile, never written in one."""
+    """CLIP model that embeds the images without an element; made of other sections."""
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"clip", "batch"})
-    wanted: bool
-    clip: ClipConfig
-    batch: Batch = 0
+    wanted: Annotated[bool, Filled("rejections.by_clip")]
+    clip: Annotated[ClipConfig, Filled("embedding.clip")]
+    batch: Annotated[Batch, Filled("embedding.batch")] = 0
 
 
 class RejectionsConfig(Section):
@@ -186,10 +186,10 @@ class RejectionsConfig(Section):
     random crop is its rejected image, as in mDPO."""
     crop_area: tuple[Annotated[float, Field(gt=0, le=1)], Annotated[float, Field(gt=0, le=1)]] = (0.01, 0.2)
     """Smallest and largest share of the image that such a crop shows; mDPO's."""
-    seed: Seed = 0
+    seed: FilledSeed = 0
     """Seed of the crops."""
-    clip: ClipConfig | None = None
-    """The CLIP model that scores; never set by hand: it is `embedding.clip`."""
+    clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip", when="by_clip")] = None
+    """The CLIP model that scores."""
 
     @model_validator(mode="after")
     def _crops_have_a_size(self) -> "RejectionsConfig":
@@ -201,6 +201,11 @@ class RejectionsConfig(Section):
     def wanted(self) -> bool:
         """Say whether images are rejected at all."""
         return self.scorer != "off"
+
+    @property
+    def by_clip(self) -> bool:
+        """Say whether CLIP scores."""
+        return self.scorer == "clip"
 
 
 NO_IMAGE = "no rejected image"

@@ -1,9 +1,14 @@
 """What the sections of a profile are made of: their common form, and the types of their fields."""
 
-from typing import Annotated, ClassVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.fields import FieldInfo
 
+C = TypeVar("C", bound="Section")
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -16,11 +21,74 @@ Names = Annotated[
 """Several names, one or none: `train`, `[train, val]`."""
 OFF = BeforeValidator(lambda value: {False: "off", True: "on"}[value] if isinstance(value, bool) else value)
 """For fields that may be `off` or `on`, which are YAML's words for false and true."""
+UNSET = Field(exclude_if=lambda value: not value)
+"""For fields that are not written down before they are filled in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """Marker of a field that a profile fills in when its stage gets the section: it is no setting.
+
+    ``clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip")] = None``
+    """
+
+    source: str
+    """Where the profile has the value, with dots; ``{model}`` stands for the section's own field ``model``."""
+    when: str = ""
+    """The section's property without which it stays empty."""
+
+
+FilledSeed = Annotated[Seed, UNSET, Filled("seed")]
+"""The profile's one seed."""
 
 
 class Section(BaseModel):
-    """Be one section of a profile: frozen, unknown keys refused."""
+    """One section of a profile: frozen, unknown keys refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
     uncounted: ClassVar[frozenset[str]] = frozenset()
     """Fields that no fingerprint counts: they change no row, or the stage's ``models`` tell what counts of them."""
+
+    def filled(self, profile: BaseModel) -> Self:
+        """Return the section with each ``Filled`` field as the profile has it, those of inner sections, too."""
+        update: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            own, marker = getattr(self, name), filled_by(field)
+            if marker is None and isinstance(own, Section):
+                update[name] = own.filled(profile)
+            elif marker is not None and (not marker.when or getattr(self, marker.when)):
+                update[name] = read_filled(profile, marker.source.format(**dict(self)))
+        return self.model_copy(update=update)
+
+
+def compose(kind: type[C], profile: BaseModel) -> C:
+    """Return a section that is made of others: all of its fields are ``Filled``."""
+    given = {
+        name: read_filled(profile, marker.source)
+        for name, field in kind.model_fields.items()
+        if (marker := filled_by(field))
+    }
+    return kind.model_validate(given)
+
+
+def filled_by(field: FieldInfo) -> Filled | None:
+    """Return the marker of a field that is no setting; ``None``: it is one."""
+    return next((one for one in field.metadata if isinstance(one, Filled)), None)
+
+
+def read_filled(profile: BaseModel, source: str) -> Any:
+    """Return what a profile has at a dotted place, a section with its own fields filled."""
+    found = attrgetter(source)(profile)
+    return found.filled(profile) if isinstance(found, Section) else found
+
+
+def filled_by_hand(kind: type[BaseModel], values: object, place: str = "") -> Iterator[tuple[str, Filled]]:
+    """Yield the dotted names of ``Filled`` fields that a mapping sets, with their markers."""
+    given: Mapping[Any, Any] = values if isinstance(values, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
+    for name, field in kind.model_fields.items():
+        if name not in given:
+            continue
+        if marker := filled_by(field):
+            yield f"{place}{name}", marker
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield from filled_by_hand(field.annotation, given[name], f"{place}{name}.")

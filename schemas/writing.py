@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from pairwright.schemas.encoders import ClipConfig
-from pairwright.schemas.section import Positive, Section, Seed, Share
+from pairwright.schemas.section import UNSET, Filled, FilledSeed, Positive, Section, Share
 from pairwright.schemas.served import ChatConfig
 
 Role = Literal["chat", "writer", "language", "judge"]
@@ -74,7 +74,7 @@ class WantedSection(ServedSection):
 class CaptionsConfig(WrittenSection):
     """Say how images are described."""
 
-    seed: Seed = 0
+    seed: FilledSeed = 0
     """Seed of the wording."""
     max_tokens: Positive = 512
     """Most tokens of a description."""
@@ -99,7 +99,7 @@ class CaptionsConfig(WrittenSection):
 class DifferencesConfig(WrittenSection):
     """Say how implicit-change descriptions are written."""
 
-    seed: Seed = 0
+    seed: FilledSeed = 0
     """Seed of the wording and of the verbs."""
     max_tokens: Positive = 160
     """Most tokens of a description."""
@@ -118,7 +118,7 @@ class ControlsConfig(ServedSection):
     """Whether the pair in the other order must give the description the other way round."""
     same: bool = False
     """Whether one of the images, shown twice, must give no difference."""
-    seed: Seed = 0
+    seed: FilledSeed = 0
     """Seed of what is asked, and of which image is shown twice."""
     max_tokens: Positive = 160
     """Most tokens of an answer."""
@@ -142,8 +142,8 @@ class GroundingConfig(Section):
     """Whether this is checked, by the CLIP model that embeds the images."""
     margin: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """By how much the cosine of a half with its own image must be above that with the other."""
-    clip: ClipConfig | None = None
-    """The model that embeds the images, whose text tower is used; filled in from ``embedding``, never set by hand."""
+    clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip", when="wanted")] = None
+    """The model that embeds the images, whose text tower is used."""
 
     @property
     def encoder(self) -> ClipConfig:
@@ -165,7 +165,7 @@ class JudgingConfig(WantedSection):
     """What the judge is given beside the description."""
     least: Annotated[int, Field(ge=0, le=5)] = 3
     """Descriptions of a lower rating fail."""
-    seed: Seed = 0
+    seed: FilledSeed = 0
     """Seed of what is asked."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """How often an answer without a rating is asked for again, with another seed."""
@@ -187,7 +187,7 @@ class ComparisonsConfig(WrittenSection):
     shown: Literal["captions", "images", "images and captions", "images and differences"] = "captions"
     """What the model is given: the captions (the paper's phase 1, by the `language` model), or the images (phase 2, by
     the `chat` model) alone, with the captions, or with what people wrote about the difference."""
-    seed: Seed = 0
+    seed: FilledSeed = 0
     """Seed of the wording."""
     max_tokens: Positive = 750
     """Most tokens of a summary; the paper's number."""
@@ -212,7 +212,7 @@ class QuestionsConfig(WantedSection):
 
     rounds: Annotated[int, Field(ge=1, le=10)] = 4
     """Rounds of question and answer that are asked for; one of them is drawn."""
-    seed: Seed = 0
+    seed: FilledSeed = 0
     """Seed of what is asked and drawn."""
     max_tokens: Positive = 750
     """Most tokens of a conversation."""
@@ -237,7 +237,7 @@ class SampledTextsConfig(ServedSection):
     """Descriptions sampled of each pair beside the chosen one; 0: none."""
     temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
     """How freely their words are drawn."""
-    seed: Seed = 0
+    seed: FilledSeed = 0
     """Seed of what is sampled."""
     max_tokens: Positive = 160
     """Most tokens of a sample."""
@@ -256,7 +256,7 @@ class SampledTextsConfig(ServedSection):
 class CounterfactualsConfig(WantedSection):
     """Say whether a language model edits the chosen text so that it is wrong (ours)."""
 
-    seed: Seed = 0
+    seed: FilledSeed = 0
     """Seed of what is asked: which kind of edit, and the words."""
     max_tokens: Positive = 160
     """Most tokens of an edited text."""

@@ -43,7 +43,7 @@ def _sections(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
         ("scenes.width", 63),
         ("scenes.samples", 4097),
         ("scenes.no_change_share", 1.5),
-        ("scenes.seed", -1),
+        ("seed", -1),
         ("embedding.embedders", ()),
         ("embedding.embedders", ("sift",)),
         ("embedding.batch", -1),
@@ -102,6 +102,23 @@ def test_every_field_has_its_sentence(model: type[BaseModel]) -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("field", ["mining.seed", "scenes.seed", "inspection.detection", "rejections.clip"])
+def test_what_the_profile_fills_in_is_refused_by_hand(field: str) -> None:
+    section, _, name = field.partition(".")
+    with pytest.raises(ValidationError, match=field):
+        Profile.model_validate({section: {name: getattr(getattr(START, section), name)}})
+
+
+def test_one_seed_is_that_of_every_section_and_moves_what_is_drawn() -> None:
+    seeded = _change({"seed": 5})
+    assert [seeded.section(name).seed for name in ("mining", "captions", "preferences")] == [5, 5, 5]
+    assert seeded.sources.scenes.seed == 5
+    assert Profile.model_validate(seeded.model_dump(mode="json")) == seeded
+    changed = _changed_stages({"seed": 5})
+    assert {"images", "embeddings", "neighbours"}.isdisjoint(changed)
+    assert {"pairs", "captions", "differences", "splits", "preferences"} <= changed
+
+
 def test_a_profile_is_frozen() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         START.run.workers = 3  # type: ignore[misc]
@@ -136,7 +153,6 @@ NAMES = [stage.name for stage in STAGES]
         {"name": "mine"},
         {"source": "scenes:elsewhere"},
         {"scenes.worlds": 3},
-        {"scenes.seed": 5},
     ],
 )
 def test_what_changes_no_row_of_an_item_changes_no_fingerprint(values: dict[str, Any]) -> None:
@@ -150,11 +166,11 @@ def test_what_changes_no_row_of_an_item_changes_no_fingerprint(values: dict[str,
         ({"source": "folder:x"}, "images"),
         ({"search.k": 7}, "neighbours"),
         ({"mining.gamma": 0.2}, "pairs"),
-        ({"captions.seed": 1}, "captions"),
-        ({"differences.seed": 1}, "differences"),
-        ({"comparisons.seed": 1}, "comparisons"),
+        ({"captions.max_tokens": 100}, "captions"),
+        ({"differences.max_words": 50}, "differences"),
+        ({"comparisons.max_tokens": 100}, "comparisons"),
         ({"removals.feather": 4}, "removals"),
-        ({"preferences.seed": 1}, "splits"),
+        ({"preferences.test": 0.2}, "splits"),
     ],
 )
 def test_what_changes_rows_changes_that_stage_and_those_after_it(values: dict[str, Any], first: str) -> None:

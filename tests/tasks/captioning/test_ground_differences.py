@@ -195,7 +195,7 @@ def test_the_profile_gives_the_model_that_embeds_the_images():
     ("settings", "message"),
     [
         (["grounding.wanted=true"], "embedding.embedders has no clip, only colour-layout, gradients"),
-        (["grounding.clip.model=RN50"], "grounding.clip is never set by hand"),
+        (["grounding.clip.model=RN50"], "grounding.clip is no setting"),
     ],
 )
 def test_a_profile_that_cannot_be_grounded_is_refused(settings, message):

@@ -1,0 +1,172 @@
+"""List every setting of a build and of a training run: type, range, default, meaning, and a profile's value.
+
+Reads the pydantic models themselves, so that no setting is missing; the verbs ``settings`` and ``profiles`` print it.
+"""
+
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined, to_jsonable_python
+
+from pairwright.flows.load_profile import FOLDER, load_profile, profile_names
+from pairwright.schemas.config import Profile
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.section import Section, filled_by
+from pairwright.schemas.training import TrainConfig
+
+Command = Literal["build", "train"]
+TRAIN = "train"
+"""The section that stands for all settings of `pairwright train`."""
+WORDS = {"boolean": "true or false", "integer": "whole number", "number": "number", "string": "text", "null": "nothing"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One row of the list."""
+
+    command: Command
+    """The command whose ``--set`` takes it."""
+    name: str
+    """Dotted: ``mining.min_similarity``."""
+    type: str
+    """In words."""
+    range: str
+    """Which values are allowed, in words; empty: all of the type."""
+    default: Any
+    """``None``: there is none, it has to be given."""
+    meaning: str
+    """One sentence."""
+    value: Any
+    """The profile's; of `train`, the default."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the form that scripts read."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileSummary:
+    """One profile that comes with Pairwright."""
+
+    name: str
+    about: str
+    """One sentence."""
+    path: str
+
+    def as_json(self) -> dict[str, str]:
+        """Return the form that scripts read."""
+        return asdict(self)
+
+
+def list_settings(section: str = "", *, profile: str = "scenes") -> list[Setting]:
+    """Return the settings in a section (``mining``, ``train.optimiser``), or all; a setting's own name is one, too.
+
+    Raises:
+        ConfigError: there is no such section or profile.
+    """
+    build = list(_walk("build", Profile, load_profile(profile)))
+    train = list(_walk("train", TrainConfig, None))
+    named = {one.name: one for one in build} | {f"{TRAIN}.{one.name}": one for one in train}
+    found = [one for name, one in named.items() if f"{name}.".startswith(f"{section}.") or not section]
+    if not found:
+        sections = dict.fromkeys(one.name.partition(".")[0] for one in build if "." in one.name)
+        raise ConfigError(f"{section}: no such section. Choose from {', '.join(sections)}, {TRAIN}")
+    return found
+
+
+def list_profiles() -> list[ProfileSummary]:
+    """Return the profiles that come with Pairwright."""
+    return [
+        ProfileSummary(name=name, about=load_profile(name).about, path=str(FOLDER / f"{name}.yaml"))
+        for name in profile_names()
+    ]
+
+
+def _walk(command: Command, kind: type[Section], own: Section | None, place: str = "") -> Iterator[Setting]:
+    """Yield the settings of a section and of those inside it; ``own`` holds the values."""
+    for name, field in kind.model_fields.items():
+        value = field.get_default(call_default_factory=True) if own is None else getattr(own, name)
+        if filled_by(field):
+            continue
+        if inner := _section_of(field.annotation):
+            yield from _walk(command, inner, value if isinstance(value, Section) else None, f"{place}{name}.")
+            continue
+        about = _schema_of(field)
+        yield Setting(
+            command=command,
+            name=f"{place}{name}",
+            type=_say_type(about),
+            range=_say_range(about),
+            default=_default(field),
+            meaning=" ".join((field.description or "").split()),
+            value=None if value is PydanticUndefined else to_jsonable_python(value),
+        )
+
+
+def _section_of(annotation: Any) -> type[Section] | None:
+    """Return the section that a field holds, be it optional; ``None``: it holds a value."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation if issubclass(annotation, Section) else None
+    return next(filter(None, map(_section_of, typing.get_args(annotation))), None)
+
+
+def _schema_of(field: FieldInfo) -> dict[str, Any]:
+    kind: Any = field.annotation
+    for one in field.metadata:
+        kind = Annotated[kind, one]
+    return TypeAdapter[Any](kind).json_schema()
+
+
+def _default(field: FieldInfo) -> Any:
+    return None if field.is_required() else to_jsonable_python(field.get_default(call_default_factory=True))
+
+
+def _say_type(schema: Mapping[str, Any]) -> str:
+    """Return the type that a JSON schema describes, in words."""
+    if "enum" in schema or "const" in schema:
+        return "one of " + ", ".join(str(value) or "''" for value in schema.get("enum", [schema.get("const")]))
+    if "anyOf" in schema:
+        return " or ".join(_say_type(one) for one in schema["anyOf"])
+    if "prefixItems" in schema:
+        return f"list of {_say_type(schema['prefixItems'][0])}"
+    if schema.get("type") == "array":
+        return f"list of {_say_type(schema['items'])}"
+    if schema.get("type") == "object":
+        return f"NAME: {_say_type(schema['additionalProperties'])}"
+    return WORDS[schema["type"]]
+
+
+def _say_range(schema: Mapping[str, Any]) -> str:
+    """Return the bounds that a JSON schema sets, in words."""
+    if inner := schema.get("anyOf"):
+        return next(filter(None, map(_say_range, inner)), "")
+    inner = schema.get("items") or schema.get("additionalProperties") or next(iter(schema.get("prefixItems", ())), None)
+    of_each = f"each {said}" if isinstance(inner, Mapping) and (said := _say_range(inner)) else ""
+    return "; ".join(filter(None, (_say_bounds(schema), _say_length(schema), of_each)))
+
+
+def _say_bounds(schema: Mapping[str, Any]) -> str:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is not None and high is not None:
+        return f"{low:g} to {high:g}"
+    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    said = (
+        f"at least {low}" if low is not None else "",
+        f"above {above:g}" if above is not None else "",
+        f"at most {high}" if high is not None else "",
+        f"below {below:g}" if below is not None and below < 2**32 else "",
+    )
+    return ", ".join(filter(None, said))
+
+
+def _say_length(schema: Mapping[str, Any]) -> str:
+    low, high = schema.get("minItems", schema.get("minLength")), schema.get("maxItems", schema.get("maxLength"))
+    if low is not None and low == high:
+        return f"{low} of them"
+    if low is not None and high is not None:
+        return f"{low} to {high} of them"
+    return "not empty" if low else ""

@@ -1,0 +1,73 @@
+"""Tests of the list of settings: it has each field of the models, and says what the models hold."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from pairwright.flows.cli import app
+from pairwright.flows.list_settings import list_profiles, list_settings
+from pairwright.flows.load_profile import load_profile, profile_names
+from pairwright.schemas.config import Profile
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.section import Section
+from pairwright.schemas.training import TrainConfig
+
+
+def leaves(schema: dict[str, Any], root: dict[str, Any], place: str = "") -> Iterator[str]:
+    """Yield the names of the values that a JSON schema has places for, by another way than the list's own."""
+    for name, field in schema["properties"].items():
+        inner = [one for one in (field, *field.get("anyOf", [])) if "$ref" in one]
+        found = root["$defs"][inner[0]["$ref"].rpartition("/")[2]] if inner else {}
+        if "properties" in found:
+            yield from leaves(found, root, f"{place}{name}.")
+        else:
+            yield f"{place}{name}"
+
+
+@pytest.mark.parametrize(("kind", "command"), [(Profile, "build"), (TrainConfig, "train")])
+def test_every_field_of_the_models_is_listed_once(kind: type[Section], command: str) -> None:
+    schema = kind.model_json_schema()
+    fields = list(leaves(schema, schema))
+    listed = [one.name for one in list_settings() if one.command == command]
+    assert sorted(listed) == sorted(name for name in fields if name in set(listed))
+    for unlisted in set(fields) - set(listed):  # no setting: it cannot be set
+        with pytest.raises(ConfigError):
+            load_profile("scenes", [f"{unlisted}=1"])
+    assert all(one.meaning and one.type for one in list_settings())
+
+
+def test_a_listed_value_can_be_set() -> None:
+    for one in list_settings(profile="laptop"):
+        if one.command == "build":
+            load_profile("laptop", [f"{one.name}={yaml.safe_dump(one.value, default_flow_style=True).strip()}"])
+
+
+def test_the_list_says_what_the_models_hold() -> None:
+    (found,) = list_settings("mining.min_similarity", profile="scenes")
+    assert (found.type, found.range, found.default, found.value) == ("number", "0 to 1", 0.78, 0.65)
+    (found,) = list_settings("train.objective")
+    assert found.default is None
+    assert "adpo" in found.type
+
+
+def test_a_section_is_its_own_settings_only() -> None:
+    assert {one.name.partition(".")[0] for one in list_settings("run")} == {"run"}
+    assert {one.command for one in list_settings("train")} == {"train"}
+    with pytest.raises(ConfigError):
+        list_settings("minin")
+
+
+def test_profiles_are_listed_with_a_sentence_each() -> None:
+    assert [one.name for one in list_profiles()] == profile_names()
+    assert all(one.about for one in list_profiles())
+
+
+def test_the_verbs_print_what_is_listed() -> None:
+    run = CliRunner().invoke(app, ["settings", "mining", "--profile", "laptop", "--json"])
+    assert json.loads(run.output) == [one.as_json() for one in list_settings("mining", profile="laptop")]
+    assert "mining.gamma" in CliRunner().invoke(app, ["settings", "mining.gamma"]).output
+    assert json.loads(CliRunner().invoke(app, ["profiles", "--json"]).output)[0]["name"] == "gpu"
