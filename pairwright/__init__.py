@@ -1,1 +1,71 @@
-"""Pairwright: synthetic image-difference and preference datasets, and the training that uses them."""
+"""Pairwright: synthetic image-difference and preference datasets, and the training that uses them.
+
+    import pairwright as pw
+
+    album = pw.build("photos/", out="album", profile="laptop", until="mining")
+    album = pw.open("album")                       # the newest version; version=3 for another
+    album.status()                                 # what is done, dropped, failed, owed
+    album["pairs"].to_pandas()                     # or .to_arrow(), .rows(), .to_datasets(), .where("similarity > 0.8")
+    album.export("trl", "album-trl", split="train")
+    run = album.train("adpo", start="sft")
+
+Importing it loads nothing: each name is looked up when it is used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pairwright.flows.dataset import Dataset
+    from pairwright.flows.table import Table
+    from pairwright.schemas.errors import (
+        BudgetError,
+        ConfigError,
+        ModelError,
+        PairwrightError,
+        ServerError,
+        SourceError,
+        StoreError,
+        TrainingError,
+        ValidationError,
+    )
+
+    build = Dataset.build
+    open = Dataset.open  # noqa: A001  (pw.open reads as zipfile.open and gzip.open do)
+    __version__: str
+
+__all__ = [
+    "BudgetError",
+    "ConfigError",
+    "Dataset",
+    "ModelError",
+    "PairwrightError",
+    "ServerError",
+    "SourceError",
+    "StoreError",
+    "Table",
+    "TrainingError",
+    "ValidationError",
+    "__version__",
+    "build",
+    "open",
+]
+_PLACES = {
+    "Dataset": "pairwright.flows.dataset",
+    "Table": "pairwright.flows.table",
+    **{name: "pairwright.schemas.errors" for name in __all__ if name.endswith("Error")},
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("build", "open"):
+        return getattr(import_module(_PLACES["Dataset"]).Dataset, name)
+    if name == "__version__":
+        return import_module("importlib.metadata").version("pairwright")
+    if name in _PLACES:
+        return getattr(import_module(_PLACES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

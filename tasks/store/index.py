@@ -73,10 +73,20 @@ class Index:
         for number, places in self.places():
             yield read_rows(self.part(number), places.tolist(), columns)
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield some columns of all live rows in the order of the parts, one table per row group."""
+    def order(self) -> NDArray[np.int64]:
+        """Return the positions of all live rows in the order of the parts, so that each byte is read once."""
         parts, rows = self._places
-        order = np.lexsort((rows, parts))
+        return np.lexsort((rows, parts))
+
+    def batches(self, columns: Sequence[str], chosen: NDArray[np.int64] | None = None) -> Iterator[pa.Table]:
+        """Yield some columns of all live rows in the order of the parts, one table per row group.
+
+        Args:
+            columns: which.
+            chosen: only rows at these positions of the index, in that order.
+        """
+        parts, rows = self._places
+        order = self.order() if chosen is None else chosen
         groups = np.stack([parts[order], rows[order] // ROWS_PER_GROUP], axis=1)
         starts = np.flatnonzero(np.any(np.diff(groups, axis=0, prepend=-1), axis=1))
         for places in np.split(order, starts[1:]) if len(order) else []:
@@ -142,6 +152,11 @@ def write_index(path: Path, entries: pa.RecordBatchReader, names: Sequence[str])
 @lru_cache(maxsize=64)
 def open_index(folder: Folder, name: str, table: str) -> Index:
     """Open an index file: mapped into memory, from this machine's own copy where the dataset is on an object store."""
-    entries = pa.ipc.open_file(pa.memory_map(str(copy_of(folder, name)))).read_all()
+    return open_index_file(copy_of(folder, name), folder, table)
+
+
+def open_index_file(path: Path, folder: Folder, table: str) -> Index:
+    """Open an index file of this machine; it may be deleted afterwards."""
+    entries = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
     names = (entries.schema.metadata or {})[PARTS].decode()
     return Index(folder, table, tuple(names.split("\n")) if names else (), entries)

@@ -1,0 +1,372 @@
+"""The dataset: the one thing that people open. What it does is in files of their own, loaded when it is asked for."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
+
+if TYPE_CHECKING:
+    from pairwright.flows.collect_garbage import Collected
+    from pairwright.flows.diff_versions import Difference
+    from pairwright.flows.evaluate_model import Evaluated
+    from pairwright.flows.export_dataset import Wanted
+    from pairwright.flows.list_runs import Listed as ListedRun
+    from pairwright.flows.list_versions import Listed as ListedVersion
+    from pairwright.flows.remove_images import Removal
+    from pairwright.flows.run_build import Report
+    from pairwright.flows.show_status import Status
+    from pairwright.flows.table import Table
+    from pairwright.flows.trace_lineage import Lineage
+    from pairwright.flows.train_model import Trained
+    from pairwright.flows.version import Version
+    from pairwright.schemas.config import Profile
+    from pairwright.schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow
+    from pairwright.tasks.export.tally_rows import Tally
+    from pairwright.tasks.store.files import Folder
+    from pairwright.tasks.store.gates import Verdict
+    from pairwright.tasks.training.watch_training import Watcher as TrainingWatcher
+
+Settings = Mapping[str, Any] | Sequence[str]
+"""Fields of a profile or of a training: ``{"mining.min_similarity": 0.8}`` or ``["mining.min_similarity=0.8"]``."""
+Watch = Callable[[int, int], None]
+"""Hears how many rows or steps are done, of how many."""
+
+
+class Dataset:
+    """Dataset: a folder or URL with tables and versions.
+
+    album = Dataset.open("album")                       # the newest version; version=3 for another
+    album.status()                                      # what is done, dropped, failed, owed
+    album["pairs"].to_pandas()                          # also .rows(), .to_arrow(), .where("similarity > 0.8")
+    album.export("trl", "album-trl", split="train")
+    run = album.train("adpo", start="sft")
+    """
+
+    outcome: "Report | None" = None
+    """How the build ended that this object has run last; none: it has run none."""
+
+    def __init__(self, folder: "Folder", number: int | None = None) -> None:
+        """Hold a dataset's folder and the number of a version; ``open`` and ``build`` check them first."""
+        self.folder, self._number = folder, number
+        self._version: Version | None = None
+
+    @classmethod
+    def open(cls, url: str | Path, version: int | None = None) -> Self:
+        """Open the dataset in a folder or at a URL; it is read as one of its versions.
+
+        ``Dataset.open("album")``, ``Dataset.open("s3://bucket/album", version=3)``
+
+        Args:
+            url: the folder, or an address that fsspec knows.
+            version: a version's number; none: the newest, or the tables as they are now where there is no version yet.
+
+        Raises:
+            ConfigError: there is no dataset, or no such version.
+            StoreError: it cannot be read.
+        """
+        from pairwright.tasks.store.dataset import read_record
+        from pairwright.tasks.store.files import Folder
+
+        found = cls(Folder(str(url)), version)
+        if version is None:
+            read_record(found.folder)
+        else:
+            found._version = found.version
+        return found
+
+    @classmethod
+    def build(
+        cls,
+        source: str | Path | None = None,
+        *,
+        out: str | Path,
+        profile: str = "scenes",
+        settings: Settings = (),
+        limit: int | None = None,
+        until: str = "",
+    ) -> Self:
+        """Build a dataset, or do what an earlier build of it still owes, and open it; ``outcome`` says how it ended.
+
+        ``Dataset.build("photos/", out="album", profile="laptop", until="mining")``
+
+        Args:
+            source: a folder of images, or kind:path; none: the profile's own.
+            out: the dataset's folder or URL.
+            profile: a profile's name, or a .yaml file.
+            settings: fields to set over the profile.
+            limit: only the first so many images of the source.
+            until: the last stage, or the last group of stages; empty: all.
+
+        Raises:
+            ConfigError: the profile, a setting or the stage is wrong.
+            SourceError: the source cannot be read.
+            ModelError: weights or packages are not on this machine.
+            ServerError: a served model cannot be reached.
+        """
+        from pairwright.flows.run_build import make_request
+
+        place = None if source is None else str(source)
+        words: dict[str, Any] = {"profile": profile, "settings": _lines(settings), "limit": limit, "until": until}
+        request = make_request(str(out), place, **words)
+        found = cls(request.folder)
+        found._run(request)
+        return found
+
+    @property
+    def url(self) -> str:
+        """Return where it is."""
+        return self.folder.url
+
+    @property
+    def version(self) -> "Version":
+        """Return the version that is read: the one that was asked for, or the newest when it was first looked at."""
+        if self._version is None:
+            from pairwright.flows.version import open_version
+
+            self._version = open_version(self.folder, self._number)
+        return self._version
+
+    @property
+    def number(self) -> int:
+        """Return the number of the version that is read; 0: there is none yet."""
+        return self.version.number
+
+    @property
+    def profile(self) -> "Profile":
+        """Return the profile that this version was built with."""
+        return self.version.profile
+
+    @property
+    def tables(self) -> list[str]:
+        """Return the names of its tables, in the order in which they are made."""
+        return [planned.stage.name for planned in self.version.planned]
+
+    def __contains__(self, table: object) -> bool:
+        return table in self.tables
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables)
+
+    @overload
+    def __getitem__(self, table: Literal["images"]) -> "Table[ImageRow]": ...
+    @overload
+    def __getitem__(self, table: Literal["pairs"]) -> "Table[PairRow]": ...
+    @overload
+    def __getitem__(self, table: Literal["captions"]) -> "Table[CaptionRow]": ...
+    @overload
+    def __getitem__(self, table: Literal["differences"]) -> "Table[DifferenceRow]": ...
+    @overload
+    def __getitem__(self, table: Literal["preferences"]) -> "Table[PreferenceRow]": ...
+    @overload
+    def __getitem__(self, table: str) -> "Table[Any]": ...
+    def __getitem__(self, table: str) -> "Table[Any]":
+        """Return a table of the version: ``album["pairs"]``.
+
+        Raises:
+            ConfigError: there is no such table.
+        """
+        from pairwright.flows.table import Table
+
+        return Table(self.version, table)
+
+    def status(self, *, verify: bool = False) -> "Status":
+        """Count what is done, dropped, failed and owed now, per stage; a notebook shows it as a table.
+
+        Args:
+            verify: whether every part is read and the damaged ones are named.
+        """
+        from pairwright.flows.show_status import look_at_status
+
+        return look_at_status(self.folder, verify=verify)
+
+    def resume(self, *, stage: str = "", reason: str = "", settings: Settings = ()) -> "Report":
+        """Look at the source anew, finish what is owed, and publish a version; return how that ended.
+
+        ``album.resume(stage="captioning", reason="no answer in time")``
+
+        Args:
+            stage: retry failed rows of this stage only; empty: of all.
+            reason: only rows that failed for this reason.
+            settings: fields of ``run``, ``gates`` and ``health``, which change no row.
+        """
+        from pairwright.flows.run_build import resume_request
+
+        return self._run(resume_request(self.url, stage=stage, reason=reason, settings=_lines(settings)))
+
+    def report(self, *, pairs: int = 60) -> str:
+        """Write pages that show this version, and return the first; they open from disk.
+
+        Args:
+            pairs: how many pairs are shown.
+        """
+        from pairwright.flows.report_dataset import REPORT, report_dataset
+
+        report_dataset(self.folder, pairs=pairs, version=self._number)
+        return f"{self.url.rstrip('/')}/{REPORT}/index.html"
+
+    def export(
+        self,
+        form: str,
+        to: str | Path,
+        *,
+        split: str | Sequence[str] = (),
+        wanted: "Wanted | None" = None,
+        watch: Watch | None = None,
+    ) -> "Tally":
+        """Write this version in a form that other programs read; return what was written.
+
+        ``album.export("trl", "album-trl", split="train")``
+
+        Args:
+            form: "hf", "trl", "llamafactory", ... (``pairwright formats``).
+            to: a new folder, or an earlier export.
+            split: only this split, or these; none: all.
+            wanted: which rows, and what goes with them, where that is more than a split.
+            watch: hears how many rows have passed by, of how many.
+        """
+        from dataclasses import replace
+
+        from pairwright.flows.export_dataset import ALL, export_dataset
+        from pairwright.tasks.export.export_rows import say_nothing
+
+        chosen = replace(wanted or ALL, version=self._number)
+        if split:
+            splits = (split,) if isinstance(split, str) else tuple(split)
+            chosen = replace(chosen, selection=replace(chosen.selection, splits=splits))
+        return export_dataset(self.folder, str(to), form=form, wanted=chosen, watch=watch or say_nothing)
+
+    def train(
+        self,
+        objective: str,
+        *,
+        model: str = "",
+        start: str = "",
+        name: str = "",
+        settings: Settings = (),
+        watcher: "TrainingWatcher | None" = None,
+    ) -> "Trained":
+        """Train a model on the preferences, or go on with a run that was stopped; return how it ended.
+
+        ``album.train("sft")``, then ``album.train("adpo", start="sft", settings={"optimiser.epochs": 2})``
+
+        Args:
+            objective: "sft", "dpo", "mdpo", "adavip", "adpo" or "namc".
+            model: a folder or a name on the Hub; empty: a small stand-in.
+            start: the run whose model this one starts from.
+            name: the run's name; empty: the objective.
+            settings: fields of ``schemas.training.TrainConfig``.
+            watcher: is told how it goes; none: the log is.
+        """
+        from pairwright.flows.make_train_config import make_config
+        from pairwright.flows.train_model import train
+
+        config = make_config(objective, _lines(settings), model=model, start=start, dataset=self.url)
+        return train(self.url, config, name=name or objective, watcher=watcher)
+
+    def runs(self) -> "list[ListedRun]":
+        """List the trainings: what they trained, how far they are, what was measured last."""
+        from pairwright.flows.list_runs import list_runs
+
+        return list_runs(self.url)
+
+    def evaluate(self, model: str, benchmark: str = "scenes", **choices: Any) -> "Evaluated":
+        """Ask a model the questions of a benchmark that is made of this dataset, and score its answers.
+
+        ``album.evaluate(run.folder, "scenes", limit=50)``
+
+        Args:
+            model: a run's folder, a checkpoint, or a name on the Hub.
+            benchmark: "scenes", "scene-differences", "scene-pairs" or "preferences".
+            choices: other fields of ``flows.evaluate_model.Wanted``.
+        """
+        from pairwright.flows.evaluate_model import Wanted, evaluate_model
+        from pairwright.flows.progress import show_steps
+
+        wanted = Wanted(model=model, benchmark=benchmark, data=Path(self.folder.path("")), **choices)
+        return evaluate_model(wanted, watch=show_steps)
+
+    def publish(self) -> "Verdict":
+        """Publish what there is now as the newest version although its profile's gates held the build back."""
+        from pairwright.flows.publish_version import publish_anyway
+
+        self._version = None
+        return publish_anyway(self.folder)[1]
+
+    def versions(self) -> "list[ListedVersion]":
+        """List the versions, the oldest first: when each was published, its rows, what was asked for otherwise."""
+        from pairwright.flows.list_versions import list_versions
+
+        return list_versions(self.folder)
+
+    def diff(self, before: int, after: int, *, stage: str = "", listed: bool = False) -> "Difference":
+        """Compare two versions: rows in and out by key, inputs that ended otherwise and why, settings that differ.
+
+        Args:
+            before: number of the one version.
+            after: number of the other.
+            stage: only this table, or this group of tables.
+            listed: whether the keys are wanted, too.
+        """
+        from pairwright.flows.diff_versions import diff_versions
+
+        return diff_versions(self.folder, before, after, stage=stage, listed=listed)
+
+    def lineage(self, key: str) -> "Lineage":
+        """Return all that was made of a row and all it was made from, with what made each.
+
+        Args:
+            key: the key of a row of any table, or its beginning.
+        """
+        from pairwright.flows.trace_lineage import trace_lineage
+
+        return trace_lineage(self.folder, key, version=self._number)
+
+    def remove(self, keys: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = "") -> "Removal":
+        """Enter images into the list of removed ones: they and all that came of them leave the next version.
+
+        ``album.remove(names=["holiday/beach.jpg"], reason="asked by mail")``, then ``album.resume()``, ``album.gc()``
+
+        Args:
+            keys: keys of images, or their beginnings.
+            names: images as the source calls them.
+            reason: why; it is kept in the list.
+        """
+        from pairwright.flows.remove_images import Asked, remove_images
+
+        return remove_images(self.folder, Asked(keys=keys, names=names, reason=reason))
+
+    def gc(self, *, keep: int | None = None, dry_run: bool = False, watch: Watch | None = None) -> "Collected":
+        """Delete what no kept version and not the present state needs; say what that was.
+
+        Args:
+            keep: how many versions stay, the newest ones; none: all.
+            dry_run: only say what would go.
+            watch: hears how many steps are done, of how many.
+        """
+        from pairwright.flows.collect_garbage import collect_garbage
+
+        return collect_garbage(self.folder, keep=keep, dry_run=dry_run, watch=watch)
+
+    def _run(self, request: Any) -> "Report":
+        from pairwright.flows.run_build import run_build
+        from pairwright.flows.work_here import working
+
+        with working(request) as (run_shards, watcher):
+            self.outcome = run_build(request, run_shards=run_shards, watcher=watcher)
+        self._number = self._version = None
+        return self.outcome
+
+    def __repr__(self) -> str:
+        return f"<dataset {self.url}{f', version {self.number}' if self.number else ''}: {', '.join(self.tables)}>"
+
+    def _repr_html_(self) -> str:
+        from pairwright.flows.show_status import show_stages
+
+        return show_stages(self.url, self.number, self.version.counts())
+
+
+def _lines(settings: Settings) -> list[str]:
+    """Return settings as the command line takes them."""
+    if isinstance(settings, Mapping):
+        return [f"{name}={json.dumps(value)}" for name, value in settings.items()]
+    return list(settings)

@@ -1,0 +1,99 @@
+"""Show rows in a notebook: a table with small pictures, a card, one line of text."""
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pairwright.flows.version import Version
+from pairwright.schemas.arrow import R
+from pairwright.schemas.rows import ImageRow, PairRow, Row
+from pairwright.tasks.report.render_card import render_card
+from pairwright.tasks.report.render_rows import ShownRow, render_rows, small_picture
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.store.index import columns_without
+
+SHOWN = 12
+"""Rows of a table that a notebook shows at the most."""
+LONGEST = 160
+"""Characters of a cell."""
+HIDDEN = ("key", "source_key", "subject", "graph", "claims", "checks", "served", "vector")
+"""Columns that say nothing to a reader."""
+HEIGHT = 720
+"""Of a card in a notebook, in pixels."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """Card of one row: a page with everything in it. A notebook shows it; ``save`` writes it to a file."""
+
+    page: str
+
+    def save(self, path: str | Path) -> None:
+        """Write the page, to be opened in a browser."""
+        Path(path).write_text(self.page, encoding="utf-8", errors="replace")
+
+    def _repr_html_(self) -> str:
+        frame = f'sandbox="" style="width:100%;height:{HEIGHT}px;border:0"'
+        return f'<iframe srcdoc="{html.escape(self.page)}" {frame}></iframe>'
+
+
+def show_card(version: Version, table: str, row: Row) -> Card:
+    """Return the card of a table's row."""
+    with version.settled() as (build, _):
+        return Card(render_card(Tables(build), table, row))
+
+
+def show_rows(version: Version, table: str, rows: Sequence[Row], *, total: int) -> str:
+    """Return some rows of a table as HTML; ``total`` is how many it has."""
+    names = columns_without(version.find(table).stage.writes, HIDDEN)
+    columns = [name for name in names if not any(_is_bytes(getattr(row, name)) for row in rows)]
+    lines = [
+        ShownRow(pictures=pictures, cells=[_said(getattr(row, name)) for name in columns])
+        for row, pictures in zip(rows, _pictures(version, rows), strict=True)
+    ]
+    return render_rows(table, columns, lines, total=total)
+
+
+def say_row(row: Row) -> str:
+    """Return a row in one line: what it holds of text and numbers."""
+    values = {field.name: getattr(row, field.name) for field in fields(row)}
+    said = (f"{name}={_said(value)!r}" for name, value in values.items() if name not in HIDDEN and not _is_bytes(value))
+    return f"{type(row).__name__}({', '.join(said)})"
+
+
+def _is_bytes(value: Any) -> bool:
+    return isinstance(value, bytes) or (isinstance(value, tuple) and any(isinstance(one, bytes) for one in value))  # pyright: ignore[reportUnknownVariableType]
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    text = ", ".join(map(_said, value)) if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownArgumentType]
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def _pictures(version: Version, rows: Sequence[Row]) -> Iterator[list[str]]:
+    """Yield the small pictures of what each row is about."""
+    pairs = {row.key: row for row in (*rows, *_find(version, "pairs", PairRow, {row.subject for row in rows}))}
+    keys = [_image_keys(pairs.get(row.subject, row)) for row in rows]
+    images = {row.key: row.image for row in rows if isinstance(row, ImageRow)}
+    missing = {key for some in keys for key in some} - images.keys()
+    images |= {row.key: row.image for row in _find(version, "images", ImageRow, missing)}
+    small = {key: small_picture(data) for key, data in images.items()}
+    for some in keys:
+        yield [small[key] for key in some if key in small]
+
+
+def _image_keys(row: Row) -> tuple[str, ...]:
+    """Return the images that a row is about, or may be about."""
+    return (row.first, row.second) if isinstance(row, PairRow) else (row.subject,)
+
+
+def _find(version: Version, name: str, row_type: type[R], subjects: set[str]) -> list[R]:
+    """Return the rows of a table about the subjects; none where the version has no such table."""
+    if not subjects or name not in {planned.stage.name for planned in version.planned}:
+        return []
+    index = version.index(name)
+    return list(index.rows(index.find(subjects), row_type, columns_without(row_type, ("graph",))))

@@ -1,0 +1,250 @@
+"""Open a dataset as one of its versions, or as its tables are now. What a build does meanwhile changes no version.
+
+A version is planned from its own record, and only the parts that it names are read. Everything that reads a dataset
+comes in here: ``flows.dataset`` for people, and what it calls.
+"""
+
+import tempfile
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import ValidationError
+
+from pairwright.flows.stages import plan_stages, stages_until
+from pairwright.prompts import load
+from pairwright.schemas.config import BuildRecord, Profile
+from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
+from pairwright.schemas.section import Section
+from pairwright.tasks.sources.readers import READERS
+from pairwright.tasks.store.dataset import Build, read_record
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.index import Index, open_index_file, write_index
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.snapshot import (
+    Snapshot,
+    check_parts,
+    latest_snapshot,
+    pinned_by,
+    read_snapshot,
+    snapshot_numbers,
+)
+from pairwright.tasks.store.stage import Planned, Stage, fingerprint
+
+Settled = tuple[Build, list[tuple[Planned, Counts]]]
+"""An open build, and its stages with their counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Version:
+    """Version of a dataset: what was asked for, the planned stages, the snapshot that names their parts.
+
+    with open_version(Folder("album"), 3).settled() as (build, stages):
+        print({planned.stage.name: counts.rows for planned, counts in stages})
+    """
+
+    folder: Folder
+    record: BuildRecord
+    planned: Sequence[Planned]
+    snapshot: Snapshot | None = None
+    """None: the tables as they are now."""
+    _indexes: dict[str, Index] = field(default_factory=dict[str, Index], compare=False, repr=False)
+
+    @classmethod
+    def of(cls, folder: Folder, record: BuildRecord) -> Self:
+        """Return the tables of a build as they are now."""
+        planned = plan_stages(record.profile, stages_until(record.profile, record.until))
+        return cls(folder=folder, record=record, planned=planned)
+
+    @property
+    def number(self) -> int:
+        """Return the version's number; 0: it is what there is now."""
+        return self.snapshot.number if self.snapshot else 0
+
+    @property
+    def profile(self) -> Profile:
+        """Return the profile that it was built with."""
+        return self.record.profile
+
+    def find(self, table: str) -> Planned:
+        """Return the stage that writes a table.
+
+        Raises:
+            ConfigError: this version has no such table; the message lists those that it has.
+        """
+        for planned in self.planned:
+            if planned.stage.name == table:
+                return planned
+        there = ", ".join(planned.stage.name for planned in self.planned)
+        raise ConfigError(f"{self.folder.url}: has no table {table}. It has {there}")
+
+    def opened(self, beside: Sequence[Planned] = ()) -> Build:
+        """Return the build of its tables and of others beside them, to be entered; nothing is settled yet."""
+        run = self.profile.run
+        size = READERS[self.profile.sources.kind].rows_per_shard
+        reading = {one.stage.name: size for one in self.planned if one.stage.reads == "items"}
+        sizes = {**reading, **run.rows_per_shard_of}
+        planned = [*self.planned, *beside]
+        pinned = pinned_by(self.snapshot) if self.snapshot else None
+        return Build(self.folder, planned, self.record.items, run.rows_per_shard, sizes, pinned)
+
+    @contextmanager
+    def settled(self, beside: Sequence[Planned] = ()) -> Generator[Settled]:
+        """Open its tables and others beside them, every stage counted, without running anything.
+
+        Raises:
+            StoreError: a table holds other rows than the version states, or a part is damaged.
+        """
+        with self.opened(beside) as build:
+            own = self.settle(build, self.planned)
+            yield build, [*own, *((planned, build.settle(planned)) for planned in beside)]
+
+    def settle(self, build: Build, planned: Iterable[Planned]) -> list[tuple[Planned, Counts]]:
+        """Settle some of its stages, those before them being settled; return them with what the version states.
+
+        Raises:
+            StoreError: a table holds other rows than the version states.
+        """
+        return [(one, self._stated(build, one, build.settle(one))) for one in planned]
+
+    def _stated(self, build: Build, planned: Planned, counts: Counts) -> Counts:
+        if self.snapshot is None:
+            return counts
+        name = planned.stage.name
+        stated = self.snapshot.content["stages"][name]
+        if dict(build.ledger.live_parts(name)) != stated["parts"]:
+            raise StoreError(
+                f"{self.folder.url}: version {self.number} states {sum(stated['parts'].values()):,} rows of {name}, "
+                f"and its parts hold {counts.rows:,}: another release made it, or a part was changed. Open another "
+                "version (`pairwright versions`), or build again"
+            )
+        return _counts(stated["counts"])
+
+    def counts(self) -> list[Counts]:
+        """Return what became of each stage's rows, as the version states it, or as it is now."""
+        if self.snapshot is None:
+            with self.settled() as (_, stages):
+                return [counts for _, counts in stages]
+        stated = self.snapshot.content["stages"]
+        return [_counts(stated[planned.stage.name]["counts"]) for planned in self.planned]
+
+    def index(self, table: str) -> Index:
+        """Return where the rows of a table are that count; only what leads to it is settled, and nothing is written.
+
+        Raises:
+            ConfigError: this version has no such table.
+            StoreError: a part cannot be read.
+        """
+        if table not in self._indexes:
+            last = self.find(table)
+            with self.opened() as build, tempfile.TemporaryDirectory(prefix="pairwright-") as place:
+                self.settle(build, _leading_to(self.planned, last))
+                names, file = build.ledger.part_names(table), Path(place, "index.arrow")
+                write_index(file, build.ledger.index(table), names)
+                self._indexes[table] = open_index_file(file, self.folder, last.table)
+        return self._indexes[table]
+
+    def plan(self, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
+        """Return a stage planned beside the version's own, its models pinned; nothing is run.
+
+        Args:
+            stage: reads and uses tables of the version, or those of ``after``.
+            config: its settings.
+            after: other tables beside the version's.
+
+        Raises:
+            ConfigError: the dataset has not the table that the stage reads.
+            ModelError: a model is not on this machine.
+        """
+        own = stage.pin(config) if stage.pin else config
+        fitted = stage.fit(stage, own) if stage.fit else stage
+        tables = {other.stage.name: other.fingerprint for other in (*self.planned, *after)}
+        used = {fitted.reads, *(use.table for use in fitted.uses), *filter(None, [fitted.only_in])}
+        if missing := used - tables.keys():
+            raise ConfigError(f"{stage.name}: is made of {', '.join(sorted(missing))}, which this dataset has not")
+        prompts = {name: load(name).sha256 for name in fitted.prompts}
+        return Planned(stage=fitted, config=own, fingerprint=fingerprint(fitted, own, prompts=prompts, tables=tables))
+
+
+def open_version(folder: Folder, number: int | None = None) -> Version:
+    """Return a version of a dataset, its files looked up; without a number, the newest, or what there is now.
+
+    Raises:
+        ConfigError: there is no dataset, or no such version.
+        StoreError: a file of it is gone, or another release wrote it, whose record is not read.
+    """
+    snapshot = latest_snapshot(folder) if number is None else _find(folder, number)
+    if snapshot is None:
+        return open_present(folder)
+    check_parts(folder, snapshot)
+    record = _record(folder, snapshot)
+    return Version(folder=folder, record=record, planned=_plan(folder, snapshot, record), snapshot=snapshot)
+
+
+def open_present(folder: Folder) -> Version:
+    """Return what a dataset's last build was asked for, with the tables as they are now.
+
+    Raises:
+        ConfigError: there is no dataset.
+        StoreError: its record is damaged.
+    """
+    return Version.of(folder, read_record(folder))
+
+
+def _find(folder: Folder, number: int) -> Snapshot:
+    if number not in (there := snapshot_numbers(folder)):
+        read_record(folder)  # says so where there is no dataset at all
+        known = ", ".join(map(str, there)) or "none yet"
+        raise ConfigError(f"{folder.url}: there is no version {number}. There are: {known}")
+    return read_snapshot(folder, number)
+
+
+def _record(folder: Folder, snapshot: Snapshot) -> BuildRecord:
+    """Return what the version's build was asked for, with the listing that it saw."""
+    try:
+        record = BuildRecord.model_validate(snapshot.content["lineage"])
+    except (ValidationError, KeyError) as error:
+        raise _other_release(folder, snapshot, _said(error)) from error
+    return record.model_copy(update={"items": tuple(snapshot.content["items"])})
+
+
+def _plan(folder: Folder, snapshot: Snapshot, record: BuildRecord) -> list[Planned]:
+    """Return the version's stages, each with the table that the version states."""
+    try:
+        planned = Version.of(folder, record).planned
+    except PairwrightError as error:
+        raise _other_release(folder, snapshot, str(error)) from error
+    stated: dict[str, Any] = snapshot.content["stages"]
+    own = [one.stage.name for one in planned]
+    if set(own) != set(stated):
+        raise _other_release(folder, snapshot, f"it has the tables {', '.join(stated)}; now they are {', '.join(own)}")
+    return [replace(one, fingerprint=stated[one.stage.name]["fingerprint"]) for one in planned]
+
+
+def _other_release(folder: Folder, snapshot: Snapshot, why: str) -> StoreError:
+    return StoreError(
+        f"{folder.url}: version {snapshot.number} was made by another release, and this one cannot open it: {why}. "
+        "Open it with that release, or build again: `pairwright build` makes a version that this one opens"
+    )
+
+
+def _said(error: ValidationError | KeyError) -> str:
+    if isinstance(error, KeyError):
+        return f"it states no {error}"
+    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False)[:3])
+
+
+def _counts(stated: dict[str, Any]) -> Counts:
+    return Counts(of=stated["in"], **{name: value for name, value in stated.items() if name != "in"})
+
+
+def _leading_to(planned: Sequence[Planned], last: Planned) -> list[Planned]:
+    """Return the stages whose tables decide which rows of the last one's table count, in order, the last included."""
+    needed, found = {last.stage.name}, list[Planned]()
+    for one in reversed(planned):
+        if one.stage.name in needed:
+            found.append(one)
+            needed |= {one.stage.reads, one.stage.only_in, *(use.table for use in one.stage.uses)}
+    return found[::-1]

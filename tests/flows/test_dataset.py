@@ -1,0 +1,75 @@
+"""The dataset as people open it: one way, for each of its versions."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import pairwright as pw
+from tests.flows.conftest import SMALL, WIDE, build
+
+
+@pytest.fixture(scope="module")
+def two(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a dataset of two versions: the second has images and pairs of two worlds, the first of three."""
+    out = tmp_path_factory.mktemp("versions") / "demo"
+    shutil.copytree(rendered, out)
+    return build(out, None, until="mining", settings=[*SMALL, *WIDE, "scenes.worlds=2"])
+
+
+def test_the_newest_version_is_opened_and_each_by_its_number(two: Path, rendered: Path) -> None:
+    newest, first = pw.open(two), pw.open(str(two), version=1)
+    assert (newest.number, first.number) == (2, 1)
+    assert (len(newest["images"]), len(first["images"])) == (6, 9)
+    assert "preferences" in first
+    assert "preferences" not in newest
+    assert list(newest) == newest.tables
+    assert list(first["preferences"]) == list(pw.open(rendered)["preferences"])
+    assert newest.profile.scenes.worlds == 2
+    with pytest.raises(pw.ConfigError):
+        pw.open(two, version=3)
+    with pytest.raises(pw.ConfigError):
+        pw.open(two.parent)
+
+
+def test_a_dataset_says_how_it_stands(two: Path) -> None:
+    dataset = pw.open(two)
+    status = dataset.status(verify=True)
+    assert status.version == 2
+    assert status.owed == 0
+    assert not status.damaged
+    assert {one["stage"]: one["rows"] for one in status.as_json()["stages"]}["images"] == 6
+    assert [one.version for one in dataset.versions()] == [1, 2]
+    assert {one.stage: one.went for one in dataset.diff(1, 2, stage="images").stages} == {"images": 3}
+    image = dataset["images"][0]
+    assert dataset.lineage(image.key).row.table == "images"
+    assert dataset.runs() == []
+    for shown in (dataset._repr_html_(), status._repr_html_(), pw.open(two, version=1)._repr_html_()):
+        assert "<td>pairs</td>" in shown
+
+
+def test_what_changes_it_is_seen_at_once(two: Path, tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    shutil.copytree(two, out)
+    dataset = pw.open(out)
+    image = dataset["images"][0]
+    assert dataset.remove([image.key], reason="asked by mail").keys == [image.key]
+    assert image.key in {row.key for row in dataset["images"]}
+    assert dataset.resume().is_complete
+    assert dataset.number == 3
+    assert image.key not in {row.key for row in dataset["images"]}
+    dataset.gc(keep=1)
+    assert [one.version for one in dataset.versions()] == [3]
+
+
+def test_building_opens_what_was_built(mined: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    settings = {"run.workers": 1, "mining.min_similarity": 0.7}
+    dataset = pw.Dataset.build(mined.parent / "in", out=tmp_path / "out", settings=settings, limit=8, until="mining")
+    assert dataset.outcome
+    assert dataset.outcome.is_complete
+    assert dataset.number == 1
+    assert len(dataset["images"]) <= 8
+    assert dataset.profile.mining.min_similarity == 0.7
+    assert (tmp_path / "out/build.json").exists()
+    with pytest.raises(pw.ConfigError):
+        pw.build(mined.parent / "in", out=tmp_path / "out", settings=["mining.no_such=1"])
