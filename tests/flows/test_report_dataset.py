@@ -37,6 +37,7 @@ def test_report_of_photographs_that_were_mined(mined):
         assert words not in pairs
 
 
+@pytest.mark.slow
 def test_both_reports_open_from_disk(rendered, mined):
     with open_chromium() as browser:
         for folder in (rendered, mined):

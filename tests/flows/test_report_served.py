@@ -116,6 +116,7 @@ def test_pages_and_card_say_it(served, tmp_path):
     assert re.search(r"tiny answered \d+ requests with \d+ tokens", card)
 
 
+@pytest.mark.slow
 def test_they_open_from_disk(served):
     folder, _ = served
     with open_chromium() as browser:

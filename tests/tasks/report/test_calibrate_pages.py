@@ -101,6 +101,7 @@ def test_thumbnails_are_small_jpegs(folder):
             assert max(shown.size) <= 288
 
 
+@pytest.mark.slow
 def test_what_is_known_of_a_pair_is_under_it(browser, folder, images):
     with open_page(browser, folder / "index.html") as (page, _):
         ab, bc, de = (page.locator(f'.case[data-pair="{pair_key(images, one)}"]').first for one in ("AB", "BC", "DE"))
@@ -115,6 +116,7 @@ def test_what_is_known_of_a_pair_is_under_it(browser, folder, images):
         assert "Anchor" in ab.locator("img.own").first.get_attribute("alt")
 
 
+@pytest.mark.slow
 def test_bins_and_yields_are_those_counted_by_hand(browser, folder, images):
     with open_page(browser, folder / "index.html") as (page, watched):
         shown = {
@@ -177,6 +179,7 @@ def test_judging_changes_the_shares_the_advice_and_stays(browser, folder, images
         assert watched.from_elsewhere == []
 
 
+@pytest.mark.slow
 def test_shares_of_several_judgements(browser, tmp_path, images):
     folder = write(tmp_path, per_bin=12)
     with open_page(browser, folder / "index.html") as (page, _):
@@ -193,6 +196,7 @@ def test_shares_of_several_judgements(browser, tmp_path, images):
         assert "too many unrelated" in texts(page, ".advice dd")[0]
 
 
+@pytest.mark.slow
 def test_the_keyboard_judges_and_moves(browser, folder):
     with open_page(browser, folder / "index.html", viewport={"width": 1280, "height": 900}) as (page, watched):
         cases = page.locator(".case")
@@ -217,6 +221,7 @@ def test_the_keyboard_judges_and_moves(browser, folder):
         assert watched.complaints == []
 
 
+@pytest.mark.slow
 def test_judgements_are_downloaded(browser, folder, images):
     with open_page(browser, folder / "index.html") as (page, watched):
         judge(page, pair_key(images, "AB"), "near-identical")
@@ -247,6 +252,7 @@ def test_damaged_judgements_are_forgotten(browser, folder):
         assert watched.complaints == []
 
 
+@pytest.mark.slow
 def test_pictures_load_from_beside_the_page_in_any_light_and_on_a_phone(browser, folder):
     contrast = (Path(__file__).parent / "contrast.js").read_text()
     for options in ({"color_scheme": "light"}, {"color_scheme": "dark"}, PHONE):

@@ -95,6 +95,7 @@ def test_an_edited_text_is_shown_not_interpreted(browser, whole):
         assert watched.complaints == []
 
 
+@pytest.mark.slow
 def test_texts_that_are_none_or_the_same_are_not_kept(browser, whole):
     with open_page(browser, whole / "pairs-1.html", **DESK) as (page, _):
         press(page, "j", "e")
@@ -108,6 +109,7 @@ def test_texts_that_are_none_or_the_same_are_not_kept(browser, whole):
         assert page.evaluate("document.activeElement.id") == "pair-1"
 
 
+@pytest.mark.slow
 def test_views_are_laid_over_the_images_by_keys(browser, whole):
     with open_page(browser, whole / "pairs-1.html", **DESK) as (page, watched):
         pair = page.locator(CARD, has=page.locator("[data-heat]")).first
@@ -133,6 +135,7 @@ def test_pictures_that_differ_everywhere_say_so_instead(whole):
     assert "No heat-map: the two images differ all over" in text
 
 
+@pytest.mark.slow
 def test_keys_are_listed_and_go_on_to_the_next_page(browser, whole):
     with open_page(browser, whole / "pairs-1.html", **DESK) as (page, _):
         press(page, "?")
@@ -156,6 +159,7 @@ def test_keys_are_listed_and_go_on_to_the_next_page(browser, whole):
         page.wait_for_function("document.activeElement.id === 'pair-10'")
 
 
+@pytest.mark.slow
 def test_a_phone_decides_by_touch_and_nothing_is_cut(browser, whole):
     contrast = (Path(__file__).parent / "contrast.js").read_text()
     with open_page(browser, whole / "pairs-1.html", **PHONE, color_scheme="dark") as (page, _):
@@ -178,6 +182,7 @@ def test_a_phone_decides_by_touch_and_nothing_is_cut(browser, whole):
         assert page.evaluate(contrast) == []
 
 
+@pytest.mark.slow
 def test_decisions_of_the_dataset_are_shown(browser, tmp_path, made):
     first, second = made.of("preferences")[:2]
     at = datetime(2026, 11, 21, tzinfo=UTC)

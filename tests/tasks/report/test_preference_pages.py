@@ -72,6 +72,7 @@ def test_preferences_whose_images_nobody_looked_at_have_no_page(tmp_path, made):
     assert read(folder).text.count("There is a lamp.") == 12
 
 
+@pytest.mark.slow
 def test_the_page_opens_from_disk_and_fits_a_phone(pages):
     with open_chromium() as browser:
         for size in (PHONE, {"viewport": {"width": 1280, "height": 900}}, {"color_scheme": "dark"}):

@@ -154,6 +154,7 @@ def test_pages_open_without_complaint(browser, pages):
             assert not overflows(page)
 
 
+@pytest.mark.slow
 def test_a_turned_reading_order_turns_no_more_than_its_own_text(browser, pages):
     """U+202E reverses what follows it: the words after such a text must still stand to its right."""
     with open_page(browser, pages / "pairs-1.html", viewport={"width": 1280, "height": 900}) as (page, _):
@@ -164,6 +165,7 @@ def test_a_turned_reading_order_turns_no_more_than_its_own_text(browser, pages):
         assert left < right
 
 
+@pytest.mark.slow
 def test_pages_fit_a_phone_even_with_words_that_do_not_end(browser, tmp_path, made):
     hostile = Handmade(dict(made.tables))
     hostile.tables["questions"] = [
@@ -187,6 +189,7 @@ def test_pages_fit_a_phone_even_with_words_that_do_not_end(browser, tmp_path, ma
                     assert table.evaluate("(box) => box.scrollWidth <= box.clientWidth"), "a table is cut"
 
 
+@pytest.mark.slow
 def test_text_stands_out_from_its_ground(browser, pages):
     script = (Path(__file__).parent / "contrast.js").read_text()
     for scheme in ("light", "dark"):

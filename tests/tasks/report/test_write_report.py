@@ -210,6 +210,7 @@ def test_pages_open_from_disk_without_complaint(browser, whole):
             assert not overflows(page)
 
 
+@pytest.mark.slow
 def test_pages_fit_a_phone(browser, whole):
     for path in sorted(whole.glob("*.html")):
         with open_page(browser, path, **PHONE) as (page, _):
@@ -220,6 +221,7 @@ def test_pages_fit_a_phone(browser, whole):
                 assert table.evaluate("(box) => box.scrollWidth <= box.clientWidth"), "a table is cut"
 
 
+@pytest.mark.slow
 def test_the_name_of_a_card_stays_on_one_line_beside_many_tags(browser, whole):
     with open_page(browser, whole / "index.html", **PHONE) as (page, _):
         link = page.locator(".card footer a").first
@@ -231,6 +233,7 @@ def test_the_name_of_a_card_stays_on_one_line_beside_many_tags(browser, whole):
         assert not overflows(page)
 
 
+@pytest.mark.slow
 def test_a_table_too_wide_for_a_phone_shows_an_edge_that_scrolls(browser, whole):
     with open_page(browser, whole / "index.html", **PHONE) as (page, _):
         table = page.get_by_role("region", name="Stages")
@@ -240,6 +243,7 @@ def test_a_table_too_wide_for_a_phone_shows_an_edge_that_scrolls(browser, whole)
         assert not overflows(page)
 
 
+@pytest.mark.slow
 def test_texts_and_removals_fill_the_columns_beside_each_other(browser, whole):
     with open_page(browser, whole / "pairs-1.html", viewport={"width": 1280, "height": 900}) as (page, _):
         pair = page.locator(".pair", has=page.locator(".removals .frame")).first
@@ -261,6 +265,7 @@ def test_texts_and_removals_fill_the_columns_beside_each_other(browser, whole):
         assert tops == sorted(tops)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [600, 1040, 1041, 1280])
 def test_names_of_removals_have_room(browser, whole, width):
     with open_page(browser, whole / "pairs-1.html", viewport={"width": width, "height": 900}) as (page, _):
@@ -296,6 +301,7 @@ def pixels(frame, folder):
         return np.asarray(seen.convert("RGB"), np.int16)[: seen.height * 3 // 4]
 
 
+@pytest.mark.slow
 def test_keys_and_touch_flicker_too(browser, whole):
     with open_page(browser, whole / "index.html") as (page, _):
         frame = page.locator(".frame").first
@@ -314,6 +320,7 @@ def test_keys_and_touch_flicker_too(browser, whole):
         assert shown_in(frame) == frame.locator(".own").evaluate("(image) => image.src")
 
 
+@pytest.mark.slow
 def test_nothing_moves_by_itself_for_those_who_ask(browser, whole):
     with open_page(browser, whole / "index.html", reduced_motion="reduce") as (page, _):
         frame = page.locator(".frame").first
@@ -328,6 +335,7 @@ def test_nothing_moves_by_itself_for_those_who_ask(browser, whole):
         assert shown_in(frame) == own
 
 
+@pytest.mark.slow
 def test_masks_are_laid_over_and_taken_off(browser, whole):
     with open_page(browser, whole / "pairs-1.html", viewport={"width": 1280, "height": 900}) as (page, watched):
         pair = page.locator(".pair", has=page.locator("[data-changed]")).first
@@ -350,6 +358,7 @@ def test_masks_are_laid_over_and_taken_off(browser, whole):
         assert watched.complaints == []
 
 
+@pytest.mark.slow
 def test_dark_is_dark(browser, whole):
     colour = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
     with open_page(browser, whole / "index.html", color_scheme="dark") as (page, _):
@@ -358,6 +367,7 @@ def test_dark_is_dark(browser, whole):
         assert min(page.evaluate(colour)) > 200
 
 
+@pytest.mark.slow
 def test_text_stands_out_from_its_ground(browser, whole):
     """Contrast of at least 4.5 to 1 (WCAG AA) for every text of the pages, light and dark."""
     script = (Path(__file__).parent / "contrast.js").read_text()

@@ -167,6 +167,7 @@ def test_many_refused_rows_are_counted_and_the_first_are_listed(tmp_path: Path) 
     assert f"{50:032x}" not in text_of(page)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [WIDE, {**WIDE, "color_scheme": "dark"}, PHONE], ids=["light", "dark", "phone"])
 def test_it_looks_right_in_a_browser(folder: Path, options: dict[str, Any]) -> None:
     contrast = (Path(__file__).parents[2] / "report" / "contrast.js").read_text()
