@@ -59,6 +59,7 @@ def test_a_build_shows_up_in_prefect(prefect: PrefectServer, tmp_path: Path) -> 
     assert not prefect.ask("task_runs", task_runs={"flow_run_id": {"any_": [flow_run["id"]]}}), "nothing was owed"
 
 
+@pytest.mark.slow
 def test_what_failed_is_told_alike_by_prefect_and_by_status(prefect: PrefectServer, tmp_path: Path) -> None:
     addresses = tmp_path / "addresses.txt"
     addresses.write_text("http://nowhere.invalid/a.png\nhttp://nowhere.invalid/b.png\nftp://else.invalid/c.png\n")

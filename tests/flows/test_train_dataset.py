@@ -3,12 +3,15 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from pairwright.tasks.training.runs import Run
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.prefect_server import PrefectServer
 from tests.flows.test_train_model import FAST, words_of, write_dataset
 
 
+@pytest.mark.slow
 def test_a_training_shows_up_in_prefect(prefect: PrefectServer, tmp_path: Path) -> None:
     dataset = write_dataset(tmp_path / "dogs")
     model = write_qwen2_vl(tmp_path / "qwen")

@@ -116,6 +116,7 @@ LOAD = (
 )
 
 
+@pytest.mark.slow
 def test_a_key_of_a_prefect_block(server: dict[str, str]) -> None:
     saved = "; ".join(
         ["from prefect.blocks.system import Secret"]
