@@ -7,24 +7,17 @@ from typing import Annotated
 
 import typer
 
-from pairwright.flows.verbs import (
-    build,
-    doctor,
-    evaluate,
-    export,
-    look,
-    operate,
-    plan,
-    review,
-    settings,
-    train,
-    versions,
-)
-from pairwright.flows.verbs.options import OWED, STOPPED, WRONG, app
+from pairwright.flows.verbs.lazy_group import LazyGroup
+from pairwright.flows.verbs.options import OWED, STOPPED, WRONG
 from pairwright.schemas.errors import ConfigError, ModelError, PairwrightError, SourceError
 
-VERBS = (build, look, export, evaluate, train, operate, plan, versions, review, doctor, settings)
-"""Importing them has registered their verbs."""
+app = typer.Typer(
+    cls=LazyGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,  # loading what draws boxes takes twice as long as all else
+    pretty_exceptions_enable=False,
+    help="Build synthetic image-difference and preference datasets. Start with: `pairwright build --out demo`",
+)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  (Typer calls it so)
@@ -35,10 +28,29 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001  (Typer calls it so)
         raise typer.Exit
 
 
+def _be_quiet(wanted: bool) -> None:  # noqa: FBT001
+    if wanted:
+        logging.getLogger().setLevel(logging.WARNING)
+        logging.getLogger("pairwright").setLevel(logging.WARNING)
+
+
+def _be_verbose(wanted: bool) -> None:  # noqa: FBT001
+    if wanted:
+        logging.getLogger("pairwright").setLevel(logging.DEBUG)
+
+
 @app.callback()
 def _main(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and end.", callback=_print_version, is_eager=True)
+    ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Show warnings and the end only.", callback=_be_quiet, expose_value=False),
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="Log details, too.", callback=_be_verbose, expose_value=False),
     ] = False,
 ) -> None:
     pass

@@ -93,14 +93,18 @@ class BarWatcher:
         """Nothing to say: the bar shows it, and the table follows."""
 
 
+def draws_bars() -> bool:
+    """Say whether bars are drawn: on a terminal, unless its user wants quiet."""
+    return log.level <= logging.INFO and Console(stderr=True).is_terminal
+
+
 @contextmanager
 def watching() -> Generator[LineWatcher | BarWatcher]:
     """Give who shows the progress of stages: bars on a terminal, lines elsewhere."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not draws_bars():
         yield LineWatcher()
         return
-    bars = BarWatcher(console)
+    bars = BarWatcher(Console(stderr=True))
     with bars.progress:
         yield bars
 
@@ -108,9 +112,8 @@ def watching() -> Generator[LineWatcher | BarWatcher]:
 @contextmanager
 def count_steps(what: str) -> Generator[Callable[[int, int], None]]:
     """Give a function that hears how many steps are done, of how many: a bar on a terminal, nothing elsewhere."""
-    console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+    with Progress(*columns, console=Console(stderr=True), disable=not draws_bars(), transient=True) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
@@ -132,7 +135,7 @@ def log_steps(what: str) -> Generator[Callable[[int, int], None]]:
 @contextmanager
 def show_steps(what: str) -> Generator[Callable[[int, int], None]]:
     """Give such a function: a bar on a terminal, lines in the log elsewhere."""
-    steps = count_steps if Console(stderr=True).is_terminal else log_steps
+    steps = count_steps if draws_bars() else log_steps
     with steps(what) as tell:
         yield tell
 

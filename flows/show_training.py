@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
+from pairwright.flows.progress import draws_bars
+
 log = logging.getLogger("pairwright")
 SHOWN = ("loss", "margin", "accuracy", "margin/image", "accuracy/image", "nll", "loss/description")
 """Of all metrics, those that are shown while it goes on."""
@@ -113,10 +115,9 @@ def describe(values: Mapping[str, float], *, room: int | None = None) -> str:
 @contextmanager
 def watching_training() -> Generator[TrainingLines | TrainingBar]:
     """Give who shows the progress."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not draws_bars():
         yield TrainingLines()
         return
-    bar = TrainingBar(console)
+    bar = TrainingBar(Console(stderr=True))
     with bar.progress:
         yield bar

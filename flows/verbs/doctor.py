@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pairwright.flows.verbs.options import OWED, AsJson, Settings, Until, app
+from pairwright.flows.verbs.options import OWED, AsJson, Settings, Until, app, refuse_empty
 
 
 @app.command(epilog="Examples: `pairwright doctor`, `pairwright doctor --profile laptop --until mining --out album`")
@@ -17,7 +17,10 @@ def doctor(
     ] = "",
     settings: Settings = None,
     until: Until = "",
-    out: Annotated[str, typer.Option("--out", "-o", help="Where the dataset is, or is to be.")] = "",
+    out: Annotated[
+        str,
+        typer.Option("--out", "-o", metavar="FOLDER", callback=refuse_empty, help="Where the dataset is, or is to be."),
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Look at devices, packages, weights, servers, disk and clock: what a profile lacks, and what mends it.

@@ -12,7 +12,6 @@ from pairwright.schemas.errors import ConfigError
 
 evaluate = typer.Typer(
     no_args_is_help=True,
-    rich_markup_mode="markdown",
     help="Score texts against references, and models on benchmarks.",
     epilog="Example: `pairwright evaluate captions predictions.jsonl references.json`",
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pairwright.flows.verbs.options import STOPPED, Dataset, Version, app
+from pairwright.flows.verbs.options import STOPPED, Dataset, Version, app, refuse_empty
 
 if TYPE_CHECKING:
     from pairwright.tasks.export.push_to_hub import Destination
@@ -78,7 +78,15 @@ Revision = Annotated[str, typer.Option("--revision", help="With --push-to-hub: a
 )
 def export(
     dataset: Dataset,
-    to: Annotated[str, typer.Option("--to", help="Folder to write: a new name, or an earlier export.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="FOLDER",
+            callback=refuse_empty,
+            help="Folder to write: a new name, or an earlier export.",
+        ),
+    ],
     form: Form = "hf",
     licence: Licence = None,
     source: Source = None,

@@ -6,27 +6,46 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    help="Build synthetic image-difference and preference datasets. Start with: `pairwright build --out demo`",
-)
+app = typer.Typer(rich_markup_mode=None)
+"""Where the modules of this folder register their verbs."""
+
 OWED, WRONG, STOPPED = 1, 2, 130
 
+
+def refuse_empty(context: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:
+    """Refuse a place whose name is empty: most likely a shell variable that is not set."""
+    source = context.get_parameter_source(param.name or "")
+    if value == "" and source and source.name == "COMMANDLINE":
+        raise typer.BadParameter("the name is empty; give a folder or a URL")
+    return value
+
+
 Source = Annotated[
-    str | None, typer.Argument(help="A folder of images, or kind:path. Default: the profile's own source.")
+    str | None,
+    typer.Argument(callback=refuse_empty, help="A folder of images, or kind:path. Default: the profile's own source."),
 ]
-Out = Annotated[str, typer.Option("--out", "-o", help="Folder or URL of the dataset; made if missing, else continued.")]
-Dataset = Annotated[str, typer.Argument(help="Folder of a dataset (what `build --out` made).")]
+Out = Annotated[
+    str,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="FOLDER",
+        callback=refuse_empty,
+        help="Folder or URL of the dataset; made if missing, else continued.",
+    ),
+]
+Dataset = Annotated[str, typer.Argument(callback=refuse_empty, help="Folder of a dataset (what `build --out` made).")]
 ProfileName = Annotated[str, typer.Option("--profile", "-p", help="A profile's name, or a .yaml file.")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="Set a field: mining.min_similarity=0.8 (repeatable).")
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="Set a field: mining.min_similarity=0.8 (repeatable)."),
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N images of the source.")]
 Until = Annotated[
-    str, typer.Option("--until", help="Stop after this stage: sources, mining, captioning, ... or a table.")
+    str,
+    typer.Option(
+        "--until", metavar="STAGE", help="Stop after this stage: sources, mining, captioning, ... or a table."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pairwright.flows.verbs.options import AsJson, Limit, Settings, Source, Until, app
+from pairwright.flows.verbs.options import AsJson, Limit, Settings, Source, Until, app, refuse_empty
 from pairwright.schemas.errors import ConfigError, ServerError
 
 SAY_SECONDS = 5.0
@@ -25,7 +25,16 @@ def plan(
     settings: Settings = None,
     limit: Limit = None,
     until: Until = "",
-    out: Annotated[str, typer.Option("--out", "-o", help="A dataset: only what is owed of it is planned.")] = "",
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FOLDER",
+            callback=refuse_empty,
+            help="A dataset: plan only what it still owes.",
+        ),
+    ] = "",
     trial: Annotated[
         int, typer.Option("--trial", min=0, help="Build the first N rows (50, say) to measure what they need.")
     ] = 0,

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -37,17 +37,13 @@ def _run_here(request: Any) -> None:
 @contextmanager
 def working(request: Any) -> Generator[tuple[Any, Any]]:
     """Give worker processes and who shows their progress; an interrupt ends them in order."""
-    from rich.console import Console
-
     from pairwright.flows.find_workers import workers_of
-    from pairwright.flows.progress import BarWatcher, LineWatcher
+    from pairwright.flows.progress import watching
 
-    console = Console(stderr=True)
-    bars = BarWatcher(console) if console.is_terminal else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as orderly an end as Ctrl-C
     try:
-        with workers_of(request) as workers, bars.progress if bars else nullcontext():
-            yield workers.run, bars or LineWatcher()
+        with workers_of(request) as workers, watching() as watcher:
+            yield workers.run, watcher
     except KeyboardInterrupt:
         print(f"Stopped. Nothing finished is lost; go on with: pairwright resume {request.folder.url}", file=sys.stderr)
         raise typer.Exit(STOPPED) from None

@@ -9,17 +9,14 @@ import typer
 from pairwright.flows.verbs.options import AsJson, ProfileName, app
 
 
-@app.command()
+@app.command(epilog="Examples: `pairwright settings mining --profile laptop`, `pairwright settings train.optimiser`")
 def settings(
     section: Annotated[str, typer.Argument(help="`mining`, `run`, ..., `train`, or one setting. Default: all.")] = "",
     *,
     profile: ProfileName = "scenes",
     as_json: AsJson = False,
 ) -> None:
-    """List the settings that `--set` and profiles take, with type, range, default and meaning.
-
-    Example: `pairwright settings mining --profile laptop`; those of training: `pairwright settings train.optimiser`
-    """
+    """List the settings that `--set` and profiles take, with type, range, default and meaning."""
     from pairwright.flows.list_settings import list_settings
 
     found = list_settings(section, profile=profile)
@@ -34,12 +31,9 @@ def settings(
             print(f"    {one.meaning}\n")
 
 
-@app.command()
+@app.command(epilog="Example: `pairwright profiles`")
 def profiles(*, as_json: AsJson = False) -> None:
-    """List the profiles that come with Pairwright. Copy one to make your own, and give it as `--profile FILE.yaml`.
-
-    Example: `pairwright profiles`
-    """
+    """List the profiles that come with Pairwright. Copy one to make your own, and give it as `--profile FILE.yaml`."""
     from pairwright.flows.list_settings import list_profiles
 
     found = list_profiles()
