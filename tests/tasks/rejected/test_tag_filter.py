@@ -55,14 +55,12 @@ def entries(text: str) -> list[str]:
     return [entry.strip() for line in text.strip().splitlines() for entry in line.split(",")]
 
 
-@pytest.mark.parametrize("name", entries(THINGS))
-def test_things_are_kept(name: str) -> None:
-    assert why_refused(name) == ""
+def test_things_are_kept() -> None:
+    assert not [name for name in entries(THINGS) if why_refused(name)]
 
 
-@pytest.mark.parametrize("name", entries(NO_THINGS))
-def test_what_is_no_thing_is_refused(name: str) -> None:
-    assert why_refused(name) == "names no thing"
+def test_what_is_no_thing_is_refused() -> None:
+    assert not [name for name in entries(NO_THINGS) if why_refused(name) != "names no thing"]
 
 
 @pytest.mark.parametrize("name", ["", " ", "3", "—", "100 %"])
