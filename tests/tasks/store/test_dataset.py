@@ -78,11 +78,11 @@ def test_a_build_gives_the_expected_rows_and_a_second_one_does_nothing(tmp_path:
 
 def test_the_bytes_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
     trees = []
-    for workers in (1, 2, 8):
+    for workers in (1, 3):
         _, outcomes = build_toy(tmp_path / str(workers), WORDS, rows_per_shard=3, workers=workers)
         assert not [outcome for outcome in outcomes if isinstance(outcome.result, ShardFailed)]
         trees.append(read_tree(tmp_path / str(workers)))
-    assert trees[0] == trees[1] == trees[2]
+    assert trees[0] == trees[1]
 
 
 @pytest.mark.parametrize("sizes", [(7, 2), (2, 7), (1, 100)])

@@ -35,7 +35,10 @@ def unkilled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return read_tree(root)
 
 
-@pytest.mark.parametrize(("workers", "kills", "seed"), [(1, 25, 1), (2, 6, 3)])
+@pytest.mark.parametrize(
+    ("workers", "kills", "seed"),
+    [(1, 5, 1), pytest.param(1, 25, 2, marks=pytest.mark.slow), pytest.param(2, 6, 3, marks=pytest.mark.slow)],
+)
 def test_killed_builds_end_like_an_unkilled_one(
     forge: Forge, unkilled: dict[str, bytes], tmp_path: Path, workers: int, kills: int, seed: int
 ) -> None:
