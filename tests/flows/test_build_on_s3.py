@@ -13,6 +13,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import Workers
 from tests.fixtures.s3_server import s3_server
 
+pytestmark = pytest.mark.slow
 OUT = "s3://data/photographs"
 
 
