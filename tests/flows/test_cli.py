@@ -197,13 +197,19 @@ def test_a_damaged_part_is_named_and_made_again(
 
 
 @pytest.mark.parametrize(
-    ("number", "send"), [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill)], ids=["Ctrl-C", "SIGTERM"]
+    ("number", "send", "workers"),
+    [
+        pytest.param(signal.SIGINT, os.killpg, 1, id="Ctrl-C"),
+        pytest.param(signal.SIGINT, os.killpg, 2, id="Ctrl-C with workers", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, os.kill, 2, id="SIGTERM", marks=pytest.mark.slow),
+    ],
 )
 def test_interrupted_builds_say_how_to_go_on_and_do(
-    tmp_path: Path, number: int, send: Callable[[int, int], None]
+    tmp_path: Path, number: int, send: Callable[[int, int], None], workers: int
 ) -> None:
     out = tmp_path / "out"
-    settings = ["scenes.worlds=12", "scenes.samples=1", "scenes.width=64", "scenes.height=64", "run.workers=2"]
+    size = [f"scenes.worlds={4 * workers}", "scenes.samples=1", "scenes.width=64", "scenes.height=64"]
+    settings = [*size, f"run.workers={workers}"]
     words = [word for setting in settings for word in ("--set", setting)]
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
     command = [PAIRWRIGHT, "build", "--out", str(out), "--until", "sources", *words]
