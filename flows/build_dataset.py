@@ -1,41 +1,72 @@
-"""Build a dataset under Prefect: one flow run per build, one task run per shard, a table artifact at the end.
+"""Build a dataset under Prefect: a flow run per build, a subflow per step, a task per stage, a task run per shard.
 
 Runs the same stages (``flows.stages``) and the same shard function as a build without a server, in the same worker
 processes; Prefect shows them and decides when they start, never what is done. Tasks get references, not rows or images.
+
+``update-dataset`` is what a schedule runs. Of one dataset one update runs at a time: another that comes due meanwhile
+is skipped, since the next one sees the same. The dataset's own lock says so, which a killed process lets go at once.
+(Prefect's limit on a deployment's runs would hold its place for five minutes, and end a build whose server is gone for
+as long.)
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from datetime import datetime
 from queue import Queue
 from threading import Event
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
+from uuid import UUID
 
-from prefect import flow, tags, task
+import httpx
+from prefect import Task, flow, task
 from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State
-from prefect.states import Failed
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterDeploymentId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
+from prefect.client.schemas.objects import State, StateType
+from prefect.runtime import deployment, flow_run
+from prefect.states import Completed, Crashed, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
 from pairwright.flows.find_workers import workers_of
 from pairwright.flows.load_profile import profile_names
-from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Request, make_request, resume_request, run_build
+from pairwright.flows.progress import LineWatcher, log_outcome
+from pairwright.flows.run_build import Request, RunShards, RunStep, make_request, resume_request, run_build
 from pairwright.flows.say_outcome import say_shard
-from pairwright.flows.show_in_prefect import end_state, publish_report
+from pairwright.flows.show_in_prefect import (
+    UNREACHED,
+    dataset_name,
+    end_state,
+    logged,
+    publish_report,
+    step_state,
+    tagged,
+)
 from pairwright.flows.stages import GROUPS, table_names
+from pairwright.schemas.errors import PairwrightError
+from pairwright.tasks.store.dataset import hold
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.gates import read_verdict
+from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Outcome, Runner
 from pairwright.tasks.store.shard import ShardRef
-from pairwright.tasks.store.stage import Planned
+from pairwright.tasks.store.stage import Planned, Stage
 
 RUNNER: Any = ThreadPoolTaskRunner(max_workers=512)  # threads that wait; the workers set the pace
 AHEAD = 2
 """Task runs that are submitted per worker process: so that none waits, and few are lost with a server."""
+LOCK = "schedule"
+SKIPPED = "Skipped"
 log = logging.getLogger(__name__)
 StageName = Annotated[str, Field(json_schema_extra={"enum": ["", *GROUPS, *table_names()]})]
 ProfileName = Annotated[str, Field(json_schema_extra={"examples": [*profile_names()]})]
-Runs = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
 
 
 @flow(name="build-dataset", flow_run_name="build-{out}", task_runner=RUNNER, persist_result=False)
@@ -60,7 +91,8 @@ def build_dataset(
         exclude: Sources whose images are kept out, and what is nearly one of them.
     """
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
-    return run_as_flow(make_request(out, source, **words, exclude=exclude or []))
+    with logged():
+        return run_as_flow(make_request(out, source, **words, exclude=exclude or []))
 
 
 @flow(name="resume-dataset", flow_run_name="resume-{dataset}", task_runner=RUNNER, persist_result=False)
@@ -75,45 +107,141 @@ def resume_dataset(
         reason: Retry only rows that failed for this reason.
         settings: Fields of `run` to set ("run.budget.calls=5000").
     """
-    return run_as_flow(resume_request(dataset, stage=stage, reason=reason, settings=settings or []))
+    with logged():
+        return run_as_flow(resume_request(dataset, stage=stage, reason=reason, settings=settings or []))
 
 
-def tags_of(request: Request) -> tuple[str, str]:
-    """Return the tags of a build's flow run and task runs: the dataset's name and the profile's."""
-    return request.folder.url.rstrip("/").rpartition("/")[2], request.profile.name
+@flow(name="update-dataset", flow_run_name="update-{dataset}", task_runner=RUNNER, persist_result=False)
+def update_dataset(dataset: str) -> State[None]:
+    """Look at a dataset's source anew, do what is owed, and publish a version where its gates hold.
+
+    Args:
+        dataset: Folder or URL of the dataset.
+    """
+    folder = Folder(dataset)
+    with logged():
+        request = resume_request(dataset, stage="", reason="")
+        try:
+            with hold(folder, LOCK, _refuse if folder.is_local else None):
+                if folder.is_local:
+                    _bury_dead_runs()
+                if made_up := _made_up(folder):
+                    return Completed(name=SKIPPED, message=made_up)
+                return run_as_flow(request)
+        except _Busy:
+            return Completed(
+                name=SKIPPED, message=f"another update of {dataset} is running; the next one sees the same"
+            )
+
+
+class _Busy(Exception):  # noqa: N818  (no fault: another update is at work)
+    pass
+
+
+def _refuse() -> None:
+    raise _Busy
+
+
+def _made_up(folder: Folder) -> str:
+    """Say that a whole build has looked at the source after this run was due: a run that was missed comes late."""
+    verdict, due = read_verdict(folder), cast("datetime", flow_run.get_scheduled_start_time())
+    if verdict is None or verdict.held or not verdict.complete or flow_run.get_run_count() > 1:
+        return ""
+    if datetime.fromisoformat(verdict.began) < due:
+        return ""
+    return f"was due at {due:%Y-%m-%d %H:%M}; the build that began at {verdict.began[:16]} has made up for it"
+
+
+def _bury_dead_runs() -> None:
+    """Mark earlier runs of this deployment that Prefect takes for running: their processes do not hold the lock."""
+    own, deployed = flow_run.get_id(), deployment.get_id()
+    if not own or not deployed:
+        return
+    running = FlowRunFilter(
+        deployment_id=FlowRunFilterDeploymentId(any_=[UUID(deployed)]),
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.RUNNING])),
+    )
+    dead = Crashed(message="its process is gone; the run after it goes on with its work")
+    try:
+        with get_client(sync_client=True) as client:
+            began = client.read_flow_run(UUID(own)).start_time
+            for run in client.read_flow_runs(flow_run_filter=running):
+                if run.start_time and began and run.start_time < began:
+                    client.set_flow_run_state(run.id, dead, force=True)
+    except httpx.HTTPError as error:
+        log.warning("runs that ended without a word are not marked in Prefect: %s", error)
+
+
+class StageLines(LineWatcher):
+    """Lines of a step's own log; those of its shards are in the logs of their task runs."""
+
+    def advance(self, planned: Planned, outcome: Outcome) -> None:
+        """Nothing to say: who ran the shard has said it."""
 
 
 def run_as_flow(request: Request) -> State[None]:
     """Build within a flow run; return the state that it ends with."""
-    with workers_of(request) as workers, tags(*tags_of(request)):
-        report = run_build(request, run_shards=as_task_runs(workers), watcher=LineWatcher())
-    publish_report(request.folder.url, report)
-    return end_state(report, request.folder.url)
+    dataset, gone = request.folder.url, Event()
+    with tagged(dataset_name(dataset), request.profile.name), workers_of(request) as workers:
+        report = run_build(
+            request,
+            run_shards=as_task_runs(workers, gone),
+            run_step=as_subflows(dataset, gone),
+            watcher=StageLines(),
+        )
+    publish_report(dataset, report)
+    return end_state(report, dataset)
 
 
-def as_task_runs(workers: Runner) -> Runs:
+def as_subflows(url: str, gone: Event) -> RunStep:
+    """Return a way to run a build's steps as subflows; without Prefect once its server is gone."""
+
+    def run_step(step: str, run: Callable[[], Sequence[Counts]]) -> None:
+        waiting, outcome = [run], Future[Sequence[Counts]]()
+
+        def run_stages(dataset: str) -> State[None]:  # noqa: ARG001  (names the run)
+            try:
+                outcome.set_result(waiting.pop()())  # Prefect keeps this function; what it built with is let go
+            except PairwrightError as error:  # raised again in the build's flow run, which shows where
+                outcome.set_exception(error)
+                return Failed(message=str(error))
+            except BaseException as error:
+                outcome.set_exception(error)
+                raise
+            return step_state(outcome.result(), url)
+
+        run_stages.__qualname__ = step
+        subflow = flow(name=step, flow_run_name=f"{step}-{{dataset}}", task_runner=RUNNER, persist_result=False)
+        try:
+            if not gone.is_set():
+                subflow(run_stages)(dataset_name(url), return_state=True)
+        except UNREACHED as error:
+            log.warning("%s: Prefect's server is gone (%s); the build goes on", step, error)
+            gone.set()
+        if waiting:
+            run()
+        else:
+            outcome.result()
+
+    return run_step
+
+
+def as_task_runs(workers: Runner, gone: Event) -> RunShards:
     """Return a way to run shards as Prefect task runs, each in one of the workers; these need not know of Prefect.
 
     Prefect asks its server before a task's first run of each kind, and ends the task run unrun where nobody answers. A
     shard that came back so is run all the same, and what comes after it is not sent to Prefect any more.
     """
-    gone = Event()
-
-    @task(name="shard", task_run_name="{shard.name}", cache_policy=NO_CACHE, persist_result=False)
-    def run_shard_task(planned: Planned, shard: ShardRef, outcomes: list[Outcome]) -> State[None] | None:
-        outcomes.append(workers.run_one(planned, shard))
-        failed = say_shard(planned, outcomes[0])
-        return Failed(message=failed) if failed else None
 
     def run(planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
         waiting, ended = deque(shards), Queue[tuple[ShardRef, list[Outcome]]]()
+        run_shard = task_of(planned.stage, workers)
         lost: list[ShardRef] = []
         under_way = 0
         while under_way or (waiting and not gone.is_set()):
             while waiting and not gone.is_set() and under_way < AHEAD * workers.count:
                 shard, outcomes = waiting.popleft(), list[Outcome]()
-                with tags(planned.stage.name, planned.stage.group):
-                    future = run_shard_task.submit(planned, shard, outcomes)
+                future = run_shard.submit(planned, shard, outcomes)
                 future.add_done_callback(lambda _, end=(shard, outcomes): ended.put(end))
                 under_way += 1
             shard, outcomes = ended.get()
@@ -123,6 +251,33 @@ def as_task_runs(workers: Runner) -> Runs:
                 lost.append(shard)
                 gone.set()
             yield from outcomes
-        yield from workers.run(planned, [*lost, *waiting])
+        for outcome in workers.run(planned, [*lost, *waiting]):
+            log_outcome(planned, outcome)
+            yield outcome
 
     return run
+
+
+def task_of(stage: Stage, workers: Runner) -> Task[[Planned, ShardRef, list[Outcome]], State[None] | None]:
+    """Return a stage as a Prefect task, whose runs are its shards."""
+
+    def run_shard(planned: Planned, shard: ShardRef, outcomes: list[Outcome]) -> State[None] | None:
+        outcomes.append(workers.run_one(planned, shard))
+        log_outcome(planned, outcomes[0])
+        failed = say_shard(planned, outcomes[0])
+        return Failed(message=failed) if failed else None
+
+    run_shard.__qualname__ = stage.name  # Prefect makes the task's key of it
+    return task(
+        name=stage.name,
+        task_run_name="{shard.name}",
+        tags=[stage.name, stage.group],
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=1,  # with none, Prefect logs a failed state as an exception that there is not: "NoneType: None"
+        retry_condition_fn=_never,
+    )(run_shard)
+
+
+def _never(_task: object, _task_run: object, _state: object) -> bool:
+    return False

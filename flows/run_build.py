@@ -1,7 +1,7 @@
 """Build a dataset: list the source, run each stage on what it owes, count, publish a version.
 
 The same list of stages and the same shard function run in this process' workers or, where a Prefect server is
-configured, as one task run per shard (``flows.build_dataset``).
+configured, as one subflow per step and one task run per shard (``flows.build_dataset``).
 """
 
 import logging
@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
@@ -49,6 +50,21 @@ OWN_NOTES = (
 )
 """Fields that a build writes itself, or that change no row."""
 RunShards = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
+STEPS = {
+    "sources": "mine-pairs",
+    "mining": "mine-pairs",
+    "captioning": "write-texts",
+    "rejected": "reject-images",
+    "preferences": "build-preferences",
+}
+"""The step of a build to which each group of stages belongs."""
+RunStep = Callable[[str, Callable[[], Sequence[Counts]]], None]
+"""Runs a step by calling the function, which returns the counts of its stages, exactly once."""
+
+
+def run_here(_step: str, run: Callable[[], Sequence[Counts]]) -> None:
+    """Run a step as it is."""
+    run()
 
 
 class Watcher(Protocol):
@@ -175,7 +191,7 @@ def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[
     return replace(request, only_stage=stage, only_reason=reason)
 
 
-def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> Report:
+def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher, run_step: RunStep = run_here) -> Report:
     """Do everything that is owed, stage by stage, and publish a version where the profile's gates hold.
 
     Raises:
@@ -186,7 +202,7 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> R
         log.info("%s: not as in the last build of this dataset: %s", request.folder.url, change)
     began = now()
     items = take_listing(request)  # first, so that what is killed from here on can be resumed
-    request = embed_excluded(request, run_shards=run_shards, watcher=watcher)
+    request = embed_excluded(request, run_shards=run_shards, watcher=watcher, run_step=run_step)
     record = record_of(request, items)
     write_record(request.folder, record)
     planned = plan_stages(request.profile, stages_until(request.profile, request.until))
@@ -194,14 +210,20 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> R
     seconds: list[float] = []
     failures: list[ShardFailed] = []
     with open_build(request, planned, items) as build, servers_of(request.folder) as servers, kept(request) as keeper:
-        for stage in planned:
-            start = time.monotonic()
-            with build.locked(stage, watcher.waiting):
-                run = keeper.limited(partial(run_served, run_shards, servers, waits_for(stage, counts)))
-                failures += run_stage(build, stage, request, run_shards=run, watcher=watcher)
-            counts.append(build.settle(stage))
-            seconds.append(time.monotonic() - start)
-            watcher.end(stage, counts[-1], seconds[-1])
+
+        def run_stages(stages: Sequence[Planned]) -> Sequence[Counts]:
+            for stage in stages:
+                start = time.monotonic()
+                with build.locked(stage, watcher.waiting):
+                    run = keeper.limited(partial(run_served, run_shards, servers, waits_for(stage, counts)))
+                    failures.extend(run_stage(build, stage, request, run_shards=run, watcher=watcher))
+                counts.append(build.settle(stage))
+                seconds.append(time.monotonic() - start)
+                watcher.end(stage, counts[-1], seconds[-1])
+            return counts[-len(stages) :]
+
+        for name, stages in groupby(planned, lambda one: STEPS[one.stage.group]):
+            run_step(name, partial(run_stages, list(stages)))
         done = list(zip(planned, counts, strict=True))
         snapshot, verdict = publish_version(build, done, record=record, began=began)
     return Report(
@@ -209,7 +231,7 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher) -> R
     )
 
 
-def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher) -> Request:
+def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher, run_step: RunStep) -> Request:
     """Embed the images that are to be kept out, each set a small dataset of its own below this one.
 
     Such a source is read whole: what ``reading`` says is about the source of the dataset.
@@ -226,7 +248,7 @@ def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher)
         run = request.profile.run.model_copy(update={"budget": BudgetConfig()})
         profile = request.profile.model_copy(update={**own, "run": run})
         inner = Request(folder=folder, profile=profile, until=embed_images.STAGE.name)
-        if not run_build(inner, run_shards=run_shards, watcher=watcher).is_complete:
+        if not run_build(inner, run_shards=run_shards, watcher=watcher, run_step=run_step).is_complete:
             raise SourceError(f"{source}: not all images to exclude could be read: build again, or leave it out")
         with settled(folder) as (build, stages):
             by_name = {planned.stage.name: planned for planned, _ in stages}

@@ -1,4 +1,4 @@
-"""Schedule the updates of a dataset: a Prefect deployment of ``flows.update_dataset``, written beside it and applied.
+"""Schedule the updates of a dataset: a Prefect deployment of ``update-dataset``, written beside it and applied.
 
 Reads the dataset's record (what it was built from), writes ``prefect.yaml`` into its folder; needs a Prefect server.
 """
@@ -17,7 +17,7 @@ from pairwright.tasks.store.dataset import read_record
 from pairwright.tasks.store.files import Folder
 
 FILE = "prefect.yaml"
-ENTRYPOINT = "pairwright.flows.update_dataset.update_dataset"
+ENTRYPOINT = "pairwright.flows.build_dataset.update_dataset"
 HEAD = """# Written by `pairwright schedule`, which has applied it. To apply it to another server:
 #   prefect --no-prompt deploy --all --prefect-file {place}
 # Runs are done by: prefect worker start --pool {pool} --type process
@@ -116,7 +116,7 @@ def make_deployment(place: str, timetable: Timetable) -> Any:
     from prefect.schedules import Cron
     from prefect.types.entrypoint import EntrypointType
 
-    from pairwright.flows.update_dataset import update_dataset
+    from pairwright.flows.build_dataset import update_dataset
 
     return update_dataset.to_deployment(
         name=deployment_name(place),

@@ -1,23 +1,99 @@
-"""Show in Prefect how a build went: states whose messages say what to do, and tables with the numbers of `status`.
+"""Show runs in Prefect: log lines, tags, final states whose messages say what to do, and tables of numbers.
 
 What cannot be shown because the server is gone is logged: the rows are on disk all the same.
 """
 
 import logging
-from typing import Any
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+from uuid import UUID
 
 import httpx
+from prefect import tags
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
+from prefect.context import FlowRunContext, TaskRunContext
 from prefect.exceptions import PrefectHTTPStatusError
+from prefect.logging.handlers import APILogHandler, PrefectConsoleHandler
+from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from pairwright.flows.run_build import Report
 from pairwright.flows.say_outcome import say_held, say_owed
+from pairwright.schemas.errors import PairwrightError
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, read_metrics
+from pairwright.tasks.training.runs import Run
 
 log = logging.getLogger(__name__)
+OURS = logging.getLogger("pairwright")
 UNREACHED = (httpx.HTTPError, PrefectHTTPStatusError, RuntimeError)
 """What Prefect's client raises where its server does not answer."""
+MAX_STEPS = 500
+"""Logged training steps that an artifact shows at most."""
+
+
+class RunLogHandler(APILogHandler):
+    """Handler that sends a line to the run that writes it, and to the flow run where a thread belongs to none."""
+
+    def __init__(self, flow_run_id: UUID) -> None:
+        """Take the flow run to which threads of no run belong."""
+        super().__init__()
+        self.flow_run_id = flow_run_id
+
+    def prepare(self, record: logging.LogRecord) -> dict[str, Any]:
+        """Return the line as the server takes it."""
+        if TaskRunContext.get() is None and FlowRunContext.get() is None:
+            record.flow_run_id = self.flow_run_id
+        return super().prepare(record)
+
+
+@contextmanager
+def logged() -> Generator[None]:
+    """Send our log lines to Prefect's logs, too, while a flow run is at work."""
+    if any(isinstance(handler, APILogHandler) for handler in OURS.handlers):  # PREFECT_LOGGING_EXTRA_LOGGERS
+        yield
+        return
+    handler, level, root = RunLogHandler(UUID(flow_run.get_id())), OURS.level, logging.getLogger().handlers
+    terminal = [one for one in root if not isinstance(one, PrefectConsoleHandler)]
+    OURS.addHandler(handler)
+    if len(terminal) < len(root):  # Prefect has set up this process, a worker's
+        OURS.setLevel(level or logging.getLogger("prefect.extra").level)
+    for one in terminal:
+        one.addFilter(_is_not_an_end)
+    try:
+        yield
+    finally:
+        OURS.setLevel(level)
+        OURS.removeHandler(handler)
+
+
+def _is_not_an_end(record: logging.LogRecord) -> bool:
+    """Leave to the command line how a run has ended, which it says itself."""
+    if not record.name.startswith("prefect."):
+        return True
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, PairwrightError) and not record.getMessage().startswith("Finished in state")
+
+
+@contextmanager
+def tagged(*words: str) -> Generator[None]:
+    """Give the flow run, and the runs that begin within it, these tags, whoever has started it."""
+    try:
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(UUID(flow_run.get_id()), tags={*flow_run.get_tags(), *words})
+    except UNREACHED as error:
+        log.warning("the flow run is not tagged in Prefect: %s", error)
+    with tags(*words):
+        yield
+
+
+def dataset_name(dataset: str) -> str:
+    """Return the last part of a dataset's place."""
+    return dataset.rstrip("/").rpartition("/")[2]
 
 
 def end_state(report: Report, dataset: str) -> State[None]:
@@ -25,6 +101,13 @@ def end_state(report: Report, dataset: str) -> State[None]:
     if report.is_complete:
         return Completed(message=f"all done, version {report.verdict.version}")
     return Failed(message="\n".join(_lines(report, dataset)))
+
+
+def step_state(counts: Sequence[Counts], dataset: str) -> State[None]:
+    """Return the final state of a step of a build: what its stages owe, or how many rows they have."""
+    if owed := list(say_owed(counts, dataset)):
+        return Failed(message="\n".join(owed))
+    return Completed(message=", ".join(f"{count.stage} {count.rows:,}" for count in counts))
 
 
 def _lines(report: Report, dataset: str) -> list[str]:
@@ -35,24 +118,48 @@ def _lines(report: Report, dataset: str) -> list[str]:
 
 def publish_report(dataset: str, report: Report) -> None:
     """Show the stage table, with the numbers of `status --json`, and what is owed or held back, under the name."""
-    name = dataset.rstrip("/").rpartition("/")[2]
-    key = "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-") or "dataset"
+    name = dataset_name(dataset)
     rows: list[dict[str, Any]] = []
     for count, spent in zip(report.counts, report.seconds, strict=True):
         reasons = "; ".join(f"{text} ({n})" for text, n in count.reasons.items())
         rows.append({**count.as_json(), "seconds": round(spent, 1), "reasons": reasons})
-    table: dict[str, Any] = {"key": f"build-{key}", "table": rows, "description": f"What became of the rows of {name}."}
     gates = [f"| {gate.gate} | {gate.say()} | {'yes' if gate.holds else '**no**'} |" for gate in report.verdict.gates]
-    lines = [
-        "| gate | measured | holds |",
-        "|---|---|---|",
-        *gates,
-        "",
-        *(f"* {one}" for one in _lines(report, dataset)),
-    ]
-    words = {"key": f"gates-{key}", "markdown": "\n".join(lines), "description": f"What {name} was judged by."}
+    owed = [f"* {one}" for one in _lines(report, dataset)]
+    text = "\n".join(["| gate | measured | holds |", "|---|---|---|", *gates, "", *owed])
+    publish_table(f"build-{name}", rows, f"What became of the rows of {name}.")
+    with _reported(name):
+        create_markdown_artifact(key=_key(f"gates-{name}"), markdown=text, description=f"What {name} was judged by.")
+
+
+def publish_metrics(folder: Path, dataset: str) -> None:
+    """Show a training run's metrics, under the dataset's and the run's names."""
+    metrics = read_metrics(Run(folder).metrics)
+    rows = [*_steps(metrics, TRAIN)[-MAX_STEPS:], *_steps(metrics, HELD_OUT)]
+    publish_table(f"train-{dataset_name(dataset)}-{folder.name}", rows, f"What was logged of the run {folder.name}.")
+
+
+def publish_table(name: str, rows: list[dict[str, Any]], description: str) -> None:
+    """Show a table under a name."""
+    with _reported(name):
+        create_table_artifact(key=_key(name), table=rows, description=description)
+
+
+@contextmanager
+def _reported(name: str) -> Generator[None]:
+    """Log where the server is not there to be shown something."""
     try:
-        create_table_artifact(**table)
-        create_markdown_artifact(**words)
+        yield
     except UNREACHED as error:  # after a minute, in which a server may have come back
-        log.warning("%s: its numbers are not shown in Prefect: %s", dataset, error)
+        log.warning("%s: not shown in Prefect: %s", name, error)
+
+
+def _key(name: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")
+
+
+def _steps(metrics: MetricsFile, split: Literal["train", "held-out"]) -> list[dict[str, Any]]:
+    found: dict[int, dict[str, Any]] = {}
+    for step, _, own, name, value in metrics.entries:
+        if own == split:
+            found.setdefault(step, {"split": split, "step": step})[name] = value
+    return [found[step] for step in sorted(found)]

@@ -55,7 +55,6 @@ def _run_with_prefect(request: Any, flow: str, words: dict[str, Any]) -> None:
     Where the server is lost the shards go on without it; what is left then is done here.
     """
     import httpx
-    from prefect import tags
 
     from pairwright.flows import build_dataset
     from pairwright.flows.publish_version import now
@@ -65,8 +64,7 @@ def _run_with_prefect(request: Any, flow: str, words: dict[str, Any]) -> None:
 
     state, began = None, now()
     try:
-        with tags(*build_dataset.tags_of(request)):
-            state = getattr(build_dataset, flow)(**words, return_state=True)
+        state = getattr(build_dataset, flow)(**words, return_state=True)
     except RuntimeError as error:
         raise ServerError(f"{os.environ['PREFECT_API_URL']}: no Prefect server answers: {error}") from error
     except httpx.HTTPError as error:

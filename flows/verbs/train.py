@@ -70,14 +70,11 @@ def _train_here(dataset: str, config: Any, name: str) -> Any:
 
 def _train_with_prefect(words: dict[str, Any]) -> Any:
     """Train as a flow run; its own errors come back as they are."""
-    from prefect import tags
-
-    from pairwright.flows.train_dataset import tags_of, train_dataset
+    from pairwright.flows.run_in_prefect import train_model
 
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
-        with tags(*tags_of(words["dataset"], words["objective"])):
-            state = train_dataset(**words, return_state=True)
+        state = train_model(**words, return_state=True)
     except RuntimeError as error:
         raise ServerError(f"{os.environ['PREFECT_API_URL']}: no Prefect server answers: {error}") from error
     found = state.data if state.is_cancelled() else state.result(raise_on_failure=False)

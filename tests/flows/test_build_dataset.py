@@ -1,8 +1,11 @@
-"""Builds under a real Prefect server on this machine: names, tags, task runs, messages, artifacts, and its loss."""
+"""Builds under a real Prefect server on this machine: names, parents, tags, states, logs, artifacts, and its loss."""
 
 import json
+import re
+import shutil
 import signal
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pairwright.flows.progress import LineWatcher
+from pairwright.flows.run_build import resume_request, run_build
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.pool import Workers
 from tests.fixtures.prefect_server import PrefectServer, free_port, prefect_server
 from tests.tasks.store.toy import read_tree
 
@@ -31,39 +38,92 @@ def table_of(server: PrefectServer, key: str) -> list[dict[str, Any]]:
     return json.loads(artifact["data"])
 
 
-WORDS = ("--until", "embeddings", "--set", "run.rows_per_shard_of={images: 3}", "--set", "run.workers=1")
+def lines_on(terminal: str) -> list[str]:
+    """Return the lines of the log that a terminal shows, without those of Prefect itself."""
+    lines = [line[9:] for line in terminal.splitlines() if re.match(r"\d\d:\d\d:\d\d ", line)]
+    return [line for line in lines if not line.startswith(("Beginning ", "View at "))]
 
 
-def test_a_build_shows_up_in_prefect(prefect: PrefectServer, tmp_path: Path) -> None:
+def test_a_failing_build_shows_up_in_prefect(prefect: PrefectServer, tmp_path: Path) -> None:
+    """Build once; look at its runs, their names, parents, tags, states and logs, and at the terminal."""
+    addresses = tmp_path / "addresses.txt"
+    addresses.write_text("http://nowhere.invalid/a.png\nhttp://nowhere.invalid/b.png\nftp://else.invalid/c.png\n")
+    out = tmp_path / "web"
+    allowed = ("--until", "embeddings", "--set", "reading.download=true", "--set", "run.workers=1")
+    done = prefect.run("pairwright", "build", f"urls:{addresses}", "--out", out, *allowed)
+    assert done.returncode == 1, done.stderr
+    (flow_run,) = prefect.flow_runs(f"build-{out}")
+    (step,) = prefect.subflows(flow_run)
+    (task_run,) = prefect.task_runs(step)
+    assert step["name"] == "mine-pairs-web"
+    assert set(flow_run["tags"]) == set(step["tags"]) == {"web", "scenes"}
+    assert task_run["name"] == "images-00000"
+    assert task_run["task_key"].startswith("images-"), "a task of its own"
+    assert set(task_run["tags"]) == {"web", "scenes", "images", "sources"}
+
+    assert {run["state_type"] for run in (flow_run, step, task_run)} == {"FAILED"}
+    retry = f"Retry: pairwright resume {out} --stage images --reason 'host not found'"
+    assert task_run["state"]["message"] == f"images: 2 of 3 rows failed: host not found (2). {retry}"
+    owed = f"images: 2 rows failed: host not found (2). {retry}"
+    assert step["state"]["message"] == owed
+    assert flow_run["state"]["message"].startswith(owed)
+    assert "No version was published" in flow_run["state"]["message"], "two thirds failed"
+    assert "host not found (2)" in str(table_of(prefect, "build-web"))
+
+    lines = prefect.our_lines(flow_run, step)
+    shard = next(line for in_task, line in lines if in_task)
+    assert shard.startswith("images-00000: 3 rows of items, dropped=1 failed=2")
+    assert sorted(line for _, line in lines) == sorted(lines_on(done.stderr)), "each line once, here and there"
+    assert "NoneType: None" not in str(prefect.ask("logs")) + done.stderr
+    assert done.stderr.count(owed) == 1
+
+
+def test_a_deployed_build_is_named_and_tagged_as_one_of_the_command_line(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
     photographs = write_photographs(tmp_path / "photographs", 6)
     out = tmp_path / "album"
-    done = prefect.run("pairwright", "build", photographs, "--out", out, *WORDS)
+    words = {"source": str(photographs), "until": "embeddings"}
+    settings = ["run.workers=1", "run.rows_per_shard_of={images: 3}"]
+    entrypoint = "pairwright.flows.build_dataset.build_dataset"
+    done = prefect.run_deployed("build-dataset", entrypoint, out=str(out), settings=settings, **words)
     assert done.returncode == 0, done.stderr
     (flow_run,) = prefect.flow_runs(f"build-{out}")
-    assert {"album", "scenes"} <= set(flow_run["tags"])
-    assert flow_run["state_type"] == "COMPLETED"
-    task_runs = prefect.task_runs(flow_run)
-    assert sorted(run["name"] for run in task_runs) == [
-        "embeddings-00000",
-        "images-00000",
-        "images-00001",
-        "images-00002",
-    ]
-    assert all(run["state_type"] == "COMPLETED" for run in task_runs)
-    assert all({run["name"].split("-")[0]} <= set(run["tags"]) for run in task_runs)
+    (step,) = prefect.subflows(flow_run)
+    assert flow_run["deployment_id"]
+    assert {run["state_type"] for run in (flow_run, step)} == {"COMPLETED"}
+    assert set(flow_run["tags"]) == set(step["tags"]) == {"album", "scenes"}
+    shards = ["embeddings-00000", "images-00000", "images-00001", "images-00002"]
+    task_runs = prefect.task_runs(step, len(shards))
+    assert sorted(run["name"] for run in task_runs) == shards
+    assert all({"album", "scenes", run["name"].split("-")[0]} < set(run["tags"]) for run in task_runs)
     assert "empty file" in str(table_of(prefect, "build-album"))
+    lines = prefect.our_lines(flow_run, step)
+    assert sorted(line.split(":")[0] for in_task, line in lines if in_task) == shards
+    assert all(done.stderr.count(line) == 1 for _, line in lines), "shown once where the worker runs"
+    assert len(set(lines)) == len(lines) > len(shards)
 
-    again = prefect.run("pairwright", "resume", out)
-    assert again.returncode == 0, again.stderr
-    (flow_run,) = prefect.flow_runs(f"resume-{out}")
-    assert not prefect.ask("task_runs", task_runs={"flow_run_id": {"any_": [flow_run["id"]]}}), "nothing was owed"
+
+def test_a_build_has_four_steps(rendered: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(rendered, tmp_path / "demo")
+    steps: dict[str, list[str]] = {}
+
+    def run_step(step: str, run: Callable[[], Sequence[Counts]]) -> None:
+        assert step not in steps
+        steps[step] = [count.stage for count in run()]
+
+    request = resume_request(str(out), stage="", reason="")
+    with Workers(1) as workers:
+        report = run_build(request, run_shards=workers.run, run_step=run_step, watcher=LineWatcher())
+    assert list(steps) == ["mine-pairs", "write-texts", "reject-images", "build-preferences"]
+    assert [stage for stages in steps.values() for stage in stages] == [count.stage for count in report.counts]
 
 
 @pytest.mark.slow
 def test_what_failed_is_told_alike_by_prefect_and_by_status(prefect: PrefectServer, tmp_path: Path) -> None:
     addresses = tmp_path / "addresses.txt"
     addresses.write_text("http://nowhere.invalid/a.png\nhttp://nowhere.invalid/b.png\nftp://else.invalid/c.png\n")
-    out = tmp_path / "web"
+    out = tmp_path / "away"
     allowed = ("--until", "embeddings", "--set", "reading.download=true", "--set", "run.workers=1")
     done = prefect.run("pairwright", "build", f"urls:{addresses}", "--out", out, *allowed)
     assert done.returncode == 1, done.stderr
@@ -72,30 +132,22 @@ def test_what_failed_is_told_alike_by_prefect_and_by_status(prefect: PrefectServ
     images = json.loads(status.stdout)["stages"][0]
     assert (images["in"], images["failed"], images["dropped"]) == (3, 2, 1)
     (reason,) = [text for text, number in images["reasons"].items() if number == 2]
-    (shown,) = [row for row in table_of(prefect, "build-web") if row["stage"] == "images"]
+    (shown,) = [row for row in table_of(prefect, "build-away") if row["stage"] == "images"]
     assert {name: shown[name] for name in images if name != "reasons"} == {
         name: images[name] for name in images if name != "reasons"
     }
-    assert f"{reason} (2)" in shown["reasons"]
-
-    line = f"images: 2 rows failed: {reason} (2). Retry: pairwright resume {out} --stage images --reason "
     (flow_run,) = prefect.flow_runs(f"build-{out}")
-    assert flow_run["state_type"] == "FAILED"
-    assert line in flow_run["state"]["message"]
-    assert "No version was published" in flow_run["state"]["message"], "two thirds failed"
-    assert line in prefect.run("pairwright", "status", out).stdout
-    (task_run,) = prefect.task_runs(flow_run)
-    assert task_run["state_type"] == "FAILED"
-    assert task_run["state"]["message"].startswith(
-        f"images: 2 of 3 rows failed: {reason} (2). Retry: pairwright resume"
-    )
+    assert flow_run["state"]["message"].splitlines()[0] in prefect.run("pairwright", "status", out).stdout
 
     other = prefect.run("pairwright", "resume", out, "--stage", "images", "--reason", "another reason")
     assert other.returncode == 1
-    assert not prefect.ask("task_runs", flow_runs={"name": {"any_": [f"resume-{out}"]}}), "no row failed for that"
+    (first,) = prefect.flow_runs(f"resume-{out}")
+    (step,) = prefect.subflows(first)
+    assert not prefect.ask("task_runs", task_runs={"flow_run_id": {"any_": [step["id"]]}}), "no row failed for that"
     again = prefect.run("pairwright", "resume", out, "--stage", "images", "--reason", reason)
     assert again.returncode == 1
-    (task_run,) = prefect.ask("task_runs", flow_runs={"name": {"any_": [f"resume-{out}"]}})
+    (step,) = prefect.subflows(prefect.flow_runs(f"resume-{out}")[-1])
+    (task_run,) = prefect.task_runs(step)
     assert task_run["name"] == "images-00000"
     assert f"images: 2 of 2 rows failed: {reason} (2)" in task_run["state"]["message"], "the dropped row is not retried"
 

@@ -425,7 +425,11 @@ def _(site: Site, words: str) -> None:
     site.terminal.run(words)
     (run,) = site.server.flow_runs("build-demo")
     assert run["state_type"] == "COMPLETED"
-    shards = {task["name"] for task in site.server.task_runs(run)}
+    steps = site.server.subflows(run)
+    assert [step["name"] for step in steps] == [
+        *("mine-pairs-demo", "write-texts-demo", "reject-images-demo", "build-preferences-demo")
+    ]
+    shards = {task["name"] for step in steps for task in site.server.task_runs(step)}
     assert {"images-00000", "pairs-00000", "preferences-00000"} <= shards
     (artifact,) = site.server.ask("artifacts", artifacts={"key": {"any_": ["build-demo"]}})
     assert "preferences" in {row["stage"] for row in json.loads(artifact["data"])}

@@ -47,20 +47,12 @@ def test_what_is_no_schedule_is_refused_by_name(album: Path, capsys: pytest.Capt
 def test_parameters_become_a_form() -> None:
     from prefect.utilities.callables import parameter_schema
 
-    from pairwright.flows.build_dataset import build_dataset, resume_dataset
-    from pairwright.flows.compare_captions import compare_captions
-    from pairwright.flows.hand_over_dataset import hand_over_dataset
-    from pairwright.flows.score_model import score_model
-    from pairwright.flows.train_dataset import train_dataset
-    from pairwright.flows.update_dataset import update_dataset
+    from pairwright.flows import build_dataset, run_in_prefect
 
-    schemas = {
-        flow.name: parameter_schema(flow)
-        for flow in (
-            *(build_dataset, resume_dataset, update_dataset, train_dataset, hand_over_dataset),
-            *(compare_captions, score_model),
-        )
-    }
+    flows = (build_dataset.build_dataset, build_dataset.resume_dataset, build_dataset.update_dataset)
+    others = (run_in_prefect.export_dataset, run_in_prefect.train_model)
+    evaluations = (run_in_prefect.evaluate_model, run_in_prefect.evaluate_captions)
+    schemas = {flow.name: parameter_schema(flow) for flow in (*flows, *others, *evaluations)}
     for name, schema in schemas.items():
         for parameter, about in schema.properties.items():
             assert about.get("description"), f"{name}: {parameter} is not explained"
@@ -98,7 +90,7 @@ def test_a_schedule_is_applied_changed_and_paused(prefect: PrefectServer, album:
     assert "prefect worker start --pool pairwright --type process" in done.stdout
     own = {"deployments": {"tags": {"all_": ["album"]}}}
     (deployment,) = prefect.ask("deployments", **own)
-    assert deployment["entrypoint"] == "pairwright.flows.update_dataset.update_dataset"
+    assert deployment["entrypoint"] == "pairwright.flows.build_dataset.update_dataset"
     assert deployment["parameters"] == {"dataset": str(album)}
     assert deployment["work_pool_name"] == "pairwright"
     assert [
@@ -127,6 +119,7 @@ def test_the_deployments_of_the_repository_name_flows_and_their_parameters() -> 
         *("build", "resume", "update", "train", "export", "evaluate", "evaluate-model"),
     ]
     for one in deployments:
+        assert one["entrypoint"].startswith("pairwright.flows."), "a module, not a file"
         load_flow_from_entrypoint(one["entrypoint"]).validate_parameters(one["parameters"])
 
 

@@ -1,0 +1,192 @@
+"""Export, train and evaluate under Prefect: what the verbs of these names do, as flow runs that a deployment can start.
+
+They run in this process; Prefect shows them and decides when they start, never what is done.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from prefect import flow
+from prefect.client.schemas.objects import State
+from prefect.states import Cancelled, Completed, Failed
+from pydantic import Field
+
+from pairwright.flows.dataset import Dataset
+from pairwright.flows.evaluate_captions import evaluate_captions as score_captions
+from pairwright.flows.evaluate_model import Wanted as Evaluating
+from pairwright.flows.evaluate_model import evaluate_model as score_model
+from pairwright.flows.export_dataset import Verifying
+from pairwright.flows.export_dataset import Wanted as Exporting
+from pairwright.flows.find_judge import find_judge, served_at
+from pairwright.flows.progress import log_steps
+from pairwright.flows.show_in_prefect import dataset_name, logged, publish_metrics, publish_table, tagged
+from pairwright.flows.show_marks import mark_notes
+from pairwright.flows.show_scores import score_notes
+from pairwright.flows.show_training import TrainingLines
+from pairwright.flows.train_model import Trained
+from pairwright.schemas.training import Objective
+from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
+from pairwright.tasks.evaluation.protocols import MISSING, PROTOCOLS
+from pairwright.tasks.evaluation.score_captions import METRICS, ScoringConfig
+from pairwright.tasks.export.formats import FORMATS
+from pairwright.tasks.export.select_rows import Selection
+
+FormName = Annotated[str, Field(json_schema_extra={"enum": [*FORMATS]})]
+BenchmarkName = Annotated[str, Field(json_schema_extra={"enum": [*BENCHMARKS]})]
+MetricName = Annotated[str, Field(json_schema_extra={"enum": [*METRICS]})]
+ProtocolName = Annotated[str, Field(json_schema_extra={"enum": [*PROTOCOLS]})]
+MissingRule = Annotated[str, Field(json_schema_extra={"enum": [*MISSING]})]
+
+
+@flow(name="export-dataset", flow_run_name="export-{dataset}", persist_result=False)
+def export_dataset(
+    dataset: str,
+    to: str,
+    form: FormName = "hf",
+    licences: list[str] | None = None,
+    sources: list[str] | None = None,
+    version: Annotated[int, Field(ge=1)] | None = None,
+    negatives: str = "",
+    splits: list[str] | None = None,
+    kinds: list[str] | None = None,
+    score: float | None = None,
+    model: str = "",
+    *,
+    verify: bool = False,
+) -> State[None]:
+    """Write a dataset in a form that other programs read.
+
+    Args:
+        dataset: Folder or URL of the dataset.
+        to: Folder to write; a new name, or an earlier export.
+        form: hf is Parquet that datasets.load_dataset reads; README.md says what the others are.
+        licences: Only rows all of whose images are under one of these licences; "unstated" is under none.
+        sources: Only rows whose images are from a source of one of these kinds.
+        version: A version's number; none is the newest.
+        negatives: With the negatives that this ADPO run has mined.
+        splits: Only rows of these splits.
+        kinds: Only rows of one of these kinds, as the verb's help names them.
+        score: Least score of the removal that the rejected images show.
+        model: Whom the requests of openai-batch ask.
+        verify: Read the result as its consumer does, and fail on the first row that is no good.
+    """
+    selection = Selection(
+        licences=tuple(licences or ()),
+        sources=tuple(sources or ()),
+        splits=tuple(splits or ()),
+        kinds=tuple(kinds or ()),
+        score=score,
+    )
+    wanted = Exporting(
+        selection=selection,
+        negatives=negatives,
+        model=model,
+        verifying=Verifying() if verify else None,
+    )
+    with logged(), tagged(dataset_name(dataset), form):
+        tally = Dataset.open(dataset, version).export(form, to, wanted=wanted)
+    return Completed(message=f"{tally.rows:,} rows are in {to}")
+
+
+@flow(name="train-model", flow_run_name="train-{objective}-on-{dataset}", persist_result=False)
+def train_model(
+    dataset: str,
+    objective: Objective,
+    model: str = "",
+    start: str = "",
+    name: str = "",
+    settings: list[str] | None = None,
+) -> State[Trained]:
+    """Train a model on the preferences of a dataset, or go on with a run that was stopped.
+
+    Args:
+        dataset: Folder of the dataset.
+        objective: sft, dpo, mdpo, adavip, adpo or namc.
+        model: A folder, a name on the Hub, or tiny; empty: that of the settings.
+        start: The run whose model this one starts from.
+        name: Run name; empty: the objective.
+        settings: Fields to set ("optimiser.batch=8", "optimiser.epochs=3").
+    """
+    with logged(), tagged(dataset_name(dataset), objective):
+        words = {"model": model, "start": start, "name": name}
+        trained = Dataset.open(dataset).train(objective, **words, settings=settings or [], watcher=TrainingLines())
+        publish_metrics(Path(trained.folder), dataset)
+    if trained.finished:
+        return Completed(message=f"the model is in {trained.folder}/checkpoint", data=trained)
+    return Cancelled(message=f"Stopped at step {trained.step:,} of {trained.steps:,}, with a checkpoint", data=trained)
+
+
+@flow(name="evaluate-model", flow_run_name="evaluate-{checkpoint}-on-{benchmark}", persist_result=False)
+def evaluate_model(
+    checkpoint: str,
+    benchmark: BenchmarkName,
+    data: str,
+    to: str = "",
+    server: str = "",
+    judge: str = "",
+    perturb: str = "",
+    limit: Annotated[int, Field(ge=0)] = 0,
+) -> State[None]:
+    """Ask a model a benchmark's questions, and score its answers; what was answered before is not asked again.
+
+    Args:
+        checkpoint: A checkpoint, a run's folder, a name on the Hub; or the model's name on the server.
+        benchmark: Which one; `pairwright evaluate model --benchmark list` says what each needs.
+        data: Folder of its annotations and images, or a dataset.
+        to: File for the scores; empty: below evaluations/, where the worker runs.
+        server: Address of the OpenAI-compatible server that has the model; empty: the worker loads it.
+        judge: Who rates: a server's address, or a profile.
+        perturb: noise:5, fog:5 or words:0.4.
+        limit: Only so many items; 0: all.
+    """
+    wanted = Evaluating(
+        model=checkpoint,
+        benchmark=benchmark,
+        data=Path(data),
+        to=Path(to) if to else None,
+        limit=limit or None,
+        server=served_at(server, checkpoint) if server else None,
+        judge=find_judge(judge) if judge else None,
+        perturb=perturb,
+    )
+    with logged(), tagged(dataset_name(checkpoint), benchmark):
+        found = score_model(wanted, watch=log_steps)
+        rows = [
+            {"score": one.name, "of": one.category or "all", "value": one.value, "low": one.low, "high": one.high}
+            for one in found.results.scores
+        ]
+        publish_table(f"scores-{benchmark}", rows, "\n\n".join(mark_notes(found)))
+    if owed := found.results.owed:
+        return Failed(message=f"{owed:,} questions were not answered: run it again, which asks only these")
+    said = ", ".join(f"{one.name} {one.value:.3f}" for one in found.results.scores if one.value is not None)
+    return Completed(message=said or "there is nothing to score")
+
+
+@flow(name="evaluate-captions", flow_run_name="evaluate-{predictions}", persist_result=False)
+def evaluate_captions(
+    predictions: str,
+    references: str,
+    protocol: ProtocolName = "coco",
+    metrics: list[MetricName] | None = None,
+    missing: MissingRule = "refuse",
+) -> State[None]:
+    """Score captions against references, as coco-caption does, with bootstrap intervals.
+
+    Args:
+        predictions: File with one text per id; JSON Lines, JSON, or COCO's results.
+        references: File with texts per id; the same, COCO's annotations, or Spot-the-Diff's own.
+        protocol: Which texts are an item's references.
+        metrics: Some of them, which must run on the worker's machine; none is all that do.
+        missing: What becomes of references without a prediction.
+    """
+    config = ScoringConfig(tuple(metrics or METRICS))
+    with logged(), tagged(protocol):
+        found = score_captions(Path(predictions), Path(references), config, protocol=protocol, missing=missing)
+        rows = [
+            {"metric": one.name, "score": one.value, "low": one.low, "high": one.high} for one in found.found.scores
+        ]
+        publish_table("caption-scores", rows, "\n\n".join(score_notes(found)))
+    if metrics and (skipped := found.found.skipped):
+        return Failed(message="; ".join(f"{name} was skipped: {why}" for name, why in skipped.items()))
+    said = ", ".join(f"{one.name} {100 * one.value:.1f}" for one in found.found.scores)
+    return Completed(message=f"x 100: {said}")

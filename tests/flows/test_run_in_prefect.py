@@ -1,0 +1,129 @@
+"""Exports, trainings and evaluations as flow runs of a real Prefect server: states, tags, logs and tables."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pairwright.tasks.training.runs import Run
+from tests.fixtures.benchmarks import write_folder
+from tests.fixtures.chat_server import chat_server
+from tests.fixtures.families_of_models import write_qwen2_vl
+from tests.fixtures.prefect_server import PrefectServer
+from tests.flows.test_train_model import FAST, words_of, write_dataset
+
+CAPTIONS = """
+import sys
+from pairwright.flows.run_in_prefect import evaluate_captions
+evaluate_captions(sys.argv[1], sys.argv[2], metrics=["bleu", "cider-d"])
+"""
+MODEL = """
+import sys
+from pairwright.flows.run_in_prefect import evaluate_model
+evaluate_model("tiny", "nlvr2", data=sys.argv[1], to=sys.argv[2], server=sys.argv[3])
+"""
+EXPORT = """
+import sys
+from pairwright.flows.run_in_prefect import export_dataset
+export_dataset(sys.argv[1], sys.argv[2], form="trl")
+"""
+
+
+def write_captions(folder: Path) -> list[Path]:
+    texts = [{"id": str(number), "text": f"a {word} cup is gone"} for number, word in enumerate(["red", "blue"])]
+    paths = [folder / name for name in ("predictions.jsonl", "references.jsonl")]
+    for path in paths:
+        path.write_text("".join(json.dumps(text) + "\n" for text in texts))
+    return paths
+
+
+def test_scores_of_captions_are_a_table_of_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
+    paths = write_captions(tmp_path)
+    done = prefect.run("python", "-c", CAPTIONS, *paths)
+    assert done.returncode == 0, done.stderr
+    (run,) = prefect.flow_runs(f"evaluate-{paths[0]}")
+    assert (run["state_type"], run["tags"]) == ("COMPLETED", ["coco"])
+    assert "BLEU-4 100.0" in run["state"]["message"]
+    (artifact,) = prefect.ask("artifacts", artifacts={"flow_run_id": {"any_": [run["id"]]}})
+    assert "2 items, 2 references; protocol coco" in artifact["description"]
+    scores = {row["metric"]: row["score"] for row in json.loads(artifact["data"])}
+    assert abs(scores["BLEU-1"] - 1) < 1e-9
+
+
+@pytest.mark.slow
+def test_what_cannot_be_scored_fails_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
+    paths = write_captions(tmp_path)
+    asked = CAPTIONS.replace('"cider-d"', '"spice"')  # CoreNLP's files are fetched by nobody unasked
+    prefect.run("python", "-c", asked, *paths, PATH="")
+    skipped = prefect.flow_runs(f"evaluate-{paths[0]}")[-1]
+    assert (skipped["state_type"], "spice was skipped: " in skipped["state"]["message"]) == ("FAILED", True)
+    paths[0].write_text("")
+    assert prefect.run("python", "-c", CAPTIONS, *paths).returncode != 0
+    failed = prefect.flow_runs(f"evaluate-{paths[0]}")[-1]
+    assert failed["state_type"] == "FAILED"
+
+
+@pytest.mark.slow
+def test_scores_of_a_model_are_a_table_of_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
+    lines = [
+        {
+            "image": ["a.png", "b.png"],
+            "text": f'Is the statement "{n} dogs" True or False?',
+            "answer": a,
+            "question_id": n,
+        }
+        for n, a in enumerate(["True", "False"])
+    ]
+    folder = write_folder(tmp_path, images=["a.png", "b.png"], files={}, lines={"NLVR2.jsonl": lines})
+    with chat_server(lambda _: "True") as server:
+        done = prefect.run("python", "-c", MODEL, folder, tmp_path / "scores.json", server.url)
+    assert done.returncode == 0, done.stderr
+    (run,) = prefect.flow_runs("evaluate-tiny-on-nlvr2")
+    assert (run["state_type"], run["state"]["message"]) == ("COMPLETED", "accuracy 0.500, consistency 0.500")
+    (artifact,) = prefect.ask("artifacts", artifacts={"key": {"any_": ["scores-nlvr2"]}})
+    assert "2 of 2 items, 2 questions" in artifact["description"]
+    assert [row["value"] for row in json.loads(artifact["data"])] == [0.5, 0.5]
+
+
+@pytest.mark.slow
+def test_an_export_shows_up_in_prefect(prefect: PrefectServer, rendered: Path, tmp_path: Path) -> None:
+    done = prefect.run("python", "-c", EXPORT, rendered, tmp_path / "export")
+    assert done.returncode == 0, done.stderr
+    (run,) = prefect.flow_runs(f"export-{rendered}")
+    assert (run["state_type"], set(run["tags"])) == ("COMPLETED", {rendered.name, "trl"})
+    assert list((tmp_path / "export").iterdir())
+
+
+@pytest.mark.slow
+def test_a_training_shows_up_in_prefect(prefect: PrefectServer, tmp_path: Path) -> None:
+    dataset = write_dataset(tmp_path / "dogs")
+    model = write_qwen2_vl(tmp_path / "qwen")
+    words = ["train", str(dataset), "--objective", "dpo", "--model", str(model), *words_of(FAST)]
+    done = prefect.run("pairwright", *words, OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
+    run = Run(dataset / "runs/dpo")
+    assert f"Trained, 4 steps: {run.model}" in done.stdout
+    (flow_run,) = prefect.ask("flow_runs", flow_runs={"tags": {"all_": ["dogs", "dpo"]}})
+    assert flow_run["state_type"] == "COMPLETED"
+    assert prefect.our_lines(flow_run), "its steps are in Prefect's log"
+    (artifact,) = prefect.ask("artifacts", artifacts={"key": {"any_": ["train-dogs-dpo"]}})
+    assert "margin" in str(artifact["data"])
+
+    wrong = prefect.run("pairwright", *words, "--set", "dpo.beta=0.7")
+    assert wrong.returncode == 2
+    assert "error: " in wrong.stderr
+    assert "dpo.beta was 0.1, is 0.7" in wrong.stderr
+
+
+def test_without_a_server_nothing_of_prefect_is_loaded() -> None:
+    code = (
+        "import sys, pairwright.flows.run_build, pairwright.flows.train_model, pairwright.flows.show_training\n"
+        "import pairwright.flows.work_here, pairwright.tasks.training.train_model\n"
+        "print([name for name in sys.modules if name.split('.')[0] == 'prefect'])"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+    done = subprocess.run([sys.executable, "-c", code], check=True, env=environment, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]"
