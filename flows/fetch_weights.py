@@ -109,7 +109,7 @@ def tell_served(profile: Profile, until: str, *, ask: bool, say: Say) -> None:
             size = ""
         say(
             f"Left out: {chat.model}{size}, which vLLM loads ({name}). Add --served, or let vLLM fetch it: "
-            f"--set {name}.server.download=true"
+            f"--set {name}.launch.download=true"
         )
 
 

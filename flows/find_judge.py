@@ -22,5 +22,5 @@ def find_judge(named: str, model: str = "") -> ChatConfig:
     if "://" in named:
         return ChatConfig(endpoint=(named,), model=model)
     profile = load_profile(named)
-    judge = profile.judge or profile.chat
+    judge = profile.served["judge"]
     return judge.model_copy(update={"model": model}) if model else judge

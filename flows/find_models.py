@@ -9,7 +9,6 @@ from pathlib import Path
 from pairwright.flows.stages import stages_until
 from pairwright.schemas.config import Profile
 from pairwright.schemas.rows import make_key
-from pairwright.schemas.section import Section
 from pairwright.schemas.served import ChatConfig
 from pairwright.schemas.writing import ServedSection
 from pairwright.tasks.models.devices import count_gpus
@@ -42,42 +41,26 @@ def pin_served(profile: Profile, until: str) -> Profile:
         ConfigError: no server is named, or it does not serve the model.
         ServerError: one cannot be reached.
     """
-    sections = {stage.config: getattr(profile, stage.config) for stage in stages_until(profile, until)}
-    served = {name: own for name, own in sections.items() if isinstance(own, ServedSection) and own.is_served}
     images: dict[str, int] = {}
-    for name, section in served.items():
-        place = _place(profile, name, section)
-        images[place] = max(images.get(place, 0), section.images)
-    found: dict[str, Section] = {}
-    for place, count in images.items():
-        asked = getattr(profile, place)
-        if isinstance(asked, ChatConfig):
-            found[place] = find_model(asked, field=place, images=count)
-        else:
-            chat = find_model(asked.chat, field=f"{place}.chat", images=count)
-            found[place] = asked.model_copy(update={"chat": chat})
-    return profile.model_copy(update=found)
+    for section in _asking(profile, until):
+        name = profile.model_named(section.asks)
+        images[name] = max(images.get(name, 0), section.images)
+    found = {
+        name: find_model(profile.served[name], field=f"models.{name}", images=count) for name, count in images.items()
+    }
+    return profile.model_copy(update={"models": {**profile.models, **found}})
 
 
 def served_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
-    """Return the served models that the build asks, by the field of the profile that names each."""
-    found: dict[str, ChatConfig] = {}
-    for stage in stages_until(profile, until):
-        section = getattr(profile, stage.config)
-        if isinstance(section, ServedSection) and section.is_served:
-            place = _place(profile, stage.config, section)
-            asked = getattr(profile, place)
-            found |= {place: asked} if isinstance(asked, ChatConfig) else {f"{place}.chat": asked.chat}
-    return found
+    """Return the served models that the build asks, by the field of the profile that describes each."""
+    names = dict.fromkeys(profile.model_named(section.asks) for section in _asking(profile, until))
+    return {f"models.{name}": profile.served[name] for name in names}
 
 
-def _place(profile: Profile, name: str, section: ServedSection) -> str:
-    """Return the section of the profile that says which model a section's stage asks: its own, or a model's."""
-    if section.chat is not None:
-        return name
-    if section.role == "writer":
-        return "differences" if profile.differences.chat is not None else "chat"
-    return section.role if getattr(profile, section.role) is not None else "chat"
+def _asking(profile: Profile, until: str) -> list[ServedSection]:
+    """Return the sections of the stages that ask a served model."""
+    sections = [profile.section(stage.config) for stage in stages_until(profile, until)]
+    return [own for own in sections if isinstance(own, ServedSection) and own.is_served]
 
 
 def servers_of(folder: Folder) -> Servers:
@@ -103,7 +86,7 @@ def waits_for(planned: Planned, counts: Sequence[Counts]) -> str:
 def gpus_of(planned: Planned) -> int:
     """Return how many GPUs of this machine a stage holds: for its own models, or for vLLM that the build starts."""
     config = planned.config
-    starts = isinstance(config, ServedSection) and config.is_served and bool(config.model.launch)
+    starts = isinstance(config, ServedSection) and config.is_served and config.served.launch.enabled
     loads = planned.stage.processes is not None and planned.stage.processes(config) is not None
     return count_gpus() if starts or loads else 0
 
@@ -123,6 +106,6 @@ def run_served(
     if shards and planned.stage.processes and planned.stage.processes(config) and count_gpus():
         servers.stop()  # the GPU is this stage's own now
     if shards and isinstance(config, ServedSection) and config.is_served:
-        ready = config.model_copy(update={"chat": servers.ready(config.model)})
+        ready = config.model_copy(update={"chat": servers.ready(config.served)})
         planned = replace(planned, config=ready)
     yield from run_shards(planned, shards)

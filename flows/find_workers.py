@@ -45,10 +45,10 @@ def _check_cluster(request: Request) -> None:
     if not run.address:
         return
     for field, chat in served_models(request.profile, request.until).items():
-        if chat.launch == "local":
+        if chat.launch.enabled:
             raise ConfigError(
-                f"{field}.launch local starts vLLM on this machine, where the workers of {run.address} do not look for "
-                f"it: start it yourself, set {field}.launch to nothing and name its addresses in {field}.endpoint"
+                f"{field}.launch starts vLLM on this machine, where the workers of {run.address} do not look for "
+                f"it: start it yourself, set {field}.launch.enabled to false and name its addresses in {field}.endpoint"
             )
     if not request.folder.is_local and (run.budget.calls or run.budget.tokens):
         raise ConfigError(

@@ -3,17 +3,16 @@
 Reads the pydantic models themselves, so that no setting is missing; the verbs ``settings`` and ``profiles`` print it.
 """
 
-import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
-from pairwright.flows.load_profile import FOLDER, load_profile, profile_names
-from pairwright.schemas.config import Profile
+from pairwright.flows.load_profile import FOLDER, load_profile, profile_names, section_of
+from pairwright.schemas.config import STANDARD_MODELS, Profile
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.section import Section, filled_by
 from pairwright.schemas.training import TrainConfig
@@ -68,7 +67,7 @@ def list_settings(section: str = "", *, profile: str = "scenes") -> list[Setting
     Raises:
         ConfigError: there is no such section or profile.
     """
-    build = list(_walk("build", Profile, load_profile(profile)))
+    build = list(_walk("build", Profile, _with_model(load_profile(profile), section)))
     train = list(_walk("train", TrainConfig, None))
     named = {one.name: one for one in build} | {f"{TRAIN}.{one.name}": one for one in train}
     found = [one for name, one in named.items() if f"{name}.".startswith(f"{section}.") or not section]
@@ -86,13 +85,26 @@ def list_profiles() -> list[ProfileSummary]:
     ]
 
 
+def _with_model(profile: Profile, section: str) -> Profile:
+    """Return the profile with ``models.chat`` described, and the standard model that a section is about."""
+    place, _, rest = section.partition(".")
+    name = rest.partition(".")[0] if place == "models" else ""
+    asked = ("chat", *({name} & set(STANDARD_MODELS)))
+    return profile.model_copy(update={"models": {**{one: profile.served[one] for one in asked}, **profile.models}})
+
+
 def _walk(command: Command, kind: type[Section], own: Section | None, place: str = "") -> Iterator[Setting]:
     """Yield the settings of a section and of those inside it; ``own`` holds the values."""
     for name, field in kind.model_fields.items():
         value = field.get_default(call_default_factory=True) if own is None else getattr(own, name)
         if filled_by(field):
             continue
-        if inner := _section_of(field.annotation):
+        inner = section_of(field.annotation)
+        if inner and isinstance(value, Mapping):
+            for key, one in value.items():
+                yield from _walk(command, inner, one, f"{place}{name}.{key}.")
+            continue
+        if inner:
             yield from _walk(command, inner, value if isinstance(value, Section) else None, f"{place}{name}.")
             continue
         about = _schema_of(field)
@@ -105,13 +117,6 @@ def _walk(command: Command, kind: type[Section], own: Section | None, place: str
             meaning=" ".join((field.description or "").split()),
             value=None if value is PydanticUndefined else to_jsonable_python(value),
         )
-
-
-def _section_of(annotation: Any) -> type[Section] | None:
-    """Return the section that a field holds, be it optional; ``None``: it holds a value."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation if issubclass(annotation, Section) else None
-    return next(filter(None, map(_section_of, typing.get_args(annotation))), None)
 
 
 def _schema_of(field: FieldInfo) -> dict[str, Any]:
@@ -151,11 +156,11 @@ def _say_range(schema: Mapping[str, Any]) -> str:
 
 def _say_bounds(schema: Mapping[str, Any]) -> str:
     low, high = schema.get("minimum"), schema.get("maximum")
-    if low is not None and high is not None:
-        return f"{low:g} to {high:g}"
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    if low is not None and high is not None and above is None:
+        return f"{low:g} to {high:g}"
     said = (
-        f"at least {low}" if low is not None else "",
+        f"at least {low}" if low is not None and above is None else "",
         f"above {above:g}" if above is not None else "",
         f"at most {high}" if high is not None else "",
         f"below {below:g}" if below is not None and below < 2**32 else "",

@@ -7,7 +7,7 @@ and what would be allowed.
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.section import Section, filled_by
 
 S = TypeVar("S", bound=BaseModel)
 FOLDER = Path(__file__).parent / "profiles"
@@ -127,9 +128,19 @@ def _explain(kind: type[BaseModel], detail: ErrorDetails, where: str, settings: 
 
 
 def _fields(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
+    """Return the fields of a section within a section; of several described by name, those of each."""
+    within: type[BaseModel] = model
     for part in path:
-        kind = model.model_fields[str(part)].annotation
-        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        if (field := within.model_fields.get(str(part))) is None:
+            continue  # a name of ours: models.mine
+        if (inner := section_of(field.annotation)) is None:
             return []
-        model = kind
-    return sorted(model.model_fields)
+        within = inner
+    return sorted(name for name, field in within.model_fields.items() if not filled_by(field))
+
+
+def section_of(annotation: Any) -> type[Section] | None:
+    """Return the section that a field holds, be it optional or several by name; ``None``: it holds a value."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return next(filter(None, map(section_of, get_args(annotation))), None)

@@ -45,12 +45,14 @@ from pairwright.schemas.writing import (
     DifferencesConfig,
     GroundingConfig,
     JudgingConfig,
+    ModelName,
     QuestionsConfig,
-    Role,
     SampledTextsConfig,
     ServedSection,
 )
 
+STANDARD_MODELS = ("chat", "language", "judge")
+"""The names of served models that sections ask by default."""
 Embedder = Literal["colour-layout", "gradients", "clip", "dinov2"]
 
 
@@ -337,12 +339,9 @@ class Profile(Section):
     """How the nouns of captions are found, for pairing by nouns."""
     noun_pairs: NounPairsConfig = NounPairsConfig()
     """Which images pair by nouns."""
-    chat: ChatConfig = ChatConfig()
-    """The served model that sees images."""
-    language: ChatConfig | None = None
-    """The served model that reads text only; none: `chat`."""
-    judge: ChatConfig | None = None
-    """The served model that judges; none: `chat`."""
+    models: dict[ModelName, ChatConfig] = Field(default_factory=dict[str, ChatConfig])
+    """Served models: `chat` sees images, `language` reads text, `judge` judges; the last two default to `chat`. Others:
+    any name that a section's `model` names."""
     captions: CaptionsConfig = CaptionsConfig()
     """How images are described."""
     differences: DifferencesConfig = DifferencesConfig()
@@ -408,22 +407,45 @@ class Profile(Section):
 
     def section(self, name: str) -> Section:
         """Return a section as its stage gets it: with the profile's values in its ``Filled`` fields."""
-        own: Section = getattr(self, name).filled(self)
-        if not isinstance(own, ServedSection) or not own.is_served or own.chat is not None:
-            return own
-        return own.model_copy(update={"chat": self.served(own.role)})
+        own: Section = getattr(self, name)
+        return own.filled(self)
 
-    def served(self, role: Role) -> ChatConfig:
-        """Return the model of a role; those that are not named are the `chat` model."""
-        named = self.differences.chat if role == "writer" else getattr(self, role)
-        return named or self.chat
+    def model_named(self, name: str) -> str:
+        """Return which of ``models`` a name stands for; empty: the one that describes differences."""
+        name = name or self.differences.model
+        return name if name in self.models else "chat"
+
+    @property
+    def served(self) -> dict[str, ChatConfig]:
+        """Return the served model that each name stands for."""
+        names = ("", *STANDARD_MODELS, *self.models)
+        return {name: self.models.get(self.model_named(name), ChatConfig()) for name in names}
+
+    @property
+    def _served_sections(self) -> dict[str, ServedSection]:
+        return {name: own for name, own in self if isinstance(own, ServedSection)}
+
+    @model_validator(mode="after")
+    def _models_are_described_and_named(self) -> "Profile":
+        asked = {own.asks: name for name, own in self._served_sections.items()}
+        known = {*STANDARD_MODELS, *self.models}
+        if strange := next((name for name in asked if name and name not in known), None):
+            raise ValueError(
+                f"{asked[strange]}.model {strange!r}: no such model; describe it as models.{strange}, or choose from "
+                f"{', '.join(sorted(known))}"
+            )
+        if unused := next((name for name in self.models if name not in {*STANDARD_MODELS, *asked}), None):
+            raise ValueError(
+                f"models.{unused}: no section's `model` names it; sections ask {', '.join(STANDARD_MODELS)} by default"
+            )
+        return self
 
     @model_validator(mode="before")
     @classmethod
     def _nothing_filled_is_given(cls, values: object) -> object:
         if found := next(filled_by_hand(cls, values), None):
             name, marker = found
-            raise ValueError(f"{name} is no setting: it is the profile's {marker.source}")
+            raise ValueError(f"{name} is no setting: it is filled in from {marker.origin}")
         return values
 
     @model_validator(mode="after")

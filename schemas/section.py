@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -33,9 +32,14 @@ class Filled:
     """
 
     source: str
-    """Where the profile has the value, with dots; ``{model}`` stands for the section's own field ``model``."""
+    """Where the profile has the value, with dots; ``{self.model}`` stands for the section's own ``model``."""
     when: str = ""
     """The section's property without which it stays empty."""
+
+    @property
+    def origin(self) -> str:
+        """Return the source in words."""
+        return self.source.replace("served.{self.asks}", "models.NAME")
 
 
 FilledSeed = Annotated[Seed, UNSET, Filled("seed")]
@@ -57,7 +61,7 @@ class Section(BaseModel):
             if marker is None and isinstance(own, Section):
                 update[name] = own.filled(profile)
             elif marker is not None and (not marker.when or getattr(self, marker.when)):
-                update[name] = read_filled(profile, marker.source.format(**dict(self)))
+                update[name] = read_filled(profile, marker.source.format(self=self))
         return self.model_copy(update=update)
 
 
@@ -78,7 +82,9 @@ def filled_by(field: FieldInfo) -> Filled | None:
 
 def read_filled(profile: BaseModel, source: str) -> Any:
     """Return what a profile has at a dotted place, a section with its own fields filled."""
-    found = attrgetter(source)(profile)
+    found: Any = profile
+    for part in source.split("."):
+        found = found[part] if isinstance(found, Mapping) else getattr(found, part)
     return found.filled(profile) if isinstance(found, Section) else found
 
 

@@ -20,14 +20,16 @@ KeyName = Annotated[str, BeforeValidator(_no_key_itself)]
 
 
 class LaunchConfig(Section):
-    """Say how `launch: local` starts vLLM; it runs in an environment or container of its own."""
+    """vLLM as the build starts it, in an environment or container of its own."""
 
+    enabled: bool = False
+    """Whether the build starts vLLM on this machine when a stage needs it, and stops it again."""
     command: Names = ("vllm",)
     """The vllm executable of its environment, or a container's command up to and including "vllm" (one that shares the
     machine's network, and ends with the command that started it: `docker run --rm --init --network host ...`)."""
     max_model_len: Positive = 8192
     """Tokens of a prompt, its images and its answer together."""
-    images: Annotated[int, Field(ge=0, le=16)] = 2
+    max_images: Annotated[int, Field(ge=0, le=16)] = 2
     """Most images of a prompt; 0 for models that see none."""
     gpu_memory: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of the GPU's memory that it may take."""
@@ -40,10 +42,10 @@ class LaunchConfig(Section):
 
 
 class ChatConfig(Section):
-    """Say which served model answers, where it is, and how it is asked."""
+    """Served model: where it is, and how it is asked."""
 
     uncounted: ClassVar[frozenset[str]] = frozenset(
-        {"endpoint", "key", "concurrency", "timeout_seconds", "attempts", "patience_seconds", "launch", "server"}
+        {"endpoint", "key", "max_concurrency", "timeout_seconds", "max_attempts", "patience_seconds", "launch"}
     )
     endpoint: Names = ()
     """Addresses of OpenAI-compatible servers (`http://127.0.0.1:8000/v1`); several of them share the load."""
@@ -54,7 +56,7 @@ class ChatConfig(Section):
     key: KeyName = "PAIRWRIGHT_API_KEY"
     """Environment variable that holds the server's key, if it wants one (never the key itself, since profiles are
     written down); or `block:NAME`, a Prefect Secret block."""
-    pixels: Annotated[int, Field(ge=784)] = 1_003_520
+    max_pixels: Annotated[int, Field(ge=784)] = 1_003_520
     """Images of more pixels are sent smaller (1,003,520 are 1,280 tokens of Qwen2-VL)."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.7
     """How freely words are drawn; at 0 an answer that was refused can only come again."""
@@ -63,15 +65,13 @@ class ChatConfig(Section):
     structured: Structured = "auto"
     """Whether the server is held to a grammar: by vLLM's `structured_outputs`, by a JSON schema in `response_format`,
     or not at all; auto: found out when a build starts, which writes it down."""
-    concurrency: Annotated[int, Field(ge=1, le=4096)] = 256
+    max_concurrency: Annotated[int, Field(ge=1, le=4096)] = 256
     """Most requests under way at once from one worker; how many there are follows the server's throughput."""
     timeout_seconds: Seconds = 300.0
     """Longest wait for one answer."""
-    attempts: Annotated[int, Field(ge=1, le=100)] = 6
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 6
     """How often a request is sent until its row fails; only for faults that may pass (busy, time-out, cut off)."""
     patience_seconds: Seconds = 120.0
     """How long no server may answer before the shard fails; its rows stay owed."""
-    launch: Literal["", "local"] = ""
-    """`local`: the build starts vLLM on this machine when a stage needs it, and stops it again."""
-    server: LaunchConfig = LaunchConfig()
-    """How it is started."""
+    launch: LaunchConfig = LaunchConfig()
+    """Whether and how the build starts it."""

@@ -8,21 +8,25 @@ from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.section import UNSET, Filled, FilledSeed, Positive, Section, Share
 from pairwright.schemas.served import ChatConfig
 
-Role = Literal["chat", "writer", "language", "judge"]
-"""The writer is the model that describes differences: the profile's `chat`, where that section names no other."""
 Writer = Literal["scene-graph", "served"]
+ModelName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
+"""A served model's name in ``models``."""
 
 
 class ServedSection(Section):
-    """Be a section whose stage may ask a served model."""
+    """Section whose stage may ask a served model."""
 
-    chat: ChatConfig | None = None
-    """The model that this section's stage asks; none: the profile's."""
+    uncounted: ClassVar[frozenset[str]] = frozenset({"model"})
+
+    model: ModelName = "chat"
+    """The model that is asked, by its name in `models`."""
+    chat: Annotated[ChatConfig | None, UNSET, Filled("served.{self.asks}", when="is_served")] = None
+    """That model."""
 
     @property
-    def role(self) -> Role:
-        """Return which of the profile's models the stage asks."""
-        return "chat"
+    def asks(self) -> str:
+        """Return the name of the model that is asked; empty: the one that describes differences."""
+        return self.model
 
     @property
     def images(self) -> int:
@@ -35,7 +39,7 @@ class ServedSection(Section):
         return True
 
     @property
-    def model(self) -> ChatConfig:
+    def served(self) -> ChatConfig:
         """Return the model that is asked; a build has filled it in."""
         if self.chat is None:
             raise ValueError(f"no served model was filled into {type(self).__name__}")
@@ -114,6 +118,8 @@ class DifferencesConfig(WrittenSection):
 class ControlsConfig(ServedSection):
     """Say by what descriptions from served models are checked (ours); what fails becomes a rejected text."""
 
+    model: ModelName | Literal[""] = ""
+    """The model that is asked, by its name in `models`; empty: the one that describes the differences."""
     swapped: bool = False
     """Whether the pair in the other order must give the description the other way round."""
     same: bool = False
@@ -122,11 +128,6 @@ class ControlsConfig(ServedSection):
     """Seed of what is asked, and of which image is shown twice."""
     max_tokens: Positive = 160
     """Most tokens of an answer."""
-
-    @property
-    def role(self) -> Role:
-        """Return which of the profile's models the stage asks."""
-        return "writer"
 
     @property
     def is_served(self) -> bool:
@@ -161,6 +162,8 @@ def is_grounded(config: GroundingConfig) -> bool:
 class JudgingConfig(WantedSection):
     """Say whether a model judges the descriptions (ours): 0 is wrong, 5 is right in every word."""
 
+    model: ModelName = "judge"
+    """The model that is asked, by its name in `models`."""
     sees: Literal["images", "captions"] = "images"
     """What the judge is given beside the description."""
     least: Annotated[int, Field(ge=0, le=5)] = 3
@@ -171,11 +174,6 @@ class JudgingConfig(WantedSection):
     """How often an answer without a rating is asked for again, with another seed."""
 
     @property
-    def role(self) -> Role:
-        """Return which of the profile's models the stage asks."""
-        return "judge"
-
-    @property
     def images(self) -> int:
         """Return how many images the model is shown at once."""
         return 2 if self.sees == "images" else 0
@@ -184,6 +182,8 @@ class JudgingConfig(WantedSection):
 class ComparisonsConfig(WrittenSection):
     """Say how commonalities and differences (CaD) are written (paper 003)."""
 
+    model: ModelName | Literal[""] = ""
+    """The model that is asked, by its name in `models`; empty: `language` for captions alone, else `chat`."""
     shown: Literal["captions", "images", "images and captions", "images and differences"] = "captions"
     """What the model is given: the captions (the paper's phase 1, by the `language` model), or the images (phase 2, by
     the `chat` model) alone, with the captions, or with what people wrote about the difference."""
@@ -197,9 +197,9 @@ class ComparisonsConfig(WrittenSection):
     """The retrieval question is left out when the two captions share more than this of their words."""
 
     @property
-    def role(self) -> Role:
-        """Return which of the profile's models the stage asks."""
-        return "language" if self.shown == "captions" else "chat"
+    def asks(self) -> str:
+        """Return the name of the model that is asked."""
+        return self.model or ("language" if self.shown == "captions" else "chat")
 
     @property
     def images(self) -> int:
@@ -210,6 +210,8 @@ class ComparisonsConfig(WrittenSection):
 class QuestionsConfig(WantedSection):
     """Say whether questions and answers about both images (CaD-QA) are written (paper 003, section 4)."""
 
+    model: ModelName = "language"
+    """The model that is asked, by its name in `models`."""
     rounds: Annotated[int, Field(ge=1, le=10)] = 4
     """Rounds of question and answer that are asked for; one of them is drawn."""
     seed: FilledSeed = 0
@@ -220,11 +222,6 @@ class QuestionsConfig(WantedSection):
     """How often a refused conversation is asked for again, with another seed."""
 
     @property
-    def role(self) -> Role:
-        """Return which of the profile's models the stage asks."""
-        return "language"
-
-    @property
     def images(self) -> int:
         """Return how many images the model is shown at once."""
         return 0
@@ -233,6 +230,8 @@ class QuestionsConfig(WantedSection):
 class SampledTextsConfig(ServedSection):
     """Say whether further answers of the writing model are rejected texts: on-policy samples (ours)."""
 
+    model: ModelName | Literal[""] = ""
+    """The model that is asked, by its name in `models`; empty: the one that describes the differences."""
     samples: Annotated[int, Field(ge=0, le=16)] = 0
     """Descriptions sampled of each pair beside the chosen one; 0: none."""
     temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
@@ -243,11 +242,6 @@ class SampledTextsConfig(ServedSection):
     """Most tokens of a sample."""
 
     @property
-    def role(self) -> Role:
-        """Return which of the profile's models the stage asks."""
-        return "writer"
-
-    @property
     def is_served(self) -> bool:
         """Say whether the stage asks a model at all."""
         return self.samples > 0
@@ -256,17 +250,14 @@ class SampledTextsConfig(ServedSection):
 class CounterfactualsConfig(WantedSection):
     """Say whether a language model edits the chosen text so that it is wrong (ours)."""
 
+    model: ModelName = "language"
+    """The model that is asked, by its name in `models`."""
     seed: FilledSeed = 0
     """Seed of what is asked: which kind of edit, and the words."""
     max_tokens: Positive = 160
     """Most tokens of an edited text."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """How often an edit that does not contradict is asked for again, with another seed."""
-
-    @property
-    def role(self) -> Role:
-        """Return which of the profile's models the stage asks."""
-        return "language"
 
     @property
     def images(self) -> int:

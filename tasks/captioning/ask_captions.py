@@ -29,7 +29,7 @@ def ask_captions(
     rows: Sequence[ImageRow], config: CaptionsConfig, *, answers: Answers | None
 ) -> Iterator[Row | Dropped | Failed]:
     """Yield one caption per image, or ``Dropped`` with the reason of the last of ``max_attempts`` refusals."""
-    yield from ask_rows(rows, partial(_describe, config=config), config.model, answers=answers)
+    yield from ask_rows(rows, partial(_describe, config=config), config.served, answers=answers)
 
 
 async def _describe(row: ImageRow, chat: Chat, *, config: CaptionsConfig) -> CaptionRow | Dropped:

@@ -3,7 +3,7 @@
 Phase 1 (``shown: captions``): a language model reads both captions and sees no image. Phase 2: a vision model sees
 both images, alone, with their captions (the paper's Table 6), or with what people wrote about the difference, which it
 is to refine (section 3.3). A model that was trained on the first phase's conversations closes the loop as soon as it is
-served and named in ``comparisons.chat`` or as the profile's ``chat.model``: nothing else changes.
+served and named in ``models``, and named by ``comparisons.model``: nothing else changes.
 
 Reads ``PairRow`` and what the model is shown, writes ``ComparisonRow``. Needs a served model. Ours: an answer that will
 not do is asked for again with another seed, and so is one that speaks of captions, since whoever is trained on it sees
@@ -47,7 +47,7 @@ def ask_comparisons(
 ) -> Iterator[Row | Dropped | Failed]:
     """Yield one comparison per pair, or ``Dropped`` with the reason of the last of ``max_attempts`` refusals."""
     work = partial(_compare, config=config, captions=captions, images=images)
-    yield from ask_rows(rows, work, config.model, answers=answers)
+    yield from ask_rows(rows, work, config.served, answers=answers)
 
 
 async def _compare(

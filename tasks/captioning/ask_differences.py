@@ -45,7 +45,7 @@ def ask_differences(
 ) -> Iterator[Row | Dropped | Failed]:
     """Yield the different descriptions of each pair, or ``Dropped`` with the reason of the last refusal."""
     work = partial(_describe, config=config, images=images, captions=captions)
-    yield from ask_rows(rows, work, config.model, answers=answers)
+    yield from ask_rows(rows, work, config.served, answers=answers)
 
 
 async def _describe(

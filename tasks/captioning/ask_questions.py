@@ -49,7 +49,7 @@ def ask_questions(
 ) -> Iterator[Row | Dropped | Failed]:
     """Yield one question per comparison, or ``Dropped`` with the reason of the last of ``max_attempts`` refusals."""
     work = partial(_ask, config=config, pairs=pairs, captions=captions)
-    yield from ask_rows(rows, work, config.model, answers=answers)
+    yield from ask_rows(rows, work, config.served, answers=answers)
 
 
 async def _ask(

@@ -79,7 +79,7 @@ def control_differences(
 ) -> Iterator[Row | Dropped | Failed]:
     """Yield the outcome of each control that is on, of every description."""
     work = partial(_control, config=config, pairs=pairs, images=images, captions=captions)
-    yield from ask_rows(rows, work, config.model, answers=answers)
+    yield from ask_rows(rows, work, config.served, answers=answers)
 
 
 async def _control(

@@ -65,7 +65,7 @@ def judge_differences(
 ) -> Iterator[Row | Dropped | Failed]:
     """Yield the rating of each description, of the images or of the captions, as the configuration says."""
     work = partial(_judge, config=config, pairs=pairs, images=images or {}, captions=captions or {})
-    yield from ask_rows(rows, work, config.model, answers=answers)
+    yield from ask_rows(rows, work, config.served, answers=answers)
 
 
 async def _judge(

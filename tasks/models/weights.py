@@ -92,7 +92,7 @@ def _other_ways(field: str) -> str:
 
 def download_setting(field: str) -> str:
     """Return what lets a build fetch the weights of a section, or of one inside it; a served model has its own."""
-    section = field if field.endswith(".server") else field.partition(".")[0]
+    section = field if field.endswith(".launch") else field.partition(".")[0]
     return f"--set {section}.download=true"
 
 

@@ -83,7 +83,7 @@ def edit_with_model(
 ) -> Iterator[Row | Dropped | Failed]:
     """Yield one edited text per description, or ``Dropped`` with the reason of the last refusal."""
     work = partial(_edit, config=config, pairs=pairs, images=images)
-    yield from ask_rows(rows, work, config.model, answers=answers)
+    yield from ask_rows(rows, work, config.served, answers=answers)
 
 
 async def _edit(

@@ -48,7 +48,7 @@ def sample_texts(
 ) -> Iterator[Row | Dropped | Failed]:
     """Yield one sample per description, or ``Dropped`` where none is a negative."""
     work = partial(_sample, config=config, pairs=pairs, images=images)
-    yield from ask_rows(rows, work, config.model, answers=answers)
+    yield from ask_rows(rows, work, config.served, answers=answers)
 
 
 async def _sample(

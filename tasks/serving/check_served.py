@@ -30,7 +30,7 @@ PROGRAM_SECONDS = 20.0
 
 def check_served(chat: ChatConfig, field: str) -> Iterator[Check]:
     """Yield whether each server of a model answers and has it, or whether vLLM can be started for it."""
-    if chat.launch:
+    if chat.launch.enabled:
         yield _check_program(chat, field)
         return
     if not chat.endpoint:
@@ -45,8 +45,8 @@ def _check_program(chat: ChatConfig, field: str) -> Check:
     try:
         check_launch(chat, field)
     except ConfigError as error:
-        return missing("served", field, str(error), mend=f"--set {field}.server.command=/.../bin/vllm")
-    program, *more = chat.server.command
+        return missing("served", field, str(error), mend=f"--set {field}.launch.command=/.../bin/vllm")
+    program, *more = chat.launch.command
     said = f"the build starts {chat.model} with {shutil.which(program)}"
     if more:
         return ok("served", field, said)

@@ -45,7 +45,9 @@ class Client:
             ConfigError: there is no address, or no key where there should be one.
         """
         if not config.endpoint:
-            raise ConfigError("chat.endpoint: it names no server; set it to an address like http://127.0.0.1:8000/v1")
+            raise ConfigError(
+                "models.chat.endpoint: it names no server; set it to an address like http://127.0.0.1:8000/v1"
+            )
         self._config = config
         self._pace = pace
         self._endpoints = _open_endpoints(config, pace)
@@ -92,7 +94,7 @@ class Client:
                 said = await self._ask_once(turn, body, request)
             except FaultError as fault:
                 tries += self._is_counted(fault, sent)
-                if tries >= self._config.attempts:
+                if tries >= self._config.max_attempts:
                     where = turn.endpoint.connection.url
                     raise UnansweredError(fault.reason, f"{fault.detail} ({tries} tries, last at {where})") from None
             else:
@@ -164,9 +166,9 @@ class Client:
             try:
                 served = await self._endpoints.first.models()
             except FaultError as fault:
-                raise ServerError(f"{url}: it does not say which model it has ({fault}): set chat.model") from None
+                raise ServerError(f"{url}: does not say which model it has ({fault}): set models.chat.model") from None
             if len(served) != 1:
-                raise ServerError(f"{url}: it has {len(served)} models ({', '.join(served)}): set chat.model")
+                raise ServerError(f"{url}: it has {len(served)} models ({', '.join(served)}): set models.chat.model")
             self._config = self._config.model_copy(update={"model": served[0]})
 
     async def close(self) -> None:
@@ -179,11 +181,11 @@ def _open_endpoints(config: ChatConfig, pace: Pace) -> Endpoints:
     endpoints = [
         Endpoint(
             Connection(url, key, timeout_s=config.timeout_seconds, pace=pace),
-            Limiter(config.concurrency, pace.start, time.monotonic),
+            Limiter(config.max_concurrency, pace.start, time.monotonic),
         )
         for url in config.endpoint
     ]
-    return Endpoints(endpoints, most=config.concurrency, patience_s=config.patience_seconds, pace=pace)
+    return Endpoints(endpoints, most=config.max_concurrency, patience_s=config.patience_seconds, pace=pace)
 
 
 def client_of(config: ChatConfig, pace: Pace = PACE) -> Client:

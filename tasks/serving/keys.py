@@ -56,7 +56,7 @@ def load_key(name: str) -> Key:
     key = Key.of(name, found.strip())
     if any(not "!" <= character <= "~" for character in key):
         raise ConfigError(
-            f"chat.key: {key.place} holds more than a key (spaces, or letters beyond ASCII): set it again"
+            f"models.chat.key: {key.place} holds more than a key (spaces, or letters beyond ASCII): set it again"
         )
     return key
 
@@ -68,17 +68,21 @@ def _load_block(name: str) -> str:
     from prefect.settings import PREFECT_API_URL
 
     if not PREFECT_API_URL.value():  # Prefect would start a server of its own, which knows no blocks
-        raise ConfigError(f"chat.key: {BLOCK}{name} is kept by a Prefect server: set PREFECT_API_URL to its address")
+        raise ConfigError(
+            f"models.chat.key: {BLOCK}{name} is kept by a Prefect server: set PREFECT_API_URL to its address"
+        )
     try:
         held = run(Secret.aload(name)).value.get_secret_value()
     except ValueError as error:
         raise ConfigError(
-            f"chat.key: the Prefect server has no Secret block {name!r}: make it under Blocks in its pages, or with "
-            f'`Secret(value=...).save("{name}")` of prefect.blocks.system'
+            f"models.chat.key: the Prefect server has no Secret block {name!r}: make it under Blocks in its pages, or "
+            f'with `Secret(value=...).save("{name}")` of prefect.blocks.system'
         ) from error
     except Exception as error:
         kind = type(error).__name__
-        raise ConfigError(f"chat.key: {BLOCK}{name}: {PREFECT_API_URL.value()} does not answer ({kind})") from error
+        raise ConfigError(
+            f"models.chat.key: {BLOCK}{name}: {PREFECT_API_URL.value()} does not answer ({kind})"
+        ) from error
     if not isinstance(held, str) or not held:
-        raise ConfigError(f"chat.key: the Prefect Secret block {name!r} holds no text: set it again")
+        raise ConfigError(f"models.chat.key: the Prefect Secret block {name!r} holds no text: set it again")
     return held

@@ -70,7 +70,7 @@ class Servers:
         """Stop what runs."""
         self.stop()
 
-    def ready(self, chat: ChatConfig, *, field: str = "chat") -> ChatConfig:
+    def ready(self, chat: ChatConfig, *, field: str = "models.chat") -> ChatConfig:
         """Return the configuration with the endpoint of a server that answers; without `launch`, as it is.
 
         Args:
@@ -81,7 +81,7 @@ class Servers:
             ConfigError: the profile cannot be started.
             ServerError: the server ended, or did not answer in time; the message has the end of its log.
         """
-        if not chat.launch:
+        if not chat.launch.enabled:
             return chat
         running = self._running
         if running is None or _started_as(running.chat) != _started_as(chat) or not _serves(running):
@@ -115,7 +115,7 @@ class Servers:
 
 def _started_as(chat: ChatConfig) -> tuple[object, ...]:
     """Return what a server was started with: another one of these needs another server."""
-    return chat.model, chat.revision, chat.pixels, chat.server
+    return chat.model, chat.revision, chat.max_pixels, chat.launch
 
 
 def check_launch(chat: ChatConfig, field: str) -> None:
@@ -124,15 +124,17 @@ def check_launch(chat: ChatConfig, field: str) -> None:
     Raises:
         ConfigError: the program or the model's name is missing, or there is an address, too.
     """
-    program = chat.server.command[0] if chat.server.command else ""
+    program = chat.launch.command[0] if chat.launch.command else ""
     if not chat.model:
         raise ConfigError(f"{field}.model is empty: `launch: local` serves the model that it names")
     if chat.endpoint:
-        raise ConfigError(f"{field}.endpoint {chat.endpoint[0]} and {field}.launch exclude each other: leave one out")
+        raise ConfigError(
+            f"{field}.endpoint {chat.endpoint[0]} and {field}.launch.enabled exclude each other: leave one out"
+        )
     if not shutil.which(program):
         raise ConfigError(
-            f"{field}.server.command: {program!r} is no program here; name the vllm of the environment that it is "
-            f"installed in (--set {field}.server.command=/.../bin/vllm), which is never this one"
+            f"{field}.launch.command: {program!r} is no program here; name the vllm of the environment that it is "
+            f"installed in (--set {field}.launch.command=/.../bin/vllm), which is never this one"
         )
 
 
@@ -166,7 +168,7 @@ def free_port() -> int:
 
 def _wait(running: _Running) -> bool:
     """Wait until it answers; False: it ended, or its time is up."""
-    until = time.monotonic() + running.chat.server.start_seconds
+    until = time.monotonic() + running.chat.launch.start_seconds
     while not running.ended and time.monotonic() < until:
         if _serves(running):
             return True
@@ -193,7 +195,7 @@ def _what_happened(running: _Running) -> str:
     if running.ended:
         what = f"ended with exit code {running.guard.returncode} before it answered"
     else:
-        what = f"did not answer within {running.chat.server.start_seconds:g} s (server.start_seconds)"
+        what = f"did not answer within {running.chat.launch.start_seconds:g} s (launch.start_seconds)"
     return f"vLLM of {running.chat.model} {what}; the end of its log, {running.log}:\n{_tail(running)}"
 
 

@@ -46,7 +46,7 @@ def most_tokens(question: Question, config: ChatConfig) -> int:
     """Return a bound of a question's tokens and its answer's: a token is a byte of text or more."""
     words = [question.text, *(turn.text for turn in question.before)]
     text = sum(len(text.encode()) + FRAME_TOKENS for text in words)
-    images = len(question.images) * (config.pixels // PIXELS_PER_TOKEN + FRAME_TOKENS)
+    images = len(question.images) * (config.max_pixels // PIXELS_PER_TOKEN + FRAME_TOKENS)
     return text + images + question.max_tokens
 
 

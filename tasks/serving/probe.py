@@ -54,7 +54,7 @@ FORMS: Mapping[Structured, dict[str, Any]] = {
 """How each kind of structured output is asked for, best first."""
 
 
-def find_model(chat: ChatConfig, *, field: str = "chat", images: int = 0, pace: Pace = PACE) -> ChatConfig:
+def find_model(chat: ChatConfig, *, field: str = "models.chat", images: int = 0, pace: Pace = PACE) -> ChatConfig:
     """Return the configuration with the model's name and the kind of structured output filled in.
 
     With ``launch: local`` nothing is asked: the build starts vLLM itself, and knows what it can.
@@ -71,7 +71,7 @@ def find_model(chat: ChatConfig, *, field: str = "chat", images: int = 0, pace: 
         ServerError: it cannot be reached, takes no such key, or is no OpenAI-compatible server.
     """
     _check_whole(chat.model, field)
-    if chat.launch:
+    if chat.launch.enabled:
         check_launch(chat, field)
         return chat.model_copy(update={"structured": "vllm"}) if chat.structured == "auto" else chat
     if not chat.endpoint:
@@ -188,7 +188,7 @@ class _Server:
             except FaultError as fault:
                 tries += 1
                 pause = self._pace.backoff_s * 2**tries if fault.retry_after is None else fault.retry_after
-                most = min(MOST_TRIES.get(fault.reason, self._chat.attempts), self._chat.attempts)
+                most = min(MOST_TRIES.get(fault.reason, self._chat.max_attempts), self._chat.max_attempts)
                 if tries >= most or time.monotonic() + pause > until:
                     raise ServerError(f"{self.connection.url}: {fault}: {_what_to_do(fault)}") from None
             await asyncio.sleep(pause)
@@ -205,7 +205,7 @@ def _picture() -> str:
 
 def _what_to_do(fault: FaultError) -> str:
     if fault.reason == "broken answer":
-        return "is this the address of an OpenAI-compatible server? They often end in /v1; correct chat.endpoint"
+        return "is this the address of an OpenAI-compatible server? They often end in /v1; correct models.chat.endpoint"
     return "is the server running, and is this its address?"
 
 

@@ -16,24 +16,24 @@ OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 
 def vllm_command(chat: ChatConfig, port: int) -> list[str]:
     """Return vLLM's command line; the profile's own flags come last, where they win."""
-    server = chat.server
+    launch = chat.launch
     return [
-        *(*server.command, "serve", chat.model, "--served-model-name", chat.model),
+        *(*launch.command, "serve", chat.model, "--served-model-name", chat.model),
         *("--host", "127.0.0.1", "--port", str(port)),
-        *("--max-model-len", str(server.max_model_len), "--gpu-memory-utilization", str(server.gpu_memory)),
-        *("--limit-mm-per-prompt", json.dumps({"image": server.images, "video": 0})),
+        *("--max-model-len", str(launch.max_model_len), "--gpu-memory-utilization", str(launch.gpu_memory)),
+        *("--limit-mm-per-prompt", json.dumps({"image": launch.max_images, "video": 0})),
         # An image processor's own limit may be far above ours, and vLLM sets memory aside for the largest image.
-        *(("--mm-processor-kwargs", json.dumps({"max_pixels": chat.pixels})) if server.images else ()),
+        *(("--mm-processor-kwargs", json.dumps({"max_pixels": chat.max_pixels})) if launch.max_images else ()),
         "--enable-prefix-caching",  # prompts begin alike
         # A checkpoint's generation_config.json may say top_k 1 (Qwen2-VL's does): no seed, no temperature counts then.
         *("--generation-config", "vllm"),
         *("--shutdown-timeout", str(DRAIN_SECONDS), "--disable-uvicorn-access-log"),
         *(("--revision", chat.revision) if chat.revision and not Path(chat.model).exists() else ()),
-        *server.flags,
+        *launch.flags,
     ]
 
 
 def vllm_environment(chat: ChatConfig) -> dict[str, str]:
     """Return this process's environment for vLLM's: no telemetry, no download unless the profile says so."""
     kept = {name: value for name, value in os.environ.items() if name not in OURS}
-    return {**kept, **QUIET, **({} if chat.server.download else OFFLINE)}
+    return {**kept, **QUIET, **({} if chat.launch.download else OFFLINE)}

@@ -44,7 +44,7 @@ def key_of(question: Question, config: ChatConfig) -> str:
     temperature = config.temperature if question.temperature is None else question.temperature
     special = repr(_special(question.grammar, config))
     asked = (question.prompt, whole(question.text), len(images), *images, len(turns), *map(whole, turns))
-    how = (question.seed, question.max_tokens, float(temperature), float(config.top_p), config.pixels, special)
+    how = (question.seed, question.max_tokens, float(temperature), float(config.top_p), config.max_pixels, special)
     return make_key("answer", VERSION, config.model, config.revision, *asked, *how)
 
 
@@ -60,7 +60,7 @@ def _content(question: Question, config: ChatConfig) -> str | list[dict[str, Any
     content: list[dict[str, Any]] = []
     for piece, image in zip(pieces, question.images, strict=False):
         content += _words(piece)
-        content.append({"type": "image_url", "image_url": {"url": image_url(image, config.pixels)}})
+        content.append({"type": "image_url", "image_url": {"url": image_url(image, config.max_pixels)}})
     return content + _words(pieces[-1])
 
 

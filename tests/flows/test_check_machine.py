@@ -11,7 +11,7 @@ from pairwright.flows.check_machine import can_build, check_profile, profile_to_
 from pairwright.schemas.health import Check, missing, ok, warning
 from tests.flows.test_cli import run
 
-NOWHERE = "chat.endpoint=http://127.0.0.1:9/v1"
+NOWHERE = "models.chat.endpoint=http://127.0.0.1:9/v1"
 
 
 @pytest.fixture(autouse=True)

@@ -32,7 +32,14 @@ segmentation: {segmenter: sam, model: vit_b}
 """
 SHARDS = {f"model-0000{n}-of-00002.safetensors": random.Random(n).randbytes(5000) for n in (1, 2)}
 INDEX = json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}})
-SERVED = ["--set", "captions.writer=served", "--set", "chat.launch=local", "--set", "chat.model=owner/served"]
+SERVED = [
+    "--set",
+    "captions.writer=served",
+    "--set",
+    "models.chat.launch.enabled=true",
+    "--set",
+    "models.chat.model=owner/served",
+]
 
 
 @pytest.fixture(scope="module")
@@ -203,12 +210,14 @@ def test_served_models_are_left_out_unless_they_are_asked_for(web, fetch, tmp_pa
     code, out, _ = fetch(*words)
     assert code == 0
     assert (
-        "Left out: owner/served (10.1 kB), which vLLM loads (chat). Add --served, or let vLLM fetch it: "
-        "--set chat.server.download=true" in out
+        "Left out: owner/served (10.1 kB), which vLLM loads (models.chat). Add --served, or let vLLM fetch it: "
+        "--set models.chat.launch.download=true" in out
     )
     code, _, err = fetch(*words, "--served", "--check")
     assert code == 1
-    assert f"chat.model: owner/served is not on this machine: looked in {tmp_path}/hub/models--owner--served" in err
+    assert (
+        f"models.chat.model: owner/served is not on this machine: looked in {tmp_path}/hub/models--owner--served" in err
+    )
     assert fetch(*words, "--served")[0] == 0
     (folder,) = (tmp_path / "hub" / "models--owner--served" / "snapshots").iterdir()
     assert {file.name for file in folder.iterdir()} == {*SHARDS, *small}
@@ -218,16 +227,18 @@ def test_served_models_are_left_out_unless_they_are_asked_for(web, fetch, tmp_pa
     (folder / "model-00002-of-00002.safetensors").unlink()
     code, _, err = fetch(*words, "--served", "--check")
     assert code == 1
-    assert "chat.server: owner/served is not on this machine, or not all of it" in err
+    assert "models.chat.launch: owner/served is not on this machine, or not all of it" in err
 
 
 def test_each_served_model_is_named_by_its_field():
     assert {name: chat.model for name, chat in served_models(load_profile("gpu", ["source=folder:x"]), "").items()} == {
-        "chat": "Qwen/Qwen2-VL-7B-Instruct",
-        "language": "mistralai/Mixtral-8x7B-Instruct-v0.1",
+        "models.chat": "Qwen/Qwen2-VL-7B-Instruct",
+        "models.language": "mistralai/Mixtral-8x7B-Instruct-v0.1",
     }
-    own = load_profile("gpu", ["source=folder:x", "differences.chat={launch: local, model: owner/own}"])
-    assert served_models(own, "")["differences.chat"].model == "owner/own"
+    own = load_profile(
+        "gpu", ["source=folder:x", "differences.model=own", "models.own={launch: {enabled: true}, model: owner/own}"]
+    )
+    assert served_models(own, "")["models.own"].model == "owner/own"
     assert served_models(load_profile("scenes"), "") == {}
 
 

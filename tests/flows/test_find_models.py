@@ -8,8 +8,12 @@ from tests.fixtures.chat_server import chat_server
 def test_what_checks_or_samples_the_writer_asks_the_model_that_writes():
     settings = ["differences.writer=served", "controls.swapped=true", "sampled_texts.samples=2"]
     with chat_server(str, models=("general",)) as one, chat_server(str, models=("own",)) as other:
-        for name, own in (("general", []), ("own", [f"differences.chat.endpoint={other.url}"])):
-            given = [f"chat.endpoint={one.url}", "chat.structured='off'", "differences.chat.structured='off'"]
-            found = pin_served(load_profile("scenes", [*settings, *given[: 2 + bool(own)], *own]), "")
-            sections = [found.section(section) for section in ("differences", "controls", "sampled_texts")]
-            assert [section.model.model for section in sections] == [name] * 3
+        described = f"models.own={{endpoint: '{other.url}', structured: 'off'}}"
+        for name, own in (("general", []), ("own", [described, "differences.model=own"])):
+            given = [f"models.chat.endpoint={one.url}", "models.chat.structured='off'"]
+            found = pin_served(load_profile("scenes", [*settings, *given, *own]), "")
+            sections = [
+                found.section(section).model_dump()["chat"]["model"]
+                for section in ("differences", "controls", "sampled_texts")
+            ]
+            assert sections == [name] * 3

@@ -22,15 +22,22 @@ from tests.flows.test_report_served import answer as sound
 from tests.flows.test_report_served import kind_of
 
 SERVED = [
-    *(*SMALL, *WIDE, "run.rows_per_shard=3", "captions.writer=served", "chat.model=tiny", 'chat.structured="off"'),
-    *("chat.pixels=784", "captions.max_tokens=40"),
+    *(
+        *SMALL,
+        *WIDE,
+        "run.rows_per_shard=3",
+        "captions.writer=served",
+        "models.chat.model=tiny",
+        'models.chat.structured="off"',
+    ),
+    *("models.chat.max_pixels=784", "captions.max_tokens=40"),
 ]
 UNTIL = "captioning"
 STOPPED = "Stopped before run.budget."
 
 
 def build(out: Path, server: ChatServer, *settings: str, workers: int = 1) -> Report:
-    words = [*SERVED, f"chat.endpoint={server.url}", *settings]
+    words = [*SERVED, f"models.chat.endpoint={server.url}", *settings]
     request = make_request(str(out), None, profile="scenes", settings=words, limit=None, until=UNTIL)
     with Workers(workers) as pool:
         return run_build(request, run_shards=pool.run, watcher=LineWatcher())

@@ -20,6 +20,9 @@ from pairwright.schemas.training import TrainConfig
 def leaves(schema: dict[str, Any], root: dict[str, Any], place: str = "") -> Iterator[str]:
     """Yield the names of the values that a JSON schema has places for, by another way than the list's own."""
     for name, field in schema["properties"].items():
+        described = field.get("additionalProperties", next(iter(field.get("patternProperties", {}).values()), {}))
+        if "$ref" in described:  # several by name, of which the list has one at least
+            field, name = described, f"{name}.chat"
         inner = [one for one in (field, *field.get("anyOf", [])) if "$ref" in one]
         found = root["$defs"][inner[0]["$ref"].rpartition("/")[2]] if inner else {}
         if "properties" in found:

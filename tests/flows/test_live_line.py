@@ -26,8 +26,8 @@ def settings_of(qwen_server, mixtral_server) -> list[str]:
     return [
         *SMALL,
         *WIDE,
-        f"chat.endpoint={qwen_server.endpoint}",
-        f"language.endpoint={mixtral_server.endpoint}",
+        f"models.chat.endpoint={qwen_server.endpoint}",
+        f"models.language.endpoint={mixtral_server.endpoint}",
         *("captions.writer=served", "captions.max_tokens=200", "captions.max_attempts=10"),
         *("differences.writer=served", "differences.max_tokens=600", "differences.candidates=2"),
         *("comparisons.writer=served", "comparisons.max_tokens=1500"),

@@ -98,22 +98,22 @@ def test_shipped_profiles_say_nothing_by_default_that_yaml_misreads() -> None:
 
 @pytest.mark.parametrize("value", ["sk-SECRET-991", "secret key", "lower_case", "block:", 7])
 def test_a_key_itself_is_refused_and_never_repeated(value) -> None:
-    with pytest.raises(ConfigError, match=r"chat\.key: must be the name of an environment variable") as caught:
-        load_profile("scenes", [f"chat.key={value}"])
+    with pytest.raises(ConfigError, match=r"models\.chat\.key: must be the name of an environment variable") as caught:
+        load_profile("scenes", [f"models.chat.key={value}"])
     assert str(value) not in str(caught.value).replace("block:NAME", "")
 
 
 def test_a_key_is_named_by_its_variable_or_block() -> None:
-    assert load_profile("scenes", ["chat.key=OPENAI_API_KEY"]).chat.key == "OPENAI_API_KEY"
-    assert load_profile("scenes", ["chat.key=block:my-server"]).chat.key == "block:my-server"
+    assert load_profile("scenes", ["models.chat.key=OPENAI_API_KEY"]).models["chat"].key == "OPENAI_API_KEY"
+    assert load_profile("scenes", ["models.chat.key=block:my-server"]).models["chat"].key == "block:my-server"
 
 
 def test_off_is_off() -> None:
-    assert load_profile("scenes", ["chat.structured=off"]).chat.structured == "off"
+    assert load_profile("scenes", ["models.chat.structured=off"]).models["chat"].structured == "off"
     assert load_profile("scenes", ["mining.set_min=off"]).mining.set_min == "off"
 
 
 def test_a_setting_of_nothing_is_no_text() -> None:
-    assert load_profile("gpu", ["chat.launch="]).chat.launch == ""
+    assert load_profile("gpu", ["models.chat.model="]).models["chat"].model == ""
     with pytest.raises(ConfigError, match=r"--set mining.gamma=: mining.gamma: .*valid number"):
         load_profile("gpu", ["mining.gamma="])

@@ -75,14 +75,14 @@ def test_missing_weights_end_with_two_before_anything_is_done(
 @pytest.mark.parametrize(
     ("profile", "words"),
     [
-        ("laptop", "chat.endpoint: name an OpenAI-compatible server"),
-        ("gpu", "chat.server.command: 'no-such-vllm' is no program"),
+        ("laptop", "models.chat.endpoint: name an OpenAI-compatible server"),
+        ("gpu", "models.chat.launch.command: 'no-such-vllm' is no program"),
     ],
 )
 def test_a_missing_server_ends_with_two_before_anything_is_done(
     photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], profile: str, words: str
 ) -> None:
-    settings = ["--set", "chat.server.command=no-such-vllm"]
+    settings = ["--set", "models.chat.launch.command=no-such-vllm"]
     assert run("build", photographs, "--profile", profile, *settings, "--out", tmp_path / "out") == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -94,7 +94,7 @@ def test_of_a_dataset_only_what_is_owed_is_planned(
 
 
 def test_what_nobody_has_measured_is_said_to_be_unknown(pictures: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("plan", pictures, "--profile", "laptop", "--set", "chat.endpoint=http://127.0.0.1:9/v1") == 0
+    assert run("plan", pictures, "--profile", "laptop", "--set", "models.chat.endpoint=http://127.0.0.1:9/v1") == 0
     printed = capsys.readouterr().out
     assert "lists 12 items" in printed
     assert "Not known: images, embeddings, neighbours, pairs, captions, described and " in printed

@@ -196,7 +196,7 @@ def begin(site: Site) -> None:
         "captions": {"writer": "served"},
         "differences": {"writer": "served"},
         "rejections": {"scorer": "off"},
-        "chat": {"endpoint": site.chat.url, "model": "tiny", "structured": "off", "attempts": 2},
+        "models": {"chat": {"endpoint": site.chat.url, "model": "tiny", "structured": "off", "max_attempts": 2}},
         "run": {"workers": 1},
     }
     (site.terminal.folder / "mine.yaml").write_text(yaml.safe_dump(profile))
@@ -270,7 +270,7 @@ def _(site: Site, words: str) -> None:
 def _(site: Site, words: str) -> None:
     site.add_photograph()
     site.hangs = ["captions"]
-    said = site.terminal.run(f"{BUILD} --set chat.timeout_seconds=2", code=1)
+    said = site.terminal.run(f"{BUILD} --set models.chat.timeout_seconds=2", code=1)
     assert "Retry: pairwright resume album --stage captions --reason 'no answer in time'" in said
     site.hangs = []
     before = len(site.chat.asked)
@@ -286,13 +286,13 @@ def _(site: Site, words: str) -> None:
     for area in ("machine", "clock", "packages", "weights", "served", "disk"):
         assert re.search(rf"^(ok|warning|missing) .*\b{area}\b", said, re.MULTILINE), said
     assert "-> pairwright fetch --profile laptop" in said
-    mended = site.terminal.run(f"{words} --set chat.endpoint=http://127.0.0.1:8000/v1")
+    mended = site.terminal.run(f"{words} --set models.chat.endpoint=http://127.0.0.1:8000/v1")
     assert "laptop: can build here." in mended
 
 
 @follows(
     OPERATIONS,
-    "pairwright plan PHOTOS --profile laptop --set chat.endpoint=http://127.0.0.1:8000/v1 --trial 50",
+    "pairwright plan PHOTOS --profile laptop --set models.chat.endpoint=http://127.0.0.1:8000/v1 --trial 50",
 )
 def _(site: Site, words: str) -> None:
     there = sorted(site.terminal.folder.rglob("*"))
@@ -529,7 +529,7 @@ def _(site: Site, words: str) -> None:
 
 @follows(
     MACHINES,
-    "pairwright build PHOTOS --profile laptop --set chat.endpoint=http://HOST:8000/v1 --out s3://bucket/album "
+    "pairwright build PHOTOS --profile laptop --set models.chat.endpoint=http://HOST:8000/v1 --out s3://bucket/album "
     "--set run.runner=dask --set run.address=tcp://HOST:8786",
 )
 def _(site: Site, words: str) -> None:

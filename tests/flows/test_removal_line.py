@@ -55,8 +55,8 @@ PHOTOGRAPHS = 6
 SETTINGS = [
     *WIDE,
     "run.rows_per_shard=2",
-    *('chat.launch=""', "chat.model=tiny", 'chat.structured="off"'),
-    *('language.launch=""', "language.model=tiny", 'language.structured="off"'),
+    *("models.chat.launch.enabled=false", "models.chat.model=tiny", 'models.chat.structured="off"'),
+    *("models.language.launch.enabled=false", "models.language.model=tiny", 'models.language.structured="off"'),
     *("questions.wanted=false", "counterfactuals.wanted=false", "sampled_texts.samples=0"),
     *("embedding.batch=1", "tagging.batch=1", "detection.batch=1", "segmentation.batch=1", "removals.batch=1"),
     "inspection.batch=1",
@@ -126,7 +126,7 @@ def server():
 
 @pytest.fixture(scope="module")
 def words(models, server) -> list[str]:
-    return [*SETTINGS, *models, f"chat.endpoint={server.url}", f"language.endpoint={server.url}"]
+    return [*SETTINGS, *models, f"models.chat.endpoint={server.url}", f"models.language.endpoint={server.url}"]
 
 
 def build(out: Path, source: Path, words: list[str]) -> tuple[Any, list[str]]:

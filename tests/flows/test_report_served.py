@@ -67,7 +67,7 @@ def served(tmp_path_factory):
     """Return the dataset and how often each kind of thing was asked."""
     folder = tmp_path_factory.mktemp("served") / "demo"
     with chat_server(answer) as server:
-        chat = [f"chat.endpoint={server.url}", "chat.model=tiny", 'chat.structured="off"']
+        chat = [f"models.chat.endpoint={server.url}", "models.chat.model=tiny", 'models.chat.structured="off"']
         request = make_request(
             str(folder), None, profile="scenes", settings=[*SMALL, *WIDE, *SERVED, *chat], limit=None, until=""
         )

@@ -26,7 +26,7 @@ SETTINGS = [
     *("scenes.worlds=6", "scenes.width=64", "scenes.height=64", "scenes.samples=1", "run.workers=1", *WIDE),
     *("captions.writer=served", "differences.writer=served", "differences.candidates=2"),
     *("controls.same=true", "judging.wanted=true", "comparisons.writer=served"),
-    *("chat.model=tiny", 'chat.structured="off"', "chat.timeout_seconds=2"),
+    *("models.chat.model=tiny", 'models.chat.structured="off"', "models.chat.timeout_seconds=2"),
 ]
 TABLES = ("captions", "described", "controlled", "judged", "differences", "comparisons", "preferences")
 FAULTS = (
@@ -52,7 +52,7 @@ def names_of(server) -> list[str]:
 
 
 def build(out, server, *settings: str):
-    return run_line(out, [*SETTINGS, f"chat.endpoint={server.url}", *settings])
+    return run_line(out, [*SETTINGS, f"models.chat.endpoint={server.url}", *settings])
 
 
 def run_line(out, words, *, until: str = ""):
@@ -74,7 +74,7 @@ def rows_of(out) -> dict[str, list[tuple[str, str]]]:
 def unwritten(tmp_path_factory):
     """Return a dataset of which nobody has asked anything yet."""
     out = tmp_path_factory.mktemp("unwritten") / "out"
-    assert run_line(out, [*SETTINGS, "chat.endpoint=http://127.0.0.1:9"], until="mining").is_complete
+    assert run_line(out, [*SETTINGS, "models.chat.endpoint=http://127.0.0.1:9"], until="mining").is_complete
     return out
 
 
@@ -125,11 +125,11 @@ def test_rows_that_fail_are_owed_and_made_at_the_next_run(out, clean) -> None:
         return Status(500) if fails else sound(asked)
 
     with chat_server(answer) as server:
-        report = build(out, server, "chat.attempts=1")
+        report = build(out, server, "models.chat.max_attempts=1")
         assert {"server error"} <= {reason for count in report.counts for reason in count.reasons if count.failed}
         assert all(count.of == count.ok + count.dropped + count.failed + count.pending for count in report.counts)
         down[0] = False
-        report = build(out, server, "chat.attempts=1")
+        report = build(out, server, "models.chat.max_attempts=1")
     assert report.is_complete
     assert rows_of(out) == rows
     assert report.counts == counts
@@ -172,12 +172,12 @@ def test_a_server_that_is_gone_fails_its_shards_and_the_rest_is_done_later(out, 
     with chat_server(answer) as server:
         thread = threading.Thread(target=lambda: gone.wait() and server.stop())
         thread.start()
-        report = build(out, server, "chat.patience_seconds=1")
+        report = build(out, server, "models.chat.patience_seconds=1")
         thread.join()
         assert not report.is_complete
         assert server.url in report.failures[0].error
         server.start()
-        assert build(out, server, "chat.patience_seconds=1").is_complete
+        assert build(out, server, "models.chat.patience_seconds=1").is_complete
     assert rows_of(out) == rows
 
 
@@ -190,14 +190,14 @@ def test_pairs_wait_for_captions_that_could_not_be_asked_for(out, clean) -> None
         return Status(500) if down[0] and kind_of(one) == "captions" else sound(one)
 
     with chat_server(answer) as server:
-        report = build(out, server, "chat.patience_seconds=1")
+        report = build(out, server, "models.chat.patience_seconds=1")
         counts = {count.stage: count for count in report.counts}
         assert counts["captions"].pending == counts["captions"].of > 0
         assert counts["described"].pending == counts["described"].of > 0
         assert {kind_of(one) for one in server.asked} == {"probe", "captions"}
         down[0] = False
         server.asked.clear()
-        assert build(out, server, "chat.patience_seconds=1").is_complete
+        assert build(out, server, "models.chat.patience_seconds=1").is_complete
         assert sorted(names_of(server)) == sorted(asked)
     assert rows_of(out) == rows
 
@@ -220,7 +220,7 @@ def test_a_killed_build_asks_no_finished_question_again(out, clean) -> None:
         return Reply(sound(one), after=0.01)
 
     with chat_server(answer) as server:
-        words = [*SETTINGS, f"chat.endpoint={server.url}", "chat.timeout_seconds=60"]
+        words = [*SETTINGS, f"models.chat.endpoint={server.url}", "models.chat.timeout_seconds=60"]
         command = [sys.executable, "-c", "from pairwright.flows.cli import main; main()", "build", "--out", str(out)]
         command += [part for word in words for part in ("--set", word)]
         while kills:

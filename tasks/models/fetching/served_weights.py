@@ -54,7 +54,7 @@ def list_here(chat: ChatConfig, field: str) -> HubFiles:
         where = Path(constants.HF_HUB_CACHE) / f"models--{chat.model.replace('/', '--')}"
         raise ModelError(
             f"{field}.model: {chat.model} is not on this machine: looked in {where}. Fetch it with `pairwright fetch "
-            f"--served` and the same --profile and --set, or let vLLM fetch it: --set {field}.server.download=true"
+            f"--served` and the same --profile and --set, or let vLLM fetch it: --set {field}.launch.download=true"
         )
     folder = Path(config).parent
     try:
@@ -75,7 +75,7 @@ def _loaded(chat: ChatConfig, field: str, names: Sequence[str]) -> HubFiles:
         raise ModelError(f"{field}.model: {chat.model} holds no weights that vLLM loads")
     others = [name for name in top if name.endswith(BESIDE)]
     return HubFiles(
-        field=f"{field}.server",
+        field=f"{field}.launch",
         repository=chat.model,
         revision=chat.revision,
         weights=(weights[0],),

@@ -40,7 +40,7 @@ def painter(asked):
 
 
 def compare(server, rows=(PAIR,), *, captions=CAPTIONS, images=IMAGES, answers=None, **values):
-    model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", revision="r1", attempts=1)
+    model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", revision="r1", max_attempts=1)
     config = ComparisonsConfig(writer="served", chat=model, **values)
     used = {"images": images} if "images" in config.shown else {}
     found = list(compare_pairs(rows, config, captions=captions, answers=answers, **used))

@@ -115,7 +115,7 @@ def clip(tmp_path_factory):
 def plan(server, clip, *, words="wall", sees="images", margin=-0.99):
     profile = Profile(
         embedding=EmbeddingConfig(embedders=("gradients", "clip"), clip=clip, batch=4),
-        chat=ChatConfig(endpoint=(server.url,), model="tiny", structured="off", attempts=1),
+        models={"chat": ChatConfig(endpoint=(server.url,), model="tiny", structured="off", max_attempts=1)},
         differences=DifferencesConfig(writer="served", max_attempts=1),
         controls=ControlsConfig(swapped=True, same=True),
         grounding=GroundingConfig(wanted=True, margin=margin),

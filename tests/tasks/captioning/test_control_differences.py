@@ -46,7 +46,7 @@ def ignoring_images(asked):
 
 
 def control(server, rows=(RIGHT,), *, pair=PAIR, answers=None, images=IMAGES, captions=CAPTIONS, **config):
-    model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", attempts=1)
+    model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", max_attempts=1)
     config = ControlsConfig(chat=model, **config)
     tables = {"pairs": {pair.key: pair}, "images": images, "captions": captions}
     return list(control_differences(rows, config, **tables, answers=answers))
@@ -241,9 +241,12 @@ def test_the_seed_and_the_description_decide_what_is_asked():
 def test_the_model_that_wrote_is_the_one_that_is_asked():
     general, own = ChatConfig(model="general"), ChatConfig(model="own")
     controls = ControlsConfig(swapped=True)
-    assert Profile(chat=general, controls=controls).section("controls").model == general
-    profile = Profile(chat=general, controls=controls, differences=DifferencesConfig(chat=own))
-    assert profile.section("controls").model == own
+    assert Profile(models={"chat": general}, controls=controls).section("controls").served == general
+    models = {"chat": general, "own": own}
+    profile = Profile(models=models, controls=controls, differences=DifferencesConfig(model="own"))
+    assert profile.section("controls").served == own
+    asking_another = controls.model_copy(update={"model": "judge"})
+    assert profile.model_copy(update={"controls": asking_another}).section("controls").served == general
 
 
 def test_the_stage_is_there_only_where_a_control_is_on():

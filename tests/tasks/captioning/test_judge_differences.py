@@ -31,7 +31,7 @@ def by_the_images(asked):
 
 
 def judge(server, rows, *, answers=None, pairs=None, images=IMAGES, captions=CAPTIONS, **config):
-    model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", attempts=1, temperature=0.6)
+    model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", max_attempts=1, temperature=0.6)
     config = JudgingConfig(wanted=True, chat=model, **config)
     shown = {"captions": captions} if config.sees == "captions" else {"images": images}
     return list(judge_differences(rows, config, pairs={PAIR.key: PAIR, **(pairs or {})}, **shown, answers=answers))

@@ -58,7 +58,7 @@ def test_rows_are_taken_when_there_is_room_for_them() -> None:
             yield item(number)
 
     with chat_server(echo) as server:
-        for done, _ in enumerate(ask_rows(rows(), ask_once, config_of(server, concurrency=4), pace=QUICK)):
+        for done, _ in enumerate(ask_rows(rows(), ask_once, config_of(server, max_concurrency=4), pace=QUICK)):
             assert taken - done <= 2 * 4 + AHEAD + 1
         assert server.most <= 4
 
@@ -82,7 +82,7 @@ def test_a_refused_question_drops_its_row_and_an_unanswered_one_fails_it() -> No
         return {"1": Status(400, "too long"), "2": Status(500, "broken")}.get(asked.text, "good")
 
     with chat_server(answer) as server:
-        results = {result.source_key: result for result in asked(items(4), config_of(server, attempts=3))}
+        results = {result.source_key: result for result in asked(items(4), config_of(server, max_attempts=3))}
         where = f"(3 tries, last at {server.url})"
     assert results[item(1).key] == Dropped(
         source_key=item(1).key, reason="the server refused the request", detail="too long"
@@ -124,7 +124,7 @@ def test_fifty_faults_of_all_kinds_lose_no_row_and_double_none() -> None:
 
 def test_a_server_that_is_killed_and_started_again_costs_no_row() -> None:
     with chat_server(lambda asked: Reply(f"answer {asked.text}", after=0.01)) as server:
-        config = config_of(server, attempts=2, patience_seconds=60)
+        config = config_of(server, max_attempts=2, patience_seconds=60)
         results = asked(items(200), config)
         first = [next(results) for _ in range(20)]
         server.stop()
@@ -205,7 +205,7 @@ def test_an_iterator_may_be_collected_on_the_loop_itself() -> None:
 def test_several_threads_share_a_client() -> None:
     with chat_server(echo) as server:
         results: list[dict[str, str]] = []
-        config = config_of(server, concurrency=6)
+        config = config_of(server, max_concurrency=6)
         threads = [
             threading.Thread(target=lambda: results.append(texts(list(asked(items(60), config))))) for _ in range(3)
         ]
@@ -260,7 +260,7 @@ from tests.fixtures.asking import asked, config_of, items
 
 if __name__ == "__main__":
     with Answers(Path(sys.argv[2])) as memory:
-        for result in asked(items(120), config_of(sys.argv[1], concurrency=5), answers=memory):
+        for result in asked(items(120), config_of(sys.argv[1], max_concurrency=5), answers=memory):
             print(result.name, flush=True)
 """
 
@@ -280,7 +280,7 @@ def test_a_killed_run_repeats_no_finished_request(tmp_path: Path) -> None:
             known = len(memory)
             assert known >= 40
             assert len(before) - known <= 5, "only what was under way is not known"
-            results = texts(list(asked(items(120), config_of(server, concurrency=5), answers=memory)))
+            results = texts(list(asked(items(120), config_of(server, max_concurrency=5), answers=memory)))
         after = [request.text for request in server.asked[len(before) :]]
     assert results == {str(number): f"answer {number}" for number in range(120)}
     assert not set(after) & set(finished)

@@ -54,7 +54,7 @@ def one(checks) -> Check:
 
 def test_a_server_with_the_model_is_right_and_asked_nothing() -> None:
     with chat_server(lambda _: "good") as server:
-        check = one(check_served(config_of(server), "chat"))
+        check = one(check_served(config_of(server), "models.chat"))
         assert server.asked == []
     assert (check.state, check.found) == ("ok", "tiny")
 
@@ -62,10 +62,10 @@ def test_a_server_with_the_model_is_right_and_asked_nothing() -> None:
 def test_a_wrong_model_is_told_with_those_that_there_are() -> None:
     with chat_server(lambda _: "good") as server:
         server.models = ("large", "larger")
-        wrong = one(check_served(config_of(server), "chat"))
-        several = one(check_served(config_of(server, model=""), "chat"))
+        wrong = one(check_served(config_of(server), "models.chat"))
+        several = one(check_served(config_of(server, model=""), "models.chat"))
     assert (wrong.state, wrong.found) == ("missing", "it has no tiny")
-    assert wrong.mend == several.mend == "--set chat.model=NAME, of: large, larger"
+    assert wrong.mend == several.mend == "--set models.chat.model=NAME, of: large, larger"
     assert several.found == "it has 2 models"
 
 
@@ -73,10 +73,10 @@ def test_each_of_several_servers_is_looked_at() -> None:
     with chat_server(lambda _: "good") as server, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         gone = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-        here, away = check_served(config_of(server, gone), "language")
+        here, away = check_served(config_of(server, gone), "models.language")
     assert (here.state, away.state) == ("ok", "missing")
     assert away.found.startswith("no connection")
-    assert "start the server, or --set language.endpoint=" in away.mend
+    assert "start the server, or --set models.language.endpoint=" in away.mend
 
 
 def test_a_server_that_never_answers_is_waited_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,25 +84,25 @@ def test_a_server_that_never_answers_is_waited_for_a_moment_only(monkeypatch: py
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        check = one(check_served(config_of(f"http://127.0.0.1:{silent.getsockname()[1]}/v1"), "chat"))
+        check = one(check_served(config_of(f"http://127.0.0.1:{silent.getsockname()[1]}/v1"), "models.chat"))
     assert (check.state, check.found) == ("missing", "no answer in time: 0.2 s")
 
 
 def test_no_address_and_no_program_are_said_with_what_mends_them() -> None:
-    nothing = one(check_served(ChatConfig(), "chat"))
+    nothing = one(check_served(ChatConfig(), "models.chat"))
     assert (nothing.state, nothing.mend) == (
         "missing",
-        "--set chat.endpoint=http://HOST:PORT/v1, or --until mining",
+        "--set models.chat.endpoint=http://HOST:PORT/v1, or --until mining",
     )
-    chat = ChatConfig(launch="local", model="m", server=LaunchConfig(command=("no-such-program-here",)))
-    gone = one(check_served(chat, "chat"))
-    assert (gone.state, gone.mend) == ("missing", "--set chat.server.command=/.../bin/vllm")
+    chat = ChatConfig(model="m", launch=LaunchConfig(enabled=True, command=("no-such-program-here",)))
+    gone = one(check_served(chat, "models.chat"))
+    assert (gone.state, gone.mend) == ("missing", "--set models.chat.launch.command=/.../bin/vllm")
 
 
 def test_a_servers_version_and_clock_are_told() -> None:
     pages = {"/v1/models": {"data": [{"id": "tiny"}]}, "/version": {"version": "0.32.0"}}
     with said(pages, date="Fri, 01 Jan 2010 00:00:00 GMT") as url:
-        here, clock = check_served(config_of(f"{url}/v1"), "chat")
+        here, clock = check_served(config_of(f"{url}/v1"), "models.chat")
     assert here.found == "tiny, version 0.32.0"
     assert (clock.state, clock.name) == ("warning", "clock")
 

@@ -78,8 +78,8 @@ def test_the_only_model_needs_no_name() -> None:
         assert texts(list(asked(items(20), config_of(server, model="")))) == {str(n): "tiny" for n in range(20)}
         assert server.paths.count("/v1/models") == 1
         server.models = ("tiny", "large")
-        with pytest.raises(ServerError, match=r"it has 2 models \(tiny, large\): set chat.model"):
-            ask_now(config_of(server, model="", concurrency=3))
+        with pytest.raises(ServerError, match=r"it has 2 models \(tiny, large\): set models.chat.model"):
+            ask_now(config_of(server, model="", max_concurrency=3))
 
 
 def test_a_server_that_refuses_everything_from_the_start_is_wrong() -> None:
@@ -136,7 +136,7 @@ def test_the_key_reaches_no_log_no_error_no_row_and_no_memory(
     said: list[str] = []
     with caplog.at_level(logging.DEBUG), Answers(tmp_path / "x.answers") as memory:
         with chat_server(lambda asked: kinds[int(asked.text)]) as server:
-            config = config_of(server, timeout_seconds=0.3, attempts=2, patience_seconds=0.1)
+            config = config_of(server, timeout_seconds=0.3, max_attempts=2, patience_seconds=0.1)
             client = client_of(config, QUICK)
             said += [repr(client), repr(vars(client))]
             for number in range(len(kinds)):

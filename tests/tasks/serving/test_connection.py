@@ -71,7 +71,7 @@ def test_a_fault_that_passes_is_tried_again(name: str) -> None:
 def test_a_fault_that_stays_fails_the_row_with_a_constant_reason(name: str) -> None:
     fault, reason, detail = FAULTS[name]
     with chat_server(lambda asked: fault if asked.text == "1" else "good") as server:
-        config = config_of(server, timeout_seconds=limit_of(fault), attempts=2, patience_seconds=60)
+        config = config_of(server, timeout_seconds=limit_of(fault), max_attempts=2, patience_seconds=60)
         pace = replace(QUICK, max_bytes=20_000)
 
         ended = asyncio.Event()
@@ -133,14 +133,14 @@ def test_a_model_that_is_not_there_is_named_beside_those_that_are() -> None:
     with chat_server(lambda _: "good", models=("tiny", "large")) as server:
         with pytest.raises(ServerError) as caught:
             ask_now(config_of(server, model="huge"))
-        assert str(caught.value) == f"{server.url}: no model 'huge' there, but tiny, large: set chat.model"
+        assert str(caught.value) == f"{server.url}: no model 'huge' there, but tiny, large: set models.chat.model"
         with pytest.raises(ServerError, match=r"HTTP 404: Not Found: is this the address .* They often end in /v1"):
             ask_now(config_of(server.url.removesuffix("/v1")))
 
 
 def test_connections_are_kept() -> None:
     with chat_server(lambda asked: asked.text) as server:
-        list(asked(items(200), config_of(server, concurrency=4)))
+        list(asked(items(200), config_of(server, max_concurrency=4)))
         assert server.connections == 4
 
 
@@ -154,7 +154,7 @@ def test_only_what_is_needed_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(2):
             ask_now(config)
         monkeypatch.setenv("PAIRWRIGHT_TEST_KEY", " sk-mine\n")
-        ask_now(config_of(server, concurrency=7))
+        ask_now(config_of(server, max_concurrency=7))
         assert not list(client_of(config, QUICK)._endpoints.first._client._client.cookies.jar), "no cookies are kept"
     without, again, with_key = (request.headers for request in server.asked)
     expected = {"host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent"}
@@ -193,7 +193,7 @@ def test_proxies_of_the_environment_are_not_used_on_this_machine(monkeypatch: py
     ],
 )
 def test_what_is_no_address_is_named_without_its_secrets(url: str) -> None:
-    with pytest.raises(ConfigError, match=r"^chat\.endpoint: ") as caught:
+    with pytest.raises(ConfigError, match=r"^models\.chat\.endpoint: ") as caught:
         Client(config_of(url))
     assert "hunter2" not in str(caught.value)
 

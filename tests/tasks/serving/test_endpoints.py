@@ -60,7 +60,7 @@ def test_nobody_asks_a_server_that_wants_to_be_left_alone() -> None:
         return Status(503, headers={"Retry-After": "0.5"}) if len(came) == 1 else "good"
 
     with chat_server(answer) as server:
-        assert len(texts(list(asked(items(30), config_of(server, concurrency=1))))) == 30
+        assert len(texts(list(asked(items(30), config_of(server, max_concurrency=1))))) == 30
     assert came[1] - came[0] >= 0.5
 
 
@@ -75,13 +75,13 @@ def test_a_server_that_is_gone_is_waited_for_without_using_up_tries() -> None:
     with chat_server(lambda _: "good") as server:
         server.stop()
         threading.Timer(0.6, server.start).start()
-        assert ask_now(config_of(server, attempts=1, patience_seconds=60)).text == "good"
+        assert ask_now(config_of(server, max_attempts=1, patience_seconds=60)).text == "good"
 
 
 def test_a_server_that_is_busy_with_nobody_is_waited_for_without_using_up_tries() -> None:
     end = time.monotonic() + 0.6
     with chat_server(lambda _: "good" if time.monotonic() > end else Status(503)) as server:
-        assert ask_now(config_of(server, attempts=1, patience_seconds=60)).text == "good"
+        assert ask_now(config_of(server, max_attempts=1, patience_seconds=60)).text == "good"
 
 
 def test_each_shard_that_fails_halves_the_patience_until_there_is_an_answer() -> None:
@@ -100,7 +100,7 @@ def test_each_shard_that_fails_halves_the_patience_until_there_is_an_answer() ->
 
 def test_one_question_that_no_server_survives_is_no_proof_against_the_server() -> None:
     with chat_server(lambda _: Hang()) as server:
-        (result,) = asked(items(1), config_of(server, timeout_seconds=0.5, attempts=4, patience_seconds=0.05))
+        (result,) = asked(items(1), config_of(server, timeout_seconds=0.5, max_attempts=4, patience_seconds=0.05))
         assert len(server.asked) == 4
     assert isinstance(result, Failed)
     assert result.reason == "no answer in time"
@@ -108,12 +108,12 @@ def test_one_question_that_no_server_survives_is_no_proof_against_the_server() -
 
 def test_many_questions_without_an_answer_are() -> None:
     with chat_server(lambda _: Raw(b"<html>")) as server, pytest.raises(ServerError, match="not JSON"):
-        list(asked(items(60), config_of(server, attempts=100, patience_seconds=0.2)))
+        list(asked(items(60), config_of(server, max_attempts=100, patience_seconds=0.2)))
 
 
 def test_a_dead_endpoint_costs_no_row(caplog: pytest.LogCaptureFixture) -> None:
     with chat_server(lambda asked: asked.text) as dead, chat_server(lambda asked: asked.text) as alive:
-        config = config_of(dead, alive, attempts=1)
+        config = config_of(dead, alive, max_attempts=1)
         dead.stop()
         assert len(texts(list(asked(items(100), config)))) == 100
         words = f"{dead.url} rests and is tried now and then: no connection: Connection refused"
@@ -125,7 +125,7 @@ def test_a_dead_endpoint_costs_no_row(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_an_endpoint_that_only_fails_is_left_alone() -> None:
     with chat_server(lambda _: Status(500)) as bad, chat_server(lambda a: Reply(a.text, after=0.005)) as good:
-        assert len(texts(list(asked(items(300), config_of(bad, good, attempts=50))))) == 300
+        assert len(texts(list(asked(items(300), config_of(bad, good, max_attempts=50))))) == 300
         assert len(bad.asked) < 100
 
 
@@ -140,7 +140,7 @@ def test_a_slow_endpoint_is_asked_less() -> None:
 
 def test_equal_endpoints_are_asked_in_turn() -> None:
     with chat_server(lambda asked: asked.text) as first, chat_server(lambda asked: asked.text) as second:
-        assert len(texts(list(asked(items(20), config_of(first, second, concurrency=1))))) == 20
+        assert len(texts(list(asked(items(20), config_of(first, second, max_concurrency=1))))) == 20
         assert len(first.asked) == len(second.asked) == 10
 
 
@@ -158,13 +158,13 @@ def test_all_endpoints_together_get_no_more_than_the_limit() -> None:
         return asked.text
 
     with chat_server(answer) as first, chat_server(answer) as second:
-        assert len(texts(list(asked(items(150), config_of(first, second, concurrency=5))))) == 150
+        assert len(texts(list(asked(items(150), config_of(first, second, max_concurrency=5))))) == 150
     assert most == 5
 
 
 def test_the_number_of_requests_grows_with_the_throughput_and_stays_for_the_next_shard() -> None:
     with chat_server(lambda asked: Reply(asked.text, after=0.2)) as server:
-        config = config_of(server, concurrency=16)
+        config = config_of(server, max_concurrency=16)
         list(asked(items(60), config))
         assert server.most == 16
         server.most = 0
@@ -191,7 +191,7 @@ def test_the_number_of_requests_falls_when_the_server_is_full() -> None:
         return Status(429) if full else Reply(asked.text)
 
     with chat_server(answer) as server:
-        assert len(texts(list(asked(items(600), config_of(server, attempts=20))))) == 600
+        assert len(texts(list(asked(items(600), config_of(server, max_attempts=20))))) == 600
     assert 0 < refused < 100
 
 

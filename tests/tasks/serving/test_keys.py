@@ -126,20 +126,22 @@ def test_a_key_of_a_prefect_block(server: dict[str, str]) -> None:
     assert run_python(server, saved) == ""
     assert run_python(server, LOAD.format("mine")) == f"{SECRET} Key('block:mine')\n"
     assert run_python(server, LOAD.format("digits")) == "12345 Key('block:digits')\n"
-    assert "ConfigError: chat.key: the Prefect Secret block 'odd' holds no text" in run_python(
+    assert "ConfigError: models.chat.key: the Prefect Secret block 'odd' holds no text" in run_python(
         server, LOAD.format("odd")
     )
     missing = run_python(server, LOAD.format("other"))
-    assert "ConfigError: chat.key: the Prefect server has no Secret block 'other': make it under Blocks" in missing
+    assert (
+        "ConfigError: models.chat.key: the Prefect server has no Secret block 'other': make it under Blocks" in missing
+    )
 
 
 def test_a_block_needs_a_prefect_server(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
     environment["PREFECT_HOME"] = str(tmp_path)
     said = run_python(environment, LOAD.format("mine"))
-    assert "ConfigError: chat.key: block:mine is kept by a Prefect server: set PREFECT_API_URL" in said
+    assert "ConfigError: models.chat.key: block:mine is kept by a Prefect server: set PREFECT_API_URL" in said
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/api"
         said = run_python({**environment, "PREFECT_API_URL": url, "PREFECT_CLIENT_MAX_RETRIES": "0"}, LOAD.format("x"))
-    assert f"ConfigError: chat.key: block:x: {url} does not answer" in said
+    assert f"ConfigError: models.chat.key: block:x: {url} does not answer" in said

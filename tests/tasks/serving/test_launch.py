@@ -37,7 +37,7 @@ def local(diary: Path, *, model: str = "tiny", fault: str = "", start_seconds: f
     flags = ("--diary", str(diary), *(("--fault", fault) if fault else ()))
     command = (sys.executable, str(stand_in_vllm.__file__))
     return ChatConfig(
-        model=model, launch="local", server=LaunchConfig(command=command, flags=flags, start_seconds=start_seconds)
+        model=model, launch=LaunchConfig(enabled=True, command=command, flags=flags, start_seconds=start_seconds)
     )
 
 
@@ -120,7 +120,7 @@ def test_the_server_reports_to_nobody_and_fetches_nothing(servers, diary, monkey
 def test_weights_are_fetched_where_the_profile_says_so(servers, diary, monkeypatch) -> None:
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     chat = local(diary)
-    servers.ready(chat.model_copy(update={"server": chat.server.model_copy(update={"download": True})}))
+    servers.ready(chat.model_copy(update={"launch": chat.launch.model_copy(update={"download": True})}))
     assert "HF_HUB_OFFLINE" not in entries(diary)[0]["environment"]
 
 
@@ -169,7 +169,7 @@ def test_a_server_that_dies_shows_the_end_of_its_log(servers, diary) -> None:
 
 @pytest.mark.parametrize("fault", ["never", "other"])
 def test_a_server_that_does_not_answer_in_time_is_stopped(servers, diary, fault) -> None:
-    with pytest.raises(ServerError, match=r"tiny did not answer within 1\.5 s \(server\.start_seconds\)"):
+    with pytest.raises(ServerError, match=r"tiny did not answer within 1\.5 s \(launch\.start_seconds\)"):
         servers.ready(local(diary, fault=fault, start_seconds=1.5))
     assert are_gone(entries(diary)[0], within_s=0)
 
@@ -206,9 +206,15 @@ def test_ports_that_are_always_taken_are_an_error(servers, diary, monkeypatch) -
     ("changes", "message"),
     [
         ({"model": ""}, "language.model is empty"),
-        ({"endpoint": ("http://h/v1",)}, "language.endpoint http://h/v1 and language.launch exclude each other"),
-        ({"server": LaunchConfig(command=("vllm-that-is-not-there",))}, "language.server.command: 'vllm-that-is-not"),
-        ({"server": LaunchConfig(command=())}, "language.server.command: '' is no program"),
+        (
+            {"endpoint": ("http://h/v1",)},
+            "language.endpoint http://h/v1 and language.launch.enabled",
+        ),
+        (
+            {"launch": LaunchConfig(enabled=True, command=("vllm-that-is-not-there",))},
+            "language.launch.command: 'vllm-that-is-not",
+        ),
+        ({"launch": LaunchConfig(enabled=True, command=())}, "language.launch.command: '' is no program"),
     ],
 )
 def test_a_profile_that_cannot_be_started_names_the_field(servers, diary, changes, message) -> None:
@@ -273,7 +279,9 @@ def test_a_real_vllm_serves_one_model_after_the_other(tmp_path, vllm_servers, mo
 
     from tests.fixtures.vllm_server import CPU_FLAGS, ENVIRONMENT, require_vllm
 
-    server = LaunchConfig(command=(str(require_vllm()),), max_model_len=4096, flags=CPU_FLAGS, start_seconds=300)
+    server = LaunchConfig(
+        enabled=True, command=(str(require_vllm()),), max_model_len=4096, flags=CPU_FLAGS, start_seconds=300
+    )
     vllm_servers.stop()  # for the memory
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", ENVIRONMENT["VLLM_CPU_KVCACHE_SPACE"])
     pids = []
@@ -281,7 +289,7 @@ def test_a_real_vllm_serves_one_model_after_the_other(tmp_path, vllm_servers, mo
         for model, images in (("qwen2-vl", 2), ("mixtral", 0)):
             folder = str(vllm_servers.checkpoint(model))
             launched = server.model_copy(update={"images": images})
-            chat = servers.ready(ChatConfig(model=folder, launch="local", server=launched))
+            chat = servers.ready(ChatConfig(model=folder, launch=launched))
             with OpenAI(base_url=chat.endpoint[0], api_key="none", max_retries=0) as client:
                 turns = [{"role": "user", "content": "Say."}]
                 said = client.chat.completions.create(model=folder, messages=turns, max_tokens=8, seed=1)

@@ -53,6 +53,6 @@ def test_a_question_that_is_refused_costs_nothing(tmp_path: Path) -> None:
 
 
 def test_the_bound_counts_bytes_turns_images_and_the_answer() -> None:
-    config = ChatConfig(pixels=7840)
+    config = ChatConfig(max_pixels=7840)
     asked_for = question("zwölf", max_tokens=100, images=(b"", b""), before=(Turn(role="user", text="one"),))
     assert most_tokens(asked_for, config) == (6 + 64) + (3 + 64) + 2 * (10 + 64) + 100

@@ -97,7 +97,9 @@ def test_what_the_profile_says_is_not_asked(structured) -> None:
 
 def test_of_several_models_one_must_be_named() -> None:
     with chat_server(obeys_all, models=["one", "two"]) as server:
-        assert refusal(ConfigError, server) == f"chat.model: name one of those that {server.url} serves: one, two"
+        assert (
+            refusal(ConfigError, server) == f"models.chat.model: name one of those that {server.url} serves: one, two"
+        )
         assert find(server, model="two").model == "two"
     with chat_server(obeys_all, models=[f"m{n}" for n in range(30)]) as server:
         assert refusal(ConfigError, server).endswith("m18, m19 and 10 more")
@@ -105,13 +107,13 @@ def test_of_several_models_one_must_be_named() -> None:
 
 def test_a_server_without_models() -> None:
     with chat_server(obeys_all, models=[]) as server:
-        assert refusal(ConfigError, server) == f"chat.model: name one of those that {server.url} serves: none"
+        assert refusal(ConfigError, server) == f"models.chat.model: name one of those that {server.url} serves: none"
 
 
 def test_a_model_that_is_not_served_is_refused() -> None:
     with chat_server(obeys_all, models=["one", "two"]) as server:
         said = refusal(ConfigError, server, model="three")
-        assert said == f'chat.model: {server.url} does not serve "three"; it serves one, two'
+        assert said == f'models.chat.model: {server.url} does not serve "three"; it serves one, two'
         assert server.asked == []
 
 
@@ -123,7 +125,9 @@ def test_messages_name_the_profiles_field() -> None:
 
 
 def test_no_endpoint_is_refused_with_what_to_do() -> None:
-    with pytest.raises(ConfigError, match=r"^chat\.endpoint: name an OpenAI-compatible server .*--until mining\)$"):
+    with pytest.raises(
+        ConfigError, match=r"^models\.chat\.endpoint: name an OpenAI-compatible server .*--until mining\)$"
+    ):
         find_model(ChatConfig(model="tiny"))
 
 
@@ -132,7 +136,9 @@ def test_a_model_of_which_a_server_knows_only_a_part_is_refused(tmp_path, inside
     """Also where the server says what it serves."""
     (tmp_path / inside).mkdir(exist_ok=True)
     (tmp_path / inside / "differential.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"^chat\.model: .* differential perception, which vLLM does not know"):
+    with pytest.raises(
+        ConfigError, match=r"^models\.chat\.model: .* differential perception, which vLLM does not know"
+    ):
         find_model(ChatConfig(endpoint=("http://127.0.0.1:9/v1",), model=str(tmp_path)))
     with (
         chat_server(obeys_all, models=[str(tmp_path)]) as server,
@@ -142,16 +148,16 @@ def test_a_model_of_which_a_server_knows_only_a_part_is_refused(tmp_path, inside
 
 
 def test_a_server_that_the_build_starts_is_not_asked() -> None:
-    launched = ChatConfig(model="tiny", launch="local", server=LaunchConfig(command=(sys.executable,)))
+    launched = ChatConfig(model="tiny", launch=LaunchConfig(enabled=True, command=(sys.executable,)))
     found = find_model(launched, images=2)
     assert (found.model, found.structured) == ("tiny", "vllm")
     assert find_model(launched.model_copy(update={"structured": "off"})).structured == "off"
-    with pytest.raises(ConfigError, match=r"chat\.model is empty"):
+    with pytest.raises(ConfigError, match=r"models\.chat\.model is empty"):
         find_model(launched.model_copy(update={"model": ""}))
     with pytest.raises(ConfigError, match="exclude each other"):
         find_model(launched.model_copy(update={"endpoint": ("http://127.0.0.1:1/v1",)}))
-    with pytest.raises(ConfigError, match=r"chat\.server\.command: 'no-such-vllm' is no program here"):
-        find_model(launched.model_copy(update={"server": LaunchConfig(command=("no-such-vllm",))}))
+    with pytest.raises(ConfigError, match=r"models\.chat\.launch\.command: 'no-such-vllm' is no program here"):
+        find_model(launched.model_copy(update={"launch": LaunchConfig(enabled=True, command=("no-such-vllm",))}))
 
 
 def test_a_model_that_sees_no_images_is_refused_before_the_build() -> None:
@@ -160,7 +166,7 @@ def test_a_model_that_sees_no_images_is_refused_before_the_build() -> None:
 
     with chat_server(answer) as server:
         assert find_model(ChatConfig(endpoint=(server.url,)), images=1, pace=QUICK).model == "tiny"
-        with pytest.raises(ConfigError, match=r"chat: tiny at .* refuses to look at 2 images at once \(At most 1"):
+        with pytest.raises(ConfigError, match=r"models.chat: tiny at .* refuses to look at 2 images at once"):
             find_model(ChatConfig(endpoint=(server.url,)), images=2, pace=QUICK)
 
 
@@ -175,7 +181,7 @@ def test_a_model_that_says_nothing_of_images_has_seen_them() -> None:
 def test_several_servers_must_serve_the_same() -> None:
     with chat_server(obeys_all, models=["one"]) as first, chat_server(obeys_all, models=["two"]) as second:
         said = refusal(ConfigError, first, second)
-        assert said.startswith("chat.endpoint: the servers must serve the same model")
+        assert said.startswith("models.chat.endpoint: the servers must serve the same model")
         assert f"{first.url} serves one" in said
         assert f"{second.url} serves two" in said
         assert f'{second.url} does not serve "one"' in refusal(ConfigError, first, second, model="one")
@@ -200,12 +206,12 @@ def test_an_address_of_something_else(path) -> None:
     with chat_server(obeys_all) as server, pytest.raises(ServerError) as caught:
         find_model(ChatConfig(endpoint=(server.url.removesuffix("/v1") + path,)), pace=QUICK)
     assert "no list of models (HTTP 404)" in str(caught.value)
-    assert "They often end in /v1; correct chat.endpoint" in str(caught.value)
+    assert "They often end in /v1; correct models.chat.endpoint" in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://127.0.0.1/v1", "http://", "/tmp/server"])
 def test_what_is_no_address(url) -> None:
-    with pytest.raises(ConfigError, match=r"^chat\.endpoint: "):
+    with pytest.raises(ConfigError, match=r"^models\.chat\.endpoint: "):
         find_model(ChatConfig(endpoint=(url,)))
 
 
@@ -233,7 +239,7 @@ def test_faults_that_pass_do_not_decide(faults) -> None:
 
 def test_a_server_that_stays_busy_decides_nothing() -> None:
     with chat_server(lambda asked: Status(503, "loading")) as server:
-        said = refusal(ServerError, server, attempts=3)
+        said = refusal(ServerError, server, max_attempts=3)
         assert said.startswith(f"{server.url}: server busy: HTTP 503: loading")
         assert len(server.asked) == 3
 

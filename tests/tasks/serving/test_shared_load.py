@@ -10,7 +10,7 @@ from tests.fixtures.chat_server import chat_server
 
 def ask_shards(urls: tuple[str, ...], shards: int, rows: int) -> int:
     """Ask as a worker does, shard after shard, few rows in each; return how many were answered."""
-    config = config_of(*urls, concurrency=1)
+    config = config_of(*urls, max_concurrency=1)
     answered = sum(len(texts(list(asked(items(rows), config)))) for _ in range(shards))
     close_clients()
     return answered

@@ -73,7 +73,7 @@ def test_images_stand_where_the_text_says(text: str, parts: list[Any]) -> None:
 
 
 def test_images_are_data_of_a_bounded_size() -> None:
-    body = body_of(question("", images=(png(3, side=300),)), CONFIG.model_copy(update={"pixels": 784}))
+    body = body_of(question("", images=(png(3, side=300),)), CONFIG.model_copy(update={"max_pixels": 784}))
     url = body["messages"][0]["content"][0]["image_url"]["url"]
     assert url.startswith("data:image/")
     with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))) as sent:
@@ -153,7 +153,7 @@ def test_another_question_has_another_key(changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("model", "other"), ("revision", "abc"), ("temperature", 0.5), ("top_p", 0.7), ("pixels", 784)],
+    [("model", "other"), ("revision", "abc"), ("temperature", 0.5), ("top_p", 0.7), ("max_pixels", 784)],
 )
 def test_another_way_of_asking_has_another_key(field: str, value: Any) -> None:
     assert key_of(SAME, CONFIG.model_copy(update={field: value})) != key_of(SAME, CONFIG)
