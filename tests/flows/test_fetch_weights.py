@@ -242,6 +242,7 @@ def test_each_served_model_is_named_by_its_field():
     assert served_models(load_profile("scenes"), "") == {}
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_what_the_same_command_takes_up(web, fetch, profile, tmp_path):
     stall = threading.Event()
     web.next_answers = [Fault() for _ in range(3)] + [Fault(cut=100_000, stall=stall)]

@@ -1,7 +1,5 @@
 """A build that pairs by nouns through mining, from files in Localized Narratives' layout (the paper's source)."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from tests.fixtures.builds import build_through_mining, ok_rows
 from tests.fixtures.layouts import cut, narrative, put, put_lines
 from tests.fixtures.tagger import NOUNS, write_tagger
+from tests.flows.test_cli import run
 
 TEXTS = {
     1: ["In this image there is a dog on a chair.", "I can see a dog and a table in the background."],
@@ -89,11 +88,9 @@ def test_other_captions_of_the_same_image_are_tagged_anew(
     assert (found["pairs"]["rows"], found["shards"]) == (1, 3)
 
 
-def test_a_missing_pipeline_ends_a_build_before_it_begins(tmp_path: Path) -> None:
+def test_a_missing_pipeline_ends_a_build_before_it_begins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write_source(tmp_path / "in", [1])
     words = ["--set", "pairing=nouns", "--set", "nouns.model=en_nowhere_sm", "--until", "mining"]
-    command = [str(Path(sys.executable).parent / "pairwright"), "build", source, "--out", str(tmp_path / "out"), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2, done.stderr
-    assert "python -m spacy download en_nowhere_sm" in done.stderr
+    assert run("build", source, "--out", tmp_path / "out", *words) == 2
+    assert "python -m spacy download en_nowhere_sm" in capsys.readouterr().err
     assert not (tmp_path / "out/tables").exists()

@@ -135,6 +135,7 @@ def test_a_hub_that_goes_away_is_gone_on_with(hub, push, tmp_path, monkeypatch):
     assert push()[0] == 1
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_the_same_command_goes_on(hub, push, rendered, tmp_path):
     stall = threading.Event()
     hub.next_answers = [Fault(), Fault(), *[Fault(cut=10, stall=stall) for _ in range(5)]]

@@ -150,6 +150,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_after_a_kill_what_was_scored_is_kept(
     fresh: Folder, dataset: Folder, written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

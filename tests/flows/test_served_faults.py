@@ -202,6 +202,7 @@ def test_pairs_wait_for_captions_that_could_not_be_asked_for(out, clean) -> None
     assert rows_of(out) == rows
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
 def test_a_killed_build_asks_no_finished_question_again(out, clean) -> None:
     rows, _, asked = clean

@@ -349,6 +349,7 @@ def test_a_table_on_another_machine(model: Path) -> None:
         train("memory://dataset", make_config("sft", [], model=str(model)), name="sft")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_in_order_and_the_same_command_goes_on(number: int, trainer: Trainer) -> None:
     words = trainer.words(optimiser__steps=400, loading__limit=0, saving__every=1000)

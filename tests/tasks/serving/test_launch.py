@@ -236,6 +236,7 @@ with Servers(Path(sys.argv[1])) as servers:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_build_that_is_killed_leaves_no_server(tmp_path, diary, how) -> None:
     build = start_build(tmp_path, local(diary))
@@ -245,6 +246,7 @@ def test_a_build_that_is_killed_leaves_no_server(tmp_path, diary, how) -> None:
     assert are_gone(entries(diary)[0])
 
 
+@pytest.mark.slow
 def test_a_build_that_is_killed_while_the_server_starts_leaves_none(tmp_path, diary) -> None:
     build = start_build(tmp_path, local(diary, fault="never"))
     while not (diary.exists() and diary.read_text().endswith("\n")):
