@@ -169,6 +169,7 @@ def test_a_processor_without_template_is_refused_at_once(processor: Any, monkeyp
         Collator(processor, 4096)
 
 
+@pytest.mark.slow
 def test_a_process_that_shares_nothing_makes_the_same_batch(processor: Any) -> None:
     collator, items = Collator(processor, 4096), [*ragged(), Refused(key="e", reason="no chosen text")]
     loader = DataLoader(

@@ -89,6 +89,7 @@ def logits_elsewhere(folders: Path, tmp_path: Path) -> dict[str, torch.Tensor]:
     return load_file(tmp_path / "out")
 
 
+@pytest.mark.parametrize("start", ["qwen2_vl", pytest.param("llava_onevision", marks=pytest.mark.slow)], indirect=True)
 def test_from_pretrained_loads_what_a_run_leaves(start: Path, tmp_path: Path) -> None:
     expected: dict[str, torch.Tensor] = {}
     for name, values in KINDS.items():

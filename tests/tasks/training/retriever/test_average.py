@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import torch
 from pairwright.tasks.training.ranks import join_ranks, leave_ranks, own_rank
@@ -22,6 +24,7 @@ print("averaged", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_two_processes_end_with_the_mean(tmp_path):
     script = tmp_path / "average.py"
     script.write_text(CODE)
