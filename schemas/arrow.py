@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from pairwright.schemas.rows import (
     Box,
@@ -324,6 +325,23 @@ def _join(values: Sequence[bytes]) -> pa.Array:
     for value, end in zip(values, ends[1:].tolist(), strict=True):
         view[end - len(value) : end] = value
     return pa.Array.from_buffers(pa.large_binary(), len(values), [None, pa.py_buffer(ends), data])
+
+
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """Return a table without rows. It does not load pandas, as ``pa.array`` does wherever that is installed."""
+    return pa.Table.from_batches([], schema=schema)
+
+
+def integers(values: NDArray[np.int32]) -> pa.Array:
+    """Return a column of integers, without pandas."""
+    return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(values)])
+
+
+def strings(values: Sequence[str]) -> pa.Array:
+    """Return a column of texts, without pandas."""
+    data = [value.encode() for value in values]
+    ends = np.cumsum([0, *map(len, data)], dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), len(data), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(data))])
 
 
 def from_table(table: pa.Table, row_type: type[R]) -> Iterator[R]:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pairwright.flows.load_profile import load_profile
 from pairwright.flows.verbs.options import OWED, STOPPED, Dataset, Limit, Out, ProfileName, Settings, Source, Until, app
 from pairwright.flows.verbs.run_request import print_failures, print_reasons, print_table, run_request, working
 from pairwright.schemas.errors import ConfigError, ServerError
@@ -24,6 +25,7 @@ def build(
     ] = None,
 ) -> None:
     """Build a dataset, or do what an earlier build of it still owes."""
+    load_profile(profile, settings or [])  # a wrong setting is refused before the stages are loaded
     from pairwright.flows.run_build import make_request
 
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pairwright.schemas.arrow import schema_of
+from pairwright.schemas.arrow import no_rows, schema_of
 from pairwright.schemas.config import ExcludeConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
 from pairwright.tasks.models import perceptual_hash
@@ -28,7 +28,7 @@ from pairwright.tasks.store.stage import Planned, Stage, Uses
 BLOCK = 128
 """Images compared with a whole excluded set at a time."""
 REASON = "near-duplicate of an excluded image"
-EMPTY = schema_of(EmbeddingRow).empty_table().select(["subject", "embedder", "vector"])
+EMPTY = no_rows(schema_of(EmbeddingRow)).select(["subject", "embedder", "vector"])
 
 
 @dataclass(frozen=True)

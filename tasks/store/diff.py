@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
+from pairwright.schemas.arrow import no_rows
 from pairwright.tasks.store.dataset import Build
 
-KEYS = pa.table({"key": pa.array([], pa.string())})
-OUTCOMES = pa.table({name: pa.array([], pa.string()) for name in ("key", "outcome", "reason")})
+KEYS = no_rows(pa.schema({"key": pa.string()}))
+OUTCOMES = no_rows(pa.schema(dict.fromkeys(("key", "outcome", "reason"), pa.string())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ Every stage's input is partitioned into ok, dropped, failed and pending. Rows wh
 are stale: they stay in their parts but are in no live table.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,6 +21,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from pairwright.schemas.arrow import integers, strings
 from pairwright.schemas.errors import StoreError, ValidationError
 from pairwright.tasks.store.files import TEMPORARY, Folder
 from pairwright.tasks.store.part import Part, describe_part, read_columns
@@ -129,11 +131,12 @@ class Ledger:
             self._run(f"CREATE OR REPLACE TEMP TABLE parts_{name} (part INTEGER, name VARCHAR)")
             known = self._loaded[name] = {}
             self._seen[name] = {}
-        again = self._forget_failed(name)
+        again = self._forget_failed(name) if known else set[str]()
         names = self._part_files(table) if only is None else only
         new = {n: number for number, n in enumerate((n for n in names if n not in known), start=len(known))}
         known.update(new)
-        self._insert(f"parts_{name}", pa.table({"part": list(new.values()), "name": list(new)}, PARTS_SCHEMA))
+        numbers = np.fromiter(new.values(), np.int32, len(new))
+        self._insert(f"parts_{name}", pa.table([integers(numbers), strings(list(new))], PARTS_SCHEMA))
         batch: list[pa.Table] = []
         for part, keys, about in self._read_keys(table, {n: known[n] for n in names if n in again or n in new}):
             batch.append(removed.read(keys) if removed else keys)
@@ -245,25 +248,18 @@ class Ledger:
             ValidationError: the counts do not add up, each being counted on its own.
         """
         name = planned.stage.name
-        by_outcome = dict(self._run(f"SELECT outcome, count(*) FROM outcome_{name} GROUP BY ALL"))
-        reasons = self._run(
-            f"SELECT reason, count(*) FROM outcome_{name} WHERE outcome != 'pending' AND reason != '' GROUP BY ALL "
-            "ORDER BY 2 DESC, 1"
-        )
+        ended = self._run(f"SELECT outcome, coalesce(reason, ''), count(*) FROM outcome_{name} GROUP BY ALL")
         total, rows = self._run(f"SELECT (SELECT count(*) FROM input_{name}), count(*) FROM live_{name}")[0]
-        numbers = {outcome: int(by_outcome.get(outcome, 0)) for outcome in ("ok", "dropped", "failed", "pending")}
+        numbers = {one: sum(n for what, _, n in ended if what == one) for one in ("ok", "dropped", "failed", "pending")}
         if sum(numbers.values()) != total:
             raise ValidationError(f"stage {name} does not add up: {total} input rows, but {numbers}")
-        failed = self._run(
-            f"SELECT reason, count(*) FROM outcome_{name} WHERE outcome = 'failed' GROUP BY ALL ORDER BY 2 DESC, 1"
-        )
         return Counts(
             stage=name,
             fingerprint=planned.fingerprint,
             of=total,
             rows=rows,
-            reasons=dict(reasons),
-            failures=dict(failed),
+            reasons=_most_frequent((why, n) for what, why, n in ended if what != "pending" and why),
+            failures=_most_frequent((why, n) for what, why, n in ended if what == "failed"),
             **numbers,
         )
 
@@ -440,6 +436,14 @@ def links_of(stage: Stage, use: Uses) -> str:
     )
 
 
+def _most_frequent(reasons: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return how often each reason was given, the most frequent one first."""
+    counts = Counter[str]()
+    for reason, number in reasons:
+        counts[reason] += number
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
 def _keys(part: Part, number: int) -> tuple[pa.Table, dict[str, str]]:
     """Return a part's key columns and what it states of itself, which must hold."""
     table, about = read_columns(part, COLUMNS)
@@ -451,5 +455,5 @@ def _keys(part: Part, number: int) -> tuple[pa.Table, dict[str, str]]:
     missing = [name for name in COLUMNS if name not in table.column_names]
     for name in missing:
         table = table.append_column(name, pa.nulls(len(table), pa.string()))
-    table = table.select(COLUMNS).append_column("part", pa.array(np.full(len(table), number, np.int32)))
-    return table.append_column("row", pa.array(np.arange(len(table), dtype=np.int32))), about
+    table = table.select(COLUMNS).append_column("part", integers(np.full(len(table), number, np.int32)))
+    return table.append_column("row", integers(np.arange(len(table), dtype=np.int32))), about
