@@ -1,0 +1,57 @@
+"""What starting costs: which libraries a command has loaded when it ends, looked at in a process of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = "pandas torch faiss mitsuba prefect sklearn scipy cv2 openai numba transformers spacy ray distributed"
+STORE = "numpy pyarrow duckdb fsspec rich"
+RUN = """
+import sys
+sys.argv = ["pairwright", *{words!r}]
+try:
+    from pairwright.flows.cli import main
+    main()
+except SystemExit as end:
+    print(end.code or 0, file=sys.stderr)
+print(*sorted(set({names!r}.split()) & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def loaded_by(code: str) -> list[str]:
+    """Return the last two lines that a process writes to standard error."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stderr.splitlines()[-2:]
+
+
+def test_importing_the_package_loads_nothing() -> None:
+    code = f"import sys, pairwright; print(0, *(set('{HEAVY} {STORE} typer pydantic'.split()) & set(sys.modules)),"
+    assert loaded_by(f"{code} sep='\\n', file=sys.stderr)") == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--help"], 0),
+        (["--version"], 0),
+        (["build", "--help"], 0),
+        (["status", "demo", "--jsn"], 2),
+        (["build", "--oot", "demo"], 2),
+        (["build", "--out", "demo", "--set", "mining.nope=1"], 2),
+        (["build", "--out", ""], 2),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_refused_or_explained_loads_no_store(words: list[str], code: int) -> None:
+    assert loaded_by(RUN.format(words=words, names=f"{HEAVY} {STORE}")) == [str(code), ""]
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["--verify"]], ids=" ".join)
+def test_status_loads_nothing_heavy(mined: Path, options: list[str]) -> None:
+    assert loaded_by(RUN.format(words=["status", str(mined), *options], names=HEAVY))[-1] == ""
+
+
+def test_the_heavy_are_seen_where_they_are_loaded() -> None:
+    assert "pandas" in loaded_by("import pandas\n" + RUN.format(words=["--version"], names=HEAVY))[-1]
