@@ -2,9 +2,9 @@
 
 import shlex
 
+from pairwright.flows.pipeline import plan_stages, running_stages, why_no_neighbours
 from pairwright.flows.report_dataset import day_of, name_of, put_pages
 from pairwright.flows.run_build import open_build, request_of
-from pairwright.flows.stages import plan_stages, stages_until, why_no_neighbours
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.report.calibrate_pages import Calibration, Subject, write_calibration
@@ -23,10 +23,9 @@ def calibrate_dataset(folder: Folder, *, per_bin: int, width: float) -> Calibrat
         StoreError: a file cannot be read or written.
     """
     request, items = request_of(folder)
-    stages = stages_until(request.profile, request.until)
-    if "neighbours" not in (stage.name for stage in stages):
+    if "neighbours" not in (stage.name for stage in running_stages(request.profile, request.until)):
         raise ConfigError(f"{folder.url}: has no table of neighbours to choose thresholds from: {_reason(folder)}")
-    planned = plan_stages(request.profile, [stage for stage in stages if stage.group in MINING])
+    planned = [one for one in plan_stages(request.profile, request.until) if one.stage.group in MINING]
     with open_build(request, planned, items) as build:
         for stage in planned:
             build.settle(stage)
@@ -47,7 +46,7 @@ def calibrate_dataset(folder: Folder, *, per_bin: int, width: float) -> Calibrat
 def _reason(folder: Folder) -> str:
     """Say why there are no neighbours, and what to do."""
     request, _ = request_of(folder)
-    if "neighbours" in (stage.name for stage in stages_until(request.profile, "")):
+    if "neighbours" in (stage.name for stage in running_stages(request.profile)):
         return (
             f"it was built until {request.until} only. Build it further: `pairwright build "
             f"{shlex.quote(request.profile.source)} --out {shlex.quote(folder.url)} --until mining`"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pairwright.flows.open_version import find_version, settle_version
 from pairwright.flows.run_build import request_of, settled
-from pairwright.flows.stages import table_names
+from pairwright.flows.stages import TABLES
 from pairwright.schemas.errors import PairwrightError
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.dataset import alone
@@ -184,7 +184,7 @@ def _need_versions(folder: Folder, kept: Sequence[int], present: Present, needed
             version = find_version(folder, number)
             with version.opened() as build:
                 settle_version(build, version)
-                own = [planned.stage.name for planned in version.planned if planned.stage.reads == "items"]
+                own = [planned.stage.name for planned in version.planned if "items" in planned.stage.reads]
                 if any(build.ledger.holds(name, list(present.known)) for name in own):
                     yield number, "it holds what was removed on request"
                 else:
@@ -207,7 +207,7 @@ def _need_files(folder: Folder, kept: Sequence[int], present: Present, needed: N
 
 def _beside(folder: Folder) -> Iterator[str]:
     """Yield the tables that trainings have made beside the dataset's own."""
-    own = {*table_names(), "items"}
+    own = {*TABLES, "items"}
     yield from sorted({table for table, _ in list_parts(folder) if table.split("/")[1] not in own})
 
 

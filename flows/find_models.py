@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pairwright.flows.stages import stages_until
+from pairwright.flows.pipeline import running_stages
 from pairwright.schemas.config import Profile
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.served import ChatConfig
@@ -29,7 +29,7 @@ def pin_models(profile: Profile, until: str) -> Profile:
     Raises:
         ModelError: one is missing.
     """
-    stages = [stage for stage in stages_until(profile, until) if stage.pin]
+    stages = [stage for stage in running_stages(profile, until) if stage.pin]
     pinned = {stage.config: stage.pin(getattr(profile, stage.config)) for stage in stages if stage.pin}
     return profile.model_copy(update=pinned)
 
@@ -59,7 +59,7 @@ def served_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
 
 def _asking(profile: Profile, until: str) -> list[ServedSection]:
     """Return the sections of the stages that ask a served model."""
-    sections = [profile.section(stage.config) for stage in stages_until(profile, until)]
+    sections = [profile.section(stage.config) for stage in running_stages(profile, until)]
     return [own for own in sections if isinstance(own, ServedSection) and own.is_served]
 
 
@@ -88,7 +88,7 @@ def gpus_of(planned: Planned) -> int:
     config = planned.config
     starts = isinstance(config, ServedSection) and config.is_served and config.served.launch.enabled
     loads = planned.stage.processes is not None and planned.stage.processes(config) is not None
-    return count_gpus() if starts or loads else 0
+    return count_gpus() if planned.stage.is_on and (starts or loads) else 0
 
 
 def run_served(

@@ -56,7 +56,7 @@ def shard_seconds() -> float:
 
 def _is_alike(planned: Planned, profile: Profile, measured: Profile) -> bool:
     """Say whether a row of the stage is the same work in both."""
-    if planned.stage.reads == "items" and profile.sources.kind != measured.source.partition(":")[0]:
+    if "items" in planned.stage.reads and profile.sources.kind != measured.source.partition(":")[0]:
         return False
     name = planned.stage.config
     sections = ("images", "reading", "scenes") if name == "sources" else (name,)

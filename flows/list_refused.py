@@ -22,7 +22,7 @@ def list_refused(build: Build, stages: Sequence[Planned], table: str) -> Iterato
     planned = next((stage for stage in stages if stage.stage.name == table), None)
     refused = list(build.refused(planned)) if planned else []
     names: dict[str, tuple[str, ...]] = {}
-    if planned and planned.stage.reads != "items":  # those tell the names themselves
+    if planned and "items" not in planned.stage.reads:  # those tell the names themselves
         names = _names_of({subject for *_, subject in refused}, build, stages)
     elif planned and planned.stage.writes is ImageRow:
         for name, other in build.duplicates(planned, "name"):

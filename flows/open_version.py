@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from pairwright.flows.pipeline import plan_stages
 from pairwright.flows.run_build import Request, open_build, request_of
-from pairwright.flows.stages import plan_stages, stages_until
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
 from pairwright.tasks.store.dataset import Build
@@ -74,7 +74,7 @@ def find_version(folder: Folder, version: int | None = None) -> Version:
     snapshot = latest_snapshot(folder) if version is None else _find(folder, version)
     if snapshot is None:
         request, items = request_of(folder)
-        planned = plan_stages(request.profile, stages_until(request.profile, request.until))
+        planned = [one for one in plan_stages(request.profile, request.until) if one.stage.is_on]
         return Version(request=request, items=items, planned=planned, snapshot=None)
     check_parts(folder, snapshot)
     request = _request(folder, snapshot)
@@ -123,16 +123,16 @@ def _request(folder: Folder, snapshot: Snapshot) -> Request:
 
 
 def _plan(folder: Folder, snapshot: Snapshot, request: Request) -> list[Planned]:
-    """Return the version's stages, each with the table that the version states."""
+    """Return the version's stages that are on, each with the table that the version states."""
     try:
-        planned = plan_stages(request.profile, stages_until(request.profile, request.until))
+        planned = plan_stages(request.profile, request.until)
     except PairwrightError as error:
         raise _other_release(folder, snapshot, str(error)) from error
     stated: dict[str, Any] = snapshot.content["stages"]
     own = [one.stage.name for one in planned]
     if set(own) != set(stated):
         raise _other_release(folder, snapshot, f"it has the tables {', '.join(stated)}; now they are {', '.join(own)}")
-    return [replace(one, fingerprint=stated[one.stage.name]["fingerprint"]) for one in planned]
+    return [replace(one, fingerprint=stated[one.stage.name]["fingerprint"]) for one in planned if one.stage.is_on]
 
 
 def _other_release(folder: Folder, snapshot: Snapshot, why: str) -> StoreError:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pairwright.flows.find_models import gpus_of
 from pairwright.flows.find_rates import rates_for, shard_seconds
 from pairwright.flows.load_profile import change_profile, load_profile
+from pairwright.flows.pipeline import check_stage, plan_stages
 from pairwright.flows.run_build import Request, make_request, open_build, request_of, with_source
 from pairwright.flows.run_trial import Measured, measure_dataset
-from pairwright.flows.stages import check_stage, plan_stages, stages_until
 from pairwright.schemas.config import Profile
 from pairwright.schemas.rows import ItemRow
 from pairwright.tasks.mining import pair_neighbours, search_neighbours
@@ -81,7 +81,7 @@ def request_to_plan(
 
 def planned_of(request: Request) -> list[Planned]:
     """Return the stages of a build."""
-    return plan_stages(request.profile, stages_until(request.profile, request.until))
+    return plan_stages(request.profile, request.until)
 
 
 def look_at_source(request: Request, *, is_new: bool, say: Callable[[int], None]) -> Wanted:
@@ -148,7 +148,7 @@ def site_of(request: Request, planned: Sequence[Planned], *, shard_seconds: floa
         gpus={one.stage.name: gpus_of(one) for one in planned},
         rows_per_shard={
             one.stage.name: run.rows_per_shard_of.get(one.stage.name)
-            or (listed if one.stage.reads == "items" else one.stage.rows_per_shard or run.rows_per_shard)
+            or (listed if "items" in one.stage.reads else one.stage.rows_per_shard or run.rows_per_shard)
             for one in planned
         },
         shard_seconds=shard_seconds,

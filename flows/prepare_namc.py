@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pairwright.flows.pipeline import running_stages
 from pairwright.flows.run_beside import run_beside, settled_beside
 from pairwright.flows.run_build import request_of
 from pairwright.flows.say_outcome import say_reasons
-from pairwright.flows.stages import stages_until
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.namc import PAPER, CnnConfig, NamcConfig
 from pairwright.schemas.section import Section
@@ -159,9 +159,9 @@ def have_places(folder: Folder, config: TrainConfig, run: "Run") -> None:
     epochs = EPOCHS.get(request.profile.sources.kind, config.optimiser.epochs)
     if config.start and not config.namc.noise and epochs != config.optimiser.epochs:
         log.info("published for %s: --set optimiser.epochs=%d", request.profile.sources.kind, epochs)
-    has_pairs = PAIRS in {stage.name for stage in stages_until(request.profile, request.until)}
+    has_pairs = PAIRS in {stage.name for stage in running_stages(request.profile, request.until)}
     try:
-        stages = [(stage if has_pairs else replace(stage, only_in=""), own) for stage, own in _stages(config.namc)]
+        stages = [(stage if has_pairs else replace(stage, only_in=()), own) for stage, own in _stages(config.namc)]
         beside = [run_beside(folder, stage, own) for stage, own in stages]
     finally:
         release_models()

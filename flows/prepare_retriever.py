@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pairwright.flows.pipeline import running_stages
 from pairwright.flows.run_beside import run_beside, settled_beside
 from pairwright.flows.run_build import request_of
-from pairwright.flows.stages import stages_until
 from pairwright.schemas.config import EmbeddingConfig
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ConfigError
@@ -71,7 +71,7 @@ def _vectors(folder: Folder, embedding: EmbeddingConfig, have: Have = run_beside
 
     request, _ = request_of(folder)
     made = [have(folder, embed_chosen_texts.STAGE, choose_text_vectors(embedding))]
-    names = {stage.name for stage in stages_until(request.profile, request.until)}
+    names = {stage.name for stage in running_stages(request.profile, request.until)}
     if embed_images.STAGE.name not in names:
         made.append(have(folder, embed_images.STAGE, embedding))
     return made
@@ -130,7 +130,7 @@ def mine_table(folder: Folder, retriever: Path, *, pool: str = "train", have: Ha
 
     request, _ = request_of(folder)
     beside = _vectors(folder, request.profile.embedding, have)
-    names = {stage.name for stage in stages_until(request.profile, request.until)}
+    names = {stage.name for stage in running_stages(request.profile, request.until)}
     stage = mine_negatives.stage_among(names)
     config = MinedConfig(retriever=str(retriever), pool=pool)
     return [*beside, have(folder, stage, config, after=beside)]

@@ -152,7 +152,7 @@ def log_outcome(planned: Planned, outcome: Outcome) -> None:
         "%s: %d rows of %s, %s %.1f s %.1f rows/s",
         outcome.shard.name,
         rows,
-        planned.stage.reads,
+        ", ".join(planned.stage.reads),
         counts,
         outcome.seconds,
         rate,
@@ -160,13 +160,15 @@ def log_outcome(planned: Planned, outcome: Outcome) -> None:
 
 
 def stage_table(counts: Sequence[Counts], seconds: Sequence[float] = ()) -> Table:
-    """Return the table that ends a build: per stage in, ok, dropped, failed, pending, rows, seconds."""
+    """Return the table that ends a build: per stage with input in, ok, dropped, failed, pending, rows, seconds."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("stage")
     for name in ("in", "ok", "dropped", "failed", "pending", "rows", *(["seconds"] if seconds else [])):
         table.add_column(name, justify="right")
     table.add_column("most frequent reason", overflow="fold")
     for number, count in enumerate(counts):
+        if not count.of:
+            continue
         reason = next((f"{text} ({n})" for text, n in count.reasons.items()), "")
         numbers = [count.of, count.ok, count.dropped, count.failed, count.pending, count.rows]
         spent = [f"{seconds[number]:.1f}"] if seconds else []

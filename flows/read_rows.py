@@ -12,7 +12,7 @@ its ends), so reading the files by hand gives too many.
 from collections.abc import Iterator, Sequence
 
 from pairwright.flows.open_version import opened
-from pairwright.flows.stages import find_table
+from pairwright.flows.pipeline import find_table
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import Row
 from pairwright.tasks.store.files import Folder

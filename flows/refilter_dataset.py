@@ -6,11 +6,10 @@ done. The dataset itself is not changed unless the thresholds are kept.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 
 from pairwright.flows.load_profile import change_profile
+from pairwright.flows.pipeline import plan_stages, running_stages, why_no_neighbours
 from pairwright.flows.run_build import Request, RunShards, Watcher, open_build, record_of, request_of, run_stage
-from pairwright.flows.stages import plan_stages, stages_until, why_no_neighbours
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.dataset import Build, write_record
 from pairwright.tasks.store.files import Folder
@@ -20,6 +19,8 @@ from pairwright.tasks.store.snapshot import stream_live
 from pairwright.tasks.store.stage import Planned
 
 SECTION = "mining"
+DECIDED = (SECTION, "uniting")
+"""Sections of the stages whose rows the thresholds decide."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +66,9 @@ def refilter_dataset(request: Request, *, run_shards: RunShards, watcher: Watche
     """
     own, items = request_of(request.folder)
     before, old = _look(replace(own, until=SECTION), items)
-    planned = plan_stages(request.profile, stages_until(request.profile, SECTION))
-    stored = list(takewhile(lambda stage: stage.stage.config != SECTION, planned))
-    made = planned[len(stored) :]
+    planned = plan_stages(request.profile, SECTION)
+    made = [stage for stage in planned if stage.stage.config in DECIDED and stage.stage.is_on]
+    stored = planned[: planned.index(made[0])]
     failures: list[ShardFailed] = []
     after: list[Counts] = []
     with open_build(request, planned, items) as build:
@@ -96,15 +97,16 @@ def refilter_dataset(request: Request, *, run_shards: RunShards, watcher: Watche
 
 
 def _tables(request: Request) -> set[str]:
-    return {stage.name for stage in stages_until(request.profile, SECTION)}
+    return {stage.name for stage in running_stages(request.profile, SECTION)}
 
 
 def _look(request: Request, items: tuple[str, ...]) -> tuple[list[Counts], set[str]]:
     """Count the tables that the dataset's own thresholds decide, and return its pairs, without making any."""
-    planned = plan_stages(request.profile, stages_until(request.profile, SECTION))
+    planned = plan_stages(request.profile, SECTION)
     with open_build(request, planned, items) as build:
         counts = [build.settle(stage) for stage in planned]
-        chosen = [count for stage, count in zip(planned, counts, strict=True) if stage.stage.config == SECTION]
+        settled = zip(planned, counts, strict=True)
+        chosen = [count for stage, count in settled if stage.stage.config in DECIDED and stage.stage.is_on]
         return chosen, _keys(build, planned[-1])
 
 

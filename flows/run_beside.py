@@ -76,8 +76,7 @@ def _plan(stage: Stage, config: Any, others: Sequence[Planned]) -> Planned:
     """Return a stage as it runs beside the others."""
     fitted = stage.fit(stage, config) if stage.fit else stage
     tables = {other.stage.name: other.fingerprint for other in others}
-    used = {fitted.reads, *(use.table for use in fitted.uses), *filter(None, [fitted.only_in])}
-    if missing := used - tables.keys():
+    if missing := fitted.tables - tables.keys():
         raise ConfigError(f"{stage.name}: is made of {', '.join(sorted(missing))}, which this dataset has not")
     prompts = {name: load(name).sha256 for name in fitted.prompts}
     return Planned(stage=fitted, config=config, fingerprint=fingerprint(fitted, config, prompts=prompts, tables=tables))

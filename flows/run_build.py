@@ -17,8 +17,9 @@ from typing import Protocol
 
 from pairwright.flows.find_models import gpus_of, pin_models, pin_served, run_served, servers_of, waits_for
 from pairwright.flows.load_profile import change_profile, load_profile
+from pairwright.flows.pipeline import check_stage, find_table, plan_stages
 from pairwright.flows.publish_version import now, publish_version
-from pairwright.flows.stages import CHECKS, STAGES, check_stage, find_table, plan_stages, stages_until
+from pairwright.flows.stages import STAGES
 from pairwright.schemas.budget import BudgetConfig
 from pairwright.schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig
 from pairwright.schemas.errors import ConfigError, SourceError, StoreError
@@ -27,7 +28,7 @@ from pairwright.schemas.robustness import RobustnessConfig
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.say_changes import say_changes
 from pairwright.tasks.mining import embed_images
-from pairwright.tasks.mining.exclude_images import write_references
+from pairwright.tasks.mining.admit_images import write_references
 from pairwright.tasks.sources import read_images
 from pairwright.tasks.sources.readers import READERS, recognise_source
 from pairwright.tasks.store.budget import Keeper, keeping
@@ -186,7 +187,7 @@ def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[
         )
     request = replace(request, profile=change_profile(request.profile, settings))
     _check_tables(request.profile)
-    if not stage or any(stage in (one.name, one.group) for one in (*CHECKS, *STAGES) if one.pin or one.models):
+    if not stage or any(stage in (one.name, one.group) for one in STAGES if one.pin or one.models):
         request = replace(request, profile=pin_models(request.profile, request.until))
     return replace(request, only_stage=stage, only_reason=reason)
 
@@ -205,7 +206,7 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher, run_
     request = embed_excluded(request, run_shards=run_shards, watcher=watcher, run_step=run_step)
     record = record_of(request, items)
     write_record(request.folder, record)
-    planned = plan_stages(request.profile, stages_until(request.profile, request.until))
+    planned = plan_stages(request.profile, request.until)
     counts: list[Counts] = []
     seconds: list[float] = []
     failures: list[ShardFailed] = []
@@ -214,12 +215,14 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher, run_
         def run_stages(stages: Sequence[Planned]) -> Sequence[Counts]:
             for stage in stages:
                 start = time.monotonic()
-                with build.locked(stage, watcher.waiting):
-                    run = keeper.limited(partial(run_served, run_shards, servers, waits_for(stage, counts)))
-                    failures.extend(run_stage(build, stage, request, run_shards=run, watcher=watcher))
+                if stage.stage.is_on:
+                    with build.locked(stage, watcher.waiting):
+                        run = keeper.limited(partial(run_served, run_shards, servers, waits_for(stage, counts)))
+                        failures.extend(run_stage(build, stage, request, run_shards=run, watcher=watcher))
                 counts.append(build.settle(stage))
                 seconds.append(time.monotonic() - start)
-                watcher.end(stage, counts[-1], seconds[-1])
+                if stage.stage.is_on:
+                    watcher.end(stage, counts[-1], seconds[-1])
             return counts[-len(stages) :]
 
         for name, stages in groupby(planned, lambda one: STEPS[one.stage.group]):
@@ -308,7 +311,7 @@ def open_build(request: Request, planned: Sequence[Planned], items: Sequence[str
     """Open the dataset's ledger and workspace."""
     run = request.profile.run
     size = READERS[request.profile.sources.kind].rows_per_shard
-    reading = {stage.stage.name: size for stage in planned if stage.stage.reads == "items"}
+    reading = {stage.stage.name: size for stage in planned if "items" in stage.stage.reads}
     sizes = {**reading, **run.rows_per_shard_of}
     return Build(request.folder, planned, items, run.rows_per_shard, sizes)
 
@@ -330,7 +333,7 @@ def request_of(folder: Folder) -> tuple[Request, tuple[str, ...]]:
 def settled(folder: Folder) -> Generator[tuple[Build, list[tuple[Planned, Counts]]]]:
     """Open a dataset as it is now, every stage counted, without running anything."""
     request, items = request_of(folder)
-    planned = plan_stages(request.profile, stages_until(request.profile, request.until))
+    planned = plan_stages(request.profile, request.until)
     with open_build(request, planned, items) as build:
         yield build, [(stage, build.settle(stage)) for stage in planned]
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pairwright.flows.find_models import pin_models, pin_served
+from pairwright.flows.pipeline import running_stages
 from pairwright.flows.run_build import Request, RunShards, Watcher, run_build, settled
-from pairwright.flows.stages import stages_until
 from pairwright.schemas.budget import BudgetConfig
 from pairwright.schemas.config import RunConfig
 from pairwright.schemas.gates import GatesConfig
@@ -89,7 +89,7 @@ def trial_request(request: Request, folder: Folder, rows: int) -> Request:
         ConfigError, ModelError, ServerError: the build could not begin.
     """
     profile = pin_models(pin_served(request.profile, request.until), request.until)
-    names = [stage.name for stage in stages_until(profile, request.until)]
+    names = [stage.name for stage in running_stages(profile, request.until)]
     size = -(-rows // max(SHARDS, SHARDS_PER_WORKER * (profile.run.workers or count_cores())))
     run = RunConfig(workers=profile.run.workers, rows_per_shard_of=dict.fromkeys(names, size), budget=BudgetConfig())
     profile = profile.model_copy(update={"run": run, "gates": GatesConfig()})
@@ -131,7 +131,7 @@ def _rates(stages: Settled, samples: Mapping[str, Sequence[Sample]], *, known_fr
             planned,
             counts,
             samples[planned.stage.name],
-            read_rows=rows.get(planned.stage.reads, counts.of),
+            read_rows=sum(rows.get(table, counts.of) for table in planned.stage.reads),
             known_from=known_from,
         )
         for planned, counts in stages

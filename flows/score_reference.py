@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pairwright.flows.run_beside import run_beside, settled_beside
 from pairwright.schemas.errors import TrainingError
+from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.stage import Planned
@@ -47,7 +48,7 @@ def score_reference(
     if has_table(run / FILE, own):
         return
     try:
-        planned = run_beside(folder, replace(STAGE, reads=config.table), own, after=after)
+        planned = run_beside(folder, replace(STAGE, reads={config.table: PreferenceRow}), own, after=after)
     except TrainingError:
         load_model(found.folder, config.model, dtype=choose_storage(config))  # says so if it is the model's fault
         raise

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pairwright.flows.open_version import Version, find_version, settle_version
-from pairwright.flows.stages import plan_stages, stages_until
+from pairwright.flows.pipeline import plan_stages
 from pairwright.prompts import load
 from pairwright.schemas.arrow import COLUMNS
 from pairwright.schemas.errors import ConfigError
@@ -111,7 +111,7 @@ def _made(build: Build, rows: Sequence[tuple[str, str]]) -> dict[tuple[str, str]
 def _tables(version: Version, names: set[str]) -> dict[str, dict[str, Any]]:
     """Return where each table's rows come from; prompts only where they are still those of the version."""
     request = version.request
-    now = {one.stage.name: one for one in plan_stages(request.profile, stages_until(request.profile, request.until))}
+    now = {one.stage.name: one for one in plan_stages(request.profile, request.until)}
     return {
         planned.stage.name: _about(planned, same=now[planned.stage.name].fingerprint == planned.fingerprint)
         for planned in version.planned

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from pairwright.flows.stages import plan_stages, stages_until
+from pairwright.flows.pipeline import plan_stages
 from pairwright.prompts import load
 from pairwright.schemas.config import BuildRecord, Profile
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
@@ -55,7 +55,7 @@ class Version:
     @classmethod
     def of(cls, folder: Folder, record: BuildRecord) -> Self:
         """Return the tables of a build as they are now."""
-        planned = plan_stages(record.profile, stages_until(record.profile, record.until))
+        planned = plan_stages(record.profile, record.until)
         return cls(folder=folder, record=record, planned=planned)
 
     @property
@@ -84,11 +84,16 @@ class Version:
         """Return the build of its tables and of others beside them, to be entered; nothing is settled yet."""
         run = self.profile.run
         size = READERS[self.profile.sources.kind].rows_per_shard
-        reading = {one.stage.name: size for one in self.planned if one.stage.reads == "items"}
+        reading = {one.stage.name: size for one in self.planned if "items" in one.stage.reads}
         sizes = {**reading, **run.rows_per_shard_of}
-        planned = [*self.planned, *beside]
+        planned = [*self._besides(beside), *beside]
         pinned = pinned_by(self.snapshot) if self.snapshot else None
         return Build(self.folder, planned, self.record.items, run.rows_per_shard, sizes, pinned)
+
+    def _besides(self, beside: Sequence[Planned]) -> list[Planned]:
+        """Return its own tables but those that are off and that others stand for."""
+        others = {one.stage.name for one in beside}
+        return [one for one in self.planned if one.stage.name not in others]
 
     @contextmanager
     def settled(self, beside: Sequence[Planned] = ()) -> Generator[Settled]:
@@ -98,7 +103,7 @@ class Version:
             StoreError: a table holds other rows than the version states, or a part is damaged.
         """
         with self.opened(beside) as build:
-            own = self.settle(build, self.planned)
+            own = self.settle(build, self._besides(beside))
             yield build, [*own, *((planned, build.settle(planned)) for planned in beside)]
 
     def settle(self, build: Build, planned: Iterable[Planned]) -> list[tuple[Planned, Counts]]:
@@ -160,9 +165,9 @@ class Version:
         """
         own = stage.pin(config) if stage.pin else config
         fitted = stage.fit(stage, own) if stage.fit else stage
-        tables = {other.stage.name: other.fingerprint for other in (*self.planned, *after)}
-        used = {fitted.reads, *(use.table for use in fitted.uses), *filter(None, [fitted.only_in])}
-        if missing := used - tables.keys():
+        own_tables = (one for one in self.planned if one.stage.is_on)
+        tables = {other.stage.name: other.fingerprint for other in (*own_tables, *after)}
+        if missing := fitted.tables - tables.keys():
             raise ConfigError(f"{stage.name}: is made of {', '.join(sorted(missing))}, which this dataset has not")
         prompts = {name: load(name).sha256 for name in fitted.prompts}
         return Planned(stage=fitted, config=own, fingerprint=fingerprint(fitted, own, prompts=prompts, tables=tables))
@@ -246,5 +251,5 @@ def _leading_to(planned: Sequence[Planned], last: Planned) -> list[Planned]:
     for one in reversed(planned):
         if one.stage.name in needed:
             found.append(one)
-            needed |= {one.stage.reads, one.stage.only_in, *(use.table for use in one.stage.uses)}
+            needed |= one.stage.tables
     return found[::-1]

@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairwright.schemas.rows import (
+    AdmittedRow,
     Box,
     BoxesRow,
     CaptionRow,
@@ -124,6 +125,7 @@ COLUMNS: dict[type[Row], list[tuple[str, pa.DataType]]] = {
         ("captions", STRINGS),
         ("graph", STRING),
     ],
+    AdmittedRow: [],
     EmbeddingRow: [("embedder", STRING), ("vector", pa.list_(pa.float16())), ("norm", FLOAT)],
     NeighbourRow: [
         ("embedders", STRINGS),

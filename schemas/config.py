@@ -204,6 +204,7 @@ class MiningConfig(Section):
     """Whether unit vectors are clustered, or raw ones (the stored norm multiplied back)."""
     seed: FilledSeed = 0
     """Seed of k-means inside the spectral clustering."""
+    uncounted: ClassVar[frozenset[str]] = frozenset({"max_pairs_per_image"})
 
     @model_validator(mode="after")
     def _band_is_not_empty(self) -> "MiningConfig":
@@ -212,6 +213,15 @@ class MiningConfig(Section):
                 f"min_similarity {self.min_similarity} is above max_similarity {self.max_similarity}: no pair fits"
             )
         return self
+
+
+class UnitingConfig(Section):
+    """Settings of the union of all pairs; made from a profile, never written in one."""
+
+    max_pairs_per_image: Count
+    """Pairs that one image may be in; 0: any number."""
+    excludes: bool
+    """Whether images are kept out."""
 
 
 class NounsConfig(Section):
@@ -399,6 +409,11 @@ class Profile(Section):
     def sources(self) -> SourceConfig:
         """Return what the sources stage reads."""
         return compose(SourceConfig, self)
+
+    @property
+    def uniting(self) -> UnitingConfig:
+        """Return how pairs are united."""
+        return UnitingConfig(max_pairs_per_image=self.mining.max_pairs_per_image, excludes=bool(self.exclude.sources))
 
     @property
     def fitted(self) -> FittedConfig:

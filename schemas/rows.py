@@ -102,6 +102,11 @@ class EmbeddingRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdmittedRow(Row):
+    """Image (``subject``, ``key``) that has its vectors and is near no image that is to be kept out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourRow(Row):
     """Hold the raw search result of one anchor image: ``subject`` is the anchor, which is not its own neighbour."""
 

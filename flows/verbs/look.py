@@ -20,9 +20,9 @@ def status(
 ) -> None:
     """Show, per stage, what is done, dropped, failed and owed, and why. Ends with 0 also when rows are owed."""
     from pairwright.flows.list_refused import list_refused
+    from pairwright.flows.pipeline import find_table
     from pairwright.flows.run_build import settled
     from pairwright.flows.say_outcome import say_held
-    from pairwright.flows.stages import find_table
     from pairwright.tasks.store.files import Folder
     from pairwright.tasks.store.gates import read_verdict
     from pairwright.tasks.store.snapshot import latest_snapshot

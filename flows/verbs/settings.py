@@ -14,9 +14,15 @@ def settings(
     section: Annotated[str, typer.Argument(help="`mining`, `run`, ..., `train`, or one setting. Default: all.")] = "",
     *,
     profile: ProfileName = "scenes",
+    tables: Annotated[bool, typer.Option("--tables", help="Show the tables of a dataset instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the settings that `--set` and profiles take, with type, range, default and meaning."""
+    if tables:
+        from pairwright.flows.list_tables import draw_tables, list_tables
+
+        print(json.dumps([one.as_json() for one in list_tables()], indent=2) if as_json else draw_tables())
+        return
     from pairwright.flows.list_settings import list_settings
 
     found = list_settings(section, profile=profile)

@@ -159,8 +159,7 @@ STAGE = Stage(
     name="questions",
     version=1,
     group="captioning",
-    reads="comparisons",
-    row=ComparisonRow,
+    reads={"comparisons": ComparisonRow},
     writes=QuestionRow,
     function=ask_questions,
     config="questions",
@@ -169,7 +168,7 @@ STAGE = Stage(
         Uses(table="pairs", row=PairRow),
         Uses(table="captions", row=CaptionRow, on="images", of="pairs"),
     ),
-    wanted=is_served,
+    enabled=is_served,
     by_source=True,  # a comparison's key does not hash captions that it was not written from
     without=("conversation", "served"),
     remembers=True,

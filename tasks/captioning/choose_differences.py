@@ -1,4 +1,4 @@
-"""Take the best description of each pair that passed every check (ours).
+"""Take the best description of each pair that passed every check that is on (ours).
 
 Reads ``PairRow``, the pair's descriptions and what the checks found; writes ``DifferenceRow`` with the scores beside
 it, under the description's own key, so that another choice is another row. Nothing is asked or computed here.
@@ -78,15 +78,14 @@ def _choose(pair: PairRow, candidates: Sequence[Candidate]) -> DifferenceRow | D
             source_key=pair.key, reason=best.reasons[0], detail=f"best of {len(candidates)}: {best.row.text}"
         )
     scores = {check.check: round(check.score, 6) for check in best.checks}  # as they were before float32
-    return replace(best.row, source_key=pair.key, checks=json.dumps(scores, sort_keys=True))
+    return replace(best.row, source_key=pair.key, checks=json.dumps(scores, sort_keys=True) if scores else "")
 
 
 STAGE = Stage(
     name="differences",
     version=1,
     group="captioning",
-    reads="pairs",
-    row=PairRow,
+    reads={"pairs": PairRow},
     writes=DifferenceRow,
     function=choose_differences,
     config="differences",

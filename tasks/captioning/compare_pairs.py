@@ -2,11 +2,12 @@
 
 Reads ``PairRow``, the images' scene graphs and their captions, writes ``ComparisonRow``: composed from the graphs,
 passed through the validator that served models pass, and checked against the graphs (CPU, no network); or written by a
-served model that reads the captions or sees the images (``ask_comparisons``).
+served model that reads the captions or sees the images (``ask_comparisons``). The source's own stays as it is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from pairwright.schemas.claims import Graphs, all_hold
 from pairwright.schemas.comparisons import Comparison, read_comparison
@@ -21,6 +22,8 @@ from pairwright.tasks.captioning.statements import SIDES, Side, row_random
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
 
+NONE_GIVEN: Mapping[str, ComparisonRow] = MappingProxyType({})
+
 
 def compare_pairs(
     rows: Sequence[PairRow],
@@ -28,10 +31,13 @@ def compare_pairs(
     *,
     captions: Mapping[str, CaptionRow],
     images: Mapping[str, ImageRow] | None = None,
+    given: Mapping[str, ComparisonRow] = NONE_GIVEN,
     answers: Answers | None = None,
 ) -> Iterator[Row | Dropped | Failed]:
-    """Yield one comparison per pair, or ``Dropped`` with its reason."""
+    """Yield one comparison per pair, the source's own where it brought one, or ``Dropped`` with its reason."""
     images = images or {}
+    yield from (replace(given[row.key], source_key=row.key) for row in rows if row.key in given)
+    rows = [row for row in rows if row.key not in given]
     if config.is_served:
         yield from served.ask_comparisons(rows, config, captions=captions, images=images, answers=answers)
         return
@@ -90,7 +96,7 @@ def fit_stage(stage: Stage, config: ComparisonsConfig) -> Stage:
     if not config.is_served:
         return stage
     asked = dict.fromkeys((served.PROMPTS[config.shown], *PROMPTS))
-    needed = ("images", "captions") if "images" in config.shown else ("captions",)
+    needed = ("images", "captions", "given") if "images" in config.shown else ("captions", "given")
     uses = tuple(replace(use, without=()) for use in stage.uses if use.argument in needed)
     return replace(stage, prompts=tuple(asked), uses=uses, remembers=True)
 
@@ -99,8 +105,7 @@ STAGE = Stage(
     name="comparisons",
     version=3,
     group="captioning",
-    reads="pairs",
-    row=PairRow,
+    reads={"pairs": PairRow},
     writes=ComparisonRow,
     function=compare_pairs,
     config="comparisons",
@@ -108,6 +113,7 @@ STAGE = Stage(
     uses=(
         Uses(table="images", row=ImageRow, on="images", without=("image",)),
         Uses(table="captions", row=CaptionRow, on="images", counts=True),
+        Uses(table="given_comparisons", row=ComparisonRow, counts=True, name="given"),
     ),
     fit=fit_stage,
 )

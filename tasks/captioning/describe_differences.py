@@ -86,11 +86,10 @@ def fit_stage(stage: Stage, config: DifferencesConfig) -> Stage:
 
 
 STAGE = Stage(
-    name="differences",
+    name="described",
     version=2,
     group="captioning",
-    reads="pairs",
-    row=PairRow,
+    reads={"pairs": PairRow},
     writes=DifferenceRow,
     function=describe_differences,
     config="differences",

@@ -196,11 +196,10 @@ def _dropped(row: NeighbourRow, reason: str, detail: str) -> Dropped:
 
 
 STAGE = Stage(
-    name="pairs",
+    name="similar_pairs",
     version=1,
     group="mining",
-    reads="neighbours",
-    row=NeighbourRow,
+    reads={"neighbours": NeighbourRow},
     writes=PairRow,
     function=pair_neighbours,
     config="mining",

@@ -85,11 +85,10 @@ def _pair(row: NounsRow, nouns: Sequence[int], *, index: NounIndex, other: int) 
 REST = tuple(name for name in schema_of(NounsRow).names if name not in ("subject", "nouns"))
 
 STAGE = Stage(
-    name="pairs",
+    name="noun_pairs",
     version=1,
     group="mining",
-    reads="nouns",
-    row=NounsRow,
+    reads={"nouns": NounsRow},
     writes=PairRow,
     function=pair_nouns,
     config="noun_pairs",

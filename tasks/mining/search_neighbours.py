@@ -1,6 +1,6 @@
 """Search the nearest neighbours of images in each embedder's space (paper 001, Appendix D.1, step 2).
 
-Reads rows that name images and the matrices of all images' vectors, writes ``NeighbourRow``: the raw result, before
+Reads ``AdmittedRow`` and the matrices of the admitted images' vectors, writes ``NeighbourRow``: the raw result, before
 any threshold, so that thresholds can be moved without searching again. CPU, or a GPU where Faiss has one; no network.
 
 Up to ``exact_up_to`` images the search is exact. When images came or went since the last build, an image that was
@@ -9,7 +9,7 @@ N times N. Where one of the old neighbours is gone, somebody unknown moves up, a
 
 Above, an index is searched (``tasks.models.search_lists``) that is extended by what is new; as its cells change a
 little with every image, all images are searched in it again, at N times a sixteenth of N. Its recall is measured on a
-sample, stored in the rows and in the parts' metadata, and warned of below 0.99.
+sample, stored in the rows, and warned of below 0.99.
 
 Either way the rows are the same as those of a build from scratch.
 """
@@ -19,13 +19,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.config import SearchConfig
-from pairwright.schemas.rows import LEAST_RECALL, Dropped, EmbeddingRow, ImageRow, NeighbourRow, Row, make_key
+from pairwright.schemas.rows import LEAST_RECALL, AdmittedRow, Dropped, EmbeddingRow, NeighbourRow, Row, make_key
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.models.search import rank, top_k
 from pairwright.tasks.models.search_lists import Lists, find_lists, find_recall, probes_of, search_lists
@@ -186,31 +185,18 @@ def _list(found: Found, place: int, space: Vectors) -> tuple[tuple[str, ...], tu
     return tuple(_names(space, near)), tuple(np.clip(found.products[place][: len(near)], -1, 1).tolist())
 
 
-def describe_neighbours(table: Any) -> dict[str, str]:
-    """Return a part's metadata: how its rows were searched, with what recall, and how many are cut off."""
-    rows = [row for row in table.select(["embedders", "cells", "recalls", "cut_off"]).to_pylist() if row["embedders"]]
-    about = {"cut_off": str(sum(row["cut_off"] for row in rows))}
-    for row in rows[:1]:  # the same in all rows of a build
-        for name, cells, recall in zip(row["embedders"], row["cells"], row["recalls"], strict=True):
-            about[f"recall.{name}"] = f"{recall:.4f} in {cells} cells" if cells else "1 (exact)"
-    return about
-
-
 STAGE = Stage(
     name="neighbours",
     version=2,
     group="mining",
-    reads="images",
-    row=ImageRow,
+    reads={"admitted": AdmittedRow},
     writes=NeighbourRow,
     function=search_neighbours,
     config="search",
     whole=True,
-    without=("image", "graph"),
     uses=(
-        Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors"),
+        Uses(table="embeddings", row=EmbeddingRow, kind="vectors", only_in="admitted", name="vectors"),
         Uses(table="", row=NeighbourRow, kind="before", name="before"),
     ),
-    about=describe_neighbours,
     rows_per_shard=2000,
 )

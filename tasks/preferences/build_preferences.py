@@ -1,18 +1,19 @@
-"""Put together what a preference trainer reads: a prompt about two images, a chosen text, and what is rejected.
+"""Put together what a preference trainer reads: a prompt about images, a chosen text, and what is rejected.
 
-Reads ``PairRow`` with everything that was made about it, writes ``PreferenceRow``: rejected text, ranked further
-negatives and rejected images in one record. Rejected texts come from those of the six makers that a build has. Of
-removals, only the one that was chosen is read.
+Reads ``PairRow`` with everything that was made about it, and ``PreferenceRow`` as a source gave it; writes
+``PreferenceRow``: rejected text, ranked further negatives and rejected images in one record. Rejected texts come from
+those of the six makers that a build has. Of removals, only the one that was chosen is read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from types import MappingProxyType
+from typing import Any
 
 from pairwright.prompts import load_wordings
 from pairwright.schemas.config import PreferencesConfig
-from pairwright.schemas.removing import NO_IMAGE
+from pairwright.schemas.removing import NO_IMAGE, SEVERAL
 from pairwright.schemas.rows import (
     DifferenceRow,
     Dropped,
@@ -33,36 +34,42 @@ from pairwright.tasks.store.stage import Stage, Uses
 PROMPT = "ask_difference"
 MAKERS = ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual")
 """The tables of rejected texts; each maker has one."""
-NO_REMOVALS: Mapping[str, RemovalRow] = MappingProxyType({})
+NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 def build_preferences(
-    rows: Sequence[PairRow],
+    rows: Sequence[PairRow | PreferenceRow],
     config: PreferencesConfig,
     *,
-    splits: Mapping[str, SplitRow],
-    images: Mapping[str, ImageRow],
-    differences: Mapping[str, DifferenceRow],
+    splits: Mapping[str, SplitRow] = NONE,
+    images: Mapping[str, ImageRow] = NONE,
+    differences: Mapping[str, DifferenceRow] = NONE,
     rejections: Mapping[str, RejectionRow] | None = None,
-    removals: Mapping[str, RemovalRow] = NO_REMOVALS,
+    removals: Mapping[str, RemovalRow] = NONE,
     **texts: Mapping[str, RejectedTextRow],
 ) -> Iterator[PreferenceRow | Dropped]:
     """Yield one preference per pair that has a description and something to reject, else why there is none.
 
+    A preference of a source stays as it is, and gets its rejected image where images are rejected.
+
     Args:
-        rows: the pairs.
+        rows: the pairs, and the preferences that a source brought.
         config: how rejected texts are ranked, and the seed.
         splits: which split each pair is in.
         images: both images of each pair, with their files.
         differences: the chosen texts.
-        rejections: what rejects each pair's chosen text by an image; a pair that has none is dropped, until there is
-            one. ``None``: no images are rejected.
+        rejections: what rejects each chosen text by an image, by the key of the pair or of the given preference; one
+            that has none is dropped, until there is one. ``None``: no images are rejected.
         removals: by element, the removals that were chosen.
         texts: rejected texts by maker, of any of ``MAKERS``.
     """
     if unknown := texts.keys() - set(MAKERS):
         raise TypeError(f"no makers of rejected texts: {', '.join(sorted(unknown))}")
     for pair in rows:
+        if isinstance(pair, PreferenceRow):
+            untouched = rejections is None
+            yield replace(pair, source_key=pair.key) if untouched else _reject_given(pair, rejections, removals)
+            continue
         difference, split = differences.get(pair.key), splits.get(pair.key)
         if difference is None or split is None:
             yield Dropped(source_key=pair.key, reason="no difference description")
@@ -82,6 +89,26 @@ def build_preferences(
             continue
         ranked = tuple(rank_texts(pair, rejected, config))
         yield _preference(Material(pair, difference, split, shown, ranked, rejection, altered), ask(pair, config))
+
+
+def _reject_given(
+    row: PreferenceRow, rejections: Mapping[str, RejectionRow], removals: Mapping[str, RemovalRow]
+) -> PreferenceRow | Dropped:
+    """Return a source's preference with its rejected image and every candidate's score, under a key of its own."""
+    rejection = rejections.get(row.key)
+    if rejection is None:
+        return Dropped(source_key=row.key, reason=SEVERAL if len(row.image_keys) != 1 else NO_IMAGE)
+    images = reject_image(row.images, rejection, removals)
+    if isinstance(images, Dropped):
+        return images
+    return replace(
+        row,
+        key=make_key("preference", row.key, rejection.key),
+        source_key=row.key,
+        rejected_images=images,
+        removal_scores=rejection.removal_scores,
+        rejected_image_maker=rejection.maker,
+    )
 
 
 @dataclass(frozen=True)
@@ -150,8 +177,7 @@ STAGE = Stage(
     name="preferences",
     version=4,
     group="preferences",
-    reads="pairs",
-    row=PairRow,
+    reads={"pairs": PairRow, "given_preferences": PreferenceRow},
     writes=PreferenceRow,
     function=build_preferences,
     config="preferences",
@@ -161,7 +187,7 @@ STAGE = Stage(
         Uses(table="images", row=ImageRow, on="images", without=("graph", "captions")),
         Uses(table="differences", row=DifferenceRow, counts=True),
         *(Uses(table=maker, row=RejectedTextRow, counts=True) for maker in MAKERS),
-        Uses(table="rejections", row=RejectionRow, counts=True),
+        Uses(table="rejections", row=RejectionRow, on="key", counts=True),
         Uses(table="removals", row=RemovalRow, on="element", of="rejections", without=("mask",)),
     ),
     rows_per_shard=25,

@@ -1,6 +1,6 @@
 """Choose the removed element that rejects a chosen text the most (paper 004, section 3.2).
 
-Reads ``PairRow`` with its description, or ``PreferenceRow`` as a source gave it, and what was removed from its images
+Reads ``PairRow`` with its description, ``PreferenceRow`` as a source gave it, and what was removed from its images
 and checked; writes one ``RejectionRow`` per pair or preference. Scene graphs score on rendered scenes, CLIP elsewhere
 (Eq. 9; needs its text tower, PyTorch and open_clip): no image is read. A removal that failed a check keeps its score,
 and is not chosen; one that is not checked or embedded yet is left out until it is. Where none can be chosen, the
@@ -43,29 +43,32 @@ from pairwright.tasks.rejected.score_by_graphs import score_by_graphs
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
 
+NO_DIFFERENCES: Mapping[str, DifferenceRow] = MappingProxyType({})
 NO_IMAGES: Mapping[str, ImageRow] = MappingProxyType({})
 NO_VECTORS: Mapping[str, Vectors] = MappingProxyType({})
 
 
 def choose_removals(
-    rows: Sequence[PairRow],
+    rows: Sequence[PairRow | PreferenceRow],
     config: RejectionsConfig,
     *,
-    differences: Mapping[str, DifferenceRow],
     elements: Elements,
     inspected: Inspections,
+    differences: Mapping[str, DifferenceRow] = NO_DIFFERENCES,
     images: Mapping[str, ImageRow] = NO_IMAGES,
     vectors: Mapping[str, Vectors] = NO_VECTORS,
     candidates: Mapping[str, Vectors] = NO_VECTORS,
 ) -> Iterator[RejectionRow | Dropped]:
     """Yield what rejects each pair's description by an image, with the score of every candidate.
 
+    A preference of a source is about one image, and CLIP scores it.
+
     Args:
-        rows: the pairs.
+        rows: the pairs, and the preferences that a source brought.
         config: who scores, and what becomes of a pair of which nothing can be chosen.
-        differences: the chosen texts, by pair.
         elements: by image, what might be removed.
         inspected: by image, the checks of what was.
+        differences: the chosen texts, by pair.
         images: both images of each pair, without their files: for scene graphs, and for the sizes of crops.
         vectors: of the images, by embedder.
         candidates: of the images without an element, by embedder and the element's key.
@@ -75,46 +78,29 @@ def choose_removals(
     """
     scores = None
     said = {key: halves_of(row) for key, row in differences.items()}
+    said |= {row.key: (row.chosen,) for row in rows if isinstance(row, PreferenceRow)}
     if config.clip:
-        halves = chain.from_iterable(said.values())
-        scores = read_texts(halves, OpenClipTexts(config=config.clip), images=vectors, removals=candidates)
-    for pair in rows:
-        difference = differences.get(pair.key)
-        if difference is None:
-            yield Dropped(source_key=pair.key, reason="no difference description")
+        texts = chain.from_iterable(said.values())
+        scores = read_texts(texts, OpenClipTexts(config=config.clip), images=vectors, removals=candidates)
+    for row in rows:
+        keys = images_of(row)
+        if row.key not in said:
+            yield Dropped(source_key=row.key, reason="no difference description")
             continue
-        keys = (pair.first, pair.second)
+        if len(keys) != len(said[row.key]):
+            yield Dropped(source_key=row.key, reason=SEVERAL, detail=f"{len(keys)}")
+            continue
         tried = tried_of(keys, elements, inspected)
         if scores:
-            scored = score_by_clip(tried, keys, said[pair.key], scores)
+            scored = score_by_clip(tried, keys, said[row.key], scores)
         else:
-            scored = _by_graphs(tried, difference, (images[pair.first], images[pair.second]))
-        yield pick(pair.key, scored, config, shown=[images[key] for key in keys if key in images])
+            scored = _by_graphs(tried, differences[row.key], (images[keys[0]], images[keys[1]]))
+        yield pick(row.key, scored, config, shown=[images[key] for key in keys if key in images])
 
 
-def choose_for_given(
-    rows: Sequence[PreferenceRow],
-    config: RejectionsConfig,
-    *,
-    elements: Elements,
-    inspected: Inspections,
-    images: Mapping[str, ImageRow] = NO_IMAGES,
-    vectors: Mapping[str, Vectors] = NO_VECTORS,
-    candidates: Mapping[str, Vectors] = NO_VECTORS,
-) -> Iterator[RejectionRow | Dropped]:
-    """Yield what rejects each preference's chosen text by an image; such a preference is about one image.
-
-    Raises:
-        ModelError: CLIP's weights are missing, or give no numbers.
-    """
-    model = OpenClipTexts(config=encoder_of(config))
-    scores = read_texts((row.chosen for row in rows), model, images=vectors, removals=candidates)
-    for row in rows:
-        if row.image_keys != (row.subject,):
-            yield Dropped(source_key=row.key, reason=SEVERAL, detail=f"{len(row.image_keys)}")
-            continue
-        scored = score_by_clip(tried_of(row.image_keys, elements, inspected), row.image_keys, (row.chosen,), scores)
-        yield pick(row.key, scored, config, shown=[images[key] for key in row.image_keys if key in images])
+def images_of(row: PairRow | PreferenceRow) -> tuple[str, ...]:
+    """Return the keys of the images that a pair or a preference is about."""
+    return (row.first, row.second) if isinstance(row, PairRow) else row.image_keys
 
 
 def halves_of(row: DifferenceRow) -> tuple[str, str]:
@@ -157,17 +143,16 @@ def fit_scorer(stage: Stage, config: RejectionsConfig) -> Stage:
 
     A row is owed again when a vector comes that was not there.
     """
-    if config.scorer != "clip":
-        return stage
-    kept = [use for use in stage.uses if use.table != IMAGES.table or config.fallback == "crop"]
-    on = next(use.on for use in stage.uses if use.table == "elements")
-    return replace(stage, uses=(*kept, replace(VECTORS, on=on), CANDIDATES))
+    unseen: tuple[Uses, ...] = (VECTORS, CANDIDATES)
+    if config.scorer == "clip":
+        unseen = () if config.fallback == "crop" else (IMAGES,)
+    return replace(stage, uses=tuple(use for use in stage.uses if use not in unseen))
 
 
-IMAGES = Uses(table="images", row=ImageRow, on="images", without=("image", "captions"))
-ELEMENTS = Uses(table="elements", row=ElementRow, kind="many", on="images", counts=True, without=("mask", "boxes"))
-INSPECTED = Uses(table="inspected", row=InspectionRow, kind="many", on="images", counts=True)
-VECTORS = Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors", counts=True)
+IMAGES = Uses(table="images", row=ImageRow, on="shown", without=("image", "captions"))
+ELEMENTS = Uses(table="elements", row=ElementRow, kind="many", on="shown", counts=True, without=("mask", "boxes"))
+INSPECTED = Uses(table="inspected", row=InspectionRow, kind="many", on="shown", counts=True)
+VECTORS = Uses(table="embeddings", row=EmbeddingRow, kind="vectors", on="shown", name="vectors", counts=True)
 CANDIDATES = Uses(
     table="fitted", row=EmbeddingRow, kind="vectors", name="candidates", on="key", of="elements", counts=True
 )
@@ -175,23 +160,18 @@ STAGE = Stage(
     name="rejections",
     version=1,
     group="rejected",
-    reads="pairs",
-    row=PairRow,
+    reads={"pairs": PairRow, "given_preferences": PreferenceRow},
     writes=RejectionRow,
     function=choose_removals,
+    without=("images", "rejected_images"),
     config="rejections",
-    wanted=is_wanted,
+    enabled=is_wanted,
     fit=fit_scorer,
     models=name_models,
     processes=count_processes,
-    uses=(Uses(table="differences", row=DifferenceRow, counts=True), IMAGES, ELEMENTS, INSPECTED),
+    uses=(
+        Uses(table="differences", row=DifferenceRow, counts=True),
+        *(IMAGES, ELEMENTS, INSPECTED),
+        *(VECTORS, CANDIDATES),
+    ),
 )
-GIVEN = replace(
-    STAGE,
-    reads="given",
-    row=PreferenceRow,
-    function=choose_for_given,
-    without=("images", "rejected_images"),
-    uses=tuple(replace(use, on="subject") for use in (IMAGES, ELEMENTS, INSPECTED)),
-)
-"""The same for preferences that a source brought, each about one image."""

@@ -1,6 +1,6 @@
 """Find what the preferred texts mention of each image: their nouns (the second tagger; after paper 004, section 3.1).
 
-Reads ``DifferenceRow`` with its pair, or ``PreferenceRow`` as a source gave it; writes one ``MentionRow`` per image of
+Reads ``DifferenceRow`` with its pair, and ``PreferenceRow`` as a source gave it; writes one ``MentionRow`` per image of
 which the text names something. Needs spaCy.
 
 The first half of a description is about the first image, the second half about the second. What a half denies
@@ -10,6 +10,7 @@ preference of a source is about its image as a whole (all of this is ours).
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from pairwright.schemas.affirmed import affirmed
 from pairwright.schemas.config import NounsConfig
@@ -20,6 +21,7 @@ from pairwright.tasks.store.stage import Stage, Uses
 MAX_CHARACTERS = 20_000
 """Of a text; hundreds of times what people write, and far below what spaCy refuses."""
 NO_CHANGE, NO_PAIR = "a description of no change", "no pair of the description"
+NO_PAIRS: Mapping[str, PairRow] = MappingProxyType({})
 NO_NOUNS, TOO_LONG = "no nouns in the preferred text", "preferred text too long"
 
 
@@ -36,23 +38,20 @@ class Said:
 
 
 def find_mentions(
-    rows: Sequence[DifferenceRow], config: NounsConfig, *, pairs: Mapping[str, PairRow]
+    rows: Sequence[DifferenceRow | PreferenceRow], config: NounsConfig, *, pairs: Mapping[str, PairRow] = NO_PAIRS
 ) -> Iterator[MentionRow | Dropped]:
-    """Yield the nouns that each half of a description has, about its image, or why there are none.
+    """Yield the nouns of each half of a description, about its image, and of each preferred text about its images.
 
     Raises:
         ModelError: the spaCy pipeline is missing, or cannot tag.
     """
-    yield from _mentions([_halves(row, pairs) for row in rows], config)
+    yield from _mentions([_said(row, pairs) for row in rows], config)
 
 
-def find_given_mentions(rows: Sequence[PreferenceRow], config: NounsConfig) -> Iterator[MentionRow | Dropped]:
-    """Yield the nouns of each chosen text about each of its images, or why there are none.
-
-    Raises:
-        ModelError: the spaCy pipeline is missing, or cannot tag.
-    """
-    yield from _mentions([_checked(row.key, [(key, row.chosen) for key in row.image_keys]) for row in rows], config)
+def _said(row: DifferenceRow | PreferenceRow, pairs: Mapping[str, PairRow]) -> Said | Dropped:
+    if isinstance(row, DifferenceRow):
+        return _halves(row, pairs)
+    return _checked(row.key, [(key, row.chosen) for key in row.image_keys])
 
 
 def _halves(row: DifferenceRow, pairs: Mapping[str, PairRow]) -> Said | Dropped:
@@ -103,22 +102,13 @@ STAGE = Stage(
     name="mentions",
     version=1,
     group="rejected",
-    reads="differences",
-    row=DifferenceRow,
+    reads={"differences": DifferenceRow, "given_preferences": PreferenceRow},
     writes=MentionRow,
     function=find_mentions,
+    without=("images", "rejected_images"),
     config="nouns",
     uses=(Uses(table="pairs", row=PairRow),),
     models=name_pipeline,
     pin=pin_model,
     rows_per_shard=2000,
 )
-GIVEN = replace(
-    STAGE,
-    reads="given",
-    row=PreferenceRow,
-    function=find_given_mentions,
-    uses=(),
-    without=("images", "rejected_images"),
-)
-"""The same for preferences that a source brought."""

@@ -153,23 +153,22 @@ def fit_taggers(stage: Stage, config: TaggingConfig) -> Stage:
     Where texts tag, an image's tags are owed again when a text about it comes or goes.
     """
     unseen = [("image", make_taggers(config)), ("graph", GRAPH in config.taggers), ("captions", False)]
-    texts = (MENTIONS,) if NOUNS in config.taggers else ()
+    texts = stage.uses if NOUNS in config.taggers else ()
     return replace(stage, uses=texts, without=tuple(column for column, wanted in unseen if not wanted))
 
 
-MENTIONS = Uses(table="mentions", row=MentionRow, kind="many", counts=True)
 STAGE = Stage(
     name="tags",
     version=1,
     group="rejected",
-    reads="images",
-    row=ImageRow,
+    reads={"images": ImageRow},
     writes=TagsRow,
     function=tag_images,
     config="tagging",
     models=name_models,
     pin=pin_models,
     processes=count_processes,
+    uses=(Uses(table="mentions", row=MentionRow, kind="many", counts=True),),
     fit=fit_taggers,
-    only_in="pairs",
+    only_in=("pairs", "given_preferences"),
 )

@@ -28,7 +28,7 @@ LAYOUT = "1"
 """Of the table: a file of another layout is made anew."""
 KEPT = 3
 """Files of other states that are kept beside the present one."""
-PREFERENCES = ("preferences", "given")
+PREFERENCES = ("preferences", "given_preferences")
 """Tables of preferences, the last made first."""
 READ = {
     "pairs": ("key", "first", "second", "origin", "similarity", "human_differences", "instruction"),
@@ -176,7 +176,7 @@ def _is_sound(path: Path, scratch: Path) -> bool:
 
 def _mark(tables: Tables) -> str:
     """Return what identifies the state of the tables that cards are made of."""
-    names = [name for name in (*READ, "given") if tables.has(name)]
+    names = [name for name in (*READ, "given_preferences") if tables.has(name)]
     ledger = tables.build.ledger
     return make_key(LAYOUT, *(f"{name} {ledger.places(name)} {' '.join(ledger.part_names(name))}" for name in names))
 

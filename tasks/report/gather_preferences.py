@@ -41,7 +41,7 @@ class SingleView:
 
 def gather_preferences(tables: Tables, pictures: PictureFolder, decisions: Decisions = UNDECIDED) -> list[SingleView]:
     """Return one preference of each of a few images; none where the dataset has pairs."""
-    name = next((name for name in ("preferences", "given") if tables.has(name)), "")
+    name = next((name for name in ("preferences", "given_preferences") if tables.has(name)), "")
     if tables.has("pairs") or not name:
         return []
     # Keys are hashes, so the first of them are a mixed sample, and the same one each time.

@@ -103,7 +103,7 @@ class Differences:
 
 def measure_differences(tables: Tables, counts: Sequence[Counts]) -> Differences | None:
     """Measure all descriptions that were written, also those that a check sorted out; ``None`` if there are none."""
-    name = "described" if tables.has("described") else "differences"
+    name = "described"
     hashes: list[Hashes] = []
     same: list[NDArray[np.bool_]] = []
     verbs: Counter[str] = Counter()

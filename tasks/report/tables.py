@@ -26,7 +26,7 @@ class Tables:
     _indexes: dict[str, Index] = field(default_factory=dict[str, Index], compare=False, repr=False)
 
     def has(self, name: str) -> bool:
-        """Say whether the build went as far as this table."""
+        """Say whether the build went as far as this table, and its stage is on."""
         return self._planned(name) is not None
 
     def open_all(self) -> None:
@@ -90,7 +90,8 @@ class Tables:
         return self._indexes.get(name)
 
     def _planned(self, name: str) -> Planned | None:
-        return next((planned for planned in self.build.planned if planned.stage.name == name), None)
+        on = (planned for planned in self.build.planned if planned.stage.is_on)
+        return next((planned for planned in on if planned.stage.name == name), None)
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:

@@ -1,7 +1,7 @@
 """Read what a source brings beside its images: pairs, comparisons, preferences.
 
-Reads ``ItemRow``, writes the rows of one type that the source's reader yields. Such a stage takes the place of the one
-that would make the table, so all that follows works on brought rows as on made ones.
+Reads ``ItemRow``, writes the rows of one type that the source's reader yields. Each type has a table of its own, which
+joins what is made: pairs, comparisons, preferences. It is empty where the source brings none.
 
 An item is read once for its images and once for each of these tables, which is far cheaper than what is asked of models
 about it.
@@ -15,7 +15,7 @@ from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, ItemRow, Pai
 from pairwright.tasks.sources.perturb_source import perturb_source
 from pairwright.tasks.sources.reader import Read
 from pairwright.tasks.sources.readers import READERS
-from pairwright.tasks.store.stage import Group, Stage
+from pairwright.tasks.store.stage import Stage
 
 
 def read_given(rows: Sequence[ItemRow], config: SourceConfig, *, wanted: type[Row]) -> Iterator[Read]:
@@ -25,21 +25,24 @@ def read_given(rows: Sequence[ItemRow], config: SourceConfig, *, wanted: type[Ro
             yield found
 
 
-def _stage(name: str, group: Group, writes: type[Row]) -> Stage:
+def brings(config: SourceConfig, *, wanted: type[Row]) -> bool:
+    """Say whether the source brings rows of a type."""
+    return wanted in READERS[config.kind].brings
+
+
+def _stage(name: str, writes: type[Row]) -> Stage:
     return Stage(
         name=name,
         version=1,
-        group=group,
-        reads="items",
-        row=ItemRow,
+        group="sources",
+        reads={"items": ItemRow},
         writes=writes,
         function=partial(read_given, wanted=writes),
         config="sources",
+        enabled=partial(brings, wanted=writes),
     )
 
 
-STAGES = (
-    _stage("pairs", "mining", PairRow),
-    _stage("comparisons", "captioning", ComparisonRow),
-    _stage("preferences", "preferences", PreferenceRow),
-)
+PAIRS = _stage("given_pairs", PairRow)
+COMPARISONS = _stage("given_comparisons", ComparisonRow)
+PREFERENCES = _stage("given_preferences", PreferenceRow)

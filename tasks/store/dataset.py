@@ -271,7 +271,7 @@ class Build:
         stage = planned.stage
         size = self.rows_per_shard_of.get(stage.name) or stage.rows_per_shard or self.rows_per_shard
         plan = f"{self._workspace()}/plan-{stage.name}-{uuid.uuid4().hex}.arrow"
-        names = self.ledger.part_names(stage.reads)
+        names = [f"{self._folder_of(table)}/{name}" for table, name in self.ledger.read_names(stage)]
         with self._new_file(plan) as path:
             slices = write_plan(path, self.ledger.owed(stage, size, reason=reason), names)
         if not slices:
@@ -280,7 +280,7 @@ class Build:
             self._place_before(planned, use) if use.kind == "before" else self._place_use(use) for use in stage.uses
         )
         about = ((COLLECTION, self.ledger.collection(stage)),) if stage.whole else ()
-        reads, journals = self._folder_of(stage.reads), str(self._journals(planned))
+        journals = str(self._journals(planned))
         return [
             ShardRef(
                 folder=self.folder,
@@ -288,11 +288,10 @@ class Build:
                 plan=plan,
                 start=start,
                 stop=stop,
-                reads=reads,
                 indexes=indexes,
                 journals=journals,
                 about=about,
-                takedowns=self.takedowns if stage.reads == "items" else 0,
+                takedowns=self.takedowns if "items" in stage.reads else 0,
             )
             for number, start, stop in slices
         ]
@@ -338,13 +337,17 @@ class Build:
         for name in self.folder.names(self._work):
             self.folder.delete(f"{self._work}/{name}")
 
-    def write_index(self, table: str) -> str:
-        """Write the index of a settled table's live rows, unless this build already has; return its name."""
-        name = f"{self._workspace()}/index-{table}-{make_key(self.ledger.places(table))[:12]}.arrow"
+    def write_index(self, table: str, *, only_in: str = "") -> str:
+        """Write the index of a settled table's live rows, unless this build already has; return its name.
+
+        With ``only_in``, of those rows that are about what a row of that table is about.
+        """
+        places = " ".join(self.ledger.places(one) for one in (table, only_in) if one)
+        name = f"{self._workspace()}/index-{table}-{make_key(places)[:12]}.arrow"
         if not self.folder.exists(name):
             names = self.ledger.part_names(table)
             with self._new_file(name) as path:
-                write_index(path, self.ledger.index(table), names)
+                write_index(path, self.ledger.index(table, only_in=only_in), names)
         return name
 
     def _place_before(self, planned: Planned, use: Uses) -> tuple[str, str, str, str]:
@@ -353,18 +356,16 @@ class Build:
         names = self.ledger.part_names(planned.stage.name)
         with self._new_file(name) as path:
             write_index(path, self.ledger.before(planned.stage), names)
-        return use.table, name, planned.table, ""
+        return use.argument, name, planned.table, ""
 
     def _place_use(self, use: Uses) -> tuple[str, str, str, str]:
-        """Return where a used table's rows are found: its name, index, folder, and vectors if it has any."""
-        name, folder = self.write_index(use.table), self._folder_of(use.table)
-        if use.kind != "vectors":
-            return use.table, name, folder, ""
-        if not self.folder.is_local:  # each machine makes its own
-            return use.table, name, folder, ""
+        """Return where a used table's rows are found: the argument, index, folder, and vectors if it has any."""
+        name, folder = self.write_index(use.table, only_in=use.only_in), self._folder_of(use.table)
+        if use.kind != "vectors" or not self.folder.is_local:  # of vectors, each machine makes its own
+            return use.argument, name, folder, ""
         place = Path(self.folder.path(name.removesuffix(".arrow")))  # this disk has room for what grows with it
         memo = Path(self.folder.path(f"cache/{folder.rpartition('/')[2]}"))
         if not place.exists():
             with naming(str(place), "written"):
                 write_vectors(place, open_index(self.folder, name, folder), memo)
-        return use.table, name, folder, str(place)
+        return use.argument, name, folder, str(place)

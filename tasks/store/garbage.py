@@ -46,7 +46,7 @@ class Needed:
         self.files.update(build.items)
         for planned in build.planned:
             name = planned.stage.name
-            if planned.stage.reads == "items":
+            if "items" in planned.stage.reads:
                 self.read.add(planned.table)
             for part, rows in build.ledger.used(name):
                 path = f"{planned.table}/{part}"

@@ -37,6 +37,8 @@ READERS = 32
 COLLECTION = "collection"
 """Under this a part of a stage with ``whole`` says what identifies the input that it was made of."""
 DUPLICATE = "duplicate of another row"
+IMAGES = {"images": "unnest([first, second])", "shown": "unnest([first, second, subject])"}
+"""What ``Uses.on`` names of several images; a pair's own subject is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +121,7 @@ class Ledger:
 
     def _removed(self, planned: Planned) -> Removed | None:
         """Return what was removed where a table is read from the source: what follows is made of that."""
-        return self.removed if planned.stage.reads == "items" else None
+        return self.removed if "items" in planned.stage.reads else None
 
     def _load(
         self, name: str, table: str, *, only: Sequence[str] | None = None, removed: Removed | None = None
@@ -185,6 +187,7 @@ class Ledger:
 
     def settle(self, stage: Stage) -> None:
         """Work out the stage's present input and its live rows, from live tables of the stages before."""
+        self._unite(stage)
         self._make_input(stage)
         name = stage.name
         alive = f"r.status = 'ok' AND r.source_key IN (SELECT source_key FROM input_{name})"
@@ -210,6 +213,29 @@ class Ledger:
                 FROM rows_{name} WHERE source_key NOT IN (SELECT source_key FROM live_{name}) GROUP BY source_key) b
                 USING (source_key)""")
 
+    def _unite(self, stage: Stage) -> None:
+        """Make ``read_S``, the live rows of all tables that the stage reads; of one key, the first table's.
+
+        Parts are numbered through, in the order of ``read_names``.
+        """
+        name = stage.name
+        if len(stage.reads) == 1:
+            self._run(f"CREATE OR REPLACE TEMP VIEW read_{name} AS SELECT * FROM live_{next(iter(stage.reads))}")
+            return
+        columns = ", ".join(f'"{column}"' for column in ("row", *COLUMNS))
+        parts, before = [f"SELECT 0 AS place, 0 AS seq, part, {columns} FROM rows_{name} WHERE false"], 0
+        for place, table in enumerate(stage.reads):
+            parts.append(f"SELECT {place} AS place, seq, part + {before} AS part, {columns} FROM live_{table}")
+            before += len(self.part_names(table))
+        self._run(f"""
+            CREATE OR REPLACE TEMP VIEW read_{name} AS
+            SELECT row_number() OVER (ORDER BY place, seq) - 1 AS seq, part, {columns} FROM (
+                {" UNION ALL ".join(parts)} QUALIFY row_number() OVER (PARTITION BY key ORDER BY place) = 1)""")
+
+    def read_names(self, stage: Stage) -> list[tuple[str, str]]:
+        """Return table and file of each part that a settled stage's input rows are in, by their number."""
+        return [(table, name) for table in stage.reads for name in self.part_names(table)]
+
     def _make_input(self, stage: Stage) -> None:
         """Give each input row the name by which its results are recognised.
 
@@ -224,17 +250,18 @@ class Ledger:
         if stage.whole:
             parts.append(f"'{self.collection(stage)}'")
         name = parts[0] if len(parts) == 1 else f"md5({' || chr(31) || '.join(parts)})"
-        chosen = f"WHERE l.key IN (SELECT unnest([first, second]) FROM live_{stage.only_in})" if stage.only_in else ""
+        about = " UNION ALL ".join(f"SELECT {IMAGES['shown']} FROM live_{table}" for table in stage.only_in)
+        chosen = f"WHERE l.key IN ({about})" if about else ""
         self._run(f"""
             CREATE OR REPLACE TEMP TABLE input_{stage.name} AS
             SELECT row_number() OVER () - 1 AS seq, * FROM (
                 SELECT l.key, {name} AS source_key, l.part, l.row
-                FROM live_{stage.reads} l {joins} {chosen} ORDER BY l.seq)""")
+                FROM read_{stage.name} l {joins} {chosen} ORDER BY l.seq)""")
 
     def collection(self, stage: Stage) -> str:
         """Return what identifies the whole input, and every table handed over whole."""
-        tables = [stage.reads, *(use.table for use in stage.uses if use.kind in ("all", "table", "vectors"))]
-        return " ".join(self._identity(f"live_{table}") for table in tables)
+        used = (use.table for use in stage.uses if use.kind in ("all", "table", "vectors"))
+        return " ".join(self._identity(rows) for rows in (f"read_{stage.name}", *(f"live_{table}" for table in used)))
 
     def _identity(self, rows: str) -> str:
         """Return a hash of the rows' keys that does not depend on their order."""
@@ -284,7 +311,7 @@ class Ledger:
         return self._run(f"""
             SELECT p.name, min(r.row), any_value(l.subject) FROM rows_{stage.name} r
             JOIN outcome_{stage.name} o USING (source_key) JOIN parts_{stage.name} p ON p.part = r.part
-            JOIN live_{stage.reads} l ON l.key = o.key
+            JOIN read_{stage.name} l ON l.key = o.key
             WHERE o.outcome IN ('dropped', 'failed') AND r.status = o.outcome
             GROUP BY p.name, r.source_key ORDER BY 1, 2""")
 
@@ -293,7 +320,7 @@ class Ledger:
         return self._run(f"""
             SELECT p.name, r.row, l.subject FROM live_{stage.name} r
             JOIN outcome_{stage.name} o USING (source_key) JOIN parts_{stage.name} p ON p.part = r.part
-            JOIN live_{stage.reads} l ON l.key = o.key
+            JOIN read_{stage.name} l ON l.key = o.key
             WHERE r.reason != '' ORDER BY 1, 2""")
 
     def duplicates(self, stage: Stage) -> list[tuple[str, int, str, int]]:
@@ -305,10 +332,14 @@ class Ledger:
             WHERE o.outcome = 'dropped' AND o.reason = '{DUPLICATE}' AND r.status = 'ok'
             GROUP BY p.name, r.source_key ORDER BY 1, 2""")
 
-    def index(self, table: str) -> pa.RecordBatchReader:
-        """Return where each live row of a table is: ``subject`` (16 bytes, rising), ``part``, ``row``."""
+    def index(self, table: str, *, only_in: str = "") -> pa.RecordBatchReader:
+        """Return where each live row of a table is: ``subject`` (16 bytes, rising), ``part``, ``row``.
+
+        With ``only_in``, of those rows that are about what a live row of that table is about.
+        """
+        chosen = f"WHERE subject IN (SELECT subject FROM live_{only_in})" if only_in else ""
         return self._database.sql(
-            f"SELECT unhex(subject) AS subject, part, row FROM live_{table} ORDER BY subject, key"
+            f"SELECT unhex(subject) AS subject, part, row FROM live_{table} {chosen} ORDER BY subject, key"
         ).to_arrow_reader(BATCH_ROWS)
 
     def before(self, stage: Stage) -> pa.RecordBatchReader:
@@ -334,7 +365,7 @@ class Ledger:
                 f"WHERE part IN ({', '.join(map(str, parts))}) AND status != 'failed')"
             )
             if self._identity(about) == mark.split(" ")[0]:
-                shared = self._run(f"SELECT count(*) FROM {about} WHERE key IN (SELECT key FROM live_{stage.reads})")
+                shared = self._run(f"SELECT count(*) FROM {about} WHERE key IN (SELECT key FROM read_{stage.name})")
                 found.append((int(shared[0][0]), parts))
         return max(found, default=(0, []))[1]
 
@@ -426,13 +457,12 @@ def _first_of_its_key(table: str, which: str, order: str) -> str:
 def links_of(stage: Stage, use: Uses) -> str:
     """Return the query that lists, per input row, what the rows used with it are about; straight, or of other rows."""
     if not use.of:
-        link = "unnest([first, second])" if use.on == "images" else use.on
-        return f"SELECT key, {link} AS link FROM live_{stage.reads}"
+        return f"SELECT key, {IMAGES.get(use.on, use.on)} AS link FROM read_{stage.name}"
     other = next(other for other in stage.uses if other.argument == use.of)
-    link = "unnest([o.first, o.second])" if use.on == "images" else f"o.{use.on}"
+    link = IMAGES.get(use.on, use.on)
     return (
-        f"SELECT v.key, {link} AS link FROM ({links_of(stage, other)}) v "
-        f"JOIN live_{other.table} o ON o.subject = v.link"
+        f"SELECT v.of AS key, {link} AS link FROM (SELECT key AS of, link AS about FROM ({links_of(stage, other)})) v "
+        f"JOIN live_{other.table} o ON o.subject = v.about"
     )
 
 

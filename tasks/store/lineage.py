@@ -91,7 +91,8 @@ def _edges(stage: Stage, images: Iterable[str]) -> Iterator[tuple[str, str]]:
         f"SELECT r.key AS made, i.key AS input FROM rows_{name} r JOIN input_{name} i USING (source_key) "
         f"WHERE r.status = 'ok' AND r.key IN (SELECT key FROM live_{name})"
     )
-    yield stage.reads, f"SELECT made, input AS source FROM ({rows})"
+    for table in stage.reads:
+        yield table, f"SELECT made, input AS source FROM ({rows}) WHERE input IN (SELECT key FROM live_{table})"
     for use in stage.uses:
         if use.kind in ("one", "many"):
             yield (

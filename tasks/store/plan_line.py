@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, fields
 
 from pairwright.schemas.config import MiningConfig
 from pairwright.schemas.rows import PairRow
-from pairwright.tasks.store.estimate import NOTHING, Estimate, exactly
+from pairwright.tasks.store.estimate import NOTHING, Estimate, add, exactly
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.measure_stage import StageRates
-from pairwright.tasks.store.stage import Planned
+from pairwright.tasks.store.stage import Planned, Stage
 
 HOUR = 3600.0
 
@@ -76,6 +76,15 @@ class _Line:
     redone: set[str] = field(default_factory=set[str])
     """Tables of which all rows come again."""
 
+    def new_rows(self, stage: Stage) -> Estimate | None:
+        """Return the rows of its tables that a stage has not seen; ``None`` where that is not known."""
+        fresh = [self.fresh.get(table) for table in stage.reads]
+        return None if None in fresh else add(amount for amount in fresh if amount)
+
+    def redoes(self, stage: Stage) -> bool:
+        """Say whether all rows that a stage reads come again."""
+        return not self.redone.isdisjoint(stage.reads)
+
 
 def plan_line(
     planned: Sequence[Planned],
@@ -115,7 +124,7 @@ def _plan(planned: Planned, counts: Counts | None, rates: StageRates, *, line: _
     rows = _times(inputs, rates.rows)
     if inputs is not None and rows is not None and issubclass(planned.stage.writes, PairRow):
         rows = _with_more_pairs(rows, inputs, planned, rates=rates, images=line.images)
-    line.fresh[name] = _beyond(rows, counts.rows if counts and planned.stage.reads in line.redone else 0)
+    line.fresh[name] = _beyond(rows, counts.rows if counts and line.redoes(planned.stage) else 0)
     return StagePlan(
         stage=name,
         known_from=rates.known_from,
@@ -133,7 +142,7 @@ COUNTED = ("dropped", "failed", "calls", "prompt_tokens", "completion_tokens")
 def _inputs(planned: Planned, counts: Counts | None, rates: StageRates, line: _Line) -> Estimate | None:
     """Return the rows that a stage would be given: owed ones, new ones, and all others where it looks at the whole."""
     stage = planned.stage
-    fresh = line.fresh.get(stage.reads)
+    fresh = line.new_rows(stage)
     if fresh is None:
         return None
     if fresh == NOTHING:
@@ -141,7 +150,7 @@ def _inputs(planned: Planned, counts: Counts | None, rates: StageRates, line: _L
     if stage.only_in and rates.reach is None:
         return None
     new = fresh * (rates.reach or exactly(1))
-    if stage.reads in line.redone:
+    if line.redoes(stage):
         return new
     if not stage.whole or counts is None or not counts.of:
         return new + exactly(counts.pending + counts.failed if counts else 0)

@@ -34,7 +34,7 @@ from pairwright.tasks.store.part import (
     read_rows,
 )
 from pairwright.tasks.store.purse import Purse
-from pairwright.tasks.store.stage import Planned, Uses
+from pairwright.tasks.store.stage import Planned, Uses, table_of
 from pairwright.tasks.store.takedowns import REMOVED, bury, find_removed, removed_images
 from pairwright.tasks.store.vectors import open_vectors, place_vectors
 
@@ -53,11 +53,9 @@ class ShardRef:
     start: int
     """First row of the plan that belongs to the shard."""
     stop: int
-    reads: str
-    """Folder of the input table."""
     indexes: tuple[tuple[str, str, str, str], ...]
-    """Per used table its name, index file, folder, and folder of its vectors; of a dataset on an object store each
-    machine makes its own."""
+    """Per argument its name, index file, the table's folder, and folder of its vectors; of a dataset on an object store
+    each machine makes its own."""
     journals: str
     """Local folder for journals."""
     about: tuple[tuple[str, str], ...] = ()
@@ -109,8 +107,6 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
             table = bury(table, find_removed(table, removed_images(shard.folder, shard.takedowns)))
         about = describe_part(name, table, version=planned.stage.version) | dict(shard.about)
         about |= asked_in(answers)
-        if planned.stage.about:
-            about |= planned.stage.about(table)
         shard.folder.write(name, encode_part(table, about))
         journal.delete()
         for memory in answers.values():
@@ -136,7 +132,10 @@ def _done_before(shard: ShardRef, name: str, sources: AbstractSet[str]) -> Shard
 
 
 def write_plan(path: Path, owed: pa.RecordBatchReader, names: Sequence[str]) -> list[tuple[int, int, int]]:
-    """Write a plan file; return the number, first and last row (exclusive) of each shard that owes something."""
+    """Write a plan file; return the number, first and last row (exclusive) of each shard that owes something.
+
+    ``names`` are the parts of the input below the dataset's folder, by number.
+    """
     fields = [field for field in owed.schema if field.name != "shard"]
     schema = pa.schema(fields, metadata={PARTS: "\n".join(names).encode()})
     slices: list[tuple[int, int, int]] = []
@@ -163,13 +162,13 @@ def read_plan(shard: ShardRef) -> pa.Table:
 def _input_rows(planned: Planned, shard: ShardRef, plan: pa.Table) -> Iterator[Row]:
     """Yield the input rows in the plan's order; each row group is read once."""
     names = plan.schema.metadata[PARTS].decode().split("\n")
-    columns = columns_without(planned.stage.row, planned.stage.without)
     found: dict[str, Row] = {}
     places = sorted(zip(plan.column("part").to_pylist(), plan.column("row").to_pylist(), strict=True))
     for number, group in groupby(places, key=lambda place: place[0]):
-        part = Part(shard.folder, f"{shard.reads}/{names[number]}")
-        table = read_rows(part, [row for _, row in group], columns)
-        found |= {row.key: row for row in from_table(table, planned.stage.row)}
+        kind = planned.stage.reads[table_of(names[number])]
+        columns = columns_without(kind, planned.stage.without)
+        table = read_rows(Part(shard.folder, names[number]), [row for _, row in group], columns)
+        found |= {row.key: row for row in from_table(table, kind)}
     for key in plan.column("key").to_pylist():
         yield found[key]
 
@@ -240,7 +239,7 @@ def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterat
     opened: dict[str, Sequence[Row]] = {"": rows}
     places = {name: (file, folder, vectors) for name, file, folder, vectors in shard.indexes}
     for use in planned.stage.uses:
-        file, folder, vectors = places[use.table]
+        file, folder, vectors = places[use.argument]
         if use.kind == "vectors":
             yield use.argument, open_vectors(place_vectors(shard.folder, file, table=folder, place=vectors))
         elif use.kind == "all":
@@ -260,7 +259,11 @@ def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterat
 
 def _wanted(use: Uses, rows: Sequence[Any]) -> Iterator[str]:
     for row in rows:
-        yield from (row.first, row.second) if use.on == "images" else filter(None, (getattr(row, use.on),))
+        if use.on in ("images", "shown"):
+            one = (row.subject,) if use.on == "shown" else ()
+            yield from (row.first, row.second) if hasattr(row, "first") else one
+        else:
+            yield from filter(None, (getattr(row, use.on),))
 
 
 def _rows_about(folder: Folder, file: str, table: str, *, use: Uses, wanted: Sequence[str]) -> dict[str, Any]:

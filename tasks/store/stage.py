@@ -28,7 +28,7 @@ class Uses:
     being meant and ``table`` empty; it must not change what the stage gives, only what that costs."""
     on: str = "subject"
     """Which rows a shard needs: those about what this column names ("subject", "key", "element"; an empty name: none),
-    or, for "images", about the two images of the pair."""
+    for "images" about the two images of a pair, for "shown" about these or the one that a preference is about."""
     of: str = ""
     """The argument (named before) whose rows give the subject or the images; empty: the stage's own input rows."""
     without: tuple[str, ...] = ()
@@ -37,6 +37,8 @@ class Uses:
     """Whether a row is owed again when one of these changes. Off where the input's key says everything already."""
     most: str = ""
     """Field of the stage's configuration that says how many rows ``all`` gives at the most."""
+    only_in: str = ""
+    """A table: only rows about what one of its rows is about are handed over (``vectors``)."""
     name: str = ""
     """The argument's name; empty: the table's."""
 
@@ -54,10 +56,9 @@ class Stage:
     version: int
     """Raise it when the function's results change for the same configuration."""
     group: Group
-    reads: str
-    """The table that gives its input rows; "items" is the source's listing."""
-    row: type[Row]
-    """What it reads."""
+    reads: Mapping[str, type[Row]]
+    """The tables that give its input rows, and what each holds; "items" is the source's listing. Of rows with one key,
+    that of the first table counts. Without any the stage is off: its table is empty."""
     writes: type[Row]
     function: Callable[..., Results]
     """``function(rows, config, **uses)``; every result carries the ``key`` of its input row as ``source_key``."""
@@ -68,19 +69,19 @@ class Stage:
     """Prompt files whose words end up in the rows."""
     models: Callable[[Any], tuple[str, ...]] | None = None
     """Names the models of a configuration, with their revisions."""
+    enabled: Callable[[Any], bool] | None = None
+    """Whether a configuration has the stage switched on; ``None``: every one has."""
     fit: "Callable[[Stage, Any], Stage] | None" = None
-    """Returns the stage as a configuration runs it, where that decides what is read, used or remembered: ``fit(stage,
-    config)``. Images are read only for those that look at them."""
-    wanted: Callable[[Any], bool] | None = None
-    """Whether a configuration has the stage at all; ``None``: every one has."""
+    """Returns the stage as a configuration runs it, where that decides which columns are read, what is used, or whether
+    answers are remembered: ``fit(stage, config)``. Images are read only for those that look at them."""
     pin: Callable[[Any], Any] | None = None
     """Returns the configuration with its models at the revisions that this machine has; called before a build starts.
     ``ModelError`` where one is missing."""
     processes: Callable[[Any], int | None] | None = None
     """How many processes of its own the stage may have, which end with it and free what its models hold: one per
     device; 0: as many as there are workers. ``None``: it runs in the build's workers."""
-    only_in: str = ""
-    """A table of pairs: only images that are in one of them are read."""
+    only_in: tuple[str, ...] = ()
+    """Tables of pairs or of preferences: only images that one of their rows is about are read."""
     whole: bool = False
     """Whether each row depends on the whole input: any change of it then owes every row again."""
     by_source: bool = False
@@ -90,8 +91,6 @@ class Stage:
     """Which of several ok rows with one key counts: the smallest of this column."""
     without: tuple[str, ...] = ()
     """Columns of the input that the function does not look at."""
-    about: Callable[[Any], dict[str, str]] | None = None
-    """What a part says of itself beside its counts, from its Arrow table."""
     journal: bool = False
     """Whether finished rows of a shard are kept as they come; for rows that take longer than a disk flush. The function
     then gives all results of one input before those of the next."""
@@ -100,6 +99,17 @@ class Stage:
     that a killed build asks nothing twice. Such a stage needs no ``journal``."""
     rows_per_shard: int = 0
     """Input rows of a shard where the profile names none for this stage; 0: the profile's general number."""
+
+    @property
+    def is_on(self) -> bool:
+        """Say whether it has anything to read; a stage that is off leaves an empty table."""
+        return bool(self.reads)
+
+    @property
+    def tables(self) -> set[str]:
+        """Return the tables that it is made of."""
+        used = {use.table for use in self.uses if use.kind != "before"}
+        return {*self.reads, *self.only_in, *used, *(use.only_in for use in self.uses if use.only_in)}
 
 
 def fingerprint(stage: Stage, config: Section, *, prompts: Mapping[str, str], tables: Mapping[str, str]) -> str:
@@ -111,8 +121,7 @@ def fingerprint(stage: Stage, config: Section, *, prompts: Mapping[str, str], ta
         prompts: prompt file name to SHA-256.
         tables: the fingerprints of the tables made so far; those that the stage reads or uses count.
     """
-    used = (use.table for use in stage.uses if use.kind != "before")
-    read = sorted({stage.reads, *used, *filter(None, [stage.only_in])} - {"items"})
+    read = sorted(stage.tables - {"items"})
     parts = [stage.name, str(stage.version), config.model_dump_json(exclude=_uncounted(config))]
     parts += [f"prompt {name} {prompts[name]}" for name in sorted(stage.prompts)]
     parts += [f"table {name} {tables[name]}" for name in read]
@@ -143,3 +152,8 @@ class Planned:
 def table_folder(name: str, mark: str) -> str:
     """Return where a table's parts are, below the dataset's folder."""
     return f"tables/{name}/{mark}"
+
+
+def table_of(path: str) -> str:
+    """Return the name of the table that a part belongs to, from its path below the dataset's folder."""
+    return path.split("/")[1]

@@ -8,7 +8,7 @@ import pytest
 from pairwright.flows.progress import LineWatcher
 from pairwright.flows.read_rows import read_rows
 from pairwright.flows.run_build import make_request, run_build
-from pairwright.flows.stages import table_names
+from pairwright.flows.stages import TABLES
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import Workers
 from tests.fixtures.s3_server import s3_server
@@ -31,7 +31,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, mined: Path) -> Iterator[str
 
 def test_its_rows_are_those_of_a_build_on_a_disk(built: str, mined: Path) -> None:
     tables = ("images", "embeddings", "neighbours", "pairs")
-    assert set(tables) <= set(table_names())
+    assert set(tables) <= set(TABLES)
     for table in tables:
         local = sorted(read_rows(str(mined), table), key=lambda row: row.key)
         assert local, table

@@ -8,9 +8,9 @@ import pytest
 
 from pairwright.flows import cli
 from pairwright.flows.export_dataset import export_dataset
+from pairwright.flows.pipeline import plan_stages
 from pairwright.flows.read_rows import read_rows
 from pairwright.flows.run_build import open_build, request_of
-from pairwright.flows.stages import plan_stages, stages_until
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.export.claim_target import MARKER, README
@@ -40,7 +40,7 @@ def run(monkeypatch, *words) -> int:
 
 def source_images(folder):
     request, items = request_of(folder)
-    planned = plan_stages(request.profile, stages_until(request.profile, request.until))
+    planned = plan_stages(request.profile, request.until)
     with open_build(request, planned, items) as build:
         build.settle(planned[0])
         return {row.key: row for row in read_live(build, planned[0], ImageRow)}

@@ -9,7 +9,7 @@ from PIL import Image
 
 from pairwright.flows.find_rates import load_rates, rates_for
 from pairwright.flows.load_profile import load_profile
-from pairwright.flows.stages import plan_stages, stages_until
+from pairwright.flows.pipeline import plan_stages
 from tests.flows.conftest import SMALL
 from tests.flows.test_cli import run
 
@@ -117,11 +117,11 @@ def test_stored_rates_hold_where_a_stage_is_configured_as_they_were_measured() -
     assert load_rates(), "some are stored"
     for stored in load_rates():
         profile = load_profile(stored.profile, stored.settings)
-        line = plan_stages(profile, stages_until(profile, ""))
+        line = plan_stages(profile, "")
         assert set(stored.stages) <= {one.stage.name for one in line}, stored.machine
         assert set(rates_for(profile, line)) == set(stored.stages)
     larger = load_profile("scenes", ["scenes.width=512", "scenes.worlds=500"])
-    line = plan_stages(larger, stages_until(larger, ""))
+    line = plan_stages(larger, "")
     found = rates_for(larger, line)
     assert "images" not in found, "larger ones take longer"
     assert "embeddings" in found

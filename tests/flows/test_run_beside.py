@@ -74,9 +74,7 @@ def test_after_a_fault_what_is_made_is_kept(folder: Folder) -> None:
 
 
 def test_a_table_can_be_made_of_another_beside_it(folder: Folder) -> None:
-    again = replace(
-        STAGE, name="again", reads="text_vectors", row=EmbeddingRow, function=_same, without=(), models=None
-    )
+    again = replace(STAGE, name="again", reads={"text_vectors": EmbeddingRow}, function=_same, without=(), models=None)
     with pytest.raises(ConfigError, match="again: is made of text_vectors, which this dataset has not"):
         run_beside(folder, again, CONFIG)
     first = run_beside(folder, STAGE, CONFIG)

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from pairwright.flows.stages import plan_stages, stages_of
+from pairwright.flows.pipeline import plan_stages, running_stages
 from pairwright.schemas.config import Profile, Section, SourceConfig
 
 START = Profile()
-STAGES = stages_of(START)
+STAGES = running_stages(START)
 
 
 def _change(values: dict[str, Any]) -> Profile:
@@ -137,7 +137,7 @@ def test_the_source_is_taken_apart_at_the_first_colon() -> None:
 
 
 def _changed_stages(values: dict[str, Any]) -> set[str]:
-    before, after = (plan_stages(profile, STAGES) for profile in (START, _change(values)))
+    before, after = (plan_stages(profile) for profile in (START, _change(values)))
     return {a.stage.name for a, b in zip(before, after, strict=True) if a.fingerprint != b.fingerprint}
 
 
@@ -165,9 +165,9 @@ def test_what_changes_no_row_of_an_item_changes_no_fingerprint(values: dict[str,
         ({"images.min_side": 17}, "images"),
         ({"source": "folder:x"}, "images"),
         ({"search.k": 7}, "neighbours"),
-        ({"mining.gamma": 0.2}, "pairs"),
+        ({"mining.gamma": 0.2}, "similar_pairs"),
         ({"captions.max_tokens": 100}, "captions"),
-        ({"differences.max_words": 50}, "differences"),
+        ({"differences.max_words": 50}, "described"),
         ({"comparisons.max_tokens": 100}, "comparisons"),
         ({"removals.feather": 4}, "removals"),
         ({"preferences.test": 0.2}, "splits"),
@@ -179,8 +179,7 @@ def test_what_changes_rows_changes_that_stage_and_those_after_it(values: dict[st
     assert NAMES[-1] in changed or first == "comparisons"
     by_name = {stage.name: stage for stage in STAGES}
     for name in NAMES:
-        reads = {by_name[name].reads, by_name[name].only_in, *(use.table for use in by_name[name].uses)}
-        if reads & changed:
+        if by_name[name].tables & changed:
             assert name in changed
         elif by_name[name].config != by_name[first].config:
             assert name not in changed

@@ -242,9 +242,9 @@ def test_the_stage_reads_images_and_remembers_only_for_served_models():
     graphs = CaptionsConfig()
     assert STAGE.fit(STAGE, graphs) is STAGE
     assert (STAGE.without, STAGE.remembers) == (("image",), False)
-    moved = replace(STAGE, reads="elsewhere")
+    moved = replace(STAGE, only_in=("elsewhere",))
     fitted = STAGE.fit(moved, CaptionsConfig(writer="served", split="served"))
-    assert (fitted.reads, fitted.without, fitted.remembers) == ("elsewhere", (), True)
+    assert (fitted.only_in, fitted.without, fitted.remembers) == (("elsewhere",), (), True)
     assert fitted.prompts == ("describe_image", "split_sentences")
     assert STAGE.fit(STAGE, CaptionsConfig(writer="served")).prompts == ("describe_image",)
     assert all(load(name) for name in fitted.prompts)

@@ -73,12 +73,12 @@ def give_pairs(rows, config, *, everything):
 
 
 GIVEN = (
-    Stage(name="images", version=1, group="sources", reads="items", row=ItemRow, writes=ImageRow, function=give_images,
+    Stage(name="images", version=1, group="sources", reads={"items": ItemRow}, writes=ImageRow, function=give_images,
           config="given"),
     embed_images.STAGE,
-    Stage(name="pairs", version=1, group="mining", reads="images", row=ImageRow, writes=PairRow, function=give_pairs,
+    Stage(name="pairs", version=1, group="mining", reads={"images": ImageRow}, writes=PairRow, function=give_pairs,
           config="given", uses=(Uses(table="images", row=ImageRow, kind="all", name="everything"),)),
-    Stage(name="captions", version=1, group="captioning", reads="images", row=ImageRow, writes=CaptionRow,
+    Stage(name="captions", version=1, group="captioning", reads={"images": ImageRow}, writes=CaptionRow,
           function=give_captions, config="given", by_source=True),
     replace(describe_differences.STAGE, name="described"),
     control_differences.STAGE,

@@ -12,11 +12,11 @@ from PIL import Image
 from pairwright.schemas.arrow import from_table, to_table
 from pairwright.schemas.config import Profile, RejectionsConfig
 from pairwright.schemas.encoders import ClipConfig
-from pairwright.schemas.rows import Dropped, PairRow, PreferenceRow, RejectionRow, Turn, make_key
+from pairwright.schemas.rows import Dropped, PreferenceRow, RejectionRow, Turn, make_key
 from pairwright.tasks.models.open_clip_embedder import OpenClip, pin_clip
 from pairwright.tasks.models.unit_vectors import to_unit
 from pairwright.tasks.rejected import choose_removals as stage
-from pairwright.tasks.rejected.choose_removals import GIVEN, STAGE, choose_for_given, choose_removals, fit_scorer
+from pairwright.tasks.rejected.choose_removals import STAGE, choose_removals, fit_scorer
 from pairwright.tasks.rejected.fit_removals import fit_removals
 from pairwright.tasks.rejected.pick_removal import NO_DROP, NO_ELEMENT, NONE_PASSED
 from pairwright.tasks.store.images import decode_rgb
@@ -139,7 +139,7 @@ TEXTS = [f"{count} {thing}." for count in ("Two red", "Three blue") for thing in
 def test_of_one_image_the_lowest_of_the_equation_wins(config, spaces):
     """That is the paper's rule; the difference to the original only makes images comparable."""
     rows = [preference(image, f"{text} {other}") for image in IMAGES for text, other in pairwise(TEXTS)]
-    made = list(choose_for_given(rows, config, elements=ELEMENTS, inspected=INSPECTED, **spaces))
+    made = list(choose_removals(rows, config, elements=ELEMENTS, inspected=INSPECTED, **spaces))
     chosen = set()
     for row, given in zip(made, rows, strict=True):
         assert (row.subject, row.source_key) == (given.key, given.key)
@@ -157,7 +157,7 @@ def test_of_one_image_the_lowest_of_the_equation_wins(config, spaces):
 
 
 def test_the_whole_text_of_a_given_preference_counts(config, spaces, cosine):
-    (row,) = choose_for_given(
+    (row,) = choose_removals(
         [preference(IMAGES[1], f"{FIRST}. {SECOND}")], config, elements=ELEMENTS, inspected=INSPECTED, **spaces
     )
     said = ["a red ball on a table.", "Behind it stands a box. two blue cubes in the corner"]
@@ -166,7 +166,7 @@ def test_the_whole_text_of_a_given_preference_counts(config, spaces, cosine):
 
 
 def test_nothing_of_a_long_sentence_is_lost(config, spaces, cosine):
-    (row,) = choose_for_given([preference(IMAGES[0], LONG)], config, elements=ELEMENTS, inspected=INSPECTED, **spaces)
+    (row,) = choose_removals([preference(IMAGES[0], LONG)], config, elements=ELEMENTS, inspected=INSPECTED, **spaces)
     # 75 tokens and two marks fit: 18 times "a grey wall," and then what begins a clause.
     said = ["a grey wall, " * 18, "a grey wall, " * 18, "a grey wall, " * 4 + "and a small white dog at its end"]
     for one in row.removal_scores:
@@ -177,14 +177,14 @@ def test_endless_texts_are_read_in_part(config, spaces):
     """And in no time: a text is a stranger's."""
     texts = ["x" * 1_000_000, "A. " * 300_000, "dog " * 100_000, "\0\ud800 é" * 1000, ""]
     rows = [preference(IMAGES[0], text.encode(errors="replace").decode()) for text in texts]
-    made = list(choose_for_given(rows, config, elements=ELEMENTS, inspected=INSPECTED, **spaces))
+    made = list(choose_removals(rows, config, elements=ELEMENTS, inspected=INSPECTED, **spaces))
     assert [len(row.removal_scores) for row in made] == [3] * 5
     assert {one.score for one in made[-1].removal_scores} == {0.0}
 
 
 def test_several_images_of_a_given_preference_are_refused(config, spaces):
     both = preference(IMAGES[0], "A dog.", image_keys=tuple(row.key for row in IMAGES))
-    (row,) = choose_for_given([both], config, elements=ELEMENTS, inspected=INSPECTED, **spaces)
+    (row,) = choose_removals([both], config, elements=ELEMENTS, inspected=INSPECTED, **spaces)
     assert isinstance(row, Dropped)
     assert (row.source_key, row.reason) == (both.key, stage.SEVERAL)
 
@@ -284,21 +284,18 @@ def test_images_are_read_for_graphs_and_for_the_sizes_of_crops_alone():
     clip = tables_of(STAGE, scorer="clip")
     assert list(clip) == ["differences", "elements", "inspected", "vectors", "candidates"]
     assert {(use.table, use.on, use.of) for use in clip.values() if use.kind == "vectors"} == {
-        ("embeddings", "images", ""),
+        ("embeddings", "shown", ""),
         ("fitted", "key", "elements"),
     }
     assert all(use.counts for use in clip.values()), "a row is owed again when what was missing comes"
     assert "images" in tables_of(STAGE, scorer="clip", fallback="crop")
-    given = tables_of(GIVEN, scorer="clip", fallback="crop")
-    assert list(given) == ["images", "elements", "inspected", "vectors", "candidates"]
-    assert {use.on for use in given.values() if not use.of} == {"subject"}
-    assert all("image" in use.without for use in (graphs["images"], given["images"]))
+    assert "image" in graphs["images"].without
 
 
 def test_the_fingerprint_knows_the_model_where_clip_scores(config, monkeypatch):
     def mark(changed):
         fitted = fit_scorer(STAGE, changed)
-        return fingerprint(fitted, changed, prompts={}, tables={use.table: "1" for use in fitted.uses} | {"pairs": "2"})
+        return fingerprint(fitted, changed, prompts={}, tables=dict.fromkeys(fitted.tables, "1"))
 
     other = config.model_copy(update={"clip": config.clip.model_copy(update={"revision": "xxh3:other"})})
     moved = config.model_copy(update={"clip": config.clip.model_copy(update={"checkpoint": "/elsewhere"})})
@@ -307,13 +304,9 @@ def test_the_fingerprint_knows_the_model_where_clip_scores(config, monkeypatch):
     assert STAGE.processes(RejectionsConfig()) is None
     monkeypatch.setattr(stage, "count_gpus", lambda: 2)
     assert STAGE.processes(config) == 2
-    assert not STAGE.wanted(RejectionsConfig(scorer="off"))
+    assert not STAGE.enabled(RejectionsConfig(scorer="off"))
 
 
 def test_without_a_model_clip_cannot_score():
     with pytest.raises(ValueError, match="no CLIP model was filled into RejectionsConfig"):
-        list(choose_for_given([], RejectionsConfig(scorer="clip"), elements={}, inspected={}))
-
-
-def test_the_pair_row_is_what_it_reads():
-    assert (STAGE.row, GIVEN.row, STAGE.name) == (PairRow, PreferenceRow, GIVEN.name)
+        STAGE.models(RejectionsConfig(scorer="clip"))

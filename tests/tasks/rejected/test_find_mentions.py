@@ -10,7 +10,7 @@ from pairwright.schemas.config import NounsConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import DifferenceRow, Dropped, MentionRow, PairRow, PreferenceRow, make_key
 from pairwright.tasks.models.nouns import pin_model
-from pairwright.tasks.rejected.find_mentions import GIVEN, MAX_CHARACTERS, STAGE, find_given_mentions, find_mentions
+from pairwright.tasks.rejected.find_mentions import MAX_CHARACTERS, STAGE, find_mentions
 from tests.fixtures.tagger import write_tagger
 
 FIRST, SECOND = make_key("image", 1), make_key("image", 2)
@@ -115,7 +115,7 @@ def test_proper_nouns_count_as_the_profile_says(config: NounsConfig) -> None:
 
 def test_a_given_preference_is_about_each_of_its_images(config: NounsConfig) -> None:
     row = preference("A dog and a cat.", FIRST, SECOND, FIRST)
-    found = list(find_given_mentions([row, preference("It is.", FIRST), preference("", SECOND)], config))
+    found = list(find_mentions([row, preference("It is.", FIRST), preference("", SECOND)], config))
     assert [one.nouns for one in found[:2] if isinstance(one, MentionRow)] == [("dog", "cat")] * 2
     assert [one.subject for one in found[:2] if isinstance(one, MentionRow)] == [FIRST, SECOND]
     assert found[0].source_key == row.key
@@ -123,16 +123,12 @@ def test_a_given_preference_is_about_each_of_its_images(config: NounsConfig) -> 
 
 
 def test_a_given_preference_without_images_is_about_nothing(config: NounsConfig) -> None:
-    (found,) = find_given_mentions([replace(preference("A dog.", FIRST), image_keys=())], config)
+    (found,) = find_mentions([replace(preference("A dog.", FIRST), image_keys=())], config)
     assert isinstance(found, Dropped)
 
 
-def test_both_stages_can_be_sent_to_workers(config: NounsConfig) -> None:
-    for stage in (STAGE, GIVEN):
-        sent = pickle.loads(pickle.dumps(stage))
-        assert sent.name == "mentions"
-        assert sent.models(config) == (config.revision,)
-    assert (STAGE.reads, GIVEN.reads) == ("differences", "given")
+def test_the_stage_can_be_sent_to_workers(config: NounsConfig) -> None:
+    assert pickle.loads(pickle.dumps(STAGE)).models(config) == (config.revision,)
 
 
 def test_a_missing_pipeline_is_named_before_a_build(tmp_path: Path) -> None:

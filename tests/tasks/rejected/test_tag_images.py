@@ -18,7 +18,6 @@ from pairwright.tasks.models.tagging import SceneTagger
 from pairwright.tasks.rejected.tag_filter import identify_words
 from pairwright.tasks.rejected.tag_images import (
     MAX_NAMES,
-    MENTIONS,
     STAGE,
     choose_tags,
     count_processes,
@@ -196,7 +195,7 @@ def test_what_is_read_depends_on_the_taggers() -> None:
     assert fitted("nouns") == (("mentions",), {"image", "graph", "captions"})
     assert fitted("nouns", "ram") == (("mentions",), {"graph", "captions"})
     assert fitted("ram-plus") == ((), {"graph", "captions"})
-    assert MENTIONS.counts
+    assert all(use.counts for use in STAGE.uses)
 
 
 def test_the_models_are_named_with_the_words(ram: TaggingConfig) -> None:

@@ -14,7 +14,7 @@ from pairwright.tasks.store.part import describe_part, encode_part
 from pairwright.tasks.store.stage import Planned, Stage, Uses
 
 ITEMS = "tables/items/listed"
-STAGE = Stage(name="words", version=1, group="sources", reads="items", row=ItemRow, writes=CaptionRow,
+STAGE = Stage(name="words", version=1, group="sources", reads={"items": ItemRow}, writes=CaptionRow,
               function=lambda rows, config: iter(()), config="toy")  # fmt: skip
 WORDS = Planned(stage=STAGE, config=None, fingerprint="f1")
 NAMES = ["a", "b", "c", "d", "e"]
@@ -157,7 +157,7 @@ def test_the_index_rises_by_subject(table: Table, ledger: Ledger) -> None:
 
 
 def test_a_stage_by_source_owes_what_was_made_from_something_else(table: Table, ledger: Ledger) -> None:
-    plain = replace(STAGE, name="plain", reads="words", row=CaptionRow)
+    plain = replace(STAGE, name="plain", reads={"words": CaptionRow})
     careful = replace(plain, name="careful", by_source=True)
     names: list[dict[str, tuple[str, ...]]] = []
     for source in ("a", "c"):  # both give the row "x", and c has the smaller key
@@ -182,7 +182,7 @@ def test_a_stage_by_source_owes_what_was_made_from_something_else(table: Table, 
 
 
 def test_a_whole_stage_owes_everything_when_its_input_changes(table: Table, ledger: Ledger) -> None:
-    stage = replace(STAGE, name="all", reads="words", row=CaptionRow, whole=True)
+    stage = replace(STAGE, name="all", reads={"words": CaptionRow}, whole=True)
     planned = Planned(stage=stage, config=None, fingerprint="f2")
     table.items("a", "b")
     table.part("tables/words/f1/part-1.parquet", _row("a", "a"))
@@ -201,7 +201,10 @@ def test_a_whole_stage_owes_everything_when_its_input_changes(table: Table, ledg
 def test_rows_that_count_are_found_by_the_column_that_names_them(table: Table, ledger: Ledger) -> None:
     pairs = Planned(stage=replace(STAGE, name="pairs", writes=PairRow), config=None, fingerprint="f2")
     reader = replace(
-        STAGE, name="uses", reads="pairs", uses=(Uses(table="words", row=CaptionRow, on="anchor", counts=True),)
+        STAGE,
+        name="uses",
+        reads={"pairs": PairRow},
+        uses=(Uses(table="words", row=CaptionRow, on="anchor", counts=True),),
     )
     names = {"first": _key("a"), "second": _key("b"), "anchor": _key("c")}
     pair = PairRow(key=_key("p"), source_key=_key("a"), subject=_key("p"), origin="mined", cluster=0, **names)

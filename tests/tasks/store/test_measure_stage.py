@@ -64,7 +64,7 @@ def test_shares_have_wilsons_range() -> None:
 
 
 def test_only_some_images_are_read_by_a_stage_about_pairs() -> None:
-    only = replace(IMAGES, stage=replace(IMAGES.stage, only_in="pairs"))
+    only = replace(IMAGES, stage=replace(IMAGES.stage, only_in=("pairs",)))
     samples = [Sample(inputs=1, rows=1, bytes=0)]
     rates = measure_stage(only, counts("images", 1, ok=1, rows=1), samples, read_rows=10, known_from="")
     assert rates.reach == Estimate(0.1, pytest.approx(0.0179, abs=1e-4), 1.0), "the more images, the more are in pairs"

@@ -18,7 +18,7 @@ from pairwright.tasks.store.pool import Outcome, ShardFailed
 from pairwright.tasks.store.shard import ShardDone, ShardRef
 from pairwright.tasks.store.stage import Planned, Stage
 
-STAGE = Stage(name="toy", version=1, group="sources", reads="items", row=ItemRow, writes=ItemRow, function=iter,
+STAGE = Stage(name="toy", version=1, group="sources", reads={"items": ItemRow}, writes=ItemRow, function=iter,
               config="toy")  # fmt: skip
 FIT = Needs("", ())
 
@@ -29,7 +29,7 @@ def planned(name: str, processes: int | None = None) -> Planned:
 
 def shard(folder: Path) -> ShardRef:
     return ShardRef(
-        folder=Folder(str(folder)), name="toy-0", plan="", start=0, stop=1, reads="", indexes=(), journals=str(folder)
+        folder=Folder(str(folder)), name="toy-0", plan="", start=0, stop=1, indexes=(), journals=str(folder)
     )
 
 

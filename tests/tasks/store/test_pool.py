@@ -17,7 +17,7 @@ from pairwright.tasks.store.pool import DIED, HELPERS, PLACE, Outcome, ShardFail
 from pairwright.tasks.store.shard import ShardDone, ShardRef
 from pairwright.tasks.store.stage import Planned, Stage
 
-STAGE = Stage(name="toy", version=1, group="sources", reads="items", row=ItemRow, writes=ItemRow, function=iter,
+STAGE = Stage(name="toy", version=1, group="sources", reads={"items": ItemRow}, writes=ItemRow, function=iter,
               config="toy")  # fmt: skip
 PLANNED = Planned(stage=STAGE, config=None, fingerprint="0")
 

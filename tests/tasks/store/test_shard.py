@@ -21,7 +21,7 @@ Function = Callable[..., Iterator[Row | Dropped | Failed]]
 
 
 def _stage(function: Function, *uses: Uses, **options: Any) -> Stage:
-    start = {"reads": "images", "row": ImageRow, "writes": CaptionRow, "config": "toy", "group": "captioning"}
+    start = {"reads": {"images": ImageRow}, "writes": CaptionRow, "config": "toy", "group": "captioning"}
     return Stage(name="custom", version=1, function=function, uses=uses, **{**start, **options})
 
 
@@ -139,7 +139,7 @@ def test_used_tables_come_in_the_form_asked_for(tmp_path: Path) -> None:
         Uses(table="neighbours", row=NeighbourRow, on="first", name="firsts"),
         Uses(table="images", row=ImageRow, on="instruction", name="none"),  # a column that names nothing
     )
-    (outcome,) = _run(tmp_path, take, *uses, reads="pairs", row=PairRow)
+    (outcome,) = _run(tmp_path, take, *uses, reads={"pairs": PairRow})
     assert isinstance(outcome.result, ShardDone)
     live = read_toy(tmp_path, WORDS)
     pairs, images = {row.key: row for row in live["pairs"]}, {row.key: row for row in live["images"]}

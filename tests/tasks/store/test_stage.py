@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 
 from pairwright.schemas.config import Section, SourceConfig
-from pairwright.schemas.rows import CaptionRow, ImageRow, PairRow
+from pairwright.schemas.rows import CaptionRow, ImageRow, ItemRow, PairRow
 from pairwright.tasks.store.stage import Planned, Stage, Uses, fingerprint
 
 
@@ -25,9 +25,9 @@ class Config(Section):
 
 
 STAGE = Stage(
-    name="captions", version=1, group="captioning", reads="images", row=ImageRow, writes=CaptionRow,
+    name="captions", version=1, group="captioning", reads={"images": ImageRow}, writes=CaptionRow,
     function=lambda rows, config: iter(()), config="captions", uses=(Uses(table="pairs", row=PairRow),),
-    prompts=("describe",), only_in="chosen", models=lambda config: (f"model {config.name}@1",),
+    prompts=("describe",), only_in=("chosen",), models=lambda config: (f"model {config.name}@1",),
 )  # fmt: skip
 PROMPTS = {"describe": "a" * 64, "another": "b" * 64}
 TABLES = {"images": "1" * 16, "pairs": "2" * 16, "chosen": "3" * 16, "splits": "4" * 16}
@@ -76,7 +76,7 @@ def test_nothing_else_does(stage: dict, config: dict, prompts: dict, tables: dic
 def test_the_place_of_a_source_does_not_count_and_its_rules_do() -> None:
     def mark(**options: object) -> str:
         values = {"kind": "folder", "path": "/a", "images": {}, "reading": {}, "scenes": {}, **options}
-        stage = replace(STAGE, reads="items", uses=(), only_in="", prompts=(), models=None)
+        stage = replace(STAGE, reads={"items": ItemRow}, uses=(), only_in=(), prompts=(), models=None)
         return fingerprint(stage, SourceConfig.model_validate(values), prompts={}, tables={})
 
     assert mark() == mark(path="/b") == mark(scenes={"worlds": 7})

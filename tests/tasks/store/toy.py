@@ -126,17 +126,17 @@ def _content(row: ImageRow) -> bytes:
 
 
 STAGES = (
-    Stage(name="images", version=1, group="sources", reads="items", row=ItemRow, writes=ImageRow, function=read_words,
+    Stage(name="images", version=1, group="sources", reads={"items": ItemRow}, writes=ImageRow, function=read_words,
           config="toy", journal=True),
-    Stage(name="neighbours", version=1, group="mining", reads="images", row=ImageRow, writes=NeighbourRow,
+    Stage(name="neighbours", version=1, group="mining", reads={"images": ImageRow}, writes=NeighbourRow,
           function=rank_words, config="toy", whole=True,
           uses=(Uses(table="images", row=ImageRow, kind="all", name="everything"),)),
-    Stage(name="links", version=1, group="mining", reads="images", row=ImageRow, writes=CaptionRow, function=link_words,
+    Stage(name="links", version=1, group="mining", reads={"images": ImageRow}, writes=CaptionRow, function=link_words,
           config="toy", without=("image",), journal=True,
           uses=(Uses(table="neighbours", row=NeighbourRow, counts=True),)),
-    Stage(name="pairs", version=1, group="mining", reads="neighbours", row=NeighbourRow, writes=PairRow,
+    Stage(name="pairs", version=1, group="mining", reads={"neighbours": NeighbourRow}, writes=PairRow,
           function=pair_words, config="toy", tie="anchor"),
-    Stage(name="notes", version=1, group="captioning", reads="pairs", row=PairRow, writes=CaptionRow,
+    Stage(name="notes", version=1, group="captioning", reads={"pairs": PairRow}, writes=CaptionRow,
           function=note_pairs, config="toy", uses=(Uses(table="images", row=ImageRow, on="images"),)),
 )  # fmt: skip
 

@@ -1,15 +1,15 @@
-"""Keep out images that are near-duplicates of a given set, such as the test images of a benchmark.
+"""Admit the images that have vectors and are no near-duplicates of a given set, such as a benchmark's test images.
 
-Reads ``EmbeddingRow``, all of one image together, and the vectors of the excluded sets (an Arrow file for each, made by
-``write_references``); writes those of the images that are admitted. An image is refused when its perceptual hash
-is that of an excluded one but for a few bits, or when in every other space the two are at least so similar. The rows of
-a refused image are dropped with what it is too near to and how near.
+Reads ``ImageRow``, the images' vectors and those of the excluded sets (an Arrow file for each, made by
+``write_references``); writes ``AdmittedRow``. An image is refused when its perceptual hash is that of an excluded one
+but for a few bits, or when in every other space the two are at least so similar. It is dropped with what it is too near
+to and how near. Where nothing is excluded, no vector is read.
 
 Memory: the vectors of the excluded sets in float32, and their products with those of ``BLOCK`` images.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.arrow import no_rows, schema_of
 from pairwright.schemas.config import ExcludeConfig
-from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
+from pairwright.schemas.rows import AdmittedRow, Dropped, EmbeddingRow, ImageRow, make_key
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
@@ -27,7 +27,7 @@ from pairwright.tasks.store.stage import Planned, Stage, Uses
 
 BLOCK = 128
 """Images compared with a whole excluded set at a time."""
-REASON = "near-duplicate of an excluded image"
+REASON, NO_VECTOR = "near-duplicate of an excluded image", "no vector"
 EMPTY = no_rows(schema_of(EmbeddingRow)).select(["subject", "embedder", "vector"])
 
 
@@ -41,34 +41,28 @@ class References:
     """Per embedder (R, d) unit vectors."""
 
 
-def exclude_images(
-    rows: Sequence[EmbeddingRow], config: ExcludeConfig, *, vectors: Mapping[str, tuple[EmbeddingRow, ...]]
-) -> Iterator[EmbeddingRow | Dropped]:
-    """Yield the vectors of admitted images.
+def admit_images(
+    rows: Sequence[ImageRow], config: ExcludeConfig, *, vectors: Mapping[str, tuple[EmbeddingRow, ...]]
+) -> Iterator[AdmittedRow | Dropped]:
+    """Yield the admitted images.
 
     Args:
-        rows: vectors of the shard, one per image and embedder.
+        rows: the images.
         config: the excluded sets and the limits.
-        vectors: all vectors of the images that the rows are about.
+        vectors: all vectors of the images.
     """
-    images = sorted(vectors)
+    images = sorted(image for image, own in vectors.items() if own)
     refused: dict[str, str] = {}
     for place in config.files:
         references = _read_references(place)
         refused |= dict(_refuse(images, vectors, references, config=config))
     for row in rows:
-        if row.subject in refused:
-            yield Dropped(source_key=row.key, reason=REASON, detail=refused[row.subject])
+        if row.key in refused:
+            yield Dropped(source_key=row.key, reason=REASON, detail=refused[row.key])
+        elif not vectors.get(row.key):
+            yield Dropped(source_key=row.key, reason=NO_VECTOR)
         else:
-            # Its key stays: what is made of it does not depend on what is excluded.
-            yield EmbeddingRow(
-                key=row.key,
-                source_key=row.key,
-                subject=row.subject,
-                embedder=row.embedder,
-                vector=row.vector,
-                norm=row.norm,
-            )
+            yield AdmittedRow(key=row.key, source_key=row.key, subject=row.key)
 
 
 def _refuse(
@@ -129,15 +123,23 @@ def _read_references(place: str) -> References:
     return References(names, spaces)
 
 
+def fit_stage(stage: Stage, config: ExcludeConfig) -> Stage:
+    """Return the stage as it runs: without excluded sets it only asks which images have vectors."""
+    if config.sources:
+        return stage
+    return replace(stage, uses=tuple(replace(use, without=("vector", "norm")) for use in stage.uses))
+
+
 STAGE = Stage(
     name="admitted",
     version=1,
     group="mining",
-    reads="embeddings",
-    row=EmbeddingRow,
-    writes=EmbeddingRow,
-    function=exclude_images,
+    reads={"images": ImageRow},
+    writes=AdmittedRow,
+    function=admit_images,
     config="exclude",
-    uses=(Uses(table="embeddings", row=EmbeddingRow, kind="many", name="vectors"),),
+    without=("image", "graph", "captions"),
+    uses=(Uses(table="embeddings", row=EmbeddingRow, kind="many", counts=True, name="vectors"),),
+    fit=fit_stage,
     rows_per_shard=3000,
 )

@@ -13,8 +13,8 @@ from pairwright.flows.progress import LineWatcher
 from pairwright.flows.run_build import Request, look_at, make_request, resume_request, run_build, settled
 from pairwright.schemas.config import ExcludeConfig
 from pairwright.schemas.errors import SourceError
-from pairwright.schemas.rows import Dropped, EmbeddingRow
-from pairwright.tasks.mining.exclude_images import REASON, exclude_images
+from pairwright.schemas.rows import AdmittedRow, Dropped, EmbeddingRow, ImageRow
+from pairwright.tasks.mining.admit_images import NO_VECTOR, REASON, admit_images
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Outcome, Workers
@@ -38,6 +38,13 @@ def row(image: str, embedder: str, vector: NDArray[np.float16]) -> EmbeddingRow:
     return EmbeddingRow(
         key=f"{image} {embedder}", source_key=image, subject=image, embedder=embedder, vector=tuple(vector.tolist()),
         norm=1.0,
+    )  # fmt: skip
+
+
+def image(key: str) -> ImageRow:
+    return ImageRow(
+        key=key, source_key=key, subject=key, image=b"", format="png", width=1, height=1, name=key, source="",
+        licence="", group="",
     )  # fmt: skip
 
 
@@ -72,14 +79,14 @@ def test_limits(references: str, bits: int, cosines: tuple[float, float], detail
         row("a", "perceptual-hash", hashed(bits)),
     ]
     config = ExcludeConfig(bits=4, similarity=0.96, files=(references,))
-    found = list(exclude_images(rows, config, vectors={"a": tuple(rows)}))
+    found, missing = admit_images([image("a"), image("b")], config, vectors={"a": tuple(rows), "b": ()})
+    assert missing == Dropped(source_key="b", reason=NO_VECTOR)
     if detail:
-        assert [type(one) for one in found] == [Dropped] * 3
-        assert all(isinstance(one, Dropped) and one.reason == REASON for one in found)
-        assert all(isinstance(one, Dropped) and one.detail.startswith(detail) for one in found)
+        assert isinstance(found, Dropped)
+        assert (found.source_key, found.reason) == ("a", REASON)
+        assert found.detail.startswith(detail)
     else:
-        assert [one.key for one in found if isinstance(one, EmbeddingRow)] == [one.key for one in rows]
-        assert {one.source_key for one in found} == {one.key for one in rows}
+        assert found == AdmittedRow(key="a", source_key="a", subject="a")
 
 
 def counts_of(folder: Folder) -> dict[str, Counts]:
@@ -117,8 +124,8 @@ def test_images_of_a_benchmark_are_kept_out_of_mining(pictures: Path, tmp_path: 
     folder = build(tmp_path / "out", pictures, [str(benchmark)])
     counts = counts_of(folder)
     assert (counts["images"].ok, counts["embeddings"].ok) == (10, 10)
-    assert (counts["admitted"].of, counts["admitted"].dropped, counts["admitted"].reasons) == (30, 6, {REASON: 6})
-    assert (counts["neighbours"].ok, counts["neighbours"].reasons) == (8, {"no vector": 2})
+    assert (counts["admitted"].of, counts["admitted"].dropped, counts["admitted"].reasons) == (10, 2, {REASON: 2})
+    assert (counts["neighbours"].of, counts["neighbours"].ok) == (8, 8)
     with settled(folder) as (opened, stages):
         admitted = next(planned for planned, _ in stages if planned.stage.name == "admitted")
         details = {detail for _, _, detail, _ in opened.refused(admitted)}
@@ -138,7 +145,7 @@ def test_another_benchmark_embeds_nothing_again(pictures: Path, tmp_path: Path) 
     with Image.open(pictures / "rocket-0.png") as image:
         image.save(benchmark / "rocket.png")
     folder = build(tmp_path / "out", pictures, [str(benchmark)])
-    assert counts_of(folder)["admitted"].dropped == 6
+    assert counts_of(folder)["admitted"].dropped == 2
     assert set(folder.folders("tables/admitted")) > {marked}
     assert folder.folders("tables/embeddings") == [folder.folders("tables/embeddings")[0]]
     assert folder.names(f"tables/embeddings/{folder.folders('tables/embeddings')[0]}") == before
@@ -147,8 +154,7 @@ def test_another_benchmark_embeds_nothing_again(pictures: Path, tmp_path: Path) 
 def test_a_benchmark_that_holds_every_image_leaves_none(pictures: Path, tmp_path: Path) -> None:
     folder = build(tmp_path / "out", pictures, [str(pictures)])
     counts = counts_of(folder)
-    assert counts["neighbours"].reasons == {"no vector": 10}
-    assert (counts["neighbours"].dropped, counts["pairs"].of) == (10, 0)
+    assert (counts["admitted"].dropped, counts["neighbours"].of, counts["pairs"].of) == (10, 0, 0)
 
 
 class Interrupting(LineWatcher):
@@ -166,14 +172,14 @@ def test_a_build_that_ends_among_the_excluded_images_is_resumed(pictures: Path, 
     with Workers(1) as workers:
         resumed = resume_request(request.folder.url, stage="", reason="")
         assert run_build(resumed, run_shards=workers.run, watcher=LineWatcher()).is_complete
-    assert counts_of(request.folder)["admitted"].dropped == 30
+    assert counts_of(request.folder)["admitted"].dropped == 10
 
 
 def test_an_excluded_source_is_read_whole(pictures: Path, tmp_path: Path) -> None:
     members = [(path.name, path.read_bytes()) for path in sorted(pictures.iterdir())[:2]]
     shard = write_tar(tmp_path / "benchmark.tar", *members)
     folder = build(tmp_path / "out", pictures, [f"webdataset:{shard}"], "reading.splits=[train]")
-    assert counts_of(folder)["admitted"].dropped == 6
+    assert counts_of(folder)["admitted"].dropped == 2
 
 
 def test_a_missing_benchmark_is_named(pictures: Path, tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from pairwright.schemas.config import RejectionsConfig
+from pairwright.schemas.config import PreferencesConfig
+from pairwright.schemas.removing import SEVERAL
 from pairwright.schemas.rows import Dropped, PreferenceRow, RejectionRow, RemovalScore, Turn, make_key
-from pairwright.tasks.preferences.reject_given import SEVERAL, STAGE, reject_given
+from pairwright.tasks.preferences.build_preferences import build_preferences
 from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.removals import element_of, noise_row, rejection_of, removal_of, without_block
 
@@ -26,7 +27,7 @@ NONE = replace(REJECTION, key=make_key("none"), maker="", element="", removal_sc
 def reject(rejection: RejectionRow | None, row: PreferenceRow = GIVEN) -> PreferenceRow | Dropped:
     rejections = {row.key: rejection} if rejection else {}
     removals = {BALL.key: removal_of(IMAGE, BALL, BLOCK)}
-    (made,) = reject_given([row], RejectionsConfig(scorer="clip"), rejections=rejections, removals=removals)
+    (made,) = build_preferences([row], PreferencesConfig(), rejections=rejections, removals=removals)
     return made
 
 
@@ -68,6 +69,6 @@ def test_what_has_to_go_says_why() -> None:
     assert (damaged.source_key, damaged.reason) == (GIVEN.key, "truncated image")
 
 
-def test_a_preference_is_owed_again_when_its_rejection_changes() -> None:
-    (use,) = (use for use in STAGE.uses if use.counts)
-    assert (use.table, use.on) == ("rejections", "key")
+def test_without_rejected_images_it_stays_as_it_is() -> None:
+    (made,) = build_preferences([GIVEN], PreferencesConfig())
+    assert made == replace(GIVEN, source_key=GIVEN.key)

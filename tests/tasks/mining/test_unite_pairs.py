@@ -1,15 +1,16 @@
-"""The limit of pairs per image against a check by brute force, and that the order of rows does not matter."""
+"""What is in the union: admitted images only, and the limit of pairs per image against a check by brute force."""
 
 import random
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations
 
 import pyarrow as pa
 import pytest
 
-from pairwright.schemas.config import MiningConfig
-from pairwright.schemas.rows import Dropped, PairRow, make_key
-from pairwright.tasks.mining.limit_pairs import REASON, limit_pairs
+from pairwright.schemas.config import UnitingConfig
+from pairwright.schemas.rows import AdmittedRow, Dropped, PairRow, make_key
+from pairwright.tasks.mining.unite_pairs import EXCLUDED, HUB, unite_pairs
 
 IMAGES = [make_key("image", number) for number in range(8)]
 
@@ -27,7 +28,11 @@ def limited(rows: list[PairRow], most: int) -> dict[str, PairRow | Dropped]:
     names = ("key", "first", "second", "similarity")
     everything = pa.table({name: [getattr(row, name) for row in rows] for name in names})
     everything = everything.set_column(3, "similarity", everything.column("similarity").cast(pa.float32()))
-    found = limit_pairs(rows, MiningConfig(max_pairs_per_image=most), everything=everything)
+    cut = len(everything) // 2  # some were found by similarity, others by nouns
+    found = unite_pairs(
+        rows, UnitingConfig(max_pairs_per_image=most, excludes=False),
+        similar=everything.slice(0, cut), by_nouns=everything.slice(cut),
+    )  # fmt: skip
     return {row.source_key: row for row in found}
 
 
@@ -36,7 +41,7 @@ def test_the_most_similar_pairs_of_a_hub_are_kept() -> None:
     rows = [pair(hub, other, 0.80 + number / 100) for number, other in enumerate(others)]
     found = limited(rows, 2)
     assert [isinstance(found[row.key], PairRow) for row in rows] == [False] * 5 + [True] * 2
-    assert found[rows[0].key] == Dropped(source_key=rows[0].key, reason=REASON, detail="similarity 0.8000")
+    assert found[rows[0].key] == Dropped(source_key=rows[0].key, reason=HUB, detail="similarity 0.8000")
     kept = found[rows[-1].key]
     assert isinstance(kept, PairRow)
     assert (kept.key, kept.first, kept.second, kept.source_key) == (rows[-1].key, hub, others[-1], rows[-1].key)
@@ -56,3 +61,21 @@ def test_a_pair_is_refused_only_where_an_image_is_full_of_better_ones(most: int)
         better = [r for r in kept if (-r.similarity, r.key) < (-row.similarity, row.key)]
         full = [sum(image in (r.first, r.second) for r in better) >= most for image in (row.first, row.second)]
         assert any(full) == (row not in kept)
+
+
+def test_both_images_must_be_admitted() -> None:
+    one, other, refused = IMAGES[:3]
+    admitted = {key: AdmittedRow(key=key, source_key=key, subject=key) for key in (one, other)}
+    rows = [pair(one, other, 0.9), pair(one, refused, 0.9), pair(refused, other, 0.9), pair(refused, refused, 0.9)]
+    good, *bad = unite_pairs(rows, UnitingConfig(max_pairs_per_image=0, excludes=True), admitted=admitted)
+    assert good == replace(rows[0], source_key=rows[0].key)
+    assert bad == [
+        Dropped(source_key=row.key, reason=EXCLUDED, detail=detail)
+        for row, detail in zip(rows[1:], ("second", "first", "first and second"), strict=True)
+    ]
+
+
+def test_all_pairs_pass_where_nothing_is_limited() -> None:
+    rows = [pair(first, second, 0.8) for first, second in combinations(IMAGES, 2)]
+    found = list(unite_pairs(rows, UnitingConfig(max_pairs_per_image=0, excludes=False)))
+    assert [row.key for row in found if isinstance(row, PairRow)] == [row.key for row in rows]

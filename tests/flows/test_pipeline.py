@@ -1,0 +1,257 @@
+"""Which stages are on: every profile has the same tables, and those that lead nowhere are empty."""
+
+import pickle
+from dataclasses import replace
+
+import pytest
+
+from pairwright.flows import pipeline
+from pairwright.flows.load_profile import load_profile, profile_names
+from pairwright.flows.pipeline import plan_stages, running_stages, stages_until
+from pairwright.flows.stages import GROUPS, STAGES, TABLES
+from pairwright.schemas.config import ExcludeConfig, MiningConfig, Profile, RejectionsConfig, TaggingConfig
+from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import ComparisonRow, PairRow, Row
+from pairwright.schemas.writing import ControlsConfig, JudgingConfig
+from pairwright.tasks.sources.readers import READERS
+from pairwright.tasks.store.stage import Stage
+
+PHOTOGRAPHS = Profile(source="folder:/photographs")
+EXCLUDING = PHOTOGRAPHS.model_copy(update={"exclude": ExcludeConfig(sources=("folder:/benchmark",), marks=("a",))})
+VECTORS = ["embeddings", "admitted", "neighbours", "similar_pairs"]
+STEPS = ["tags", "boxes", "masks", "elements", "removals", "inspected"]
+CAPTIONING = ["captions", "described", "differences", "comparisons"]
+USUAL = [
+    "images",
+    *VECTORS,
+    "pairs",
+    *CAPTIONING,
+    "swapped",
+    "edited",
+    "retrieved",
+    *STEPS,
+    "rejections",
+    "splits",
+    "preferences",
+]
+
+
+def on(profile: Profile, until: str = "") -> dict[str, Stage]:
+    return {stage.name: stage for stage in running_stages(profile, until)}
+
+
+def reads(profile: Profile, until: str = "") -> dict[str, list[str]]:
+    return {name: list(stage.reads) for name, stage in on(profile, until).items()}
+
+
+def bring(monkeypatch: pytest.MonkeyPatch, *rows: type[Row]) -> None:
+    """Let a folder bring such rows."""
+    monkeypatch.setitem(pipeline.READERS, "folder", replace(READERS["folder"], brings=rows))
+
+
+def fingerprints(profile: Profile, until: str = "") -> dict[str, str]:
+    return {one.stage.name: one.fingerprint for one in plan_stages(profile, until)}
+
+
+def test_every_table_has_one_name_and_one_writer() -> None:
+    assert len(set(TABLES)) == len(STAGES)
+    known = {"items"}
+    for stage in STAGES:
+        assert stage.tables <= known, "what a stage reads is written before it"
+        known.add(stage.name)
+    assert [stage.group for stage in STAGES] == sorted((stage.group for stage in STAGES), key=GROUPS.index)
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_every_profile_has_all_tables(name: str) -> None:
+    for source in ("folder:/here", "scenes:", "rlaif-v:/here", "spot-the-diff:/here"):
+        profile = load_profile(name).model_copy(update={"source": source})
+        assert [stage.name for stage in stages_until(profile)] == list(TABLES)
+
+
+def test_a_source_of_images_has_every_stage_that_needs_no_served_model() -> None:
+    assert list(on(PHOTOGRAPHS)) == USUAL
+
+
+def test_brought_pairs_are_not_mined(monkeypatch: pytest.MonkeyPatch) -> None:
+    bring(monkeypatch, PairRow)
+    found = reads(PHOTOGRAPHS)
+    assert [name for name in USUAL if name not in found] == VECTORS
+    assert (found["given_pairs"], found["pairs"]) == (["items"], ["given_pairs"])
+
+
+def test_brought_comparisons_join_the_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    bring(monkeypatch, PairRow, ComparisonRow)
+    found = on(PHOTOGRAPHS)
+    assert "given_comparisons" in {use.table for use in found["comparisons"].uses}
+    assert "differences" in found
+
+
+@pytest.mark.parametrize("scorer", ["off", "scene-graph"])
+def test_brought_preferences_need_nothing_but_images(scorer: str) -> None:
+    profile = Profile.model_validate({"source": "rlaif-v:/preferences", "rejections": {"scorer": scorer}})
+    assert reads(profile) == {
+        "images": ["items"],
+        "given_preferences": ["items"],
+        "preferences": ["given_preferences"],
+    }
+    assert fingerprints(profile) == fingerprints(Profile(source="rlaif-v:/preferences"))
+
+
+def test_excluded_images_leave_before_the_search() -> None:
+    found = on(EXCLUDING)
+    assert list(found["neighbours"].reads) == ["admitted"]
+    assert [use.only_in for use in found["neighbours"].uses if use.kind == "vectors"] == ["admitted"]
+    own, excluding = fingerprints(PHOTOGRAPHS), fingerprints(EXCLUDING)
+    assert own["embeddings"] == excluding["embeddings"]  # nothing is embedded again
+    assert own["neighbours"] != excluding["neighbours"]
+
+
+@pytest.mark.parametrize("pairing", ["similarity", "nouns"])
+def test_pairs_of_excluded_images_leave_however_they_came(monkeypatch: pytest.MonkeyPatch, pairing: str) -> None:
+    nouns = EXCLUDING.model_copy(update={"pairing": "nouns"})
+    assert reads(nouns, "mining") == {
+        "images": ["items"],
+        "embeddings": ["images"],
+        "admitted": ["images"],
+        "nouns": ["images"],
+        "noun_pairs": ["nouns"],
+        "pairs": ["noun_pairs"],
+    }
+    bring(monkeypatch, PairRow)
+    given = on(EXCLUDING.model_copy(update={"pairing": pairing}), "mining")
+    assert list(given) == ["images", "given_pairs", "embeddings", "admitted", "pairs"]
+    assert {use.table for use in given["pairs"].uses} == {"admitted"}
+
+
+def test_a_limit_decides_the_union_alone() -> None:
+    limited = PHOTOGRAPHS.model_copy(update={"mining": MiningConfig(max_pairs_per_image=2)})
+    assert on(limited)["pairs"].whole
+    assert not on(PHOTOGRAPHS)["pairs"].whole
+    before, after = fingerprints(PHOTOGRAPHS), fingerprints(limited)
+    assert before["similar_pairs"] == after["similar_pairs"]
+    assert before["pairs"] != after["pairs"]
+
+
+def test_pairs_by_nouns_need_no_vectors() -> None:
+    nouns = reads(PHOTOGRAPHS.model_copy(update={"pairing": "nouns"}))
+    assert nouns.keys() == {*USUAL, "nouns", "noun_pairs"} - set(VECTORS)
+    assert (nouns["nouns"], nouns["noun_pairs"], nouns["pairs"]) == (["images"], ["nouns"], ["noun_pairs"])
+
+
+def test_a_build_stops_after_a_group_or_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [stage.name for stage in stages_until(PHOTOGRAPHS, "mining")][-1] == "pairs"
+    assert list(on(PHOTOGRAPHS, "embeddings")) == ["images", "embeddings"]
+    bring(monkeypatch, PairRow)
+    assert list(on(PHOTOGRAPHS, "mining")) == ["images", "given_pairs", "pairs"]
+    assert list(on(PHOTOGRAPHS, "embeddings")) == ["images", "given_pairs", "embeddings"]
+    with pytest.raises(ConfigError, match="minig: no such stage"):
+        stages_until(PHOTOGRAPHS, "minig")
+
+
+CLIP = {"embedding": {"embedders": ["clip", "dinov2"]}, "rejections": {"scorer": "clip"}}
+CHOOSING = Profile.model_validate({"source": "folder:/photographs", **CLIP})
+GIVEN = CHOOSING.model_copy(update={"source": "rlaif-v:/preferences"})
+
+
+def test_without_rejected_images_nothing_is_removed() -> None:
+    found = on(PHOTOGRAPHS.model_copy(update={"rejections": RejectionsConfig(scorer="off")}))
+    assert list(found) == [name for name in USUAL if name not in (*STEPS, "rejections")]
+    assert {"rejections", "removals"}.isdisjoint(use.table for use in found["preferences"].uses)
+
+
+def test_where_texts_tag_their_nouns_are_found_first() -> None:
+    both = TaggingConfig(taggers=("scene-graph", "nouns"))
+    for profile, texts in ((PHOTOGRAPHS, "differences"), (GIVEN, "given_preferences")):
+        found = on(profile.model_copy(update={"tagging": both}))
+        assert list(found["mentions"].reads) == [texts]
+        assert [use.table for use in found["tags"].uses] == ["mentions"]
+        assert "mentions" not in on(profile)
+    off = PHOTOGRAPHS.model_copy(update={"tagging": both, "rejections": RejectionsConfig(scorer="off")})
+    assert {"mentions", "tags"}.isdisjoint(on(off))
+
+
+def test_where_clip_chooses_images_without_an_element_are_embedded(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = on(CHOOSING)
+    assert [name for name in found if name not in USUAL] == ["fitted"]
+    used = {use.argument: use.table for use in found["rejections"].uses if use.kind == "vectors"}
+    assert used == {"vectors": "embeddings", "candidates": "fitted"}
+    assert "fitted" not in on(PHOTOGRAPHS)
+    bring(monkeypatch, PairRow)  # they are embedded for that alone
+    assert "embeddings" in on(CHOOSING)
+    assert "neighbours" not in on(CHOOSING)
+
+
+def test_the_weights_of_the_images_vectors_are_those_of_the_removals() -> None:
+    """Whoever runs one of these stages has the other's pin, so that no weights are missing, nor other ones taken."""
+    for profile, until in ((CHOOSING, ""), (CHOOSING, "fitted"), (CHOOSING, "rejected"), (GIVEN, "fitted")):
+        assert "embedding" in {stage.config for stage in running_stages(profile, until) if stage.pin}
+    clip = ClipConfig(model="ViT-B-32", revision="abc")
+    embedding = CHOOSING.embedding.model_copy(update={"clip": clip})
+    other = CHOOSING.model_copy(update={"embedding": embedding})
+    assert other.fitted.clip == clip
+    assert other.section("rejections") == other.rejections.model_copy(update={"clip": clip})
+    before, after = fingerprints(CHOOSING), fingerprints(other)
+    assert {name for name in before if before[name] != after[name]} >= {"embeddings", "fitted", "rejections"}
+    assert before["images"] == after["images"]
+
+
+def test_brought_preferences_get_rejected_images_where_clip_chooses() -> None:
+    found = on(GIVEN)
+    assert list(found) == ["images", "given_preferences", "embeddings", *STEPS, "fitted", "rejections", "preferences"]
+    assert found["tags"].only_in == ("given_preferences",)
+    assert list(found["rejections"].reads) == list(found["preferences"].reads) == ["given_preferences"]
+    assert {use.table for use in found["preferences"].uses} == {"images", "rejections", "removals"}
+
+
+@pytest.mark.parametrize("source", ["folder:/here", "rlaif-v:/here"])
+def test_a_table_is_the_same_however_far_a_build_goes(source: str) -> None:
+    for name in profile_names():
+        chosen = load_profile(name).model_copy(update={"source": source})
+        whole, running = fingerprints(chosen), set(on(chosen))
+        for until in (*GROUPS, *TABLES):
+            found = plan_stages(chosen, until)
+            assert all(one.fingerprint == whole[one.stage.name] for one in found if one.stage.name in running)
+
+
+SERVED = Profile.model_validate(
+    {
+        "source": "folder:/photographs",
+        "captions": {"writer": "served"},
+        "differences": {"writer": "served"},
+        "comparisons": {"writer": "served"},
+        "questions": {"wanted": True},
+        "controls": {"swapped": True},
+        "judging": {"wanted": True},
+        "sampled_texts": {"samples": 2},
+        "counterfactuals": {"wanted": True},
+    }
+)
+
+
+def test_served_models_have_their_stages() -> None:
+    stages = on(SERVED)
+    captioning = ["captions", "described", "controlled", "judged", "differences", "comparisons", "questions"]
+    assert [name for name, stage in stages.items() if stage.group == "captioning"] == captioning
+    made = ["swapped", "edited", "retrieved", "refuted", "counterfactual", "sampled", *STEPS, "rejections"]
+    assert [name for name, stage in stages.items() if stage.group == "rejected"] == made
+    assert stages["described"].writes is stages["differences"].writes
+    assert {use.table for use in stages["differences"].uses} == {"described", "controlled", "judged"}
+    assert {"refuted", "counterfactual", "sampled"} <= {use.table for use in stages["preferences"].uses}
+
+
+def test_a_check_that_comes_later_leaves_the_descriptions() -> None:
+    """They were asked of a model: that is the dear part."""
+    unchecked = SERVED.model_copy(update={"controls": ControlsConfig(), "judging": JudgingConfig()})
+    before, after = fingerprints(unchecked), fingerprints(SERVED)
+    assert before["described"] == after["described"]
+    assert before["differences"] != after["differences"]
+    assert {"controlled", "judged", "refuted"}.isdisjoint(on(unchecked))
+
+
+def test_stages_with_checks_travel_between_processes() -> None:
+    planned = plan_stages(SERVED)
+    assert [stage.fingerprint for stage in pickle.loads(pickle.dumps(planned))] == [
+        stage.fingerprint for stage in planned
+    ]
