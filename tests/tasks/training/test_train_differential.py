@@ -59,7 +59,10 @@ def with_module(start: Path, **values: Any) -> TrainConfig:
     return settings("sft", start, **given | {"model": own | given.get("model", {})})
 
 
-@pytest.mark.parametrize(("family", "tuning"), [("qwen2_vl", "lora"), ("llava_onevision", "full")])
+@pytest.mark.parametrize(
+    ("family", "tuning"),
+    [("qwen2_vl", "lora"), pytest.param("llava_onevision", "full", marks=pytest.mark.slow)],
+)
 def test_a_run_goes_on_from_its_checkpoint(models: dict[str, Path], family: str, tuning: str, tmp_path: Path) -> None:
     """It ends with the bytes of one that was never stopped; all that is trained has moved."""
     config = with_module(models[family], model={"tuning": tuning})

@@ -256,8 +256,16 @@ def test_a_checkpoint_of_other_adapters(model: Path, tmp_path: Path) -> None:
         train(job)
 
 
-@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json", "window.json"])
-@pytest.mark.parametrize("content", [b"", b'{"a":'])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("optimizer.pt", b'{"a":'),
+        ("scheduler.pt", b""),
+        ("rng_state.pth", b'{"a":'),
+        ("trainer_state.json", b""),
+        ("window.json", b'{"a":'),
+    ],
+)
 def test_a_damaged_file_of_a_checkpoint(name: str, content: bytes, half: Path, tmp_path: Path) -> None:
     config = settings("dpo", half.parent / "qwen", loading={"held_out": ""})
     job = write_run(tmp_path, config)
