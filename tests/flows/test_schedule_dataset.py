@@ -138,7 +138,8 @@ def test_the_deployments_of_the_repository_are_applied(prefect: PrefectServer) -
 
 @pytest.mark.slow
 def test_a_failed_build_is_told_to_a_webhook(prefect: PrefectServer, tmp_path: Path) -> None:
-    photographs = write_photographs(tmp_path / "photographs", 3)  # and one that is empty
+    addresses = tmp_path / "addresses.txt"
+    addresses.write_text("http://nowhere.invalid/a.png\n")
     with listening() as (address, told):
         make = f"from prefect.blocks.webhook import Webhook; print(Webhook(url={address!r}).save('pairwright'))"
         block = prefect.run("python", "-c", make)
@@ -147,12 +148,13 @@ def test_a_failed_build_is_told_to_a_webhook(prefect: PrefectServer, tmp_path: P
         (tmp_path / "notify.yaml").write_text(text.replace("BLOCK", block.stdout.strip()))
         made = prefect.run("prefect", "automation", "create", "--from-file", tmp_path / "notify.yaml")
         assert made.returncode == 0, made.stdout + made.stderr
-        strict = ("--until", "embeddings", "--set", "run.workers=1", "--set", "gates.min_yield={images: 1}")
-        done = prefect.run("pairwright", "build", photographs, "--out", tmp_path / "held", *strict)
+        words = ("--until", "embeddings", "--set", "run.workers=1", "--set", "reading.download=true")
+        done = prefect.run("pairwright", "build", f"urls:{addresses}", "--out", tmp_path / "held", *words)
         assert done.returncode == 1, done.stderr
         said = json.loads(told.get(timeout=120))["text"]
-    assert said.startswith(f"build-{tmp_path / 'held'}: Failed\n")
-    assert "images: ok of 4 inputs: 0.75, must be at least 1 (gates.min_yield)" in said
+    assert said.startswith(f"build-{tmp_path / 'held'}: Failed\n"), "the build, not the step that failed before it"
+    assert f"pairwright resume {tmp_path / 'held'} --stage images" in said
+    assert "gates.max_failed" in said
     assert f"pairwright publish {tmp_path / 'held'}" in said
 
 
