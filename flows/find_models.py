@@ -11,6 +11,8 @@ from pairwright.schemas.config import Profile
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.served import ChatConfig
 from pairwright.schemas.writing import ServedSection
+from pairwright.tasks.mining import search_neighbours
+from pairwright.tasks.models.check_packages import require_faiss
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.serving.launch import Servers
 from pairwright.tasks.serving.probe import find_model
@@ -27,9 +29,11 @@ def pin_models(profile: Profile, until: str) -> Profile:
     """Return the profile with each model that the build loads at the revision that this machine has.
 
     Raises:
-        ModelError: one is missing.
+        ModelError: one is missing, or Faiss is.
     """
-    stages = [stage for stage in running_stages(profile, until) if stage.pin]
+    stages = running_stages(profile, until)
+    if search_neighbours.STAGE.name in {stage.name for stage in stages}:
+        require_faiss()
     pinned = {stage.config: stage.pin(getattr(profile, stage.config)) for stage in stages if stage.pin}
     return profile.model_copy(update=pinned)
 

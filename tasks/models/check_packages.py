@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
+from pairwright.schemas.errors import ModelError
 from pairwright.schemas.health import Check, missing, ok, warning
 from pairwright.tasks.models.devices import DRIVERS
 
@@ -67,6 +68,19 @@ def _fault(wanted: object) -> str:
 
 def _install(extras: Sequence[str]) -> str:
     return f"python -m pip install -c constraints.txt -e '.[{','.join(dict.fromkeys(extras or ['cpu']))}]'"
+
+
+def require_faiss() -> None:
+    """Refuse to search without Faiss.
+
+    Raises:
+        ModelError: says what to install.
+    """
+    if importlib.util.find_spec("faiss") is None:
+        raise ModelError(
+            "searching neighbours needs Faiss, not installed here: python -m pip install -e '.[cpu]', "
+            "or '.[gpu]' where there is an NVIDIA GPU"
+        )
 
 
 def faiss_extra() -> str:

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from pairwright.tasks.models.check_packages import require_faiss
 from pairwright.tasks.models.search_directions import Directions, Singles
 
 BLOCK_BYTES = 8 << 20
@@ -344,6 +345,7 @@ def _find_directions(kernel: Kernel, queries: Codes, count: int) -> Directions |
 @cache
 def _gpu() -> Any:
     """Return Faiss's handle of a GPU, or ``None``; each process has its own."""
+    require_faiss()
     import faiss
 
     if not hasattr(faiss, "StandardGpuResources") or faiss.get_num_gpus() == 0:

@@ -55,3 +55,13 @@ def test_status_loads_nothing_heavy(mined: Path, options: list[str]) -> None:
 
 def test_the_heavy_are_seen_where_they_are_loaded() -> None:
     assert "pandas" in loaded_by("import pandas\n" + RUN.format(words=["--version"], names=HEAVY))[-1]
+
+
+def test_a_build_without_faiss_ends_with_one_line(tmp_path: Path) -> None:
+    words = ["build", "--out", str(tmp_path / "demo"), "--set", "scenes.worlds=2"]
+    said = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.modules['faiss'] = None\n" + RUN.format(words=words, names="")],
+        capture_output=True, text=True, check=True,
+    ).stderr.splitlines()  # fmt: skip
+    assert said[0].startswith("error: ")
+    assert (said[1:], (tmp_path / "demo").exists()) == (["2", ""], False)

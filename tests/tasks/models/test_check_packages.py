@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models import check_packages as look
-from pairwright.tasks.models.check_packages import check_gpus, check_packages, faiss_extra
+from pairwright.tasks.models.check_packages import check_gpus, check_packages, faiss_extra, require_faiss
 
 
 def test_what_is_installed_fits() -> None:
@@ -27,6 +28,13 @@ def test_what_is_not_here_or_too_old_is_said() -> None:
     assert look._fault(Requirement("pyarrow<1")) == f"pyarrow is {version('pyarrow')}, not <1"
     assert look._fault(Requirement("pyarrow>=1")) == ""
     assert look._install(["cpu", "models"]) == "python -m pip install -c constraints.txt -e '.[cpu,models]'"
+
+
+def test_without_faiss_both_builds_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_faiss()
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(ModelError, match=r"\[cpu\].*\[gpu\]"):
+        require_faiss()
 
 
 def test_a_machine_without_a_driver_needs_no_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:

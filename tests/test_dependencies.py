@@ -1,0 +1,98 @@
+"""Hold the dependencies to the imports: each library is declared, the core starts without those of the extras."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+FOLDERS = ("pairwright", "schemas", "prompts", "tasks", "flows")
+FOR_OTHERS = {"fastapi", "sqlalchemy"}
+"""Declared for a bound that others' releases need; nothing of ours imports them."""
+STARTED = (
+    "import pairwright.flows.build_dataset, pairwright.flows.stages, pairwright.flows.verbs, pkgutil, importlib",
+    "for one in pkgutil.iter_modules(pairwright.flows.verbs.__path__, 'pairwright.flows.verbs.'):",
+    "    importlib.import_module(one.name)",
+)
+
+
+def named(lines: list[str]) -> set[str]:
+    return {canonicalize_name(Requirement(line).name) for line in lines} - {"pairwright"}
+
+
+CORE = named(PROJECT["dependencies"])
+EXTRAS = {name: named(lines) for name, lines in PROJECT["optional-dependencies"].items()}
+OF_USERS = CORE.union(*(names for extra, names in EXTRAS.items() if extra not in ("test", "lint")))
+
+
+def imported(folder: str) -> dict[str, str]:
+    """Return the libraries that files below a folder import, each with one such file."""
+    found: dict[str, str] = {}
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+            found |= {name.split(".")[0]: str(path.relative_to(ROOT)) for name in names}
+    own = {"pairwright", "tests", "__future__"}
+    return {name: path for name, path in found.items() if name not in sys.stdlib_module_names | own}
+
+
+@cache
+def owners() -> dict[str, set[str]]:
+    """Return the distributions that each library is from."""
+    return {name: set(map(canonicalize_name, found)) for name, found in packages_distributions().items()}
+
+
+def distributions(name: str) -> set[str]:
+    return owners().get(name, {canonicalize_name(name)})
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_each_library_is_declared(folder: str) -> None:
+    missing = {name: path for name, path in imported(folder).items() if not distributions(name) & OF_USERS}
+    assert not missing
+
+
+def test_each_library_of_the_tests_is_declared() -> None:
+    declared = OF_USERS | EXTRAS["test"]
+    assert not {name: path for name, path in imported("tests").items() if not distributions(name) & declared}
+
+
+def test_nothing_is_declared_that_nobody_imports() -> None:
+    used = {one for folder in FOLDERS for name in imported(folder) for one in distributions(name)}
+    assert sorted(CORE - used) == sorted(FOR_OTHERS)
+
+
+def closure(names: set[str]) -> Iterator[str]:
+    """Yield distributions and all that they need."""
+    seen, owed = set[str](), list(names)
+    while owed:
+        name = owed.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        yield name
+        try:
+            lines = [Requirement(line) for line in requires(name) or []]
+        except PackageNotFoundError:
+            continue
+        owed += [canonicalize_name(one.name) for one in lines if not one.marker or one.marker.evaluate({"extra": ""})]
+
+
+def test_the_core_starts_without_the_extras() -> None:
+    here = set(closure(CORE))
+    refused = sorted(name for name, found in owners().items() if not found & here and name.isidentifier())
+    refused = [name for name in refused if name != "pairwright" and name not in sys.stdlib_module_names]
+    assert {"torch", "transformers", "faiss", "datasets", "pandas"} <= set(refused)
+    code = "\n".join((f"import sys; sys.modules.update(dict.fromkeys({refused!r}))", *STARTED))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
