@@ -1,5 +1,6 @@
 """Two real builds, small, for the tests of what is made of them; built once."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,12 @@ def build(out: Path, source: str | None, *, until: str = "", settings=()) -> Pat
     request = make_request(str(out), source, profile="scenes", settings=settings, limit=None, until=until)
     with Workers(1) as workers:
         assert run_build(request, run_shards=workers.run, watcher=LineWatcher()).is_complete
+    return out
+
+
+def with_images_of(rendered: Path, out: Path) -> Path:
+    """Begin a dataset that has the images of another, so that no scene is rendered again."""
+    shutil.copytree(rendered / "tables/images", out / "tables/images")
     return out
 
 

@@ -19,7 +19,7 @@ from pairwright.tasks.store.shard import ShardRef
 from pairwright.tasks.store.stage import Planned
 from tests.fixtures.builds import ok_rows
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
-from tests.flows.conftest import SMALL, WIDE
+from tests.flows.conftest import SMALL, WIDE, with_images_of
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +28,9 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def built(clip: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(rendered: Path, clip: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a dataset of which the vectors without an element came with its second build alone."""
-    out = tmp_path_factory.mktemp("scenes") / "out"
+    out = with_images_of(rendered, tmp_path_factory.mktemp("scenes") / "out")
     first = build(out, clip, losing="fitted")
     assert [failed.name for failed in first.failures]
     assert not first.is_complete

@@ -192,14 +192,14 @@ def test_filters_leave_the_rest_out(rendered, tmp_path, monkeypatch, capsys):
 
 
 def test_an_export_of_another_format_is_replaced(rendered, tmp_path, monkeypatch):
-    for form in ("trl", "llamafactory", "hf"):
+    for form in ("trl", "hf"):
         assert run(monkeypatch, "export", rendered, "--format", form, "--to", tmp_path / "out") == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {*FORMATS["hf"].owns, README, MARKER}
     (tmp_path / "out/images").mkdir()
     assert run(monkeypatch, "export", rendered, "--format", "llamafactory", "--to", tmp_path / "out") == 2
 
 
-@pytest.mark.parametrize("form", ["trl", "ms-swift"])
+@pytest.mark.parametrize("form", ["trl", pytest.param("ms-swift", marks=pytest.mark.slow)])
 def test_verified_by_the_command_line(rendered, tmp_path, monkeypatch, capsys, offline, form):
     words = ("export", rendered, "--format", form, "--to", tmp_path / "out", "--verify")
     assert run(monkeypatch, *words) == 0

@@ -9,14 +9,15 @@ from pairwright.flows.list_refused import list_refused
 from pairwright.flows.run_build import settled
 from pairwright.tasks.store.files import Folder
 from tests.fixtures.builds import ok_rows
-from tests.flows.conftest import SMALL, WIDE, build
+from tests.flows.conftest import SMALL, WIDE, build, with_images_of
 
 STRICT = ["elements.max_area=0.02", "inspection.max_rim=0.3", "rejections.least_drop=0.9"]
 
 
 @pytest.fixture(scope="module")
-def strict(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("strict") / "out", None, settings=[*SMALL, *WIDE, *STRICT])
+def strict(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = with_images_of(rendered, tmp_path_factory.mktemp("strict") / "out")
+    return build(out, None, settings=[*SMALL, *WIDE, *STRICT])
 
 
 @pytest.fixture(scope="module")

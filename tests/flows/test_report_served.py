@@ -14,7 +14,7 @@ from pairwright.tasks.serving.probe import LOOK
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import Workers
 from tests.fixtures.chat_server import chat_server
-from tests.flows.conftest import SMALL, WIDE
+from tests.flows.conftest import SMALL, WIDE, with_images_of
 from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows
 
 SERVED = [
@@ -63,9 +63,9 @@ def answer(asked) -> str:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
+def served(rendered, tmp_path_factory):
     """Return the dataset and how often each kind of thing was asked."""
-    folder = tmp_path_factory.mktemp("served") / "demo"
+    folder = with_images_of(rendered, tmp_path_factory.mktemp("served") / "demo")
     with chat_server(answer) as server:
         chat = [f"models.chat.endpoint={server.url}", "models.chat.model=tiny", 'models.chat.structured="off"']
         request = make_request(
