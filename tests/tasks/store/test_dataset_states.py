@@ -108,7 +108,7 @@ class Life(RuleBasedStateMachine):
 
 TestLife = Life.TestCase
 TestLife.settings = settings(
-    max_examples=4,
+    max_examples=3,
     stateful_step_count=12,
     deadline=None,
     derandomize=True,
