@@ -68,33 +68,20 @@ def as_tables(root: Path, files: list[Path]) -> str:
     return str(root)
 
 
-@pytest.mark.parametrize(
-    ("kind", "write"),
-    [("folder", as_folder), ("webdataset", as_tar), ("parquet", as_tables)],
-    ids=["folder", "webdataset", "parquet"],
-)
-def test_images_are_mined(
-    tmp_path: Path, photographs: list[Path], encoders: list[str], kind: str, write: Callable[[Path, list[Path]], str]
-) -> None:
-    source = write(tmp_path / "in", photographs)
-    counts = build_through_mining(tmp_path / "out", f"{kind}:{source}", *encoders)
-    for table in ("images", "embeddings", "neighbours"):
-        assert (counts[table]["in"], counts[table]["ok"]) == (COUNT, COUNT)
-    rows = ok_rows(tmp_path / "out", "embeddings")
-    assert {row["embedder"] for row in rows} == {"clip", "dinov2", "perceptual-hash"}
-    pairs = ok_rows(tmp_path / "out", "pairs")
-    assert len(pairs) >= COUNT
-    assert {tuple(row["embedders"]) for row in pairs} == {("clip", "dinov2")}
-    again = build_through_mining(tmp_path / "out", f"{kind}:{source}", *encoders)
-    assert again["shards"] == 0
-
-
-def test_the_three_layouts_give_the_same_pairs(tmp_path: Path, photographs: list[Path], encoders: list[str]) -> None:
+def test_images_of_three_layouts_are_mined_alike(tmp_path: Path, photographs: list[Path], encoders: list[str]) -> None:
     keys = []
     for kind, write in (("folder", as_folder), ("webdataset", as_tar), ("parquet", as_tables)):
-        source = write(tmp_path / f"in-{kind}", photographs)
-        build_through_mining(tmp_path / kind, f"{kind}:{source}", *encoders)
-        keys.append({row["key"] for row in ok_rows(tmp_path / kind, "pairs")})
+        source, out = f"{kind}:{write(tmp_path / f'in-{kind}', photographs)}", tmp_path / kind
+        counts = build_through_mining(out, source, *encoders)
+        for table in ("images", "embeddings", "neighbours"):
+            assert (counts[table]["in"], counts[table]["ok"]) == (COUNT, COUNT), kind
+        rows = ok_rows(out, "embeddings")
+        assert {row["embedder"] for row in rows} == {"clip", "dinov2", "perceptual-hash"}
+        pairs = ok_rows(out, "pairs")
+        assert len(pairs) >= COUNT
+        assert {tuple(row["embedders"]) for row in pairs} == {("clip", "dinov2")}
+        assert build_through_mining(out, source, *encoders)["shards"] == 0
+        keys.append({row["key"] for row in pairs})
     assert keys[0] == keys[1] == keys[2]
 
 
