@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pairwright.flows.open_version import find_version, settle_version
-from pairwright.flows.run_build import request_of, settled
 from pairwright.flows.stages import TABLES
+from pairwright.flows.version import open_present, open_version
 from pairwright.schemas.errors import PairwrightError
 from pairwright.schemas.rows import make_key
-from pairwright.tasks.store.dataset import alone
+from pairwright.tasks.store.dataset import alone, read_record
 from pairwright.tasks.store.decisions import forget_decisions
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.find_copies import find_copies
@@ -155,7 +154,7 @@ def list_copies(folder: Folder) -> list[str]:
 
 
 def _look(folder: Folder, needed: Needed) -> Present:
-    with settled(folder) as (build, stages):
+    with open_present(folder).settled() as (build, stages):
         needed.add(build)
         return Present(
             tables=[planned.table for planned, _ in stages],
@@ -181,10 +180,8 @@ def _need_versions(folder: Folder, kept: Sequence[int], present: Present, needed
     """Enter the rows of the versions that hold no removed image; yield the others, and why they cannot be kept."""
     for number in kept:
         try:
-            version = find_version(folder, number)
-            with version.opened() as build:
-                settle_version(build, version)
-                own = [planned.stage.name for planned in version.planned if "items" in planned.stage.reads]
+            with open_version(folder, number).settled() as (build, stages):
+                own = [planned.stage.name for planned, _ in stages if "items" in planned.stage.reads]
                 if any(build.ledger.holds(name, list(present.known)) for name in own):
                     yield number, "it holds what was removed on request"
                 else:
@@ -213,8 +210,7 @@ def _beside(folder: Folder) -> Iterator[str]:
 
 def _unnamed_sets(folder: Folder) -> Iterator[str]:
     """Yield the files of excluded sets that the dataset's profile no longer names."""
-    request, _ = request_of(folder)
-    named = {make_key(source)[:16] for source in request.profile.exclude.sources}
+    named = {make_key(source)[:16] for source in read_record(folder).profile.exclude.sources}
     for name in folder.folders("excluded"):
         yield from files_below(folder, f"excluded/{name}") if name not in named else ()
 

@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 if TYPE_CHECKING:
+    from pairwright.flows.calibrate_dataset import CalibrationPage
     from pairwright.flows.collect_garbage import Collected
+    from pairwright.flows.decide_rows import Decided
     from pairwright.flows.diff_versions import Difference
     from pairwright.flows.evaluate_model import Evaluated
-    from pairwright.flows.export_dataset import Wanted
+    from pairwright.flows.export_dataset import ExportConfig
     from pairwright.flows.list_runs import Listed as ListedRun
     from pairwright.flows.list_versions import Listed as ListedVersion
+    from pairwright.flows.refilter_dataset import Refiltered
     from pairwright.flows.remove_images import Removal
+    from pairwright.flows.report_dataset import ReportPages
     from pairwright.flows.run_build import Report
     from pairwright.flows.show_status import Status
     from pairwright.flows.table import Table
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from pairwright.flows.train_model import Trained
     from pairwright.flows.version import Version
     from pairwright.schemas.config import Profile
+    from pairwright.schemas.decisions import Decisions
     from pairwright.schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow
     from pairwright.tasks.export.tally_rows import Tally
     from pairwright.tasks.store.files import Folder
@@ -179,6 +184,19 @@ class Dataset:
 
         return look_at_status(self.folder, verify=verify)
 
+    def refused(self, table: str) -> Iterator[tuple[str, str, str]]:
+        """Yield status, reason and detail of what a table refused, or kept with a remark, each by its name.
+
+        ``list(album.refused("images"))``
+        """
+        from pairwright.flows.list_refused import list_refused
+        from pairwright.flows.pipeline import find_table
+        from pairwright.flows.version import open_present
+
+        name, present = find_table(table), open_present(self.folder)
+        with present.settled() as (build, _):
+            yield from list_refused(build, present.planned, name)
+
     def resume(self, *, stage: str = "", reason: str = "", settings: Settings = ()) -> "Report":
         """Look at the source anew, finish what is owed, and publish a version; return how that ended.
 
@@ -193,16 +211,15 @@ class Dataset:
 
         return self._run(resume_request(self.url, stage=stage, reason=reason, settings=_lines(settings)))
 
-    def report(self, *, pairs: int = 60) -> str:
-        """Write pages that show this version, and return the first; they open from disk.
+    def report(self, *, pairs: int = 60) -> "ReportPages":
+        """Write pages that show this version; ``page`` is the first, which opens from disk.
 
         Args:
             pairs: how many pairs are shown.
         """
-        from pairwright.flows.report_dataset import REPORT, report_dataset
+        from pairwright.flows.report_dataset import report_dataset
 
-        report_dataset(self.folder, pairs=pairs, version=self._number)
-        return f"{self.url.rstrip('/')}/{REPORT}/index.html"
+        return report_dataset(self.version, pairs=pairs)
 
     def export(
         self,
@@ -210,7 +227,7 @@ class Dataset:
         to: str | Path,
         *,
         split: str | Sequence[str] = (),
-        wanted: "Wanted | None" = None,
+        config: "ExportConfig | None" = None,
         watch: Watch | None = None,
     ) -> "Tally":
         """Write this version in a form that other programs read; return what was written.
@@ -221,7 +238,7 @@ class Dataset:
             form: "hf", "trl", "llamafactory", ... (``pairwright formats``).
             to: a new folder, or an earlier export.
             split: only this split, or these; none: all.
-            wanted: which rows, and what goes with them, where that is more than a split.
+            config: which rows, and what goes with them, where that is more than a split.
             watch: hears how many rows have passed by, of how many.
         """
         from dataclasses import replace
@@ -229,11 +246,11 @@ class Dataset:
         from pairwright.flows.export_dataset import ALL, export_dataset
         from pairwright.tasks.export.export_rows import say_nothing
 
-        chosen = replace(wanted or ALL, version=self._number)
+        chosen = config or ALL
         if split:
             splits = (split,) if isinstance(split, str) else tuple(split)
             chosen = replace(chosen, selection=replace(chosen.selection, splits=splits))
-        return export_dataset(self.folder, str(to), form=form, wanted=chosen, watch=watch or say_nothing)
+        return export_dataset(self.version, str(to), form=form, config=chosen, watch=watch or say_nothing)
 
     def train(
         self,
@@ -292,6 +309,61 @@ class Dataset:
         self._version = None
         return publish_anyway(self.folder)[1]
 
+    def calibrate(self, *, per_bin: int = 12, width: float = 0.02) -> "CalibrationPage":
+        """Write a page to choose mining's thresholds by looking: pairs at each similarity, to be judged, and yields.
+
+        Args:
+            per_bin: pairs shown of each bin.
+            width: width of a bin of similarity.
+        """
+        from pairwright.flows.calibrate_dataset import calibrate_dataset
+
+        return calibrate_dataset(self.folder, per_bin=per_bin, width=width)
+
+    def refilter(self, settings: Settings, *, keep: bool = False) -> "Refiltered":
+        """Try other mining thresholds on the stored similarities; return what pairs come and go.
+
+        ``album.refilter({"mining.min_similarity": 0.8})``
+
+        Args:
+            settings: fields of ``mining``.
+            keep: whether the dataset has these thresholds from now on.
+        """
+        from pairwright.flows.refilter_dataset import refilter_dataset, refilter_request
+        from pairwright.flows.work_here import working
+
+        request = refilter_request(self.folder, _lines(settings))
+        with working(request) as (run_shards, watcher):
+            return refilter_dataset(request, run_shards=run_shards, watcher=watcher, keep=keep)
+
+    def decide(self, file: str | Path) -> "Decided":
+        """Store which rows of this version people accepted, rejected or edited; exports and trainings follow.
+
+        Args:
+            file: what a page of the report offered: decisions.jsonl.
+        """
+        from pairwright.flows.decide_rows import decide_rows
+
+        return decide_rows(self.version, str(file))
+
+    def decisions(self) -> "Decisions":
+        """Return what people have decided about its rows."""
+        from pairwright.tasks.store.decisions import read_decisions
+
+        return read_decisions(self.folder)
+
+    def view(self, *, port: int, ready: Callable[[str, str], None], watch: Watch | None = None) -> bool:
+        """Serve this version's pages on this machine until Ctrl-C; return whether a thread was at work still.
+
+        Args:
+            port: where to listen; 0: anywhere that is free.
+            ready: hears the address once pages are served, and one that is good for one visit.
+            watch: hears how many rows are read before that, of how many.
+        """
+        from pairwright.flows.view_dataset import say_nothing, view_dataset
+
+        return view_dataset(self.version, port=port, ready=ready, watch=watch or say_nothing)
+
     def versions(self) -> "list[ListedVersion]":
         """List the versions, the oldest first: when each was published, its rows, what was asked for otherwise."""
         from pairwright.flows.list_versions import list_versions
@@ -308,8 +380,10 @@ class Dataset:
             listed: whether the keys are wanted, too.
         """
         from pairwright.flows.diff_versions import diff_versions
+        from pairwright.flows.version import open_version
 
-        return diff_versions(self.folder, before, after, stage=stage, listed=listed)
+        first, second = (open_version(self.folder, number) for number in (before, after))
+        return diff_versions(first, second, stage=stage, listed=listed)
 
     def lineage(self, key: str) -> "Lineage":
         """Return all that was made of a row and all it was made from, with what made each.
@@ -319,7 +393,7 @@ class Dataset:
         """
         from pairwright.flows.trace_lineage import trace_lineage
 
-        return trace_lineage(self.folder, key, version=self._number)
+        return trace_lineage(self.version, key)
 
     def remove(self, keys: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = "") -> "Removal":
         """Enter images into the list of removed ones: they and all that came of them leave the next version.
@@ -331,9 +405,21 @@ class Dataset:
             names: images as the source calls them.
             reason: why; it is kept in the list.
         """
-        from pairwright.flows.remove_images import Asked, remove_images
+        from pairwright.flows.remove_images import remove_images
 
-        return remove_images(self.folder, Asked(keys=keys, names=names, reason=reason))
+        return remove_images(self.folder, keys, names=names, reason=reason)
+
+    def take_back(self, keys: Sequence[str], *, reason: str = "") -> list[str]:
+        """Enter that removed images are taken back, by their keys or the beginnings of these; return their keys."""
+        from pairwright.flows.remove_images import take_back
+
+        return take_back(self.folder, keys, reason=reason)
+
+    def removed(self) -> list[tuple[str, str, str]]:
+        """Return the images that are removed now: when, which, why."""
+        from pairwright.flows.remove_images import list_removed
+
+        return list_removed(self.folder)
 
     def gc(self, *, keep: int | None = None, dry_run: bool = False, watch: Watch | None = None) -> "Collected":
         """Delete what no kept version and not the present state needs; say what that was.

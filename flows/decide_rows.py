@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pairwright.flows.open_version import opened
-from pairwright.flows.run_build import request_of
+from pairwright.flows.version import Version
 from pairwright.schemas.decisions import Decision, Decisions
 from pairwright.tasks.store.decisions import read_decisions, write_decisions
-from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.take_decisions import Sorted, read_decision_file, sort_decisions
 
 
@@ -22,30 +20,18 @@ class Decided:
     now: Decisions
 
 
-def decide_rows(folder: Folder, file: str, *, version: int | None = None) -> Decided:
-    """Store the decisions of a file about rows that a version has (``None``: the newest).
+def decide_rows(version: Version, file: str) -> Decided:
+    """Store the decisions of a file about rows that a version has.
 
     Raises:
-        ConfigError: there is no dataset, or a line of the file is no decision; nothing is stored then.
+        ConfigError: a line of the file is no decision; nothing is stored then.
         StoreError: a table cannot be read or written.
     """
-    request_of(folder)
-    found = read_decision_file(Path(file))
-    with opened(folder, version) as (build, _):
+    folder, found = version.folder, read_decision_file(Path(file))
+    with version.settled() as (build, _):
         apart = sort_decisions(build, found)
     write_decisions(folder, apart.known)
     return Decided(stored=len(apart.known), refused=apart, now=read_decisions(folder))
-
-
-def list_decisions(folder: Folder) -> Decisions:
-    """Return what is decided.
-
-    Raises:
-        ConfigError: there is no dataset.
-        StoreError: a file cannot be read.
-    """
-    request_of(folder)
-    return read_decisions(folder)
 
 
 def say_refused(apart: Sorted) -> list[str]:

@@ -1,16 +1,14 @@
 """Compare two versions of a dataset: settings, and per table the rows in and out and the outcomes that changed."""
 
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from pairwright.flows.list_versions import changes_between
-from pairwright.flows.open_version import find_version, settle_version
+from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.diff import StageDiff, diff_stage
-from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import find_live
 
 
@@ -31,27 +29,20 @@ class Difference:
         return asdict(self)
 
 
-def diff_versions(folder: Folder, before: int, after: int, *, stage: str = "", listed: bool = False) -> Difference:
+def diff_versions(before: Version, after: Version, *, stage: str = "", listed: bool = False) -> Difference:
     """Compare two versions; rows are compared by key.
 
     Args:
-        folder: the dataset.
-        before: number of the one.
-        after: number of the other.
+        before: the one.
+        after: the other.
         stage: only this table or group; empty: all.
         listed: whether the keys are wanted, too.
 
     Raises:
-        ConfigError: there is no such version, or neither has such a table.
+        ConfigError: neither has such a table.
         StoreError: a version cannot be opened.
     """
-    versions = [find_version(folder, number) for number in (before, after)]
-    with ExitStack() as stack:
-        builds: list[Build] = []
-        for version in versions:
-            builds.append(stack.enter_context(version.opened()))
-            settle_version(builds[-1], version)
-        old, new = builds
+    with before.settled() as (old, _), after.settled() as (new, _):
         names = dict.fromkeys(
             planned.stage.name
             for build in (new, old)
@@ -60,15 +51,14 @@ def diff_versions(folder: Folder, before: int, after: int, *, stage: str = "", l
         )
         if not names:
             there = ", ".join(planned.stage.name for planned in new.planned)
-            raise ConfigError(f"--stage {stage}: neither version has such a table. Version {after} has {there}")
+            raise ConfigError(f"--stage {stage}: neither version has such a table. Version {after.number} has {there}")
         stages = [diff_stage(old, new, name, listed=listed) for name in names]
-        first, second = (version.snapshot for version in versions)
-        assert first is not None
-        assert second is not None
+        assert before.snapshot
+        assert after.snapshot
         return Difference(
-            before=before,
-            after=after,
-            settings=list(changes_between(first, second)),
+            before=before.number,
+            after=after.number,
+            settings=list(changes_between(before.snapshot, after.snapshot)),
             stages=stages,
             names={**_names(old, stages), **_names(new, stages)},
         )

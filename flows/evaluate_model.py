@@ -12,10 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pairwright.flows.read_rows import read_rows
+from pairwright.flows.table import Table
+from pairwright.flows.version import open_version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.replies import Reply
-from pairwright.schemas.rows import make_key
+from pairwright.schemas.rows import Row, make_key
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.evaluation.ask_served import ask_served
 from pairwright.tasks.evaluation.benchmark import Asked, Benchmark, Data, check_questions, first_items
@@ -29,6 +30,7 @@ from pairwright.tasks.report.read_judged import JUDGED
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.serving.probe import find_model
 from pairwright.tasks.store.answers import Answers
+from pairwright.tasks.store.files import Folder
 
 PIXELS = 448 * 448
 """As ``model.most_pixels`` of a training."""
@@ -110,7 +112,7 @@ def evaluate_model(wanted: Wanted, *, watch: Watch) -> Evaluated:
     """
     benchmark = find_benchmark(wanted.benchmark)
     judge = _find_judge(benchmark, wanted)
-    exam = benchmark.open(Data(folder=wanted.data, rows=partial(read_rows, str(wanted.data))))
+    exam = benchmark.open(Data(folder=wanted.data, rows=partial(_rows, wanted.data)))
     asked = first_items(exam.questions, wanted.limit)
     check_questions(asked)
     change = find_change(wanted.perturb, asked, seed=wanted.seed)
@@ -175,6 +177,11 @@ def _default(wanted: Wanted, identity: str) -> Path:
     named = [part for part in Path(wanted.model).parts if part != FINISHED]
     name = "-".join(filter(None, [wanted.benchmark, *named[-1:], wanted.perturb, identity[:8]]))
     return Path(FOLDER, re.sub(r"[^\w.-]+", "_", name) + ".json")
+
+
+def _rows(folder: Path, table: str, *, without: Sequence[str] = ()) -> Iterator[Row]:
+    """Yield the rows of a dataset's table."""
+    yield from Table[Row](open_version(Folder(str(folder))), table).rows(without=without)
 
 
 def _ask(

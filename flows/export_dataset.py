@@ -1,14 +1,13 @@
-"""Export a dataset: open one of its versions, the newest by default, and hand its rows to the exporter."""
+"""Export a version of a dataset: open its tables, and hand its rows to the exporter."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pairwright.flows.load_tiny_processor import load_tiny_processor
-from pairwright.flows.open_version import find_version, settle_version
+from pairwright.flows.make_table import plan_table
 from pairwright.flows.prepare_retriever import find_retriever, mine_table
-from pairwright.flows.run_beside import plan_beside
-from pairwright.flows.run_build import Request
+from pairwright.flows.version import Version, open_version
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
@@ -46,12 +45,10 @@ class Verifying:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """Say which rows of a dataset are exported, and what goes with them."""
+class ExportConfig:
+    """Configuration of an export: which rows of a version, and what goes with them."""
 
     selection: Selection = EVERYTHING
-    version: int | None = None
-    """A version's number; ``None``: the newest."""
     negatives: str = ""
     """An ADPO run: the rows are those that a training with the negatives that it has mined would see."""
     model: str = ""
@@ -60,56 +57,59 @@ class Wanted:
     """How the result is read back; ``None``: it is not."""
 
 
-ALL = Wanted()
+ALL = ExportConfig()
 
 
 def export_dataset(
-    folder: Folder, target: str, *, form: str, wanted: Wanted = ALL, watch: Callable[[int, int], None] = say_nothing
+    found: Version,
+    target: str,
+    *,
+    form: str,
+    config: ExportConfig = ALL,
+    watch: Callable[[int, int], None] = say_nothing,
 ) -> Tally:
     """Write the rows of a version, or those selected, to a new folder.
 
     Args:
-        folder: the dataset.
+        found: the version.
         target: the new folder, or an earlier export.
         form: one of ``tasks.export.formats.FORMATS``.
-        wanted: which rows.
+        config: which rows, and what goes with them.
         watch: hears how many rows have passed by, of how many.
 
     Raises:
-        ConfigError: the form is unknown, the target is taken, or there is no such version, or no such preferences or
-            negatives.
+        ConfigError: the form is unknown, the target is taken, or there are no such preferences or negatives.
         ModelError: what makes the vectors of texts is not on this machine; only with ``negatives``.
         StoreError: a file cannot be read or written, or is gone.
         ValidationError: the result was verified, and a row would not train; the target is as it was.
     """
     kind = find_form(form)
-    _check(kind, target, wanted)
-    verifier = _make_verifier(kind, wanted.verifying) if wanted.verifying else None
-    found = find_version(folder, wanted.version)
-    beside = _find_mined(folder, wanted.negatives, wanted.version) if wanted.negatives else []
-    with found.opened(beside) as build:
-        settled = settle_version(build, found)
-        counts = [*(count for _, count in settled), *map(build.settle, beside)]
-        own = next((n for n, (planned, _) in enumerate(settled) if planned.stage.name == TABLES[kind.reads]), None)
+    _check(kind, target, config)
+    verifier = _make_verifier(kind, config.verifying) if config.verifying else None
+    folder = found.folder
+    beside = _find_mined(found, config.negatives) if config.negatives else []
+    with found.settled(beside) as (build, stages):
+        counts = [count for _, count in stages]
+        own = next((n for n, (planned, _) in enumerate(stages) if planned.stage.name == TABLES[kind.reads]), None)
         if own is None or not counts[own].rows:
-            raise ConfigError(_nothing(folder, found.request, kind.reads))
+            raise ConfigError(_nothing(found, kind.reads))
         if beside:
-            _check_mined(folder, wanted.negatives, counts[-1])
+            _check_mined(folder, config.negatives, counts[-1])
         about = About(
             name=Path(target).resolve().name,
             version=describe_version(build, found.planned),
             counts=counts,
-            profile=found.request.profile,
+            profile=found.profile,
             numbers=list(say_writing(measure_writing(Tables(build), counts))) if kind.card else [],
-            health=list(_health(Tables(build), found.request.profile)) if kind.card else [],
+            health=list(_health(Tables(build), found.profile)) if kind.card else [],
             prompts=sorted({name for planned in found.planned for name in planned.stage.prompts}),
-            mined_by=wanted.negatives,
+            mined_by=config.negatives,
         )
         order = Order(
             form=kind,
             about=about,
-            setting=Setting(name=about.name, model=wanted.model),
-            selection=wanted.selection,
+            setting=Setting(name=about.name, model=config.model),
+            selection=config.selection,
             decisions=read_decisions(folder),
             total=counts[-1 if beside else own].rows,
             verifier=verifier,
@@ -125,18 +125,18 @@ def _stream(build: Build, planned: Sequence[Planned], reads: str) -> Iterator[li
     return stream_preferences(build, [one for one in planned if one.stage.writes is PreferenceRow][-1])
 
 
-def _check(form: Form, target: str, wanted: Wanted) -> None:
+def _check(form: Form, target: str, config: ExportConfig) -> None:
     """Refuse what cannot be exported whatever the dataset holds."""
     if "://" in target:
         raise ConfigError(f"--to {target}: exports are written to a local folder; copy it from there")
-    if bool(wanted.model) != form.needs_model:
+    if bool(config.model) != form.needs_model:
         raise ConfigError(
             f"--format {form.name}: its requests name the model that is asked; give it with --model"
             if form.needs_model
-            else f"--model {wanted.model}: --format {form.name} asks no model"
+            else f"--model {config.model}: --format {form.name} asks no model"
         )
-    if wanted.negatives and form.reads != "preferences":
-        raise ConfigError(f"--negatives {wanted.negatives}: {form.reads} have none; leave it out with {form.name}")
+    if config.negatives and form.reads != "preferences":
+        raise ConfigError(f"--negatives {config.negatives}: {form.reads} have none; leave it out with {form.name}")
     check_target(Path(target))
 
 
@@ -150,17 +150,19 @@ def _make_verifier(form: Form, verifying: Verifying) -> Verifier:
     return Verifier(form=form, processor=load_tiny_processor() if form.collates else None)
 
 
-def _find_mined(folder: Folder, negatives: str, version: int | None) -> list[Planned]:
+def _find_mined(found: Version, negatives: str) -> list[Planned]:
     """Return the table that a run's retriever mines, last, behind what it is made with; nothing is made."""
     from pairwright.tasks.training.find_model import require_packages
 
-    if version is not None:
+    folder = found.folder
+    if found.number != (newest := open_version(folder).number):
         raise ConfigError(
-            f"--version {version}: negatives are mined of the newest version's rows; leave out --version or --negatives"
+            f"--version {found.number}: negatives are mined of the newest version's rows, which is {newest}; leave out "
+            "--version or --negatives"
         )
     retriever = find_retriever(folder, negatives)
     require_packages()
-    return mine_table(folder, retriever, have=plan_beside)
+    return mine_table(folder, retriever, have=plan_table)
 
 
 def _health(tables: Tables, profile: Profile) -> Iterator[tuple[str, str, str, bool]]:
@@ -178,11 +180,12 @@ def _check_mined(folder: Folder, negatives: str, counts: Counts) -> None:
         )
 
 
-def _nothing(folder: Folder, request: Request, what: str) -> str:
-    built = f"was built until {request.until} and " if request.until else ""
-    can_be_made = request.profile.sources.kind == "scenes" or what != "preferences"
-    remedy = _remedy(folder, request.until, can_be_made=can_be_made)
-    return f"{folder.url}: {built}has no {what} to export. {remedy}"
+def _nothing(version: Version, what: str) -> str:
+    until = version.record.until
+    built = f"was built until {until} and " if until else ""
+    can_be_made = version.profile.sources.kind == "scenes" or what != "preferences"
+    remedy = _remedy(version.folder, until, can_be_made=can_be_made)
+    return f"{version.folder.url}: {built}has no {what} to export. {remedy}"
 
 
 def _remedy(folder: Folder, until: str, *, can_be_made: bool) -> str:

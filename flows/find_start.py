@@ -145,11 +145,12 @@ def _model_of(other: "Run", config: TrainConfig) -> dict[str, Any]:
 
 def _write_small(folder: Folder, size: str) -> Path:
     """Write one of the small stand-ins beside the dataset, its tokens learnt from the dataset's texts."""
-    from pairwright.flows.read_rows import read_rows
+    from pairwright.flows.table import Table
+    from pairwright.flows.version import open_version
     from pairwright.tasks.training.tiny_model import write_tiny_model
 
-    rows = read_rows(folder.url, TABLE, without=("images", "rejected_images"))
-    texts = [text for row in rows if isinstance(row, PreferenceRow) for text in _texts(row)]
+    rows = Table[PreferenceRow](open_version(folder), TABLE).rows(without=("images", "rejected_images"))
+    texts = [text for row in rows for text in _texts(row)]
     return write_tiny_model(Path(folder.path("models")), texts, size=size)
 
 

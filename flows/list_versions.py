@@ -9,8 +9,9 @@ from typing import Any
 
 from rich.table import Table
 
-from pairwright.flows.run_build import OWN_NOTES, request_of
+from pairwright.flows.run_build import OWN_NOTES
 from pairwright.schemas.say_changes import say_changes
+from pairwright.tasks.store.dataset import read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import Snapshot, missing_files, read_snapshot, snapshot_numbers
 
@@ -40,7 +41,7 @@ def list_versions(folder: Folder) -> list[Listed]:
         ConfigError: there is no dataset.
         StoreError: a version's file is damaged.
     """
-    request_of(folder)
+    read_record(folder)
     snapshots = {number: read_snapshot(folder, number) for number in snapshot_numbers(folder)}
     return [_list(folder, snapshot, snapshots) for snapshot in snapshots.values()]
 

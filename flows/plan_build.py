@@ -10,14 +10,15 @@ from pairwright.flows.find_models import gpus_of
 from pairwright.flows.find_rates import rates_for, shard_seconds
 from pairwright.flows.load_profile import change_profile, load_profile
 from pairwright.flows.pipeline import check_stage, plan_stages
-from pairwright.flows.run_build import Request, make_request, open_build, request_of, with_source
+from pairwright.flows.run_build import Request, make_request, with_source
 from pairwright.flows.run_trial import Measured, measure_dataset
+from pairwright.flows.version import Version
 from pairwright.schemas.config import Profile
 from pairwright.schemas.rows import ItemRow
 from pairwright.tasks.mining import pair_neighbours, search_neighbours
 from pairwright.tasks.models.time_search import seconds_per_image
 from pairwright.tasks.sources.readers import READERS
-from pairwright.tasks.store.dataset import RECORD
+from pairwright.tasks.store.dataset import RECORD, read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.measure_stage import StageRates, listed_keys
@@ -74,7 +75,7 @@ def request_to_plan(
         return Request(folder=folder or Folder("."), profile=chosen, limit=limit, until=until)
     if profile:
         return make_request(out, source, profile=profile, settings=settings, limit=limit, until=until)
-    last, _ = request_of(folder)
+    last = Request.again(folder)
     chosen = with_source(change_profile(last.profile, settings), source)
     return replace(last, profile=chosen, limit=limit or last.limit, until=until or last.until)
 
@@ -91,13 +92,12 @@ def look_at_source(request: Request, *, is_new: bool, say: Callable[[int], None]
     if is_new:
         items = sum(1 for _ in _said(listing, say))
         return Wanted(request=request, is_new=True, items=items, new_items=items)
-    _, listed = request_of(request.folder)
-    known, items, new = listed_keys(request.folder, listed), 0, 0
+    record = read_record(request.folder)
+    known, items, new = listed_keys(request.folder, record.items), 0, 0
     for item in _said(listing, say):
         items, new = items + 1, new + (bytes.fromhex(item.key) not in known)
-    planned = planned_of(request)
-    with open_build(request, planned, listed) as build:
-        counts = {one.stage.name: build.settle(one) for one in planned}
+    asked = record.model_copy(update={"profile": request.profile, "limit": request.limit, "until": request.until})
+    counts = {counts.stage: counts for counts in Version.of(request.folder, asked).counts()}
     return Wanted(request=request, is_new=False, items=items, new_items=new, counts=counts)
 
 

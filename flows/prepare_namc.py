@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pairwright.flows.pipeline import running_stages
-from pairwright.flows.run_beside import run_beside, settled_beside
-from pairwright.flows.run_build import request_of
+from pairwright.flows.make_table import make_table
 from pairwright.flows.say_outcome import say_reasons
+from pairwright.flows.version import open_version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.namc import PAPER, CnnConfig, NamcConfig
 from pairwright.schemas.section import Section
@@ -155,20 +154,21 @@ def have_places(folder: Folder, config: TrainConfig, run: "Run") -> None:
     place, loading = run.folder / PLACES, config.loading
     if place.exists():
         return
-    request, _ = request_of(folder)
-    epochs = EPOCHS.get(request.profile.sources.kind, config.optimiser.epochs)
+    version = open_version(folder)
+    kind = version.profile.sources.kind
+    epochs = EPOCHS.get(kind, config.optimiser.epochs)
     if config.start and not config.namc.noise and epochs != config.optimiser.epochs:
-        log.info("published for %s: --set optimiser.epochs=%d", request.profile.sources.kind, epochs)
-    has_pairs = PAIRS in {stage.name for stage in running_stages(request.profile, request.until)}
+        log.info("published for %s: --set optimiser.epochs=%d", kind, epochs)
+    has_pairs = PAIRS in {planned.stage.name for planned in version.planned}
     try:
         stages = [(stage if has_pairs else replace(stage, only_in=()), own) for stage, own in _stages(config.namc)]
-        beside = [run_beside(folder, stage, own) for stage, own in stages]
+        beside = [make_table(folder, stage, own) for stage, own in stages]
     finally:
         release_models()
     keys: set[str] = set()
     for split in filter(None, (loading.split, loading.held_out)):
         keys.update(FrozenRows(folder=folder, file=str(run.rows), split=split).keys())
-    with settled_beside(folder, beside) as build:
+    with version.settled(beside) as (build, _):
         tables = {planned.stage.name: planned for planned in build.planned}
         freeze_places(build, tables, place, keys=keys, table=config.table, crops=config.namc.noise)
 

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pairwright.flows.pipeline import running_stages
-from pairwright.flows.run_beside import run_beside, settled_beside
-from pairwright.flows.run_build import request_of
+from pairwright.flows.make_table import make_table
+from pairwright.flows.version import open_version
 from pairwright.schemas.config import EmbeddingConfig
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ConfigError
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 CLIP = "clip"
 Have = Callable[..., "Planned"]
-"""``run_beside``, which makes what is missing of a table, or ``plan_beside``, which only says which table it is."""
+"""``make_table``, which makes what is missing of a table, or ``plan_table``, which only says which table it is."""
 
 
 def prepare_retriever(folder: Folder, config: TrainConfig, run: Path, *, after: "Sequence[Planned]" = ()) -> None:
@@ -44,7 +43,7 @@ def prepare_retriever(folder: Folder, config: TrainConfig, run: Path, *, after: 
     from pairwright.tasks.training.freeze_rows import FILE, FrozenRows
     from pairwright.tasks.training.retriever import material
 
-    loading, embedding = config.loading, request_of(folder)[0].profile.embedding
+    loading, embedding = config.loading, open_version(folder).profile.embedding
     heads = config.adpo.encoder == "heads"
     clip = None if heads else _find_clip(embedding)  # before anything is made
     splits: dict[str, str] = {}
@@ -52,7 +51,7 @@ def prepare_retriever(folder: Folder, config: TrainConfig, run: Path, *, after: 
         splits |= dict.fromkeys(FrozenRows(folder=folder, file=str(run / FILE), split=split).keys(), split)
     place = run / material.FOLDER
     beside = [*after, *(_vectors(folder, embedding) if heads else ())]
-    with settled_beside(folder, beside) as build:
+    with open_version(folder).settled(beside) as (build, _):
         tables = {planned.stage.name: planned for planned in build.planned}
         material.freeze_material(build, tables, place, splits=splits, train=loading.split, table=config.table)
     if clip:
@@ -65,16 +64,18 @@ def _find_clip(embedding: EmbeddingConfig) -> ClipConfig:
     return pin_clip(embedding.clip, download=False)
 
 
-def _vectors(folder: Folder, embedding: EmbeddingConfig, have: Have = run_beside) -> "list[Planned]":
+def _vectors(folder: Folder, embedding: EmbeddingConfig, have: Have = make_table) -> "list[Planned]":
     """Have the vectors of texts, and those of images where there are none."""
     from pairwright.tasks.training import embed_chosen_texts
 
-    request, _ = request_of(folder)
     made = [have(folder, embed_chosen_texts.STAGE, choose_text_vectors(embedding))]
-    names = {stage.name for stage in running_stages(request.profile, request.until)}
-    if embed_images.STAGE.name not in names:
+    if embed_images.STAGE.name not in _tables(folder):
         made.append(have(folder, embed_images.STAGE, embedding))
     return made
+
+
+def _tables(folder: Folder) -> set[str]:
+    return {planned.stage.name for planned in open_version(folder).planned}
 
 
 def choose_text_vectors(embedding: EmbeddingConfig) -> TextVectorsConfig:
@@ -112,14 +113,14 @@ def find_retriever(folder: Folder, name: str) -> Path:
     return run.folder / RETRIEVER / NETWORK
 
 
-def mine_table(folder: Folder, retriever: Path, *, pool: str = "train", have: Have = run_beside) -> "list[Planned]":
+def mine_table(folder: Folder, retriever: Path, *, pool: str = "train", have: Have = make_table) -> "list[Planned]":
     """Make the table ``mined`` with the retriever of an ADPO run; return it, last, behind what it was made with.
 
     Args:
         folder: the dataset.
         retriever: the run's ``retriever.safetensors``.
         pool: the split whose chosen texts are negatives.
-        have: ``plan_beside``: nothing is made, and the table may not be there, or not be whole.
+        have: ``plan_table``: nothing is made, and the table may not be there, or not be whole.
 
     Raises:
         ConfigError: the dataset lacks something.
@@ -128,9 +129,7 @@ def mine_table(folder: Folder, retriever: Path, *, pool: str = "train", have: Ha
     """
     from pairwright.tasks.training import mine_negatives
 
-    request, _ = request_of(folder)
-    beside = _vectors(folder, request.profile.embedding, have)
-    names = {stage.name for stage in running_stages(request.profile, request.until)}
-    stage = mine_negatives.stage_among(names)
+    beside = _vectors(folder, open_version(folder).profile.embedding, have)
+    stage = mine_negatives.stage_among(_tables(folder))
     config = MinedConfig(retriever=str(retriever), pool=pool)
     return [*beside, have(folder, stage, config, after=beside)]

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from pairwright.flows.version import open_present, open_version
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.gates import GatesConfig
-from pairwright.tasks.store.dataset import Build, read_record
+from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import (
     Gate,
@@ -60,12 +61,10 @@ def publish_anyway(folder: Folder) -> tuple[Snapshot, Verdict]:
         ConfigError: there is no dataset.
         StoreError: a file cannot be read or written.
     """
-    from pairwright.flows.run_build import settled  # it needs this
-
-    earlier = read_verdict(folder)
-    with settled(folder) as (build, done):
+    earlier, present = read_verdict(folder), open_present(folder)
+    with present.settled() as (build, done):
         began = earlier.began if earlier else now()
-        snapshot, verdict = publish_version(build, done, record=read_record(folder), began=began, force=True)
+        snapshot, verdict = publish_version(build, done, record=present.record, began=began, force=True)
     assert snapshot is not None
     return snapshot, verdict
 
@@ -90,10 +89,8 @@ def _judge(build: Build, done: Settled, config: GatesConfig, before: Snapshot | 
     ]
     if not changed or not (config.length_drift or config.similarity_drift):
         return
-    from pairwright.flows.open_version import opened  # it needs what calls this
-
     try:
-        with opened(build.folder, before.number) as earlier:
+        with open_version(build.folder, before.number).settled() as earlier:
             yield from judge_columns(config, earlier, (build, changed))
     except StoreError as error:
         yield cannot_judge(config, str(error))

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pairwright.flows.load_profile import change_profile
-from pairwright.flows.pipeline import plan_stages, running_stages, why_no_neighbours
-from pairwright.flows.run_build import Request, RunShards, Watcher, open_build, record_of, request_of, run_stage
+from pairwright.flows.pipeline import running_stages, why_no_neighbours
+from pairwright.flows.run_build import Request, RunShards, Watcher, run_stage
+from pairwright.flows.version import Version
+from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.store.dataset import Build, write_record
+from pairwright.tasks.store.dataset import Build, read_record, write_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import ShardFailed
@@ -46,7 +48,7 @@ def refilter_request(folder: Folder, settings: Sequence[str]) -> Request:
     Raises:
         ConfigError: a setting is wrong or not one of mining, there is none, or the pairs were not mined.
     """
-    request, _ = request_of(folder)
+    request = Request.again(folder)
     if not settings:
         raise ConfigError("nothing to change: name thresholds, as in --set mining.min_similarity=0.8")
     for setting in settings:
@@ -64,14 +66,15 @@ def refilter_dataset(request: Request, *, run_shards: RunShards, watcher: Watche
         ConfigError: the neighbours are not all searched yet.
         StoreError: the folder cannot be read or written.
     """
-    own, items = request_of(request.folder)
-    before, old = _look(replace(own, until=SECTION), items)
-    planned = plan_stages(request.profile, SECTION)
+    record = read_record(request.folder)
+    before, old = _look(_mined(request.folder, record))
+    version = _mined(request.folder, record.model_copy(update={"profile": request.profile}))
+    planned = version.planned
     made = [stage for stage in planned if stage.stage.config in DECIDED and stage.stage.is_on]
     stored = planned[: planned.index(made[0])]
     failures: list[ShardFailed] = []
     after: list[Counts] = []
-    with open_build(request, planned, items) as build:
+    with version.opened() as build:
         for counts in map(build.settle, stored):
             if counts.pending or counts.failed:
                 owed = counts.pending + counts.failed
@@ -85,7 +88,7 @@ def refilter_dataset(request: Request, *, run_shards: RunShards, watcher: Watche
             after.append(build.settle(stage))
         new = _keys(build, made[-1])
     if keep and not failures:
-        write_record(request.folder, record_of(replace(own, profile=request.profile), items))
+        write_record(request.folder, record.model_copy(update={"profile": request.profile}))
     return Refiltered(
         before=before,
         after=after,
@@ -100,14 +103,16 @@ def _tables(request: Request) -> set[str]:
     return {stage.name for stage in running_stages(request.profile, SECTION)}
 
 
-def _look(request: Request, items: tuple[str, ...]) -> tuple[list[Counts], set[str]]:
+def _mined(folder: Folder, record: BuildRecord) -> Version:
+    """Return a dataset's tables as far as mining."""
+    return Version.of(folder, record.model_copy(update={"until": SECTION}))
+
+
+def _look(version: Version) -> tuple[list[Counts], set[str]]:
     """Count the tables that the dataset's own thresholds decide, and return its pairs, without making any."""
-    planned = plan_stages(request.profile, SECTION)
-    with open_build(request, planned, items) as build:
-        counts = [build.settle(stage) for stage in planned]
-        settled = zip(planned, counts, strict=True)
-        chosen = [count for stage, count in settled if stage.stage.config in DECIDED and stage.stage.is_on]
-        return chosen, _keys(build, planned[-1])
+    with version.settled() as (build, stages):
+        chosen = [count for planned, count in stages if planned.stage.config in DECIDED and planned.stage.is_on]
+        return chosen, _keys(build, version.planned[-1])
 
 
 def _keys(build: Build, pairs: Planned) -> set[str]:

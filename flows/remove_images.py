@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pairwright.flows.open_version import find_version, settle_version
-from pairwright.flows.run_build import request_of
+from pairwright.flows.version import open_version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow
-from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.dataset import Build, read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.find_copies import find_copies
 from pairwright.tasks.store.lineage import count_rows, follow
@@ -23,19 +22,6 @@ from pairwright.tasks.store.takedowns import read_takedowns, removed_by, write_t
 
 KEY = re.compile(r"[0-9a-f]{1,32}")
 WHOLE = 32
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """Name images to remove."""
-
-    keys: Sequence[str] = ()
-    """Or their beginnings."""
-    names: Sequence[str] = ()
-    """As the source calls them."""
-    file: str = ""
-    """A file with a key in each line; empty: none."""
-    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,25 +41,29 @@ class Removal:
     """Files beside the tables that hold something of these rows."""
 
 
-def remove_images(folder: Folder, asked: Asked) -> Removal:
+def remove_images(folder: Folder, texts: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = "") -> Removal:
     """Enter images into the dataset's list of removed ones.
+
+    Args:
+        folder: the dataset.
+        texts: keys of images, or their beginnings.
+        names: images as the source calls them.
+        reason: why.
 
     Raises:
         ConfigError: an image is not found, or its key's beginning is that of several; or there is no dataset.
         StoreError: the newest version cannot be opened, or the list not be written.
     """
-    version = find_version(folder)
-    with version.opened() as build:
-        settle_version(build, version)
+    with open_version(folder).settled() as (build, _):
         images = next(planned for planned in build.planned if planned.stage.writes is ImageRow)
-        keys = list(dict.fromkeys([*_by_key(build, images, _lines(asked)), *_by_name(build, images, asked.names)]))
+        keys = list(dict.fromkeys([*_by_key(build, images, _checked(texts)), *_by_name(build, images, names)]))
         before = removed_by(read_takedowns(folder))
         new = [key for key in keys if key not in before]
         seeds = [(images.stage.name, key) for key in new if build.ledger.keys_like(images.stage.name, key)]
         links = follow(build, seeds, "made of it")
         going = {key for _, key in seeds}.union(link.key for link in links)
         copies = list(find_copies(folder, going))
-        entry = write_takedown(folder, new, reason=asked.reason, copies=copies) if new else None
+        entry = write_takedown(folder, new, reason=reason, copies=copies) if new else None
         return Removal(
             number=entry.number if entry else 0,
             keys=new,
@@ -84,46 +74,53 @@ def remove_images(folder: Folder, asked: Asked) -> Removal:
         )
 
 
-def take_back(folder: Folder, asked: Asked) -> list[str]:
+def take_back(folder: Folder, texts: Sequence[str], *, reason: str = "") -> list[str]:
     """Enter that removed images are taken back; return their keys.
+
+    Args:
+        folder: the dataset.
+        texts: keys of removed images, or their beginnings.
+        reason: why.
 
     Raises:
         ConfigError: an image was not removed, or its key's beginning is that of several; or there is no dataset.
         StoreError: the list cannot be read or written.
     """
-    request_of(folder)
-    if asked.names:
-        raise ConfigError(
-            "--undo takes keys: the name of a removed image is not kept. `pairwright remove DIR` lists them"
-        )
+    read_record(folder)
     removed = sorted(removed_by(read_takedowns(folder)))
     keys = [
         _only(text, [key for key in removed if key.startswith(text)], "no removed image's key begins so")
-        for text in _lines(asked)
+        for text in _checked(texts)
     ]
     if keys:
-        write_takedown(folder, keys, reason=asked.reason, undo=True)
+        write_takedown(folder, keys, reason=reason, undo=True)
     return keys
 
 
 def list_removed(folder: Folder) -> list[tuple[str, str, str]]:
     """Return the images that are removed now: when, which, why."""
-    request_of(folder)
+    read_record(folder)
     entries = read_takedowns(folder)
     removed = removed_by(entries)
     last = {key: entry for entry in entries if not entry.undo for key in entry.keys}
     return sorted((last[key].when, key, last[key].reason) for key in removed)
 
 
-def _lines(asked: Asked) -> list[str]:
-    """Return the keys, or beginnings of keys, that are asked for; in a file, what follows the key is not read."""
-    texts = list(asked.keys)
-    if asked.file:
-        try:
-            lines = Path(asked.file).read_text().splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"--from {asked.file}: cannot be read: {error}") from error
-        texts += [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+def read_keys(file: str) -> list[str]:
+    """Return the keys that a file has in its lines; what follows a key is not read.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    try:
+        lines = Path(file).read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--from {file}: cannot be read: {error}") from error
+    return [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+
+
+def _checked(texts: Sequence[str]) -> list[str]:
+    """Return the keys, or beginnings of keys, that are asked for."""
     keys = [text.strip().lower() for text in texts]
     for key in keys:
         if not KEY.fullmatch(key):

@@ -1,12 +1,13 @@
-"""Write the report of a dataset: open one of its versions, the newest by default, and hand it to the pages."""
+"""Write the report of a version of a dataset: open its tables, and hand them to the pages."""
 
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pairwright.flows.open_version import Version, find_version, settle_version
-from pairwright.tasks.report.write_report import Pages, Subject, write_report
+from pairwright.flows.version import Version
+from pairwright.tasks.report.write_report import Subject, write_report
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder
@@ -19,18 +20,28 @@ REPORT = "report"
 T = TypeVar("T")
 
 
-def report_dataset(folder: Folder, *, pairs: int, version: int | None = None) -> Pages:
-    """Replace the dataset's report by one that shows a version (``None``: the newest).
+@dataclass(frozen=True, kw_only=True)
+class ReportPages:
+    """Pages of a report."""
+
+    page: str
+    """Where the first is."""
+    pairs: int
+    """How many pairs they show."""
+
+
+def report_dataset(found: Version, *, pairs: int) -> ReportPages:
+    """Replace the dataset's report by one that shows a version.
 
     Raises:
-        ConfigError: there is no dataset, or no such version.
         StoreError: a file cannot be read or written, or is gone.
     """
-    found = find_version(folder, version)
-    with found.opened() as build:
-        counts = [count for _, count in settle_version(build, found)]
+    folder = found.folder
+    with found.settled() as (build, stages):
+        counts = [count for _, count in stages]
         subject = subject_of(folder, found, build, counts=counts, pairs=pairs)
-        return put_pages(folder, REPORT, lambda place: write_report(build, place, subject=subject))
+        pages = put_pages(folder, REPORT, lambda place: write_report(build, place, subject=subject))
+    return ReportPages(page=folder.path(f"{REPORT}/index.html"), pairs=pages.shown)
 
 
 def subject_of(folder: Folder, found: Version, build: Build, *, counts: Sequence[Counts], pairs: int) -> Subject:
@@ -44,7 +55,7 @@ def subject_of(folder: Folder, found: Version, build: Build, *, counts: Sequence
         version=describe_version(build, found.planned),
         made=day_of(found.snapshot),
         counts=counts,
-        profile=found.request.profile,
+        profile=found.profile,
         pairs=pairs,
         held=_held(folder),
         decisions=read_decisions(folder),

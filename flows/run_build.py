@@ -7,19 +7,20 @@ configured, as one subflow per step and one task run per shard (``flows.build_da
 import logging
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from pairwright.flows.find_models import gpus_of, pin_models, pin_served, run_served, servers_of, waits_for
 from pairwright.flows.load_profile import change_profile, load_profile
-from pairwright.flows.pipeline import check_stage, find_table, plan_stages
+from pairwright.flows.pipeline import check_stage, find_table
 from pairwright.flows.publish_version import now, publish_version
 from pairwright.flows.stages import STAGES
+from pairwright.flows.version import Version, open_present
 from pairwright.schemas.budget import BudgetConfig
 from pairwright.schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig
 from pairwright.schemas.errors import ConfigError, SourceError, StoreError
@@ -97,6 +98,17 @@ class Request:
     """Retry failed rows of this stage only (a group or a table)."""
     only_reason: str = ""
     """Retry only rows that failed for this reason."""
+
+    @classmethod
+    def again(cls, folder: Folder, record: BuildRecord | None = None) -> Self:
+        """Return what a build was asked for; without its record, the dataset's last build.
+
+        Raises:
+            ConfigError: there is no dataset.
+            StoreError: its record is damaged.
+        """
+        record = record or read_record(folder)
+        return cls(folder=folder, profile=record.profile, limit=record.limit, until=record.until)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +191,7 @@ def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[
         ConfigError: there is no such dataset or stage, or a setting is of what would change rows.
     """
     check_stage(stage)
-    request, _ = request_of(Folder(dataset))
+    request = Request.again(Folder(dataset))
     if other := next((setting for setting in settings if not setting.startswith(ROWLESS)), ""):
         raise ConfigError(
             f"--set {other}: what is resumed takes settings of `run`, `gates` and `health` only, which change no row; "
@@ -206,11 +218,11 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher, run_
     request = embed_excluded(request, run_shards=run_shards, watcher=watcher, run_step=run_step)
     record = record_of(request, items)
     write_record(request.folder, record)
-    planned = plan_stages(request.profile, request.until)
+    version = Version.of(request.folder, record)
     counts: list[Counts] = []
     seconds: list[float] = []
     failures: list[ShardFailed] = []
-    with open_build(request, planned, items) as build, servers_of(request.folder) as servers, kept(request) as keeper:
+    with version.opened() as build, servers_of(request.folder) as servers, kept(request) as keeper:
 
         def run_stages(stages: Sequence[Planned]) -> Sequence[Counts]:
             for stage in stages:
@@ -225,9 +237,9 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher, run_
                     watcher.end(stage, counts[-1], seconds[-1])
             return counts[-len(stages) :]
 
-        for name, stages in groupby(planned, lambda one: STEPS[one.stage.group]):
+        for name, stages in groupby(version.planned, lambda one: STEPS[one.stage.group]):
             run_step(name, partial(run_stages, list(stages)))
-        done = list(zip(planned, counts, strict=True))
+        done = list(zip(version.planned, counts, strict=True))
         snapshot, verdict = publish_version(build, done, record=record, began=began)
     return Report(
         counts=counts, seconds=seconds, failures=failures, snapshot=snapshot, verdict=verdict, stopped=keeper.stopped
@@ -253,7 +265,7 @@ def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher,
         inner = Request(folder=folder, profile=profile, until=embed_images.STAGE.name)
         if not run_build(inner, run_shards=run_shards, watcher=watcher, run_step=run_step).is_complete:
             raise SourceError(f"{source}: not all images to exclude could be read: build again, or leave it out")
-        with settled(folder) as (build, stages):
+        with open_present(folder).settled() as (build, stages):
             by_name = {planned.stage.name: planned for planned, _ in stages}
             name = write_references(build, by_name[embed_images.STAGE.name], by_name[read_images.STAGE.name])
         files.append(f"{folder.url}/{name}")
@@ -307,41 +319,11 @@ def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:
     return BuildRecord(items=items, profile=request.profile, limit=request.limit, until=request.until)
 
 
-def open_build(request: Request, planned: Sequence[Planned], items: Sequence[str]) -> Build:
-    """Open the dataset's ledger and workspace."""
-    run = request.profile.run
-    size = READERS[request.profile.sources.kind].rows_per_shard
-    reading = {stage.stage.name: size for stage in planned if "items" in stage.stage.reads}
-    sizes = {**reading, **run.rows_per_shard_of}
-    return Build(request.folder, planned, items, run.rows_per_shard, sizes)
-
-
 def kept(request: Request) -> AbstractContextManager[Keeper]:
     """Give who keeps a build within the budget of its profile."""
     run = request.profile.run
     journals = journals_of(request.folder)
     return keeping(request.folder, run.budget, journals, workers=run.workers or count_cores(), gpus=gpus_of)
-
-
-def request_of(folder: Folder) -> tuple[Request, tuple[str, ...]]:
-    """Return what the dataset's last build was asked for, and the listing that it saw."""
-    record = read_record(folder)
-    return Request(folder=folder, profile=record.profile, limit=record.limit, until=record.until), record.items
-
-
-@contextmanager
-def settled(folder: Folder) -> Generator[tuple[Build, list[tuple[Planned, Counts]]]]:
-    """Open a dataset as it is now, every stage counted, without running anything."""
-    request, items = request_of(folder)
-    planned = plan_stages(request.profile, request.until)
-    with open_build(request, planned, items) as build:
-        yield build, [(stage, build.settle(stage)) for stage in planned]
-
-
-def look_at(folder: Folder) -> list[Counts]:
-    """Count every stage of a dataset as it is now."""
-    with settled(folder) as (_, stages):
-        return [counts for _, counts in stages]
 
 
 def with_source(profile: Profile, source: str | None) -> Profile:

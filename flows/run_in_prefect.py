@@ -15,8 +15,7 @@ from pairwright.flows.dataset import Dataset
 from pairwright.flows.evaluate_captions import evaluate_captions as score_captions
 from pairwright.flows.evaluate_model import Wanted as Evaluating
 from pairwright.flows.evaluate_model import evaluate_model as score_model
-from pairwright.flows.export_dataset import Verifying
-from pairwright.flows.export_dataset import Wanted as Exporting
+from pairwright.flows.export_dataset import ExportConfig, Verifying
 from pairwright.flows.find_judge import find_judge, served_at
 from pairwright.flows.progress import log_steps
 from pairwright.flows.show_in_prefect import dataset_name, logged, publish_metrics, publish_table, tagged
@@ -77,14 +76,14 @@ def export_dataset(
         kinds=tuple(kinds or ()),
         score=score,
     )
-    wanted = Exporting(
+    config = ExportConfig(
         selection=selection,
         negatives=negatives,
         model=model,
         verifying=Verifying() if verify else None,
     )
     with logged(), tagged(dataset_name(dataset), form):
-        tally = Dataset.open(dataset, version).export(form, to, wanted=wanted)
+        tally = Dataset.open(dataset, version).export(form, to, config=config)
     return Completed(message=f"{tally.rows:,} rows are in {to}")
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from pairwright.flows.find_models import pin_models, pin_served
 from pairwright.flows.pipeline import running_stages
-from pairwright.flows.run_build import Request, RunShards, Watcher, run_build, settled
+from pairwright.flows.run_build import Request, RunShards, Watcher, run_build
+from pairwright.flows.version import open_present
 from pairwright.schemas.budget import BudgetConfig
 from pairwright.schemas.config import RunConfig
 from pairwright.schemas.gates import GatesConfig
@@ -101,7 +102,7 @@ def run_trial(request: Request, *, run_shards: RunShards, watcher: Watcher, proc
     """Build what a trial asks for, and return what it has shown; ``processes`` is how many shards run at once."""
     collector = Collector(watcher)
     report = run_build(request, run_shards=run_shards, watcher=collector)
-    with settled(request.folder) as (_, stages):
+    with open_present(request.folder).settled() as (_, stages):
         samples = {planned.stage.name: collector.samples(planned.stage.name) for planned, _ in stages}
         shard_seconds = min((one.seconds for some in samples.values() for one in some if one.seconds), default=0.0)
         rates = {
@@ -119,7 +120,7 @@ def run_trial(request: Request, *, run_shards: RunShards, watcher: Watcher, proc
 
 def measure_dataset(folder: Folder) -> Measured:
     """Return what a dataset's parts say: everything but times."""
-    with settled(folder) as (_, stages):
+    with open_present(folder).settled() as (_, stages):
         samples = {planned.stage.name: sample_parts(folder, planned) for planned, _ in stages}
         return _measured(folder, stages, _rates(stages, samples, known_from="this dataset"))
 

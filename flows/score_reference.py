@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pairwright.flows.run_beside import run_beside, settled_beside
+from pairwright.flows.make_table import make_table
+from pairwright.flows.version import open_version
 from pairwright.schemas.errors import TrainingError
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TrainConfig
@@ -48,11 +49,11 @@ def score_reference(
     if has_table(run / FILE, own):
         return
     try:
-        planned = run_beside(folder, replace(STAGE, reads={config.table: PreferenceRow}), own, after=after)
+        planned = make_table(folder, replace(STAGE, reads={config.table: PreferenceRow}), own, after=after)
     except TrainingError:
         load_model(found.folder, config.model, dtype=choose_storage(config))  # says so if it is the model's fault
         raise
     finally:
         release_scorer()
-    with settled_beside(folder, [*after, planned]) as build:
+    with open_version(folder).settled([*after, planned]) as (build, _):
         write_table(build, planned, run / FILE)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pairwright.flows.say_outcome import say_held
+from pairwright.flows.say_outcome import say_held, say_owed
 from pairwright.flows.version import open_present
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import read_verdict
@@ -33,16 +33,21 @@ class Status:
         """Return how many rows are owed."""
         return sum(count.failed + count.pending for count in self.counts)
 
+    @property
+    def owing(self) -> list[str]:
+        """Return a line for each stage that owes rows: how many, why, and the command that retries only those."""
+        return list(say_owed(self.counts, self.dataset))
+
     def as_json(self) -> dict[str, Any]:
         """Return what ``pairwright status --json`` prints."""
         stages = [count.as_json() for count in self.counts]
         return {"dataset": self.dataset, "snapshot": self.version, "stages": stages, "held": list(self.held)}
 
     def __repr__(self) -> str:
-        return "\n".join([_title(self.dataset, self.version), *map(_line, self.counts), *self.held])
+        return "\n".join([_title(self.dataset, self.version), *map(_line, self.counts), *self.owing, *self.held])
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p>{html.escape(line)}</p>" for line in self.held)
+        notes = "".join(f"<p>{html.escape(line)}</p>" for line in (*self.owing, *self.held))
         return show_stages(self.dataset, self.version, self.counts) + notes
 
 

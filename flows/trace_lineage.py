@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pairwright.flows.open_version import Version, find_version, settle_version
-from pairwright.flows.pipeline import plan_stages
+from pairwright.flows.version import Version
 from pairwright.prompts import load
 from pairwright.schemas.arrow import COLUMNS
 from pairwright.schemas.errors import ConfigError
@@ -51,22 +50,19 @@ class Lineage:
         return asdict(self)
 
 
-def trace_lineage(folder: Folder, key: str, *, version: int | None = None) -> Lineage:
-    """Return what was made of a row and what it was made from, in a version (``None``: the newest).
+def trace_lineage(found: Version, key: str) -> Lineage:
+    """Return what was made of a row and what it was made from, in a version.
 
     Args:
-        folder: the dataset.
+        found: the version.
         key: of any row; its beginning, where only one row's key begins so.
-        version: the version's number.
 
     Raises:
-        ConfigError: no key, or several, begin so; or there is no such version.
+        ConfigError: no key, or several, begin so.
         StoreError: the version cannot be opened.
     """
-    found = find_version(folder, version)
-    with found.opened() as build:
-        settle_version(build, found)
-        seed = _find(build, folder, key)
+    with found.settled() as (build, _):
+        seed = _find(build, found.folder, key)
         ways: dict[Way, list[Link]] = {way: follow(build, [seed], way) for way in ("made of it", "made from")}
         links = [link for some in ways.values() for link in some]
         made = _made(build, [seed, *((link.table, link.key) for link in links)])
@@ -110,8 +106,7 @@ def _made(build: Build, rows: Sequence[tuple[str, str]]) -> dict[tuple[str, str]
 
 def _tables(version: Version, names: set[str]) -> dict[str, dict[str, Any]]:
     """Return where each table's rows come from; prompts only where they are still those of the version."""
-    request = version.request
-    now = {one.stage.name: one for one in plan_stages(request.profile, request.until)}
+    now = {one.stage.name: one for one in Version.of(version.folder, version.record).planned}
     return {
         planned.stage.name: _about(planned, same=now[planned.stage.name].fingerprint == planned.fingerprint)
         for planned in version.planned

@@ -16,9 +16,9 @@ from pairwright.flows.find_start import find_run, find_start
 from pairwright.flows.make_train_config import count_processes
 from pairwright.flows.prepare_namc import check_texts, have_places, pin_models
 from pairwright.flows.prepare_retriever import find_retriever, mine_table, prepare_retriever
-from pairwright.flows.run_beside import settled_beside
 from pairwright.flows.say_outcome import say_reasons
 from pairwright.flows.score_reference import score_reference
+from pairwright.flows.version import open_version
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
 from pairwright.schemas.namc import PAPER
 from pairwright.schemas.training import NAMC, TrainConfig
@@ -281,7 +281,7 @@ def _begin(
     from pairwright.tasks.training.losses.objectives import needs_of
 
     loading = config.loading
-    with settled_beside(folder, beside) as build:
+    with open_version(folder).settled(beside) as (build, _):
         planned = next((one for one in build.planned if one.stage.name == config.table), None)
         if planned is None or not build.settle(planned).rows:
             raise ConfigError(

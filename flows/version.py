@@ -48,6 +48,8 @@ class Version:
     folder: Folder
     record: BuildRecord
     planned: Sequence[Planned]
+    off: Sequence[Planned] = ()
+    """Stages whose tables are empty, for they are off, and that are not read."""
     snapshot: Snapshot | None = None
     """None: the tables as they are now."""
     _indexes: dict[str, Index] = field(default_factory=dict[str, Index], compare=False, repr=False)
@@ -74,7 +76,7 @@ class Version:
         Raises:
             ConfigError: this version has no such table; the message lists those that it has.
         """
-        for planned in self.planned:
+        for planned in (*self.planned, *self.off):
             if planned.stage.name == table:
                 return planned
         there = ", ".join(planned.stage.name for planned in self.planned)
@@ -86,14 +88,9 @@ class Version:
         size = READERS[self.profile.sources.kind].rows_per_shard
         reading = {one.stage.name: size for one in self.planned if "items" in one.stage.reads}
         sizes = {**reading, **run.rows_per_shard_of}
-        planned = [*self._besides(beside), *beside]
+        planned = [*self.planned, *beside]
         pinned = pinned_by(self.snapshot) if self.snapshot else None
         return Build(self.folder, planned, self.record.items, run.rows_per_shard, sizes, pinned)
-
-    def _besides(self, beside: Sequence[Planned]) -> list[Planned]:
-        """Return its own tables but those that are off and that others stand for."""
-        others = {one.stage.name for one in beside}
-        return [one for one in self.planned if one.stage.name not in others]
 
     @contextmanager
     def settled(self, beside: Sequence[Planned] = ()) -> Generator[Settled]:
@@ -103,7 +100,7 @@ class Version:
             StoreError: a table holds other rows than the version states, or a part is damaged.
         """
         with self.opened(beside) as build:
-            own = self.settle(build, self._besides(beside))
+            own = self.settle(build, self.planned)
             yield build, [*own, *((planned, build.settle(planned)) for planned in beside)]
 
     def settle(self, build: Build, planned: Iterable[Planned]) -> list[tuple[Planned, Counts]]:
@@ -145,7 +142,7 @@ class Version:
         if table not in self._indexes:
             last = self.find(table)
             with self.opened() as build, tempfile.TemporaryDirectory(prefix="pairwright-") as place:
-                self.settle(build, _leading_to(self.planned, last))
+                self.settle(build, _leading_to([*self.planned, *self.off], last))
                 names, file = build.ledger.part_names(table), Path(place, "index.arrow")
                 write_index(file, build.ledger.index(table), names)
                 self._indexes[table] = open_index_file(file, self.folder, last.table)
@@ -165,8 +162,7 @@ class Version:
         """
         own = stage.pin(config) if stage.pin else config
         fitted = stage.fit(stage, own) if stage.fit else stage
-        own_tables = (one for one in self.planned if one.stage.is_on)
-        tables = {other.stage.name: other.fingerprint for other in (*own_tables, *after)}
+        tables = {other.stage.name: other.fingerprint for other in (*self.planned, *after)}
         if missing := fitted.tables - tables.keys():
             raise ConfigError(f"{stage.name}: is made of {', '.join(sorted(missing))}, which this dataset has not")
         prompts = {name: load(name).sha256 for name in fitted.prompts}
@@ -182,10 +178,13 @@ def open_version(folder: Folder, number: int | None = None) -> Version:
     """
     snapshot = latest_snapshot(folder) if number is None else _find(folder, number)
     if snapshot is None:
-        return open_present(folder)
-    check_parts(folder, snapshot)
-    record = _record(folder, snapshot)
-    return Version(folder=folder, record=record, planned=_plan(folder, snapshot, record), snapshot=snapshot)
+        found = open_present(folder)
+    else:
+        check_parts(folder, snapshot)
+        record = _record(folder, snapshot)
+        found = Version(folder=folder, record=record, planned=_plan(folder, snapshot, record), snapshot=snapshot)
+    on = {is_on: [one for one in found.planned if one.stage.is_on is is_on] for is_on in (True, False)}
+    return replace(found, planned=on[True], off=on[False])
 
 
 def open_present(folder: Folder) -> Version:

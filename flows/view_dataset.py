@@ -1,4 +1,4 @@
-"""Serve the pages of a dataset on this machine: open one of its versions, make the table of its cards, and listen."""
+"""Serve the pages of a dataset on this machine: open a version, make the table of its cards, and listen."""
 
 import contextlib
 import signal
@@ -7,15 +7,14 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
 
-from pairwright.flows.open_version import find_version, settle_version
 from pairwright.flows.report_dataset import subject_of
+from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.report.browse_pages import BrowsePages
 from pairwright.tasks.report.card_table import PREFERENCES, READ, make_cards, open_database
 from pairwright.tasks.report.search_cards import CardSearch
 from pairwright.tasks.report.serve_pages import Keys, listen, serve
 from pairwright.tasks.report.tables import Tables
-from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.scratch import own_temporary_folder, scratch_folder
 
 CACHE = "cache/cards"
@@ -26,31 +25,29 @@ def say_nothing(done: int, total: int) -> None:
 
 
 def view_dataset(
-    folder: Folder,
+    found: Version,
     *,
     port: int,
-    version: int | None = None,
     ready: Callable[[str, str], None],
     watch: Callable[[int, int], None] = say_nothing,
 ) -> bool:
-    """Serve the pages of a version (``None``: the newest) until Ctrl-C; say whether a thread was at work still.
+    """Serve the pages of a version until Ctrl-C; say whether a thread was at work still.
 
     Args:
-        folder: the dataset.
+        found: the version.
         port: where to listen, on 127.0.0.1; 0: anywhere that is free.
-        version: a version's number.
         ready: hears the address, token and all, once pages are served; and one that is good for one visit.
         watch: hears how many rows are read before that, of how many.
 
     Raises:
-        ConfigError: there is no such dataset or version, or it has nothing to show; or the port is taken.
+        ConfigError: it has nothing to show, or the port is taken.
         StoreError: a table cannot be read.
     """
+    folder = found.folder
     with ExitStack() as stack:
         listener = stack.enter_context(listen(port))
-        found = find_version(folder, version)
-        build = stack.enter_context(found.opened())
-        counts = [count for _, count in settle_version(build, found)]
+        build, stages = stack.enter_context(found.settled())
+        counts = [count for _, count in stages]
         scratch = stack.enter_context(scratch_folder(own_temporary_folder()))
         tables = Tables(build)
         cache = Path(folder.path(CACHE)) if folder.is_local else scratch

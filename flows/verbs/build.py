@@ -5,9 +5,21 @@ from typing import Annotated, Any
 
 import typer
 
+from pairwright.flows.dataset import Dataset
 from pairwright.flows.load_profile import load_profile
-from pairwright.flows.verbs.options import OWED, STOPPED, Dataset, Limit, Out, ProfileName, Settings, Source, Until, app
-from pairwright.flows.verbs.run_request import print_failures, print_reasons, print_table, run_request, working
+from pairwright.flows.verbs.options import (
+    OWED,
+    STOPPED,
+    DatasetUrl,
+    Limit,
+    Out,
+    ProfileName,
+    Settings,
+    Source,
+    Until,
+    app,
+)
+from pairwright.flows.verbs.run_request import print_failures, print_reasons, print_table, run_request, stopping
 from pairwright.schemas.errors import ConfigError, ServerError
 
 
@@ -39,7 +51,7 @@ def build(
 
 @app.command(epilog="Example: `pairwright resume dataset --stage captioning --reason 'no answer in time'`")
 def resume(
-    dataset: Dataset,
+    dataset: DatasetUrl,
     stage: Annotated[str, typer.Option("--stage", help="Retry this stage only.")] = "",
     reason: Annotated[str, typer.Option("--reason", help="Retry only rows that failed for this reason.")] = "",
     settings: Annotated[
@@ -56,17 +68,13 @@ def resume(
 
 @app.command(epilog="Example: `pairwright refilter dataset --set mining.min_similarity=0.8`")
 def refilter(
-    dataset: Dataset,
+    dataset: DatasetUrl,
     settings: Settings = None,
     keep: Annotated[bool, typer.Option("--keep", help="Let the dataset have these thresholds from now on.")] = False,
 ) -> None:
     """Try other mining thresholds on the stored similarities: what pairs come and go. Nothing is embedded again."""
-    from pairwright.flows.refilter_dataset import refilter_dataset, refilter_request
-    from pairwright.tasks.store.files import Folder
-
-    request = refilter_request(Folder(dataset), settings or [])
-    with working(request) as (run_shards, watcher):
-        found = refilter_dataset(request, run_shards=run_shards, watcher=watcher, keep=keep)
+    with stopping(dataset):
+        found = Dataset.open(dataset).refilter(settings or [], keep=keep)
     print_failures(found.failures)
     for title, counts in (("Before", found.before), ("After", found.after)):
         print(f"\n{title}")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pairwright.flows.verbs.options import STOPPED, Dataset, Version, app, refuse_empty
+from pairwright.flows.dataset import Dataset
+from pairwright.flows.verbs.options import STOPPED, DatasetUrl, Version, app, refuse_empty
 
 if TYPE_CHECKING:
     from pairwright.tasks.export.push_to_hub import Destination
@@ -77,7 +78,7 @@ Revision = Annotated[str, typer.Option("--revision", help="With --push-to-hub: a
     "`pairwright export dataset --to dataset-hf --push-to-hub me/dataset --private`"
 )
 def export(
-    dataset: Dataset,
+    dataset: DatasetUrl,
     to: Annotated[
         str,
         typer.Option(
@@ -105,11 +106,10 @@ def export(
     revision: Revision = "",
 ) -> None:
     """Write a dataset in a form that other programs read."""
-    from pairwright.flows.export_dataset import Verifying, Wanted, export_dataset
+    from pairwright.flows.export_dataset import ExportConfig, Verifying
     from pairwright.flows.progress import count_steps
     from pairwright.tasks.export.formats import find_form
     from pairwright.tasks.export.select_rows import Selection
-    from pairwright.tasks.store.files import Folder
 
     selection = Selection(
         licences=tuple(licence or ()),
@@ -123,9 +123,9 @@ def export(
     if not verify and (processor or longest):
         raise typer.BadParameter("--processor and --longest go with --verify")
     destination = _find_destination(push, private=private, revision=revision)
-    wanted = Wanted(selection=selection, version=version, negatives=negatives, model=model, verifying=verifying)
+    config = ExportConfig(selection=selection, negatives=negatives, model=model, verifying=verifying)
     with count_steps("Rows") as watch:
-        tally = export_dataset(Folder(dataset), to, form=form, wanted=wanted, watch=watch)
+        tally = Dataset.open(dataset, version).export(form, to, config=config, watch=watch)
     sizes = ", ".join(f"{split} {rows:,}" for split, (rows, _) in tally.sizes.items())
     left_out = f"; {tally.left_out:,} others are left out" if tally.left_out else ""
     print(f"{tally.rows:,} {find_form(form).reads} ({sizes}) are in {to}{left_out}")

@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
-from pairwright.flows.verbs.options import Dataset, app
+from pairwright.flows.dataset import Dataset
+from pairwright.flows.verbs.options import DatasetUrl, app
 
 
 @app.command(epilog="Example: `pairwright schedule dataset --cron '0 2 * * *' --timezone Europe/Zurich`")
 def schedule(
-    dataset: Dataset,
+    dataset: DatasetUrl,
     cron: Annotated[str, typer.Option("--cron", help="When: minute, hour, day, month, weekday, as in crontab.")],
     timezone: Annotated[str, typer.Option("--timezone", help="Whose hours they are: Europe/Zurich.")] = "UTC",
     pool: Annotated[str, typer.Option("--pool", help="The work pool whose workers run it.")] = "pairwright",
@@ -40,12 +41,9 @@ def schedule(
 
 
 @app.command(epilog="Example: `pairwright publish dataset`")
-def publish(dataset: Dataset) -> None:
+def publish(dataset: DatasetUrl) -> None:
     """Publish what a dataset holds as its newest version although its profile's gates held the build back."""
-    from pairwright.flows.publish_version import publish_anyway
-    from pairwright.tasks.store.files import Folder
-
-    snapshot, verdict = publish_anyway(Folder(dataset))
+    verdict = Dataset.open(dataset).publish()
     for gate in verdict.failed:
         print(f"Passed over: {gate.say()}")
-    print(f"Version {snapshot.number} of {dataset} is current. It is what export, report and training read.")
+    print(f"Version {verdict.version} of {dataset} is current. It is what export, report and training read.")

@@ -34,7 +34,9 @@ Out = Annotated[
         help="Folder or URL of the dataset; made if missing, else continued.",
     ),
 ]
-Dataset = Annotated[str, typer.Argument(callback=refuse_empty, help="Folder of a dataset (what `build --out` made).")]
+DatasetUrl = Annotated[
+    str, typer.Argument(callback=refuse_empty, help="Folder of a dataset (what `build --out` made).")
+]
 ProfileName = Annotated[str, typer.Option("--profile", "-p", help="A profile's name, or a .yaml file.")]
 Settings = Annotated[
     list[str] | None,

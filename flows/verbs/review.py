@@ -8,14 +8,15 @@ from typing import Annotated
 
 import typer
 
-from pairwright.flows.verbs.options import OWED, STOPPED, AsJson, Dataset, Version, app
+from pairwright.flows.dataset import Dataset
+from pairwright.flows.verbs.options import OWED, STOPPED, AsJson, DatasetUrl, Version, app
 
 WORDS = {"accept": "accepted", "edit": "edited", "reject": "rejected"}
 
 
 @app.command(epilog="Examples: `pairwright decide dataset decisions.jsonl`, `pairwright decide dataset --json`")
 def decide(
-    dataset: Dataset,
+    dataset: DatasetUrl,
     file: Annotated[str, typer.Argument(help="What a page of `report` offered: decisions.jsonl.")] = "",
     version: Version = None,
     as_json: AsJson = False,
@@ -24,12 +25,11 @@ def decide(
 
     Decisions about rows that the version has not are refused, and end with 1. The latest decision about a row counts.
     """
-    from pairwright.flows.decide_rows import decide_rows, list_decisions, say_refused
-    from pairwright.tasks.store.files import Folder
+    from pairwright.flows.decide_rows import say_refused
 
-    folder = Folder(dataset)
-    done = decide_rows(folder, file, version=version) if file else None
-    now = done.now if done else list_decisions(folder)
+    opened = Dataset.open(dataset, version)
+    done = opened.decide(file) if file else None
+    now = done.now if done else opened.decisions()
     refused = say_refused(done.refused) if done else []
     if as_json:
         counts = {"decided": len(now), **{verdict: now.count().get(verdict, 0) for verdict in WORDS}}
@@ -51,7 +51,7 @@ def decide(
 
 @app.command(epilog="Example: `pairwright view dataset`")
 def view(
-    dataset: Dataset,
+    dataset: DatasetUrl,
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Where to listen, on this machine only; 0: anywhere free.")
     ] = 8765,
@@ -63,8 +63,7 @@ def view(
     Only this machine is served, and there only who has the address that is printed: it holds a token.
     """
     from pairwright.flows.progress import count_steps
-    from pairwright.flows.view_dataset import open_browser, view_dataset
-    from pairwright.tasks.store.files import Folder
+    from pairwright.flows.view_dataset import open_browser
 
     def ready(url: str, once: str) -> None:
         print(f"Look at {dataset} at\n\n    {url}\n\nCtrl-C ends this.", flush=True)
@@ -72,7 +71,7 @@ def view(
             open_browser(once)
 
     with count_steps("Rows read") as watch:
-        busy = view_dataset(Folder(dataset), port=port, version=version, ready=ready, watch=watch)
+        busy = Dataset.open(dataset, version).view(port=port, ready=ready, watch=watch)
     print("\nStopped. Decisions are in the dataset.", file=sys.stderr, flush=True)
     if busy:  # charts are being made, and all else is closed: what that thread holds would be told as leaks
         os._exit(STOPPED)

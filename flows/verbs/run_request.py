@@ -37,15 +37,20 @@ def _run_here(request: Any) -> None:
 @contextmanager
 def working(request: Any) -> Generator[tuple[Any, Any]]:
     """Give worker processes and who shows their progress; an interrupt ends them in order."""
-    from pairwright.flows.find_workers import workers_of
-    from pairwright.flows.progress import watching
+    from pairwright.flows import work_here
 
+    with stopping(request.folder.url), work_here.working(request) as both:
+        yield both
+
+
+@contextmanager
+def stopping(dataset: str) -> Generator[None]:
+    """End in order what is interrupted, and say how to go on."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as orderly an end as Ctrl-C
     try:
-        with workers_of(request) as workers, watching() as watcher:
-            yield workers.run, watcher
+        yield
     except KeyboardInterrupt:
-        print(f"Stopped. Nothing finished is lost; go on with: pairwright resume {request.folder.url}", file=sys.stderr)
+        print(f"Stopped. Nothing finished is lost; go on with: pairwright resume {dataset}", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
 
 
@@ -58,7 +63,7 @@ def _run_with_prefect(request: Any, flow: str, words: dict[str, Any]) -> None:
 
     from pairwright.flows import build_dataset
     from pairwright.flows.publish_version import now
-    from pairwright.flows.run_build import look_at
+    from pairwright.flows.version import open_present
     from pairwright.tasks.store.gates import read_verdict
     from pairwright.tasks.store.snapshot import latest_snapshot
 
@@ -76,7 +81,7 @@ def _run_with_prefect(request: Any, flow: str, words: dict[str, Any]) -> None:
     if state is None and (verdict is None or verdict.began < began):
         _run_here(request)
         return
-    counts = look_at(request.folder)
+    counts = open_present(request.folder).counts()
     print_table(counts)
     _refuse_nothing(counts, request)
     conclude(counts, request.folder.url, latest_snapshot(request.folder), verdict)

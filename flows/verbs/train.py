@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from pairwright.flows.verbs.options import STOPPED, AsJson, Dataset, app, is_first, say
+from pairwright.flows.dataset import Dataset
+from pairwright.flows.verbs.options import STOPPED, AsJson, DatasetUrl, app, is_first, say
 from pairwright.schemas.errors import ServerError
 
 
@@ -18,7 +19,7 @@ from pairwright.schemas.errors import ServerError
     "`torchrun --nproc-per-node 4 -m pairwright train demo --objective dpo --model Qwen/Qwen2.5-VL-3B-Instruct`"
 )
 def train(
-    dataset: Dataset,
+    dataset: DatasetUrl,
     objective: Annotated[str, typer.Option("--objective", help="sft, dpo, mdpo, adavip, adpo or namc.")],
     model: Annotated[str, typer.Option("--model", help="A folder or a name on the Hub; tiny: a small stand-in.")] = "",
     start: Annotated[str, typer.Option("--from", help="The run whose model this one starts from.")] = "",
@@ -39,33 +40,29 @@ def train(
 
     Ctrl-C ends it after the step in work, with a checkpoint; the same command goes on.
     """
-    from pairwright.flows.make_train_config import make_config
-
     settings = [*(settings or []), *([f"namc.config={size}"] if size else [])]
     settings += ["model.differential.attached=true"] if differential else []
     words: dict[str, Any] = {"model": model, "start": start, "settings": settings}
     name = name or objective
-    config = make_config(objective, settings, model=model, start=start, dataset=dataset)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if os.environ.get("PREFECT_API_URL") and os.environ.get("WORLD_SIZE", "1") == "1":
             trained = _train_with_prefect({"dataset": dataset, "objective": objective, "name": name, **words})
         else:
-            trained = _train_here(dataset, config, name)
+            trained = _train_here(dataset, objective, name=name, **words)
     except KeyboardInterrupt:
         say("Stopped. The same command goes on from the last checkpoint, or begins anew where there is none.")
         raise typer.Exit(STOPPED) from None
     _conclude_training(trained, dataset, name)
 
 
-def _train_here(dataset: str, config: Any, name: str) -> Any:
+def _train_here(dataset: str, objective: str, **words: Any) -> Any:
     from pairwright.flows.show_training import watching_training
-    from pairwright.flows.train_model import train
 
     if not is_first():
         logging.getLogger().setLevel(logging.ERROR)
     with watching_training() as watcher:
-        return train(dataset, config, name=name, watcher=watcher)
+        return Dataset.open(dataset).train(objective, **words, watcher=watcher)
 
 
 def _train_with_prefect(words: dict[str, Any]) -> Any:
@@ -109,13 +106,13 @@ def _conclude_training(trained: Any, dataset: str, name: str) -> None:
 
 
 @app.command(epilog="Example: `pairwright runs demo`")
-def runs(dataset: Dataset, as_json: AsJson = False) -> None:
+def runs(dataset: DatasetUrl, as_json: AsJson = False) -> None:
     """List the training runs of a dataset: what they trained, how far they are, what was measured last."""
     from rich.console import Console
 
-    from pairwright.flows.list_runs import list_runs, runs_table
+    from pairwright.flows.list_runs import runs_table
 
-    found = list_runs(dataset)
+    found = Dataset.open(dataset).runs()
     if as_json:
         print(json.dumps([one.as_json() for one in found], indent=1))
     elif found:

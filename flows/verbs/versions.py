@@ -7,18 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from pairwright.flows.verbs.options import OWED, AsJson, Dataset, Version, app
+from pairwright.flows.dataset import Dataset
+from pairwright.flows.verbs.options import OWED, AsJson, DatasetUrl, Version, app
+from pairwright.schemas.errors import ConfigError
 
 
 @app.command(epilog="Example: `pairwright versions dataset`")
-def versions(dataset: Dataset, as_json: AsJson = False) -> None:
+def versions(dataset: DatasetUrl, as_json: AsJson = False) -> None:
     """List the versions of a dataset: when each was published, its rows, what was asked for otherwise than before."""
     from rich.console import Console
 
-    from pairwright.flows.list_versions import list_versions, versions_json, versions_table
-    from pairwright.tasks.store.files import Folder
+    from pairwright.flows.list_versions import versions_json, versions_table
 
-    found = list_versions(Folder(dataset))
+    found = Dataset.open(dataset).versions()
     if as_json:
         print(json.dumps(versions_json(found), indent=1))
     elif found:
@@ -29,7 +30,7 @@ def versions(dataset: Dataset, as_json: AsJson = False) -> None:
 
 @app.command(epilog="Examples: `pairwright diff dataset 3 4`, `pairwright diff dataset 3 4 --stage pairs --list`")
 def diff(
-    dataset: Dataset,
+    dataset: DatasetUrl,
     before: Annotated[int, typer.Argument(min=1, help="Number of the one version.")],
     after: Annotated[int, typer.Argument(min=1, help="Number of the other.")],
     as_json: AsJson = False,
@@ -39,11 +40,9 @@ def diff(
     """Compare two versions: rows in and out by key, inputs that ended otherwise and why, settings that differ."""
     from rich.console import Console
 
-    from pairwright.flows.diff_versions import diff_versions
     from pairwright.flows.show_diff import diff_lines, diff_table
-    from pairwright.tasks.store.files import Folder
 
-    found = diff_versions(Folder(dataset), before, after, stage=stage, listed=listed)
+    found = Dataset.open(dataset).diff(before, after, stage=stage, listed=listed)
     if as_json:
         print(json.dumps(found.as_json(), indent=1))
         return
@@ -54,7 +53,7 @@ def diff(
 
 @app.command(epilog="Example: `pairwright lineage dataset 3f2a9c`")
 def lineage(
-    dataset: Dataset,
+    dataset: DatasetUrl,
     key: Annotated[str, typer.Argument(help="Key of an image or of any other row; its beginning is enough.")],
     as_json: AsJson = False,
     version: Version = None,
@@ -63,10 +62,8 @@ def lineage(
     from rich.console import Console
 
     from pairwright.flows.show_lineage import show_lineage
-    from pairwright.flows.trace_lineage import trace_lineage
-    from pairwright.tasks.store.files import Folder
 
-    found = trace_lineage(Folder(dataset), key, version=version)
+    found = Dataset.open(dataset, version).lineage(key)
     if as_json:
         print(json.dumps(found.as_json(), indent=1))
     else:
@@ -78,7 +75,7 @@ def lineage(
     "`pairwright remove dataset --name holiday/beach.jpg`, `pairwright remove dataset 3f2a9c --undo`"
 )
 def remove(
-    dataset: Dataset,
+    dataset: DatasetUrl,
     keys: Annotated[list[str] | None, typer.Argument(help="Keys of images, or their beginnings.")] = None,
     file: Annotated[str, typer.Option("--from", help="A file with a key in each line.")] = "",
     name: Annotated[
@@ -92,20 +89,23 @@ def remove(
     The same bytes stay out when they come again. Other files that show nearly the same are other images: keep those out
     with `pairwright build --exclude`. Without an image, lists what is removed.
     """
-    from pairwright.flows.remove_images import Asked, list_removed, remove_images, take_back
-    from pairwright.tasks.store.files import Folder
+    from pairwright.flows.remove_images import read_keys
 
-    folder, place = Folder(dataset), shlex.quote(dataset)
-    asked = Asked(keys=keys or (), names=name or (), file=file, reason=reason)
-    if not (asked.keys or asked.names or asked.file):
-        for when, key, why in list_removed(folder):
+    opened, place = Dataset.open(dataset), shlex.quote(dataset)
+    asked = [*(keys or ()), *(read_keys(file) if file else ())]
+    if not (asked or name or file):
+        for when, key, why in opened.removed():
             print(f"{when}\t{key}\t{why}")
     elif undo:
-        for key in take_back(folder, asked):
+        if name:
+            raise ConfigError(
+                "--undo takes keys: the name of a removed image is not kept. `pairwright remove DIR` lists them"
+            )
+        for key in opened.take_back(asked, reason=reason):
             print(f"Taken back: {key}")
         print(f"They come back with the next build: pairwright resume {place}")
     else:
-        _print_removal(remove_images(folder, asked), place)
+        _print_removal(opened.remove(asked, names=name or (), reason=reason), place)
 
 
 def _print_removal(found: Any, place: str) -> None:
@@ -135,7 +135,7 @@ def _print_copies(copies: list[str]) -> None:
 
 @app.command(epilog="Examples: `pairwright gc dataset --dry-run`, `pairwright gc dataset --keep 3`")
 def gc(
-    dataset: Dataset,
+    dataset: DatasetUrl,
     keep: Annotated[
         int | None, typer.Option("--keep", min=1, help="How many versions stay, the newest ones. Default: all.")
     ] = None,
@@ -146,12 +146,10 @@ def gc(
     Versions that hold a removed image go, too. Nothing goes while a build or a reader is at work; on an object store,
     which has no locks, see to that yourself. Exports elsewhere are out of reach.
     """
-    from pairwright.flows.collect_garbage import collect_garbage
     from pairwright.flows.progress import count_steps
-    from pairwright.tasks.store.files import Folder
 
     with count_steps("clearing up") as watch:
-        found = collect_garbage(Folder(dataset), keep=keep, dry_run=dry_run, watch=watch)
+        found = Dataset.open(dataset).gc(keep=keep, dry_run=dry_run, watch=watch)
     _print_collected(found, dry_run=dry_run)
     if found.blocked:
         print(f"error: what was removed on request is still in the files: {found.blocked}", file=sys.stderr)

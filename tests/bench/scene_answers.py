@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pairwright as pw
 from pairwright.prompts import difference_verbs
 from pairwright.schemas.claims import Graphs, holds
 from pairwright.schemas.differences import Difference, read_difference
-from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
+from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.rejected.read_phrases import read_phrases
 from tests.bench.drawn_scenes import draw_rows
 
@@ -74,10 +75,8 @@ def chosen_alone(row: PreferenceRow) -> PreferenceRow:
 
 def read_graphs(dataset: str, rows: Sequence[PreferenceRow]) -> dict[str, Graphs]:
     """Return the graphs of both images of each row's pair, by the row's subject."""
-    from pairwright.flows.read_rows import read_rows
-
-    images = {row.key: row for row in read_rows(dataset, "images", without=("image",)) if isinstance(row, ImageRow)}
-    pairs = {row.key: row for row in read_rows(dataset, "pairs") if isinstance(row, PairRow)}
+    images = {row.key: row for row in pw.open(dataset)["images"].rows(without=("image",))}
+    pairs = {row.key: row for row in pw.open(dataset)["pairs"].rows()}
     found: dict[str, Graphs] = {}
     for row in rows:
         first, second = (images[key].graph for key in (pairs[row.subject].first, pairs[row.subject].second))
@@ -89,9 +88,7 @@ def read_graphs(dataset: str, rows: Sequence[PreferenceRow]) -> dict[str, Graphs
 
 def read_preferences(dataset: str) -> list[PreferenceRow]:
     """Return all preferences of a dataset."""
-    from pairwright.flows.read_rows import read_rows
-
-    return [row for row in read_rows(dataset, "preferences") if isinstance(row, PreferenceRow)]
+    return list(pw.open(dataset)["preferences"].rows())
 
 
 def read_answers(run: Path) -> dict[str, str]:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import pairwright as pw
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.read_rows import read_rows
 from pairwright.flows.run_build import make_request, run_build
 from pairwright.flows.stages import TABLES
 from pairwright.tasks.store.files import Folder
@@ -33,9 +33,9 @@ def test_its_rows_are_those_of_a_build_on_a_disk(built: str, mined: Path) -> Non
     tables = ("images", "embeddings", "neighbours", "pairs")
     assert set(tables) <= set(TABLES)
     for table in tables:
-        local = sorted(read_rows(str(mined), table), key=lambda row: row.key)
+        local = sorted(pw.open(mined)[table].rows(), key=lambda row: row.key)
         assert local, table
-        assert sorted(read_rows(built, table), key=lambda row: row.key) == local
+        assert sorted(pw.open(built)[table].rows(), key=lambda row: row.key) == local
 
 
 def test_it_leaves_no_lease_and_no_work_behind(built: str) -> None:

@@ -4,9 +4,8 @@ import re
 
 import pytest
 
-from pairwright.flows.calibrate_dataset import calibrate_dataset
-from pairwright.flows.report_dataset import report_dataset
-from pairwright.flows.run_build import look_at
+import pairwright as pw
+from pairwright.flows.version import open_present
 from pairwright.schemas.config import BuildRecord, Profile
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.dataset import write_record
@@ -21,7 +20,7 @@ NO_CANDIDATE = ("set below", "no candidate", "no neighbours", "only near-identic
 
 @pytest.fixture(scope="module")
 def calibrated(mined):
-    made = calibrate_dataset(Folder(str(mined)), per_bin=4, width=0.05)
+    made = pw.open(mined).calibrate(per_bin=4, width=0.05)
     return mined, made
 
 
@@ -29,7 +28,7 @@ def test_the_present_cell_counts_what_mining_kept(calibrated):
     folder, _ = calibrated
     page = (folder / "calibrate/index.html").read_text()
     anchors, candidates = re.search(r'aria-label="(\d+) images, (\d+) candidates: the present', page).groups()
-    (pairs,) = [count for count in look_at(Folder(str(folder))) if count.stage == "pairs"]
+    (pairs,) = [count for count in open_present(Folder(str(folder))).counts() if count.stage == "pairs"]
     refused = sum(number for reason, number in pairs.reasons.items() if reason.startswith(NO_CANDIDATE))
     assert int(anchors) == pairs.of - refused > 0
     assert int(candidates) >= pairs.rows
@@ -50,10 +49,10 @@ def test_the_page_opens_from_disk_and_shows_as_many_pairs_as_it_says(calibrated)
 
 def test_a_report_leaves_the_page_and_the_page_the_report(calibrated):
     folder, _ = calibrated
-    report_dataset(Folder(str(folder)), pairs=3)
+    pw.open(folder).report(pairs=3)
     assert (folder / "calibrate/index.html").is_file()
     (folder / "calibrate/old.html").write_text("old")
-    calibrate_dataset(Folder(str(folder)), per_bin=2, width=0.05)
+    pw.open(folder).calibrate(per_bin=2, width=0.05)
     assert not (folder / "calibrate/old.html").exists()
     assert (folder / "report/index.html").is_file()
 
@@ -79,9 +78,9 @@ def test_a_source_that_brings_its_pairs_has_no_thresholds(tmp_path):
     profile = Profile(source="clevr-change:/somewhere")
     write_record(folder, BuildRecord(items=(), profile=profile, limit=None, until="mining"))
     with pytest.raises(ConfigError, match=r"its source \(clevr-change\) brought the pairs"):
-        calibrate_dataset(folder, per_bin=2, width=0.02)
+        pw.open(folder.url).calibrate(per_bin=2, width=0.02)
 
 
 def test_no_dataset_is_a_clear_error(tmp_path):
     with pytest.raises(ConfigError, match="holds no dataset"):
-        calibrate_dataset(Folder(str(tmp_path)), per_bin=2, width=0.02)
+        pw.open(tmp_path).calibrate(per_bin=2, width=0.02)

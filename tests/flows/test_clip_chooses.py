@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Report, look_at, make_request, run_build
+from pairwright.flows.run_build import Report, make_request, run_build
+from pairwright.flows.version import open_present
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import Outcome, ShardFailed, Workers
 from pairwright.tasks.store.shard import ShardRef
@@ -64,7 +65,7 @@ def live(out: Path, table: str) -> list[dict[str, Any]]:
 
 
 def test_rows_are_owed_again_when_vectors_come(built: Path) -> None:
-    counts = {count.stage: count for count in look_at(Folder(str(built)))}
+    counts = {count.stage: count for count in open_present(Folder(str(built))).counts()}
     assert counts["fitted"].ok == counts["removals"].ok == counts["inspected"].ok
     assert counts["rejections"].rows == counts["preferences"].rows == counts["pairs"].rows
     assert "no element can be removed" not in counts["rejections"].reasons

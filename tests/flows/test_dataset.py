@@ -1,11 +1,13 @@
 """The dataset as people open it: one way, for each of its versions."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 import pairwright as pw
+from pairwright.schemas.errors import ConfigError, StoreError
 from tests.flows.conftest import SMALL, WIDE, build
 
 
@@ -15,6 +17,11 @@ def two(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("versions") / "demo"
     shutil.copytree(rendered, out)
     return build(out, None, until="mining", settings=[*SMALL, *WIDE, "scenes.worlds=2"])
+
+
+def _edit(out: Path, number: int, **content: object) -> None:
+    path = out / f"snapshots/{number:06d}.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **content}))
 
 
 def test_the_newest_version_is_opened_and_each_by_its_number(two: Path, rendered: Path) -> None:
@@ -73,3 +80,54 @@ def test_building_opens_what_was_built(mined: Path, tmp_path: Path, capfd: pytes
     assert (tmp_path / "out/build.json").exists()
     with pytest.raises(pw.ConfigError):
         pw.build(mined.parent / "in", out=tmp_path / "out", settings=["mining.no_such=1"])
+
+
+def test_a_version_shows_itself(two: Path) -> None:
+    assert pw.open(two, version=1).report(pairs=2).page == str(two / "report/index.html")
+    assert "ersion 1" in (two / "report/index.html").read_text()
+
+
+def test_what_a_build_that_published_nothing_made_is_not_seen(two: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(two, out)
+    (out / "snapshots/000002.json").unlink()
+    assert len(list(pw.open(out)["images"].rows())) == 9
+    (out / "snapshots/000001.json").unlink()
+    assert len(list(pw.open(out)["images"].rows())) == 6, "without any version, as it is now"
+
+
+def test_a_version_that_is_not_there_is_wrong_usage(two: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no version 7\. There are: 1, 2"):
+        next(pw.open(two, version=7)["images"].rows())
+    with pytest.raises(ConfigError, match="holds no dataset"):
+        next(pw.open(tmp_path, version=1)["images"].rows())
+
+
+def test_a_version_whose_parts_are_gone_or_changed_is_refused(two: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(two, out)
+    path = next(out.glob("tables/preferences/*/part-*"))
+    path.unlink()
+    with pytest.raises(StoreError, match=rf"{path.name}.* version 1 names it, and it is gone"):
+        next(pw.open(out, version=1)["images"].rows())
+    assert len(list(pw.open(out)["images"].rows())) == 6
+    stages = json.loads((out / "snapshots/000002.json").read_text())["stages"]
+    stages["pairs"]["parts"] = {name: count + 1 for name, count in stages["pairs"]["parts"].items()}
+    _edit(out, 2, stages=stages)
+    with pytest.raises(StoreError, match=r"version 2 states .* rows of pairs, and its parts hold"):
+        next(pw.open(out)["pairs"].rows())
+
+
+def test_a_version_of_another_release_is_refused_clearly(two: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(two, out)
+    content = json.loads((out / "snapshots/000001.json").read_text())
+    content["lineage"]["profile"]["mining"]["flavour"] = 3
+    _edit(out, 1, lineage=content["lineage"])
+    with pytest.raises(StoreError, match=r"version 1 was made by another release.*profile\.mining\.flavour"):
+        next(pw.open(out, version=1)["images"].rows())
+    del content["stages"]["splits"]
+    del content["lineage"]["profile"]["mining"]["flavour"]
+    _edit(out, 1, stages=content["stages"], lineage=content["lineage"])
+    with pytest.raises(StoreError, match=r"version 1 was made by another release.*it has the tables images"):
+        next(pw.open(out, version=1)["images"].rows())

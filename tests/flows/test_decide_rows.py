@@ -5,11 +5,9 @@ import shutil
 
 import pytest
 
+import pairwright as pw
 from pairwright.flows.collect_garbage import collect_garbage
-from pairwright.flows.decide_rows import decide_rows
-from pairwright.flows.open_version import opened
-from pairwright.flows.read_rows import read_rows
-from pairwright.flows.remove_images import Asked, remove_images
+from pairwright.flows.version import open_version
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder
@@ -25,7 +23,7 @@ def dataset(rendered, tmp_path):
 
 
 def preferences(dataset) -> list[PreferenceRow]:
-    rows = read_rows(str(dataset), "preferences", without=("images", "rejected_images"))
+    rows = pw.open(dataset)["preferences"].rows(without=("images", "rejected_images"))
     return [row for row in rows if isinstance(row, PreferenceRow) and row.rejected]
 
 
@@ -37,7 +35,7 @@ def write(path, *decisions):
 
 def test_a_file_is_stored_and_what_it_is_not_about_is_named(dataset, tmp_path, monkeypatch, capsys):
     rows = preferences(dataset)
-    pair = next(row.key for row in read_rows(str(dataset), "pairs") if row.key != rows[0].subject)
+    pair = next(row.key for row in pw.open(dataset)["pairs"].rows() if row.key != rows[0].subject)
     file = write(
         tmp_path / "decisions.jsonl",
         (rows[0].key, "edit", {"chosen": "New."}),
@@ -69,8 +67,8 @@ def test_trainings_leave_out_what_people_rejected_or_edited(dataset, tmp_path):
     rejected, edited = (row.key for row in preferences(dataset)[:2])
     folder = Folder(str(dataset))
     file = write(tmp_path / "d.jsonl", (rejected, "reject", {}), (edited, "edit", {"rejected": "Wrong."}))
-    assert decide_rows(folder, str(file)).stored == 2
-    with opened(folder) as (build, stages):
+    assert pw.open(folder.url).decide(file).stored == 2
+    with open_version(folder).settled() as (build, stages):
         planned = next(planned for planned, _ in stages if planned.stage.name == "preferences")
         told = {"needs": Needs(), "splits": ("train", "validation", "test")}
         before = freeze_rows(build, planned, tmp_path / "rows.arrow", **told)
@@ -86,10 +84,10 @@ def test_clearing_up_forgets_what_was_said_of_a_removed_image(dataset, tmp_path)
     gone = rows[0]
     kept = next(row for row in rows if not set(row.image_keys) & set(gone.image_keys))
     file = write(tmp_path / "d.jsonl", (gone.key, "edit", {"chosen": "Private words."}), (kept.key, "accept", {}))
-    decide_rows(folder, str(file))
+    pw.open(folder.url).decide(file)
     collect_garbage(folder, keep=None, dry_run=False)
     assert len(read_decisions(folder)) == 2
-    remove_images(folder, Asked(keys=[gone.image_keys[0]]))
+    pw.open(folder.url).remove(keys=[gone.image_keys[0]])
     build(dataset, None, settings=[*SMALL, *WIDE])
     assert collect_garbage(folder, keep=None, dry_run=False).swept == 1
     assert set(read_decisions(folder).by_key) == {kept.key}

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.read_rows import read_rows
-from pairwright.flows.report_dataset import report_dataset
+import pairwright as pw
 from pairwright.schemas.rows import ImageRow, PreferenceRow
 from pairwright.tasks.report.read_judged import read_judged
 from pairwright.tasks.store.files import Folder
@@ -17,7 +16,7 @@ from tests.flows.conftest import SMALL, build
 
 def test_a_model_that_says_what_the_graph_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rendered = build(tmp_path / "demo", None, until="sources", settings=[*SMALL, "scenes.worlds=1"])
-    rows = [row for row in read_rows(str(rendered), "images") if isinstance(row, ImageRow) and row.graph]
+    rows = [row for row in pw.open(rendered)["images"].rows() if isinstance(row, ImageRow) and row.graph]
     said = {
         row.image: ", ".join(f"a {one.colour} {one.shape}" for one in row.graph.objects) for row in rows if row.graph
     }
@@ -38,7 +37,7 @@ def test_the_report_shows_what_a_judge_takes_for_true(
 ) -> None:
     """Of three preferences a judge believes both texts, says nothing that can be read, and is right."""
     data = Path(shutil.copytree(rendered, tmp_path / "data"))
-    rows = [row for row in read_rows(str(data), "preferences") if isinstance(row, PreferenceRow)]
+    rows = [row for row in pw.open(data)["preferences"].rows() if isinstance(row, PreferenceRow)]
     first, second, third = sorted((row for row in rows if row.rejected), key=lambda row: row.key)[:3]
     believed = {first.chosen, first.rejected, third.chosen}
 
@@ -51,7 +50,7 @@ def test_the_report_shows_what_a_judge_takes_for_true(
         assert evaluate(monkeypatch, *words) == 0
     found = read_judged(Folder(str(data)))
     assert found == {first.key: True, third.key: False}
-    report_dataset(Folder(str(data)), pairs=0)
+    pw.open(data).report(pairs=0)
     page = (data / "report/index.html").read_text()
     assert "Rejected, yet believed" in page
     assert "50.0%" in page

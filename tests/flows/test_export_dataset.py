@@ -6,18 +6,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import pairwright as pw
 from pairwright.flows import cli
-from pairwright.flows.export_dataset import export_dataset
-from pairwright.flows.pipeline import plan_stages
-from pairwright.flows.read_rows import read_rows
-from pairwright.flows.run_build import open_build, request_of
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.export.claim_target import MARKER, README
 from pairwright.tasks.export.formats import FORMATS
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
-from pairwright.tasks.store.snapshot import read_live
 from tests.fixtures.families_of_models import write_qwen2_vl
 
 
@@ -39,15 +34,11 @@ def run(monkeypatch, *words) -> int:
 
 
 def source_images(folder):
-    request, items = request_of(folder)
-    planned = plan_stages(request.profile, request.until)
-    with open_build(request, planned, items) as build:
-        build.settle(planned[0])
-        return {row.key: row for row in read_live(build, planned[0], ImageRow)}
+    return {row.key: row for row in pw.open(folder.url)["images"].rows()}
 
 
 def test_a_rendered_dataset_loads_with_its_images(rendered, tmp_path, offline):
-    tally = export_dataset(Folder(str(rendered)), str(tmp_path / "out"), form="hf")
+    tally = pw.open(rendered).export("hf", str(tmp_path / "out"))
     card = (tmp_path / "out/README.md").read_text()
     assert "repeat another one word for word (paper 001, Table 14: 3.07%)." in card
     assert "words on average (paper 003: 40 + 117)" in card
@@ -105,12 +96,12 @@ def test_no_preferences_yet_is_wrong_usage(mined, tmp_path, monkeypatch, capsys)
 )
 def test_wrong_words_are_named(rendered, tmp_path, to, form, words):
     with pytest.raises(ConfigError, match=words):
-        export_dataset(Folder(str(rendered)), to, form=form)
+        pw.open(rendered).export(form, to)
 
 
 def test_the_dataset_itself_is_not_overwritten(rendered):
     with pytest.raises(ConfigError, match="no earlier export"):
-        export_dataset(Folder(str(rendered)), str(rendered), form="hf")
+        pw.open(rendered).export("hf", str(rendered))
     assert (rendered / "build.json").exists()
 
 
@@ -144,11 +135,11 @@ def test_every_format_is_written_by_the_command_line(rendered, tmp_path, monkeyp
 
 
 def test_conversations_are_those_of_the_dataset(rendered, tmp_path):
-    tally = export_dataset(Folder(str(rendered)), str(tmp_path / "out"), form="llava")
-    rows = {row.key: row for row in read_rows(str(rendered), "comparisons")}
-    splits = {row.subject: row.split for row in read_rows(str(rendered), "splits")}
-    pairs = {row.key: row for row in read_rows(str(rendered), "pairs")}
-    images = {row.key: row.image for row in read_rows(str(rendered), "images")}
+    tally = pw.open(rendered).export("llava", str(tmp_path / "out"))
+    rows = {row.key: row for row in pw.open(rendered)["comparisons"].rows()}
+    splits = {row.subject: row.split for row in pw.open(rendered)["splits"].rows()}
+    pairs = {row.key: row for row in pw.open(rendered)["pairs"].rows()}
+    images = {row.key: row.image for row in pw.open(rendered)["images"].rows()}
     written = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "out/data").iterdir()}
     assert sum(map(len, written.values())) == tally.rows == len(rows) > 0
     for split, records in written.items():
@@ -181,7 +172,7 @@ def test_wrong_words_of_the_command_line(rendered, tmp_path, monkeypatch, capsys
 
 
 def test_filters_leave_the_rest_out(rendered, tmp_path, monkeypatch, capsys):
-    every = list(read_rows(str(rendered), "preferences", without=("images", "rejected_images")))
+    every = list(pw.open(rendered)["preferences"].rows(without=("images", "rejected_images")))
     train = [row for row in every if row.split == "train"]
     made = [row for row in train if row.rejected_maker == train[0].rejected_maker]
     words = ["--split", "train", "--kind", train[0].rejected_maker]
@@ -217,8 +208,8 @@ def test_verified_by_the_command_line(rendered, tmp_path, monkeypatch, capsys, o
 
 def test_progress_is_heard(rendered, tmp_path):
     heard = []
-    tally = export_dataset(
-        Folder(str(rendered)), str(tmp_path / "out"), form="trl", watch=lambda done, total: heard.append((done, total))
+    tally = pw.open(rendered).export(
+        "trl", str(tmp_path / "out"), watch=lambda done, total: heard.append((done, total))
     )
     seen = tally.rows + tally.unheld.total()
     assert heard[-1] == (seen, seen)

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import pairwright as pw
 from pairwright.flows import cli
-from pairwright.flows.export_dataset import export_dataset
-from pairwright.flows.report_dataset import report_dataset
 from pairwright.schemas.scene import Mask
-from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.masks import decode_mask
 from tests.fixtures.builds import ok_rows
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
@@ -99,9 +97,9 @@ def test_random_crops_where_nothing_can_be_removed(
         assert pixels(rejected).shape == pixels(shown).shape
         assert np.abs(pixels(rejected).astype(int) - pixels(shown)).mean() > 1
     assert rows[CHOSEN[0]]["rejected_images"] != rows[CHOSEN[1]]["rejected_images"], "each has a crop of its own"
-    report_dataset(Folder(str(out)), pairs=4)
+    pw.open(out).report(pairs=4)
     assert "Each is about one image." in (out / "report/index.html").read_text()
-    tally = export_dataset(Folder(str(out)), str(tmp_path / "hf"), form="hf")
+    tally = pw.open(out).export("hf", str(tmp_path / "hf"))
     assert (tally.rows, tally.rejected_images, tally.crops) == (4, 4, 4)
     assert run("resume", out) == 0
     assert run("status", out, "--refused", "tags") == 0
@@ -162,8 +160,8 @@ def test_images_are_rejected_by_models(
         assert changed[mask].mean() > 0.9
         assert not changed[~mask].any()
     assert run("status", out) == 0
-    report_dataset(Folder(str(out)), pairs=4)
-    tally = export_dataset(Folder(str(out)), str(tmp_path / "hf"), form="hf")
+    pw.open(out).report(pairs=4)
+    tally = pw.open(out).export("hf", str(tmp_path / "hf"))
     assert (tally.rows, tally.rejected_images, tally.crops) == (4, len(removed), 0)
     assert "the hole filled (LaMa)" in (tmp_path / "hf/README.md").read_text()
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}

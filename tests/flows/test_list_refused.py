@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pairwright.flows.list_refused import list_refused
-from pairwright.flows.run_build import settled
+from pairwright.flows.version import open_present
 from pairwright.tasks.store.files import Folder
 from tests.fixtures.builds import ok_rows
 from tests.flows.conftest import SMALL, WIDE, build, with_images_of
@@ -26,7 +26,7 @@ def names(strict: Path) -> dict[str, str]:
 
 
 def listed(out: Path, table: str) -> list[tuple[str, str, str]]:
-    with settled(Folder(str(out))) as (opened, stages):
+    with open_present(Folder(str(out))).settled() as (opened, stages):
         return list(list_refused(opened, [planned for planned, _ in stages], table))
 
 

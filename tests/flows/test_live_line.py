@@ -5,8 +5,8 @@ import urllib.request
 
 import pytest
 
+import pairwright as pw
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.read_rows import read_rows
 from pairwright.flows.run_build import make_request, run_build
 from pairwright.tasks.store.pool import Workers
 from tests.flows.conftest import SMALL, WIDE
@@ -56,13 +56,13 @@ def test_every_row_is_accounted_for_and_preferences_come_out(built) -> None:
     assert report.is_complete
     assert all(count.of == count.ok + count.dropped for count in report.counts)
     assert counts["preferences"].ok > 0
-    assert {name: sum(1 for _ in read_rows(str(out), name)) > 0 for name in TABLES} == dict.fromkeys(TABLES, True)
+    assert {name: sum(1 for _ in pw.open(out)[name].rows()) > 0 for name in TABLES} == dict.fromkeys(TABLES, True)
 
 
 def test_rows_keep_what_was_asked(built, qwen_server, mixtral_server) -> None:
     out, *_ = built
     for table, server in (("captions", qwen_server), ("differences", qwen_server), ("comparisons", mixtral_server)):
-        for row in read_rows(str(out), table):
+        for row in pw.open(out)[table].rows():
             assert row.model == server.model
             assert {asked.model for asked in row.served} == {server.model}
             assert row.served[-1].finish_reason == "stop"

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from pairwright.flows.prepare_retriever import choose_text_vectors, mine_table, prepare_retriever
-from pairwright.flows.run_beside import settled_beside
-from pairwright.flows.run_build import settled
+from pairwright.flows.version import open_present, open_version
 from pairwright.schemas.claims import CLAIMS, all_hold
 from pairwright.schemas.config import EmbeddingConfig
 from pairwright.schemas.encoders import ClipConfig
@@ -42,7 +41,7 @@ def folder(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 
 def rows_of(folder: Folder, table: str, kind: type) -> list:
-    with settled(folder) as (build, stages):
+    with open_present(folder).settled() as (build, stages):
         planned = next(one for one, _ in stages if one.stage.name == table)
         return list(read_live(build, planned, kind, without=("image", "images", "rejected_images")))
 
@@ -52,7 +51,7 @@ def run(folder: Folder) -> Path:
     """Return a run's folder whose rows and retriever are frozen."""
     place = Path(folder.path("runs/first"))
     place.mkdir(parents=True)
-    with settled(folder) as (build, stages):
+    with open_present(folder).settled() as (build, stages):
         planned = next(one for one, _ in stages if one.stage.name == "preferences")
         needs = OBJECTIVES["adpo"].needs_of(CONFIG)
         freeze_rows(build, planned, place / FILE, needs=needs, splits=("train", "validation"))
@@ -159,7 +158,7 @@ def trained(run: Path, folder: Folder) -> Path:
 
 
 def mined_rows(folder: Folder, beside: list) -> dict[str, PreferenceRow]:
-    with settled_beside(folder, beside) as build:
+    with open_version(folder).settled(beside) as (build, _):
         return {row.subject: row for row in read_live(build, beside[-1], PreferenceRow, without=())}
 
 

@@ -21,7 +21,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from pairwright.flows.read_rows import read_rows
+import pairwright as pw
 from pairwright.schemas.rows import ImageRow, PairRow
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import latest_snapshot, snapshot_numbers
@@ -118,10 +118,10 @@ class Site:
         return self.key.encode() in b"\n".join(pq.read_table(part).to_pandas().to_csv().encode().split())
 
     def pairs(self) -> list[PairRow]:
-        return [row for row in read_rows(str(self.album), "pairs") if isinstance(row, PairRow)]
+        return [row for row in pw.open(self.album)["pairs"].rows() if isinstance(row, PairRow)]
 
     def images(self) -> dict[str, ImageRow]:
-        return {row.name: row for row in read_rows(str(self.album), "images") if isinstance(row, ImageRow)}
+        return {row.name: row for row in pw.open(self.album)["images"].rows() if isinstance(row, ImageRow)}
 
 
 Rule = Callable[[Site, str], None]
@@ -317,7 +317,7 @@ def _(site: Site, words: str) -> None:
 
 @follows(OPERATIONS, "pairwright diff album 3 4")
 def _(site: Site, words: str) -> None:
-    before, after = ({row.key for row in read_rows(str(site.album), "pairs", version=number)} for number in (3, 4))
+    before, after = ({row.key for row in pw.open(site.album, version=number)["pairs"].rows()} for number in (3, 4))
     assert before != after
     said = site.terminal.run(words)
     (line,) = re.findall(r"^pairs +(.*)", said, re.MULTILINE)
@@ -538,9 +538,9 @@ def _(site: Site, words: str) -> None:
     assert "pairwright fetch" in site.terminal.run(words, code=2, but=("--profile laptop",))
     site.terminal.run(words)
     photographs = [path for path in site.photographs.iterdir() if path.stat().st_size]
-    images = list(read_rows("s3://bucket/album", "images"))
+    images = list(pw.open("s3://bucket/album")["images"].rows())
     assert {row.name for row in images if isinstance(row, ImageRow)} == {path.name for path in photographs}
-    assert list(read_rows("s3://bucket/album", "splits"))
+    assert list(pw.open("s3://bucket/album")["splits"].rows())
     with Client(site.terminal.read("tcp://HOST:8786"), set_as_default=False) as client:
         done: Any = client.run_on_scheduler(lambda dask_scheduler: [log[0] for log in dask_scheduler.transition_log])
     assert {"images", "embeddings", "captions", "splits"} <= {name.partition("-")[0] for name in done}

@@ -9,8 +9,10 @@ from typer.testing import CliRunner
 from pairwright.flows.cli import app
 from pairwright.flows.progress import LineWatcher
 from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
-from pairwright.flows.run_build import look_at, request_of, run_build, settled
+from pairwright.flows.run_build import Request, run_build
+from pairwright.flows.version import open_present
 from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.store.dataset import read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Workers
@@ -32,7 +34,7 @@ def refilter(folder: Folder, settings: list[str], *, keep: bool = False) -> Refi
 
 
 def pairs_of(folder: Folder) -> set[str]:
-    with settled(folder) as (opened, stages):
+    with open_present(folder).settled() as (opened, stages):
         pairs = next(planned for planned, _ in stages if planned.stage.name == "pairs")
         return {key for table in stream_live(opened, pairs, ["key"]) for key in table.column("key").to_pylist()}
 
@@ -48,21 +50,21 @@ def test_pairs_are_those_of_a_build_with_the_new_thresholds(dataset: Folder, min
     new = pairs_of(Folder(str(other)))
     assert (found.kept, found.gained, found.lost) == (len(old & new), len(new - old), len(old - new))
     assert found.lost > 0
-    assert found.after == [by_name(look_at(Folder(str(other))))["pairs"]]
-    assert found.before == [by_name(look_at(dataset))["pairs"]]
+    assert found.after == [by_name(open_present(Folder(str(other))).counts())["pairs"]]
+    assert found.before == [by_name(open_present(dataset).counts())["pairs"]]
 
 
 def test_the_dataset_is_as_it_was_unless_the_thresholds_are_kept(dataset: Folder) -> None:
-    request, version, pairs = request_of(dataset), latest_snapshot(dataset), pairs_of(dataset)
+    request, version, pairs = read_record(dataset), latest_snapshot(dataset), pairs_of(dataset)
     found = refilter(dataset, TIGHTER)
-    assert (request_of(dataset), latest_snapshot(dataset), pairs_of(dataset)) == (request, version, pairs)
+    assert (read_record(dataset), latest_snapshot(dataset), pairs_of(dataset)) == (request, version, pairs)
     assert len(dataset.folders("tables/pairs")) == 2
     for name in ("images", "embeddings", "neighbours"):
         assert len(dataset.folders(f"tables/{name}")) == 1
     assert refilter(dataset, TIGHTER, keep=True) == found
-    kept, _ = request_of(dataset)
+    kept = Request.again(dataset)
     assert (kept.profile.mining.min_similarity, kept.until) == (0.85, "mining")
-    assert by_name(look_at(dataset))["pairs"] == found.after[0]
+    assert by_name(open_present(dataset).counts())["pairs"] == found.after[0]
     with Workers(1) as workers:
         report = run_build(kept, run_shards=workers.run, watcher=LineWatcher())
     assert report.is_complete

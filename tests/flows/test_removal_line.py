@@ -20,12 +20,10 @@ from typing import Any
 
 import pytest
 
+import pairwright as pw
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.read_rows import read_rows
-from pairwright.flows.report_dataset import report_dataset
 from pairwright.flows.run_build import make_request, run_build
 from pairwright.tasks.serving.probe import LOOK
-from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import Workers
 from tests.fixtures.chat_server import Asked, chat_server
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder, write_dinov2_folder
@@ -151,7 +149,7 @@ def build(out: Path, source: Path, words: list[str]) -> tuple[Any, list[str]]:
 
 
 def rows_of(out: Path) -> dict[str, list[Any]]:
-    return {table: sorted(read_rows(str(out), table), key=lambda row: row.key) for table in STEPS}
+    return {table: sorted(pw.open(out)[table].rows(), key=lambda row: row.key) for table in STEPS}
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +189,7 @@ def test_a_second_build_owes_nothing(built, photographs, words, server) -> None:
 
 
 def test_its_report_shows_boxes_candidates_and_the_one_that_was_taken(built) -> None:
-    report_dataset(Folder(str(built[0])), pairs=1000)  # all: in which a removal is taken is up to random weights
+    pw.open(built[0]).report(pairs=1000)  # all: in which a removal is taken is up to random weights
     folder = built[0] / "report"
     pages = "".join(page.read_text() for page in folder.glob("pairs-*.html"))
     text = " ".join(re.sub(r"<[^>]+>", " ", pages).split())

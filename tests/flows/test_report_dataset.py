@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.report_dataset import _upload, report_dataset
+import pairwright as pw
+from pairwright.flows.report_dataset import _upload
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.tasks.store.files import Folder
 from tests.tasks.report.browser import broken_images, open_chromium, open_page
@@ -16,9 +17,9 @@ def text_of(path: Path) -> str:
 
 
 def test_report_of_rendered_scenes(rendered):
-    pages = report_dataset(Folder(str(rendered)), pairs=20)
+    pages = pw.open(rendered).report(pairs=20)
     index, pairs = text_of(rendered / "report/index.html"), text_of(rendered / "report/pairs-1.html")
-    assert pages.names[:2] == ("index.html", "pairs-1.html")
+    assert pages.page == str(rendered / "report/index.html")
     for words in ("demo", "Version 1", "Mining against the truth", "Recall of images", "Rejected texts", "preferences"):
         assert words in index
     assert "9 images belong to 3 known groups" in index
@@ -27,8 +28,8 @@ def test_report_of_rendered_scenes(rendered):
 
 
 def test_report_of_photographs_that_were_mined(mined):
-    pages = report_dataset(Folder(str(mined)), pairs=12)
-    assert pages.shown == 12
+    pages = pw.open(mined).report(pairs=12)
+    assert pages.pairs == 12
     index, pairs = text_of(mined / "report/index.html"), text_of(mined / "report/pairs-1.html")
     assert "How alike the pairs are" in index
     for words in ("Mining against the truth", "Rejected texts", "Lengths"):
@@ -41,7 +42,7 @@ def test_report_of_photographs_that_were_mined(mined):
 def test_both_reports_open_from_disk(rendered, mined):
     with open_chromium() as browser:
         for folder in (rendered, mined):
-            report_dataset(Folder(str(folder)), pairs=12)
+            pw.open(folder).report(pairs=12)
             for name in ("index.html", "pairs-1.html"):
                 with open_page(browser, folder / "report" / name) as (page, watched):
                     assert broken_images(page) == []
@@ -52,14 +53,14 @@ def test_both_reports_open_from_disk(rendered, mined):
 def test_an_old_report_is_replaced(mined):
     (mined / "report").mkdir(exist_ok=True)
     (mined / "report/old.html").write_text("old")
-    report_dataset(Folder(str(mined)), pairs=3)
+    pw.open(mined).report(pairs=3)
     assert not (mined / "report/old.html").exists()
     assert not list((mined / "report").glob("pairs-2*"))
     assert not list(mined.glob(".report*"))
 
 
 def test_a_report_that_fails_leaves_the_old_one(mined, monkeypatch):
-    report_dataset(Folder(str(mined)), pairs=3)
+    pw.open(mined).report(pairs=3)
     before = (mined / "report/index.html").read_bytes()
 
     def fail(*args, **kwargs):
@@ -67,7 +68,7 @@ def test_a_report_that_fails_leaves_the_old_one(mined, monkeypatch):
 
     monkeypatch.setattr("pairwright.flows.report_dataset.write_report", fail)
     with pytest.raises(StoreError, match="No space left"):
-        report_dataset(Folder(str(mined)), pairs=3)
+        pw.open(mined).report(pairs=3)
     assert (mined / "report/index.html").read_bytes() == before
     assert not list(mined.glob(".report*"))
 
@@ -93,4 +94,4 @@ def test_on_an_object_store_the_first_page_comes_last_and_old_files_go(tmp_path,
 
 def test_no_dataset_is_a_clear_error(tmp_path):
     with pytest.raises(ConfigError, match="holds no dataset"):
-        report_dataset(Folder(str(tmp_path)), pairs=3)
+        pw.open(tmp_path).report(pairs=3)

@@ -6,12 +6,10 @@ from collections import Counter
 
 import pytest
 
-from pairwright.flows.export_dataset import export_dataset
+import pairwright as pw
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.report_dataset import report_dataset
 from pairwright.flows.run_build import make_request, run_build
 from pairwright.tasks.serving.probe import LOOK
-from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import Workers
 from tests.fixtures.chat_server import chat_server
 from tests.flows.conftest import SMALL, WIDE, with_images_of
@@ -74,7 +72,7 @@ def served(rendered, tmp_path_factory):
         with Workers(1) as workers:
             assert run_build(request, run_shards=workers.run, watcher=LineWatcher()).is_complete
         asked = Counter(map(kind_of, server.asked))
-    report_dataset(Folder(str(folder)), pairs=30)
+    pw.open(folder).report(pairs=30)
     return folder, asked
 
 
@@ -110,7 +108,7 @@ def test_pages_and_card_say_it(served, tmp_path):
     pairs = "".join(path.read_text() for path in (folder / "report").glob("pairs-*.html"))
     for words in ("Told the images and their captions.", "What the controls were answered", "Failed judged"):
         assert words in pairs
-    export_dataset(Folder(str(folder)), str(tmp_path / "out"), form="hf")
+    pw.open(folder).export("hf", str(tmp_path / "out"))
     card = (tmp_path / "out/README.md").read_text()
     assert "descriptions of differences" in card
     assert re.search(r"tiny answered \d+ requests with \d+ tokens", card)

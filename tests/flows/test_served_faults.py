@@ -13,8 +13,8 @@ from collections import Counter
 
 import pytest
 
+import pairwright as pw
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.read_rows import read_rows
 from pairwright.flows.run_build import make_request, run_build
 from pairwright.tasks.store.pool import Workers
 from tests.fixtures.chat_server import Asked, Close, Hang, Raw, Reply, Status, chat_server
@@ -65,7 +65,7 @@ def rows_of(out) -> dict[str, list[tuple[str, str]]]:
     """Return key and words of all rows, by table."""
     words = {"captions": "text", "controlled": "check", "judged": "check", "preferences": "chosen"}
     return {
-        table: sorted((row.key, str(getattr(row, words.get(table, "text")))) for row in read_rows(str(out), table))
+        table: sorted((row.key, str(getattr(row, words.get(table, "text")))) for row in pw.open(out)[table].rows())
         for table in TABLES
     }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pairwright.flows.run_build import look_at
+from pairwright.flows.version import open_present
 from pairwright.tasks.store.files import Folder
 from tests.fixtures.builds import build_through_mining, ok_rows
 from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder
@@ -123,6 +123,6 @@ def test_brought_pairs_are_taken_and_benchmark_images_leave(
     counts = build_through_mining(tmp_path / "out", source, *encoders, *excluding)
     assert counts["embeddings"]["ok"] == counts["images"]["rows"]
     assert counts["pairs"]["rows"] == brought - leaving
-    names = {stage.stage for stage in look_at(Folder(str(tmp_path / "out")))}
+    names = {stage.stage for stage in open_present(Folder(str(tmp_path / "out"))).counts()}
     assert {"embeddings", "admitted", "brought", "pairs"} <= names
     assert pq.read_table(next((tmp_path / "out/tables/admitted").glob("*/*.parquet"))).num_rows > 0

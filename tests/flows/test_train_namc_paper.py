@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from pairwright.flows.make_table import plan_table
 from pairwright.flows.make_train_config import make_config
-from pairwright.flows.run_beside import plan_beside
 from pairwright.flows.train_model import prepare
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.namc import VqganConfig
@@ -102,7 +102,7 @@ def test_what_is_learnt_from_is_what_the_models_say(dataset: Path, models: list[
     tables = made(dataset)
     assert {name: len(marks) for name, marks in tables.items()} == {"grids": 1, "codes": 1, "patches": 1}
     (tmp_path / "other.ckpt").write_bytes(b"another")
-    planned = plan_beside(job.dataset, CODES, VqganConfig(checkpoint=str(tmp_path / "other.ckpt")))
+    planned = plan_table(job.dataset, CODES, VqganConfig(checkpoint=str(tmp_path / "other.ckpt")))
     assert Path(planned.table).name not in tables["codes"]
 
 

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import pairwright as pw
 from pairwright.flows import cli
-from pairwright.flows.open_version import opened
-from pairwright.flows.read_rows import read_rows
-from pairwright.flows.report_dataset import report_dataset
-from pairwright.flows.run_build import look_at
+from pairwright.flows.version import open_present, open_version
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
 from pairwright.tasks.store.files import Folder
@@ -47,12 +45,12 @@ def copy(rendered: Path, tmp_path: Path) -> Path:
 
 
 def images_of(dataset: Path, version: int | None = None) -> dict[str, ImageRow]:
-    rows = read_rows(str(dataset), "images", version=version)
+    rows = pw.open(dataset, version=version)["images"].rows()
     return {row.key: row for row in rows if isinstance(row, ImageRow)}
 
 
 def pairs_of(dataset: Path) -> list[PairRow]:
-    return [row for row in read_rows(str(dataset), "pairs") if isinstance(row, PairRow)]
+    return [row for row in pw.open(dataset)["pairs"].rows() if isinstance(row, PairRow)]
 
 
 def test_versions_are_listed_with_what_was_asked_for_otherwise(copy: Path, call: Call) -> None:
@@ -89,7 +87,7 @@ def test_two_versions_are_compared_by_key(copy: Path, call: Call) -> None:
 
 
 def test_a_row_is_followed_down_and_up(copy: Path, call: Call) -> None:
-    preference = next(row for row in read_rows(str(copy), "preferences") if isinstance(row, PreferenceRow))
+    preference = next(row for row in pw.open(copy)["preferences"].rows() if isinstance(row, PreferenceRow))
     first, second = preference.image_keys
     up = json.loads(call("lineage", copy, preference.key[:12], "--json"))
     assert up["row"]["table"] == "preferences"
@@ -111,7 +109,7 @@ def test_a_row_is_followed_down_and_up(copy: Path, call: Call) -> None:
 
 
 def test_a_removed_image_leaves_the_versions_and_then_the_files(copy: Path, call: Call) -> None:
-    report_dataset(Folder(str(copy)), pairs=30)
+    pw.open(copy).report(pairs=30)
     before = images_of(copy)
     victim = next(row for row in before.values() if row.key == pairs_of(copy)[0].first)
     down = json.loads(call("lineage", copy, victim.key, "--json"))["made_of_it"]
@@ -134,17 +132,17 @@ def test_a_removed_image_leaves_the_versions_and_then_the_files(copy: Path, call
     assert f"report/images/{victim.key}.png" in copies
     assert all(path.startswith("report/") for path in copies)
     assert left_of(copy, victim, {row["key"] for row in down}) <= copies
-    report_dataset(Folder(str(copy)), pairs=30)
+    pw.open(copy).report(pairs=30)
     assert left_of(copy, victim, {row["key"] for row in down}) == set()
     assert set(images_of(copy)) == set(before) - {victim.key}
-    assert not any(count.failed or count.pending for count in look_at(Folder(str(copy))))
+    assert not any(count.failed or count.pending for count in open_present(Folder(str(copy))).counts())
     assert "0 files" in call("gc", copy, "--dry-run")
     assert "Every part is sound" in call("status", copy, "--verify")
 
 
 def left_of(dataset: Path, victim: ImageRow, made: set[str]) -> set[str]:
     """Return the files that hold the image's bytes, or its key, or a row made of it; the list of removals left out."""
-    live = {row.key for table in ("neighbours", "splits", "preferences") for row in read_rows(str(dataset), table)}
+    live = {row.key for table in ("neighbours", "splits", "preferences") for row in pw.open(dataset)[table].rows()}
     return {
         str(path.relative_to(dataset))
         for path in dataset.rglob("*")
@@ -198,7 +196,7 @@ def _freeze(dataset: Path, name: str) -> FrozenRows:
     """Begin a training: its settings, and which rows it is on."""
     run = dataset / "runs" / name
     run.mkdir(parents=True)
-    with opened(Folder(str(dataset))) as (opened_build, stages):
+    with open_version(Folder(str(dataset))).settled() as (opened_build, stages):
         planned = next(planned for planned, _ in stages if planned.stage.name == "preferences")
         freeze_rows(opened_build, planned, run / FILE, needs=Needs(), splits=SPLITS)
     (run / "config.yaml").write_text("objective: sft\n")
@@ -229,7 +227,7 @@ def test_an_unfinished_training_on_a_removed_image_cannot_go_on(copy: Path, call
     assert "also in runs/one/rows.arrow" in said
     with pytest.raises(StoreError):
         rows.read(0)
-    now = {row.key for row in read_rows(str(copy), "preferences")}
+    now = {row.key for row in pw.open(copy)["preferences"].rows()}
     for place, row in kept.items():
         if row.key in now:
             assert rows.read(place) == row, "other rows are in their places"

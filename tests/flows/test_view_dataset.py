@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pairwright.flows.export_dataset import Wanted, export_dataset
-from pairwright.flows.read_rows import read_rows
+import pairwright as pw
+from pairwright.flows.export_dataset import ExportConfig
 from pairwright.schemas.rows import CaptionRow, ImageRow, PairRow, PreferenceRow
 from pairwright.tasks.export.select_rows import Selection
 from pairwright.tasks.store.files import Folder
@@ -89,18 +89,18 @@ def served(dataset):
 
 @pytest.fixture(scope="module")
 def preferences(dataset):
-    return {row.key: row for row in read_rows(str(dataset), "preferences", without=LIGHT)}
+    return {row.key: row for row in pw.open(dataset)["preferences"].rows(without=LIGHT)}
 
 
 @pytest.fixture(scope="module")
 def words_of(dataset, preferences):
     """Return all texts of each card, by the key that is decided about."""
-    pairs = {row.key: row for row in read_rows(str(dataset), "pairs") if isinstance(row, PairRow)}
-    said = {row.subject: row.text for row in read_rows(str(dataset), "captions") if isinstance(row, CaptionRow)}
+    pairs = {row.key: row for row in pw.open(dataset)["pairs"].rows() if isinstance(row, PairRow)}
+    said = {row.subject: row.text for row in pw.open(dataset)["captions"].rows() if isinstance(row, CaptionRow)}
     names = {
-        row.key: row.name for row in read_rows(str(dataset), "images", without=("image",)) if isinstance(row, ImageRow)
+        row.key: row.name for row in pw.open(dataset)["images"].rows(without=("image",)) if isinstance(row, ImageRow)
     }
-    differences = {row.subject: row.text for row in read_rows(str(dataset), "differences")}
+    differences = {row.subject: row.text for row in pw.open(dataset)["differences"].rows()}
     own = {row.subject: row for row in preferences.values()}
     texts = {}
     for key, pair in pairs.items():
@@ -170,7 +170,7 @@ def test_no_address_leads_to_a_file(served, dataset):
 
 
 def test_pages_show_each_card_once_in_every_order(served, words_of, dataset):
-    similar = {row.key: row.similarity for row in read_rows(str(dataset), "pairs") if isinstance(row, PairRow)}
+    similar = {row.key: row.similarity for row in pw.open(dataset)["pairs"].rows() if isinstance(row, PairRow)}
     for order in ("key", "gap"):
         page, seen = served.page(order=order, size=11), []
         while True:
@@ -183,7 +183,7 @@ def test_pages_show_each_card_once_in_every_order(served, words_of, dataset):
         back = served.page(**page.links["prev"])
         assert back.keys == seen[-len(page.keys) - 11 : -len(page.keys)]
     shown = [key for key, _ in sorted(similar.items(), key=lambda item: (-item[1], item[0]))]
-    subjects = {row.key: row.subject for row in read_rows(str(dataset), "preferences", without=LIGHT)}
+    subjects = {row.key: row.subject for row in pw.open(dataset)["preferences"].rows(without=LIGHT)}
     first = served.page(order="-similarity", size=50).keys
     assert [subjects.get(key, key) for key in first] == shown[: len(first)]
 
@@ -250,11 +250,11 @@ def test_decisions_are_stored_and_exports_follow(served, preferences, dataset, t
     assert page.verdicts == {accepted: "accept", rejected: "reject", edited: "edit"}
     assert served.page(decision="undecided").total == served.page().total - 3
     folder = Folder(str(dataset))
-    tally = export_dataset(folder, str(tmp_path / "all"), form="trl")
+    tally = pw.open(folder.url).export("trl", str(tmp_path / "all"))
     assert tally.rows == sum(bool(row.rejected) for row in preferences.values()) - 1
     assert (tally.decided["accept"], tally.decided["edit"], tally.decided["reject"]) == (1, 1, 1)
-    wanted = Wanted(selection=Selection(accepted=True))
-    assert export_dataset(folder, str(tmp_path / "taken"), form="llamafactory", wanted=wanted).rows == 2
+    wanted = ExportConfig(selection=Selection(accepted=True))
+    assert pw.open(folder.url).export("llamafactory", str(tmp_path / "taken"), config=wanted).rows == 2
     written = "".join(path.read_text() for path in (tmp_path / "taken").rglob("*.json*"))
     assert "Nothing <b>differs</b>." in written
     assert preferences[rejected].chosen not in written or preferences[rejected].chosen in {preferences[accepted].chosen}

@@ -10,7 +10,8 @@ from PIL import Image, ImageEnhance
 from skimage import data
 
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Request, look_at, make_request, resume_request, run_build, settled
+from pairwright.flows.run_build import Request, make_request, resume_request, run_build
+from pairwright.flows.version import open_present
 from pairwright.schemas.config import ExcludeConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import AdmittedRow, Dropped, EmbeddingRow, ImageRow
@@ -90,7 +91,7 @@ def test_limits(references: str, bits: int, cosines: tuple[float, float], detail
 
 
 def counts_of(folder: Folder) -> dict[str, Counts]:
-    return {count.stage: count for count in look_at(folder)}
+    return {count.stage: count for count in open_present(folder).counts()}
 
 
 def requested(out: Path, source: Path, exclude: list[str], *settings: str) -> Request:
@@ -126,7 +127,7 @@ def test_images_of_a_benchmark_are_kept_out_of_mining(pictures: Path, tmp_path: 
     assert (counts["images"].ok, counts["embeddings"].ok) == (10, 10)
     assert (counts["admitted"].of, counts["admitted"].dropped, counts["admitted"].reasons) == (10, 2, {REASON: 2})
     assert (counts["neighbours"].of, counts["neighbours"].ok) == (8, 8)
-    with settled(folder) as (opened, stages):
+    with open_present(folder).settled() as (opened, stages):
         admitted = next(planned for planned, _ in stages if planned.stage.name == "admitted")
         details = {detail for _, _, detail, _ in opened.refused(admitted)}
     assert all(detail.startswith("test 1.jpg: ") for detail in details)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pairwright.flows.read_rows import read_rows
+import pairwright as pw
 from pairwright.schemas.config import Profile
 from pairwright.schemas.robustness import RobustnessConfig
 from pairwright.schemas.rows import ComparisonRow, Dropped, ImageRow, PairRow, PreferenceRow, Turn, make_key
@@ -137,11 +137,11 @@ def test_a_build_reads_it_so(tmp_path, settings):
     clean = {row.key for row in read_images(list_all(source), source)}
     counts, _ = build(tmp_path / "out", f"image-editing-request:{tmp_path / 'in'}", *settings)
     assert (counts["images"].of, counts["images"].ok, counts["pairs"].ok) == (4, 4, 4)
-    images = {row.key: row for row in read_rows(str(tmp_path / "out"), "images")}
+    images = {row.key: row for row in pw.open(tmp_path / "out")["images"].rows()}
     assert len(images) == len(clean)
     assert (images.keys() & clean) == (set() if settings else clean)
-    for row in read_rows(str(tmp_path / "out"), "pairs"):
+    for row in pw.open(tmp_path / "out")["pairs"].rows():
         assert {row.first, row.second} <= images.keys()
         assert row.human_differences[0] == row.instruction or row.instruction == ""
-    said = {text for row in read_rows(str(tmp_path / "out"), "pairs") for text in row.human_differences}
+    said = {text for row in pw.open(tmp_path / "out")["pairs"].rows() for text in row.human_differences}
     assert ("remove the flag" in said) == (not settings)

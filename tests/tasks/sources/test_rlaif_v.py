@@ -6,8 +6,7 @@ import re
 import datasets
 import pytest
 
-from pairwright.flows.export_dataset import export_dataset
-from pairwright.flows.report_dataset import report_dataset
+import pairwright as pw
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ImageRow, PreferenceRow, Turn, make_key
 from pairwright.tasks.sources.rlaif_v import answering_model
@@ -91,7 +90,7 @@ def test_a_build_brings_preferences_and_nothing_is_mined(folder, tmp_path, monke
     assert build(f"{KIND}:{folder}", tmp_path / "out", until="")[1] == 0
 
     dataset = Folder(str(tmp_path / "out"))
-    report_dataset(dataset, pairs=4)
+    pw.open(dataset.url).report(pairs=4)
     page = (tmp_path / "out/report/index.html").read_text()
     assert "No pairs yet" not in page
     assert "Each is about one image." in page
@@ -100,7 +99,7 @@ def test_a_build_brings_preferences_and_nothing_is_mined(folder, tmp_path, monke
     assert "Two cats." in words
     assert len(re.findall(r'<article class="card" aria-label="Preference', page)) == 2  # one of each image
 
-    tally = export_dataset(dataset, str(tmp_path / "hf"), form="hf")
+    tally = pw.open(dataset.url).export("hf", str(tmp_path / "hf"))
     assert (tally.rows, tally.licences, tally.makers) == (3, {"CC-BY-NC-4.0": 2}, {"given": 3})
     monkeypatch.setattr(datasets.config, "HF_DATASETS_OFFLINE", True)
     datasets.disable_progress_bars()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.run_beside import run_beside, settled_beside
-from pairwright.flows.run_build import look_at
+from pairwright.flows.make_table import make_table
+from pairwright.flows.version import open_present, open_version
 from pairwright.schemas.errors import ConfigError, TrainingError
 from pairwright.schemas.retrieving import TextVectorsConfig
 from pairwright.schemas.rows import EmbeddingRow, PreferenceRow
@@ -29,15 +29,15 @@ def parts(folder: Folder, table: str) -> dict[str, int]:
 
 
 def test_a_table_is_made_once(folder: Folder) -> None:
-    before = look_at(folder)
+    before = open_present(folder).counts()
     preferences = next(count.rows for count in before if count.stage == "preferences")
-    planned = run_beside(folder, STAGE, CONFIG)
+    planned = make_table(folder, STAGE, CONFIG)
     made = parts(folder, planned.table)
     assert made
-    assert run_beside(folder, STAGE, CONFIG) == planned
+    assert make_table(folder, STAGE, CONFIG) == planned
     assert parts(folder, planned.table) == made
-    assert look_at(folder) == before, "the dataset is as it was"
-    with settled_beside(folder, [planned]) as build:
+    assert open_present(folder).counts() == before, "the dataset is as it was"
+    with open_version(folder).settled([planned]) as (build, _):
         rows = list(read_live(build, planned, EmbeddingRow))
         assert len(live_index(build, planned)) == len(rows)
     assert 0 < len(rows) <= preferences
@@ -45,7 +45,7 @@ def test_a_table_is_made_once(folder: Folder) -> None:
 
 
 def test_other_settings_are_another_table(folder: Folder) -> None:
-    one, other = (run_beside(folder, STAGE, TextVectorsConfig(dimension=size)) for size in (64, 128))
+    one, other = (make_table(folder, STAGE, TextVectorsConfig(dimension=size)) for size in (64, 128))
     assert one.table != other.table
     assert parts(folder, one.table).keys() == parts(folder, other.table).keys()
 
@@ -62,11 +62,11 @@ def test_after_a_fault_what_is_made_is_kept(folder: Folder) -> None:
 
     small = replace(STAGE, rows_per_shard=2)
     with pytest.raises(TrainingError, match=r"text_vectors: .* rows could not be made: OSError: No space left"):
-        run_beside(folder, replace(small, function=breaks), CONFIG)
+        make_table(folder, replace(small, function=breaks), CONFIG)
     (table,) = Path(folder.path("tables/text_vectors")).iterdir()
     first = parts(folder, f"tables/text_vectors/{table.name}")
     assert len(first) == 2
-    planned = run_beside(folder, small, CONFIG)
+    planned = make_table(folder, small, CONFIG)
     assert Path(planned.table).name == table.name
     done = parts(folder, planned.table)
     assert first.items() <= done.items(), "what was made is not made again"
@@ -76,12 +76,12 @@ def test_after_a_fault_what_is_made_is_kept(folder: Folder) -> None:
 def test_a_table_can_be_made_of_another_beside_it(folder: Folder) -> None:
     again = replace(STAGE, name="again", reads={"text_vectors": EmbeddingRow}, function=_same, without=(), models=None)
     with pytest.raises(ConfigError, match="again: is made of text_vectors, which this dataset has not"):
-        run_beside(folder, again, CONFIG)
-    first = run_beside(folder, STAGE, CONFIG)
-    second = run_beside(folder, again, CONFIG, after=[first])
-    other = run_beside(folder, again, CONFIG, after=[run_beside(folder, STAGE, TextVectorsConfig(dimension=128))])
+        make_table(folder, again, CONFIG)
+    first = make_table(folder, STAGE, CONFIG)
+    second = make_table(folder, again, CONFIG, after=[first])
+    other = make_table(folder, again, CONFIG, after=[make_table(folder, STAGE, TextVectorsConfig(dimension=128))])
     assert second.fingerprint != other.fingerprint
-    with settled_beside(folder, [first, second]) as build:
+    with open_version(folder).settled([first, second]) as (build, _):
         assert len(live_index(build, second)) == len(live_index(build, first))
 
 

@@ -1,0 +1,28 @@
+"""The script that a newcomer begins with, run on a small dataset."""
+
+import json
+import runpy
+import shutil
+from pathlib import Path
+
+import pytest
+
+import pairwright as pw
+
+SCRIPT = Path(__file__).parent.parent / "docs/first_script.py"
+
+
+def test_it_opens_shows_exports_and_trains(rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(rendered, tmp_path / "demo")
+    monkeypatch.chdir(tmp_path)
+    names = runpy.run_path(str(SCRIPT))
+    lines = SCRIPT.read_text().partition("import pairwright as pw")[2].strip().splitlines()
+    assert len(lines) <= 10
+    assert "data:image/jpeg" in names["pairs"]._repr_html_()
+    assert names["card"]._repr_html_().startswith("<iframe")
+    assert "data:image/png" in (tmp_path / "pair.html").read_text()
+    rows = [json.loads(line) for line in next((tmp_path / "demo-trl").rglob("*.jsonl")).read_text().splitlines()]
+    assert len(rows) == names["tally"].rows > 0
+    (run,) = pw.open("demo").runs()
+    assert run.finished
+    assert run.objective == "sft"
