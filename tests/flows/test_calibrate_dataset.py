@@ -28,7 +28,7 @@ def test_the_present_cell_counts_what_mining_kept(calibrated):
     folder, _ = calibrated
     page = (folder / "calibrate/index.html").read_text()
     anchors, candidates = re.search(r'aria-label="(\d+) images, (\d+) candidates: the present', page).groups()
-    (pairs,) = [count for count in open_present(Folder(str(folder))).counts() if count.stage == "pairs"]
+    (pairs,) = [count for count in open_present(Folder(str(folder))).counts() if count.stage == "similar_pairs"]
     refused = sum(number for reason, number in pairs.reasons.items() if reason.startswith(NO_CANDIDATE))
     assert int(anchors) == pairs.of - refused > 0
     assert int(candidates) >= pairs.rows
