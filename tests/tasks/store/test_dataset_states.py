@@ -108,7 +108,7 @@ class Life(RuleBasedStateMachine):
 
 TestLife = Life.TestCase
 TestLife.settings = settings(
-    max_examples=3,
+    max_examples=2,
     stateful_step_count=12,
     deadline=None,
     derandomize=True,
