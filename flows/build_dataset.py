@@ -13,6 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from datetime import datetime
 from queue import Queue
 from threading import Event
@@ -31,6 +32,7 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import State, StateType
 from prefect.runtime import deployment, flow_run
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Completed, Crashed, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
@@ -197,7 +199,7 @@ def as_subflows(url: str, gone: Event) -> RunStep:
     """Return a way to run a build's steps as subflows; without Prefect once its server is gone."""
 
     def run_step(step: str, run: Callable[[], Sequence[Counts]]) -> None:
-        waiting, outcome = [run], Future[Sequence[Counts]]()
+        waiting, outcome, ending = [run], Future[Sequence[Counts]](), ExitStack()
 
         def run_stages(dataset: str) -> State[None]:  # noqa: ARG001  (names the run)
             try:
@@ -208,13 +210,16 @@ def as_subflows(url: str, gone: Event) -> RunStep:
             except BaseException as error:
                 outcome.set_exception(error)
                 raise
+            if gone.is_set():  # its end is told in one attempt, not in minutes of them while all stands still
+                ending.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
             return step_state(outcome.result(), url)
 
         run_stages.__qualname__ = step
         subflow = flow(name=step, flow_run_name=f"{step}-{{dataset}}", task_runner=RUNNER, persist_result=False)
         try:
-            if not gone.is_set():
-                subflow(run_stages)(dataset_name(url), return_state=True)
+            with ending:
+                if not gone.is_set():
+                    subflow(run_stages)(dataset_name(url), return_state=True)
         except UNREACHED as error:
             log.warning("%s: Prefect's server is gone (%s); the build goes on", step, error)
             gone.set()

@@ -76,7 +76,9 @@ def _is_not_an_end(record: logging.LogRecord) -> bool:
     if not record.name.startswith("prefect."):
         return True
     error = record.exc_info[1] if record.exc_info else None
-    return not isinstance(error, PairwrightError) and not record.getMessage().startswith("Finished in state")
+    return not isinstance(error, (PairwrightError, httpx.HTTPError)) and not record.getMessage().startswith(
+        "Finished in state"
+    )
 
 
 @contextmanager
