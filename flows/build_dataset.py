@@ -107,7 +107,7 @@ def resume_dataset(
         dataset: Folder or URL of the dataset.
         stage: Retry this stage only.
         reason: Retry only rows that failed for this reason.
-        settings: Fields of `run` to set ("run.budget.calls=5000").
+        settings: Fields of `run` to set ("run.budget.max_calls=5000").
     """
     with logged():
         return run_as_flow(resume_request(dataset, stage=stage, reason=reason, settings=settings or []))

@@ -19,7 +19,7 @@ def workers_of(request: Request) -> Generator[Runner]:
         ConfigError: there is no such cluster, its package is not installed, or it cannot do what the profile wants.
     """
     run = request.profile.run
-    if run.runner == "threads":
+    if run.runner == "processes":
         with Workers(run.workers) as workers:
             yield workers
         return
@@ -50,10 +50,10 @@ def _check_cluster(request: Request) -> None:
                 f"{field}.launch starts vLLM on this machine, where the workers of {run.address} do not look for "
                 f"it: start it yourself, set {field}.launch.enabled to false and name its addresses in {field}.endpoint"
             )
-    if not request.folder.is_local and (run.budget.calls or run.budget.tokens):
+    if not request.folder.is_local and (run.budget.max_calls or run.budget.max_tokens):
         raise ConfigError(
-            f"run.budget.calls and run.budget.tokens are counted on a disk that all workers see, and those of "
-            f"{run.address} see none: build into a folder on a shared disk, or limit run.budget.hours"
+            f"run.budget.max_calls and run.budget.max_tokens are counted on a disk that all workers see, and those of "
+            f"{run.address} see none: build into a folder on a shared disk, or limit run.budget.max_hours"
         )
 
 

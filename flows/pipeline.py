@@ -61,7 +61,7 @@ def _idle(profile: Profile) -> set[str]:
         idle.add("similar_pairs")
     if not mined or profile.pairing != "nouns":
         idle |= {"nouns", "noun_pairs"}
-    if PreferenceRow in brought and profile.rejections.scorer != "clip":
+    if PreferenceRow in brought and not profile.rejections.by_clip:
         idle.add("rejections")  # there are no scene graphs of such images
     checks = (stage for stage in STAGES if stage.writes is CheckRow)
     if not any(stage.enabled and stage.enabled(profile.section(stage.config)) for stage in checks):

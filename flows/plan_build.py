@@ -193,7 +193,7 @@ def _about_budget(profile: Profile, stages: Sequence[StagePlan]) -> Iterator[str
         need = needed[name]
         if need.high > limit:
             sure = "is not enough" if need.low > limit else "may not be enough"
-            yield f"run.budget.{name} {limit:,.6g} {sure}: {need.value:,.4g} ({need.low:,.4g} to {need.high:,.4g})."
+            yield f"run.budget.max_{name} {limit:,.6g} {sure}: {need.value:,.4g} ({need.low:,.4g} to {need.high:,.4g})."
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -87,7 +87,7 @@ def _judge(build: Build, done: Settled, config: GatesConfig, before: Snapshot | 
         if _said_of(build, planned)
         != {name: old.get(planned.stage.name, {}).get(name) for name in ("fingerprint", "parts")}
     ]
-    if not changed or not (config.length_drift or config.similarity_drift):
+    if not changed or not (config.max_length_drift or config.max_similarity_drift):
         return
     try:
         with open_version(build.folder, before.number).settled() as earlier:

@@ -12,18 +12,18 @@ Amount = Annotated[float, Field(ge=0)]
 class BudgetConfig(Section):
     """Say what a build may use; it stops before it would use more, and 0 sets no limit."""
 
-    calls: Count = 0
+    max_calls: Count = 0
     """Answers of served models to this dataset, over all of its builds."""
-    tokens: Count = 0
+    max_tokens: Count = 0
     """Tokens of prompts and answers together, over all of its builds."""
-    hours: Amount = 0.0
+    max_hours: Amount = 0.0
     """Hours that one build may take."""
-    gpu_hours: Amount = 0.0
+    max_gpu_hours: Amount = 0.0
     """Hours of one build times the GPUs of this machine that its stages hold; a server elsewhere is not seen."""
-    disk_gb: Amount = 0.0
+    max_disk_gb: Amount = 0.0
     """Gigabytes (10^9 bytes) of the dataset's folder."""
 
     @property
     def limits(self) -> dict[str, float]:
-        """Return the limits that are set, by name."""
-        return {name: float(value) for name, value in self if value}
+        """Return the limits that are set, by what they limit."""
+        return {name.removeprefix("max_"): float(value) for name, value in self if value}

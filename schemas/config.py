@@ -150,9 +150,9 @@ class ExcludeConfig(Section):
     uncounted: ClassVar[frozenset[str]] = frozenset({"sources", "files"})
     sources: Names = ()
     """Sources of the images to keep out, the test images of a benchmark above all; embedded like the images."""
-    bits: Annotated[int, Field(ge=0, le=31)] = 4
+    max_hash_distance: Annotated[int, Field(ge=0, le=31)] = 4
     """Images whose perceptual hash differs from an excluded one's in at most so many of 64 bits are kept out."""
-    similarity: Share = 0.96
+    min_similarity: Share = 0.96
     """Images at least so similar to an excluded one, by every embedder, are kept out, too."""
     files: tuple[str, ...] = ()
     """Where the vectors of the excluded sets are; a build writes it down."""
@@ -165,11 +165,11 @@ class SearchConfig(Section):
 
     k: Annotated[int, Field(ge=1, le=1024)] = 64
     """Neighbours kept per image and embedder, the image itself not counted."""
-    exact_up_to: Count = 200_000
+    max_exact: Count = 200_000
     """Up to so many images every one is compared with every other; above, an index of cells is searched."""
     probes: Annotated[int, Field(ge=0, le=65536)] = 0
     """Cells of the index that are searched per image; 0: one of 16, and at least 16."""
-    band: Share = 0.78
+    min_similarity: Share = 0.78
     """The similarity from which on neighbours matter, mining.min_similarity or less: recall is measured above it, and a
     list that ends above it is reported as cut off."""
 
@@ -177,22 +177,22 @@ class SearchConfig(Section):
 class MiningConfig(Section):
     """Say which neighbours become pairs (paper 001, Appendix D.1; defaults are the paper's)."""
 
-    max_below: Share = 0.80
+    min_best_similarity: Share = 0.80
     """tau_max: a set whose highest similarity is below this is dropped, per embedder."""
-    set_min: Annotated[Literal["off", "before", "after"], OFF] = "off"
+    check_worst: Annotated[Literal["off", "before", "after"], OFF] = "off"
     """Whether the paper's second set test runs, on the raw top-k (before) or the kept candidates (after)."""
-    min_below: Share = 0.78
-    """tau_min: with ``set_min``, a set whose lowest similarity is below this is dropped."""
+    min_worst_similarity: Share = 0.78
+    """tau_min: with ``check_worst``, a set whose lowest similarity is below this is dropped."""
     min_similarity: Share = 0.78
     """Neighbours less similar than this are left out, per embedder."""
     max_similarity: Share = 0.95
     """Neighbours more similar than this are left out, per embedder."""
-    near_identical: Annotated[int, Field(ge=-1, le=31)] = -1
-    """Candidates whose perceptual hash differs from the anchor's in at most so many of 64 bits are left out before all
-    else (ours); -1: none."""
+    min_hash_distance: Annotated[int, Field(ge=0, le=32)] = 0
+    """Candidates whose perceptual hash differs from the anchor's in fewer of 64 bits are left out before all else
+    (ours); 0: none."""
     clusters: Annotated[int, Field(ge=1, le=16)] = 3
     """K: how many clusters an image's candidates are split into."""
-    per_cluster: Annotated[int, Field(ge=1, le=64)] = 1
+    max_per_cluster: Annotated[int, Field(ge=1, le=64)] = 1
     """Pairs taken from each cluster, most similar first; the paper's 1 gives K pairs per image at the most."""
     max_pairs_per_image: Count = 0
     """In how many pairs one image may be, the most similar pairs first (ours); 0: any number."""
@@ -253,7 +253,7 @@ class NounPairsConfig(Section):
     """Levels of similarity: the fewest shared nouns of each, rising (ours; the paper's benchmark has 8 or more)."""
     pairs_per_level: Annotated[int, Field(ge=1, le=64)] = 1
     """Pairs drawn for each image from each level."""
-    looked_at: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
+    max_candidates: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
     """Images looked at per image at the most, those that share its rarest nouns first."""
     seed: FilledSeed = 0
     """Seed of what is drawn."""
@@ -270,9 +270,9 @@ class RejectedTextsConfig(Section):
 
     seed: FilledSeed = 0
     """Seed of the choice among edits."""
-    candidates: Annotated[int, Field(ge=1, le=1000)] = 50
+    max_candidates: Annotated[int, Field(ge=1, le=1000)] = 50
     """How many of the most similar descriptions are tried before retrieval gives up."""
-    searched: Positive = 100_000
+    max_searched: Positive = 100_000
     """How many descriptions are searched at the most (a fair sample of them), so that the cost stays in proportion."""
 
 
@@ -299,7 +299,7 @@ class PreferencesConfig(Section):
 class RunConfig(Section):
     """Say how the work is cut and spread; none of it changes a row."""
 
-    runner: Literal["threads", "dask", "ray"] = "threads"
+    runner: Literal["processes", "dask", "ray"] = "processes"
     """Where shards run: in worker processes of this machine, or in the workers of a Dask or a Ray cluster."""
     address: str = ""
     """The cluster's ("tcp://host:8786" of a Dask scheduler; "auto" or "ray://host:10001"); empty: one is started on
@@ -309,9 +309,11 @@ class RunConfig(Section):
     workers: Count = 0
     """Worker processes; 0: one per core, or all that the cluster has."""
     rows_per_shard: Positive = 200
-    """Input rows of a shard."""
+    """Input rows of a shard, but of stages with a size of their own: reading the source (images, given_*; by its kind),
+    admitted (3000), neighbours (2000), similar_pairs (1000), nouns (2000), noun_pairs (50000), pairs (20000), retrieved
+    (5000), sampled (100), mentions (2000), fitted (400), splits (100000) and preferences (25)."""
     rows_per_shard_of: dict[str, Positive] = Field(default_factory=dict[str, int])
-    """Other sizes for named stages ("images: 6")."""
+    """Sizes for named stages, whatever is said elsewhere ("images: 6")."""
     budget: BudgetConfig = BudgetConfig()
     """What a build may use until it stops."""
 
@@ -465,20 +467,20 @@ class Profile(Section):
 
     @model_validator(mode="after")
     def _grounding_has_its_model(self) -> "Profile":
-        if self.grounding.wanted and "clip" not in self.embedding.embedders:
+        if self.grounding.enabled and "clip" not in self.embedding.embedders:
             raise ValueError(
-                f"grounding.wanted compares texts with the images' CLIP vectors: embedding.embedders has no clip, only "
-                f"{', '.join(self.embedding.embedders)}. Put clip among them (with a weight of its own in "
-                "mining.weights), or set grounding.wanted to false"
+                f"grounding.enabled compares texts with the images' CLIP vectors: embedding.embedders has no clip, "
+                f"only {', '.join(self.embedding.embedders)}. Put clip among them (with a weight of its own in "
+                "mining.weights), or set grounding.enabled to false"
             )
         return self
 
     @model_validator(mode="after")
     def _rejections_have_their_model(self) -> "Profile":
-        if self.rejections.scorer == "clip" and "clip" not in self.embedding.embedders:
+        if self.rejections.by_clip and "clip" not in self.embedding.embedders:
             raise ValueError(
                 "rejections.scorer clip compares texts with the images' CLIP vectors: embedding.embedders has no clip, "
-                f"only {', '.join(self.embedding.embedders)}. Put clip among them, or set rejections.scorer to off"
+                f"only {', '.join(self.embedding.embedders)}. Put clip among them, or set rejections.enabled to false"
             )
         return self
 

@@ -20,12 +20,12 @@ class GatesConfig(Section):
     """Per table, the least share of its inputs that end as ok ("pairs: 0.2"); none by default."""
     max_failed: Share = 0.5
     """The largest share of any table's inputs that may have failed or be undone; 1: any."""
-    length_drift: Drift = 0.0
+    max_length_drift: Drift = 0.0
     """How far the lengths of texts, in characters, may drift; 0: any."""
-    similarity_drift: Drift = 0.0
+    max_similarity_drift: Drift = 0.0
     """How far the similarities of pairs may drift; 0: any."""
-    reason_drift: Drift = 0.0
+    max_reason_drift: Drift = 0.0
     """How far the shares of what became of the inputs (ok, and every reason) may drift; 0: any."""
-    drift_rows: Positive = 200
+    min_drift_rows: Positive = 200
     """Tables with fewer rows, now or in the last version, are not compared: of ten bins the index is 0.09 +- 0.04 by
     chance alone for 200 rows."""

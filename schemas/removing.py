@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from pairwright.schemas.encoders import ClipConfig
-from pairwright.schemas.section import OFF, UNSET, Count, Filled, FilledSeed, Names, Positive, Section, Share
+from pairwright.schemas.section import UNSET, Count, Filled, FilledSeed, Names, Positive, Section, Share
 
 TaggerName = Literal["scene-graph", "ram", "ram-plus", "nouns"]
 Batch = Annotated[int, Field(ge=0, le=4096)]
@@ -35,7 +35,7 @@ class TaggingConfig(Section):
     """Who tags: the rendered scene's own graph, RAM or RAM++, and the nouns of the texts that are to be preferred."""
     ram: RamConfig = RamConfig()
     """Which weights "ram" or "ram-plus" has."""
-    most: Positive = 30
+    max_tags: Positive = 30
     """Tags kept of an image at the most: those of the texts first, then by falling score (ours)."""
     excluded: Names = ()
     """Tags that are never looked for, beside those that name no thing (colours, places, actions)."""
@@ -65,7 +65,7 @@ class DetectionConfig(Section):
     """Boxes with a lower score are left out."""
     text_threshold: Share = 0.2
     """A box is of the tags whose words score at least this."""
-    nms: Share = 0.5
+    max_iou: Share = 0.5
     """Of two boxes of one tag with a larger intersection over union, the one with the lower score is left out."""
     batch: Batch = 0
     """Images that the model takes at once; 0: found by trying."""
@@ -83,7 +83,7 @@ class SegmentationConfig(Section):
     """Which of the published checkpoints; a local one says itself what it is."""
     checkpoint: str = ""
     """Local weights in their place: a `.pth` as published, or safetensors with the same keys."""
-    whole_image: Share = 0.95
+    max_box_area: Share = 0.95
     """Boxes that cover at least this share of the image are left out (ours)."""
     revision: str = ""
     """The hash of the file; empty: what is on this machine. A build writes it down."""
@@ -100,7 +100,7 @@ class ElementsConfig(Section):
     """Masks of a smaller share of the image are refused."""
     max_area: Share = 0.5
     """Masks of a larger share of the image are refused: without a limit the largest mask always wins (ours)."""
-    same_mask: Share = 0.9
+    max_iou: Share = 0.9
     """Of masks that overlap by more than this share of their union, the first is kept (ours)."""
 
     @model_validator(mode="after")
@@ -151,9 +151,9 @@ class InspectionConfig(Section):
     detect: bool = True
     """Whether the detector looks again: the element must be gone, and nothing new in its place. Only where the detector
     looks at pixels."""
-    gone_below: Share = 0.25
-    """The element is gone where the detector gives nothing of its tag in its place this score, nor its own before."""
-    grown_from: Share = 0.35
+    min_remaining_score: Share = 0.25
+    """The element remains where the detector gives its tag in its place at least this score, or that of before."""
+    min_grown_score: Share = 0.35
     """A thing found in the hole with at least this score, and not seen beside it before, has grown."""
     max_rim: Annotated[float, Field(ge=0)] = 1.0
     """How strong the edge along the hole's rim may be, as a multiple of the strongest edges around; more is a halo."""
@@ -167,7 +167,7 @@ class FittedConfig(Section):
     """CLIP model that embeds the images without an element; made of other sections."""
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"clip", "batch"})
-    wanted: Annotated[bool, Filled("rejections.by_clip")]
+    enabled: Annotated[bool, Filled("rejections.by_clip")]
     clip: Annotated[ClipConfig, Filled("embedding.clip")]
     batch: Annotated[Batch, Filled("embedding.batch")] = 0
 
@@ -176,16 +176,19 @@ class RejectionsConfig(Section):
     """Say which removal rejects a chosen text (paper 004, Eq. 9)."""
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"clip"})
-    scorer: Annotated[Literal["off", "scene-graph", "clip"], OFF] = "scene-graph"
-    """What scores: the statements of the text that a removal makes untrue (rendered scenes), or CLIP. `off`: no images
-    are rejected, and nothing is removed."""
-    least_drop: Annotated[float, Field(ge=0, le=1)] = 0.0
+    enabled: bool = True
+    """Whether images are rejected; without, nothing is removed."""
+    scorer: Literal["scene-graph", "clip"] = "scene-graph"
+    """What scores: the statements of the text that a removal makes untrue (rendered scenes), or CLIP."""
+    min_drop: Annotated[float, Field(ge=0, le=1)] = 0.0
     """A removal is chosen only where the text fits the image worse by more than this (ours)."""
     fallback: Literal["none", "drop", "crop"] = "none"
     """What becomes of a preference for which no removal can be chosen: it has no rejected image, it is dropped, or a
     random crop is its rejected image, as in mDPO."""
-    crop_area: tuple[Annotated[float, Field(gt=0, le=1)], Annotated[float, Field(gt=0, le=1)]] = (0.01, 0.2)
-    """Smallest and largest share of the image that such a crop shows; mDPO's."""
+    min_crop_area: Annotated[float, Field(gt=0, le=1)] = 0.01
+    """Smallest share of the image that such a crop shows; mDPO's."""
+    max_crop_area: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """Largest share of the image that such a crop shows; mDPO's."""
     seed: FilledSeed = 0
     """Seed of the crops."""
     clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip", when="by_clip")] = None
@@ -193,19 +196,14 @@ class RejectionsConfig(Section):
 
     @model_validator(mode="after")
     def _crops_have_a_size(self) -> "RejectionsConfig":
-        if self.crop_area[0] > self.crop_area[1]:
-            raise ValueError(f"crop_area {list(self.crop_area)}: the smallest is above the largest")
+        if self.min_crop_area > self.max_crop_area:
+            raise ValueError(f"min_crop_area {self.min_crop_area} is above max_crop_area {self.max_crop_area}")
         return self
-
-    @property
-    def wanted(self) -> bool:
-        """Say whether images are rejected at all."""
-        return self.scorer != "off"
 
     @property
     def by_clip(self) -> bool:
         """Say whether CLIP scores."""
-        return self.scorer == "clip"
+        return self.enabled and self.scorer == "clip"
 
 
 NO_IMAGE = "no rejected image"
@@ -216,4 +214,4 @@ SEVERAL = "a given preference about several images"
 
 def is_wanted(config: RejectionsConfig) -> bool:
     """Say whether images are rejected at all; the stage that chooses among removals is left out without."""
-    return config.wanted
+    return config.enabled

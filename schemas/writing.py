@@ -63,16 +63,16 @@ class WrittenSection(ServedSection):
         return self.writer == "served"
 
 
-class WantedSection(ServedSection):
-    """Be a section of something that is asked of a served model, or not done at all."""
+class SwitchedSection(ServedSection):
+    """Section of something that is asked of a served model, or not done at all."""
 
-    wanted: bool = False
+    enabled: bool = False
     """Whether this is done."""
 
     @property
     def is_served(self) -> bool:
         """Say whether the stage asks a model at all."""
-        return self.wanted
+        return self.enabled
 
 
 class CaptionsConfig(WrittenSection):
@@ -115,35 +115,36 @@ class DifferencesConfig(WrittenSection):
     """Descriptions asked for of each pair (ours); with controls, the best that passes them all is taken."""
 
 
-class ControlsConfig(ServedSection):
+class ControlsConfig(SwitchedSection):
     """Say by what descriptions from served models are checked (ours); what fails becomes a rejected text."""
 
     model: ModelName | Literal[""] = ""
     """The model that is asked, by its name in `models`; empty: the one that describes the differences."""
-    swapped: bool = False
+    swapped: bool = True
     """Whether the pair in the other order must give the description the other way round."""
-    same: bool = False
+    same: bool = True
     """Whether one of the images, shown twice, must give no difference."""
     seed: FilledSeed = 0
     """Seed of what is asked, and of which image is shown twice."""
     max_tokens: Positive = 160
     """Most tokens of an answer."""
 
-    @property
-    def is_served(self) -> bool:
-        """Say whether the stage asks a model at all."""
-        return self.swapped or self.same
+    @model_validator(mode="after")
+    def _something_is_checked(self) -> "ControlsConfig":
+        if self.enabled and not (self.swapped or self.same):
+            raise ValueError("enabled, but neither swapped nor same is: set one of them, or enabled to false")
+        return self
 
 
 class GroundingConfig(Section):
     """Say whether each half of a description must fit its own image better than the other one (ours)."""
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"clip"})
-    wanted: bool = False
+    enabled: bool = False
     """Whether this is checked, by the CLIP model that embeds the images."""
     margin: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """By how much the cosine of a half with its own image must be above that with the other."""
-    clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip", when="wanted")] = None
+    clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip", when="enabled")] = None
     """The model that embeds the images, whose text tower is used."""
 
     @property
@@ -156,17 +157,17 @@ class GroundingConfig(Section):
 
 def is_grounded(config: GroundingConfig) -> bool:
     """Say whether descriptions are compared with the images' vectors."""
-    return config.wanted
+    return config.enabled
 
 
-class JudgingConfig(WantedSection):
+class JudgingConfig(SwitchedSection):
     """Say whether a model judges the descriptions (ours): 0 is wrong, 5 is right in every word."""
 
     model: ModelName = "judge"
     """The model that is asked, by its name in `models`."""
     sees: Literal["images", "captions"] = "images"
     """What the judge is given beside the description."""
-    least: Annotated[int, Field(ge=0, le=5)] = 3
+    min_rating: Annotated[int, Field(ge=0, le=5)] = 3
     """Descriptions of a lower rating fail."""
     seed: FilledSeed = 0
     """Seed of what is asked."""
@@ -193,7 +194,7 @@ class ComparisonsConfig(WrittenSection):
     """Most tokens of a summary; the paper's number."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """How often a rejected comparison is asked for again, with another seed."""
-    caption_overlap: Share = 0.9
+    max_caption_overlap: Share = 0.9
     """The retrieval question is left out when the two captions share more than this of their words."""
 
     @property
@@ -207,7 +208,7 @@ class ComparisonsConfig(WrittenSection):
         return 0 if self.shown == "captions" else 2
 
 
-class QuestionsConfig(WantedSection):
+class QuestionsConfig(SwitchedSection):
     """Say whether questions and answers about both images (CaD-QA) are written (paper 003, section 4)."""
 
     model: ModelName = "language"
@@ -227,13 +228,13 @@ class QuestionsConfig(WantedSection):
         return 0
 
 
-class SampledTextsConfig(ServedSection):
+class SampledTextsConfig(SwitchedSection):
     """Say whether further answers of the writing model are rejected texts: on-policy samples (ours)."""
 
     model: ModelName | Literal[""] = ""
     """The model that is asked, by its name in `models`; empty: the one that describes the differences."""
-    samples: Annotated[int, Field(ge=0, le=16)] = 0
-    """Descriptions sampled of each pair beside the chosen one; 0: none."""
+    samples: Annotated[int, Field(ge=1, le=16)] = 1
+    """Descriptions sampled of each pair beside the chosen one."""
     temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
     """How freely their words are drawn."""
     seed: FilledSeed = 0
@@ -241,13 +242,8 @@ class SampledTextsConfig(ServedSection):
     max_tokens: Positive = 160
     """Most tokens of a sample."""
 
-    @property
-    def is_served(self) -> bool:
-        """Say whether the stage asks a model at all."""
-        return self.samples > 0
 
-
-class CounterfactualsConfig(WantedSection):
+class CounterfactualsConfig(SwitchedSection):
     """Say whether a language model edits the chosen text so that it is wrong (ours)."""
 
     model: ModelName = "language"

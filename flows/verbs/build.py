@@ -56,7 +56,9 @@ def resume(
     reason: Annotated[str, typer.Option("--reason", help="Retry only rows that failed for this reason.")] = "",
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Set a field of `run`, `gates` or `health`: run.budget.calls=5000 (repeatable)."),
+        typer.Option(
+            "--set", help="Set a field of `run`, `gates` or `health`: run.budget.max_calls=5000 (repeatable)."
+        ),
     ] = None,
 ) -> None:
     """Finish what a dataset still owes: a build that was killed, rows that failed, what its budget left."""

@@ -116,7 +116,7 @@ def read_answer(answer: Answer) -> Comparison | RefusedComparison:
 def _row(
     row: PairRow, config: ComparisonsConfig, *, read: Comparison, told: tuple[str, str], tries: tuple[Served, ...]
 ) -> ComparisonRow:
-    sides = [] if nearly_match(told, config.caption_overlap) else sides_of_own_words(told)
+    sides = [] if nearly_match(told, config.max_caption_overlap) else sides_of_own_words(told)
     turns = (*summary_turns(read.text), *retrieval_turns(row, told, sides, seed=config.seed))
     return ComparisonRow(
         key=make_key("comparison", row.key, config.shown, *(part for turn in turns for part in (turn.role, turn.text))),

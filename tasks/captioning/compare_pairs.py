@@ -85,7 +85,7 @@ def _row(
 
 def _retrieval(row: PairRow, config: ComparisonsConfig, *, graphs: Graphs, texts: list[str]) -> tuple[Turn, ...]:
     """Ask which image a caption belongs to; nothing where the captions nearly match or fit both images."""
-    if nearly_match(texts, config.caption_overlap):
+    if nearly_match(texts, config.max_caption_overlap):
         return ()
     sides: list[Side] = [side for side in SIDES if false_of_other(texts[side], graphs[side], graphs[1 - side])]
     return retrieval_turns(row, texts, sides, seed=config.seed)

@@ -112,12 +112,12 @@ def _why(gaps: Sequence[float | None], margin: float) -> str:
 
 def name_models(config: GroundingConfig) -> tuple[str, ...]:
     """Return the model, for the table's fingerprint."""
-    return (OpenClipTexts(config=config.encoder).version,) if config.wanted else ()
+    return (OpenClipTexts(config=config.encoder).version,) if config.enabled else ()
 
 
 def count_processes(config: GroundingConfig) -> int | None:
     """Return how many processes load the model: one per GPU; without one, as many as there are workers."""
-    return count_gpus() if config.wanted else None
+    return count_gpus() if config.enabled else None
 
 
 STAGE = Stage(

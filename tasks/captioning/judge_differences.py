@@ -87,7 +87,7 @@ async def _judge(
         given.append(await chat.ask(replace(question, seed=seed, temperature=0.0 if attempt == 1 else None)))
         rating = read_rating(given[-1].text, finish_reason=given[-1].finish_reason)
         if rating is not None:
-            return _row(row, given, rating=rating, why="" if rating >= config.least else LOW_RATING)
+            return _row(row, given, rating=rating, why="" if rating >= config.min_rating else LOW_RATING)
     return _row(row, given, rating=UNRATED, why=NO_RATING)
 
 

@@ -80,9 +80,9 @@ def _refuse(
         similar = np.min(list(cosines.values()), axis=0)
         for image, differing, likeness in zip(block, bits, similar, strict=True):
             nearest, likest = int(differing.argmin()), int(likeness.argmax())
-            if differing[nearest] <= config.bits:
+            if differing[nearest] <= config.max_hash_distance:
                 yield image, f"{references.names[nearest]}: {differing[nearest]} bits of the perceptual hash differ"
-            elif likeness[likest] >= config.similarity:
+            elif likeness[likest] >= config.min_similarity:
                 yield image, f"{references.names[likest]}: similarity {likeness[likest]:.4f} in every space"
 
 

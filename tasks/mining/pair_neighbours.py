@@ -51,13 +51,13 @@ def pair_neighbours(
 
 def _without_copies(row: NeighbourRow, config: MiningConfig, vectors: Mapping[str, Vectors]) -> NeighbourRow:
     """Leave out neighbours that show the very photograph of the anchor."""
-    if config.near_identical < 0:
+    if not config.min_hash_distance:
         return row
     keys = sorted(set().union(*row.neighbours))
     space = vectors[perceptual_hash.NAME]
     own, *_ = space.matrix[space.rows_of([row.subject])]
     differing = perceptual_hash.count_differing_bits(space.matrix[space.rows_of(keys)], own)
-    copies = {key for key, bits in zip(keys, differing.tolist(), strict=True) if bits <= config.near_identical}
+    copies = {key for key, bits in zip(keys, differing.tolist(), strict=True) if bits < config.min_hash_distance}
     kept = [[place for place, key in enumerate(keys) if key not in copies] for keys in row.neighbours]
     return replace(
         row,
@@ -78,7 +78,7 @@ def _candidates(all_found: NeighbourRow, config: MiningConfig, vectors: Mapping[
         return reason
     bands = [_band(space, config) for space in spaces]
     for name, band in zip(row.embedders, bands, strict=True):
-        if config.set_min == "after" and band and min(band.values()) < config.min_below:
+        if config.check_worst == "after" and band and min(band.values()) < config.min_worst_similarity:
             return _dropped(row, f"set below tau_min: {name}", f"lowest kept {min(band.values()):.4f}")
     keys = tuple(sorted(set.intersection(*(set(band) for band in bands))))
     if not keys:
@@ -91,9 +91,9 @@ def _refuse_set(row: NeighbourRow, spaces: Sequence[Mapping[str, float]], config
     for name, space in zip(row.embedders, spaces, strict=True):
         if not space:
             return _dropped(row, "no neighbours", name)
-        if max(space.values()) < config.max_below:
+        if max(space.values()) < config.min_best_similarity:
             return _dropped(row, f"set below tau_max: {name}", f"highest {max(space.values()):.4f}")
-        if config.set_min == "before" and min(space.values()) < config.min_below:
+        if config.check_worst == "before" and min(space.values()) < config.min_worst_similarity:
             return _dropped(row, f"set below tau_min: {name}", f"lowest {min(space.values()):.4f}")
     return None
 
@@ -150,7 +150,7 @@ def _pairs(
     similarity = _concatenated(found, config, vectors)
     for cluster in np.unique(labels).tolist():
         inside = np.flatnonzero(labels == cluster)
-        order = np.argsort(-similarity[inside], kind="stable")[: config.per_cluster]
+        order = np.argsort(-similarity[inside], kind="stable")[: config.max_per_cluster]
         for place in inside[order].tolist():
             yield _pair(found, place, cluster=cluster, similarity=float(np.float32(similarity[place])))
 

@@ -11,7 +11,7 @@ The paper counts overlapping nouns to have "different levels of similarity", and
 (section 4). Ours: the other levels, pairs per level, how they are drawn, the stop list. One image is never paired with
 itself, however many people described it; images of one group may be paired, as in mining by similarity.
 
-Work: at most ``looked_at`` images per anchor, so it grows with the images and not with their square. All images of a
+Work: at most ``max_candidates`` images per anchor: it grows with the images and not with their square. All images of a
 noun are looked at where that allows it; else those that follow the anchor in the noun's list, whose order is drawn by
 the seed, so that each image is looked at equally often. Pairs that share a rare noun are thus all found; of the many
 that share only common ones, a sample. 100,000 images of 5 to 10 nouns took 20
@@ -48,7 +48,7 @@ def pair_nouns(
     index = build_index(everything, config)
     anchors = index.numbers_of([row.subject for row in rows])
     partners = np.empty((len(rows), len(config.levels), config.pairs_per_level), dtype=np.int64)
-    draw_partners(anchors, index.lists, np.array(config.levels), config.looked_at, partners)
+    draw_partners(anchors, index.lists, np.array(config.levels), config.max_candidates, partners)
     for place, (row, anchor) in enumerate(zip(rows, anchors.tolist(), strict=True)):
         nouns = index.nouns_of(anchor)
         found = partners[place][partners[place] >= 0].tolist()

@@ -3,7 +3,7 @@
 Reads ``AdmittedRow`` and the matrices of the admitted images' vectors, writes ``NeighbourRow``: the raw result, before
 any threshold, so that thresholds can be moved without searching again. CPU, or a GPU where Faiss has one; no network.
 
-Up to ``exact_up_to`` images the search is exact. When images came or went since the last build, an image that was
+Up to ``max_exact`` images the search is exact. When images came or went since the last build, an image that was
 there then is compared with the new ones only, and its old neighbours are taken over: N times the new ones instead of
 N times N. Where one of the old neighbours is gone, somebody unknown moves up, and the image is searched again.
 
@@ -77,7 +77,7 @@ def _places(space: Vectors, images: Sequence[str]) -> NDArray[np.int64]:
 
 def _search(images: Sequence[str], config: SearchConfig, *, space: Vectors, name: str, before: Before) -> Found:
     rows = space.rows_of(images)
-    if len(space.matrix) > config.exact_up_to:
+    if len(space.matrix) > config.max_exact:
         return _search_index(rows, config, space=space, name=name)
     near, products = _search_all(rows, config, space=space, name=name, before=before)
     return Found(near, products)
@@ -89,7 +89,9 @@ def _search_index(rows: NDArray[np.int64], config: SearchConfig, *, space: Vecto
         place = space.index or Path(folder) / "index"
         lists = find_lists(space.matrix, space.keys, folder=place, memo=space.memo)
         probes = probes_of(lists.cells, config.probes)
-        hits, total, new = find_recall(place, space.matrix, lists, k=config.k, probes=probes, band=config.band)
+        hits, total, new = find_recall(
+            place, space.matrix, lists, k=config.k, probes=probes, band=config.min_similarity
+        )
         if new:
             _warn(name, config, lists, hits, total)
         near, products = search_lists(space.matrix, rows, lists=lists, k=config.k, probes=probes)
@@ -98,7 +100,7 @@ def _search_index(rows: NDArray[np.int64], config: SearchConfig, *, space: Vecto
 
 def _warn(name: str, config: SearchConfig, lists: Lists, hits: int, total: int) -> None:
     """Say what the index finds of the neighbours in the band."""
-    about = f"{name}: {hits} of {total} sampled neighbours of similarity {config.band} or more are found"
+    about = f"{name}: {hits} of {total} sampled neighbours of similarity {config.min_similarity} or more are found"
     probes = probes_of(lists.cells, config.probes)
     if hits < LEAST_RECALL * total:
         text = "%s: a recall of %.4f, below %s. Raise search.probes (now %d of %d cells)"
@@ -174,7 +176,9 @@ def _row(
         similarities=similarities,
         cells=tuple(one.cells for one in found),
         recalls=tuple(float(np.float32(one.recall)) for one in found),
-        cut_off=any(more and values[-1] >= config.band for more, values in zip(full, similarities, strict=True)),
+        cut_off=any(
+            more and values[-1] >= config.min_similarity for more, values in zip(full, similarities, strict=True)
+        ),
     )
 
 

@@ -1,7 +1,7 @@
 """Foresee how long the search for neighbours takes, by trying it on random vectors of the same width.
 
 What a search costs grows with the square of the number of images, so that no small build shows it. Above
-``exact_up_to`` images, the cells that are probed are what is searched; making the index of them is not foreseen.
+``max_exact`` images, the cells that are probed are what is searched; making the index of them is not foreseen.
 """
 
 import time
@@ -32,7 +32,7 @@ def widths_of(folder: Folder, table: str) -> tuple[int, ...]:
 def seconds_per_image(count: int, width: int, config: SearchConfig) -> float:
     """Return the seconds of one worker that finding one image's neighbours among so many takes, in one space."""
     searched = count
-    if count > config.exact_up_to:
+    if count > config.max_exact:
         cells = cells_of(count)
         searched = cells + round(count * probes_of(cells, config.probes) / cells)
     return _seconds_per_row(width, config.k) * searched

@@ -35,7 +35,7 @@ def _why(mask: Runs, kept: Sequence[Runs], config: ElementsConfig) -> str:
         return TOO_SMALL
     if mask.share > config.max_area:
         return TOO_LARGE
-    return SAME_MASK if any(_are_same(mask, other, config.same_mask) for other in kept) else ""
+    return SAME_MASK if any(_are_same(mask, other, config.max_iou) for other in kept) else ""
 
 
 def _are_same(first: Runs, second: Runs, limit: float) -> bool:

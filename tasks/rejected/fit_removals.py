@@ -68,17 +68,17 @@ def _fitted(model: OpenClip, ready: Sequence[Ready[RemovalRow, Crop]]) -> Iterat
 
 def is_wanted(config: FittedConfig) -> bool:
     """Say whether CLIP chooses among removals; the stage is left out where it does not."""
-    return config.wanted
+    return config.enabled
 
 
 def name_models(config: FittedConfig) -> tuple[str, ...]:
     """Return the model, for the table's fingerprint."""
-    return (f"clip {OpenClip(config=config.clip).version}",) if config.wanted else ()
+    return (f"clip {OpenClip(config=config.clip).version}",) if config.enabled else ()
 
 
 def count_processes(config: FittedConfig) -> int | None:
     """Return how many processes load the model: one per GPU; without one, as many as there are workers."""
-    return count_gpus() if config.wanted else None
+    return count_gpus() if config.enabled else None
 
 
 STAGE = Stage(

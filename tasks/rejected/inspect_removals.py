@@ -104,7 +104,7 @@ def _looking(config: InspectionConfig) -> Detector | None:
     """Return the detector that looks again, down to the lowest score that matters; ``None``: none does."""
     if config.detection is None or not config.detect:
         return None
-    least = min(config.detection.box_threshold, config.gone_below, config.grown_from)
+    least = min(config.detection.box_threshold, config.min_remaining_score, config.min_grown_score)
     detector = make_detector(config.detection.model_copy(update={"box_threshold": least}), batch=config.batch)
     return detector if detector.looks else None
 
@@ -165,9 +165,9 @@ def _compared(
     (tags, before), place = original, one.part.shown[1].unpacked()
     tag = next(n for n, tag in enumerate(tags) if tag.name == one.row.tag)
     found = look_for_element(tag, place, before=before, after=after)
-    grown = find_grown(tags, place, before=before, after=after, least=config.grown_from)
+    grown = find_grown(tags, place, before=before, after=after, least=config.min_grown_score)
     # An element that was weakly seen before is not gone where it is seen as well as it was.
-    limit = min(config.gone_below, found.before) if found.before else config.gone_below
+    limit = min(config.min_remaining_score, found.before) if found.before else config.min_remaining_score
     there = found.after > 0 and found.after >= limit
     return _row(one, STILL_THERE if there else GROWN if grown.tag else "", found=found, grown=grown)
 

@@ -88,7 +88,7 @@ def pick(
     """
     found = list(candidates)
     able = [one for one in found if not one.score.why]
-    best = min((one for one in able if one.score.score > config.least_drop), key=lambda one: one.rank, default=None)
+    best = min((one for one in able if one.score.score > config.min_drop), key=lambda one: one.rank, default=None)
     scores = tuple(replace(one.score, chosen=one is best) for one in found)
     row = RejectionRow(key="", source_key=key, subject=key, maker="", removal_scores=scores)
     if best:
@@ -104,7 +104,7 @@ def _cropped(row: RejectionRow, shown: Sequence[ImageRow], config: RejectionsCon
     """Return the row with a crop of one of the images; as it is where the crop would be all of it."""
     rng = Random(make_key("crop", config.seed, row.subject))
     side = rng.randrange(len(shown))
-    window = draw_crop(rng, shown[side].width, shown[side].height, area=config.crop_area)
+    window = draw_crop(rng, shown[side].width, shown[side].height, area=(config.min_crop_area, config.max_crop_area))
     return replace(row, maker="crop", side=side, window=window) if window else row
 
 

@@ -55,12 +55,12 @@ class Candidate:
 
 
 def index_texts(everything: Sequence[DifferenceRow], config: RejectedTextsConfig) -> TextIndex | None:
-    """Index a collection: equal texts once, at most ``searched`` of them; ``None`` if it holds no words."""
+    """Index a collection: equal texts once, at most ``max_searched`` of them; ``None`` if it holds no words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     # Keys are hashes, so the first of them are a fair sample that does not depend on the order of the collection.
     by_text = {row.text: row for row in sorted(everything, key=lambda row: row.key, reverse=True)}
-    rows = tuple(sorted(by_text.values(), key=lambda row: row.key)[: config.searched])
+    rows = tuple(sorted(by_text.values(), key=lambda row: row.key)[: config.max_searched])
     vectorizer = TfidfVectorizer(token_pattern=WORD.pattern, stop_words=FUNCTION_WORDS, dtype=np.float64)
     try:
         vectors = vectorizer.fit_transform(_content(row) for row in rows)
@@ -92,7 +92,7 @@ def retrieve_texts(
     if index is None:
         yield from (Dropped(source_key=row.key, reason="no other description") for row in rows)
         return
-    for row, candidates in _similar(rows, index, limit=config.candidates):
+    for row, candidates in _similar(rows, index, limit=config.max_candidates):
         own = (row, *index.of_pairs.get(row.subject, ()))
         yield _retrieve(own, candidates, truth_of(row, pairs, images))
 
@@ -154,7 +154,7 @@ STAGE = Stage(
     whole=True,
     rows_per_shard=5000,
     uses=(
-        Uses(table="differences", row=DifferenceRow, kind="all", most="searched", name="everything"),
+        Uses(table="differences", row=DifferenceRow, kind="all", most="max_searched", name="everything"),
         Uses(table="pairs", row=PairRow),
         Uses(table="images", row=ImageRow, on="images", of="pairs", without=("image",)),
     ),

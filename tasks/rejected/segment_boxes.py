@@ -34,7 +34,7 @@ def segment_boxes(
     items = [(_with_boxes(row), images[row.subject]) for row in rows]
     on_gpu = config.segmenter == "sam" and count_gpus() > 0
     ready = prepare_ahead(items, by_image(segmenter.prepare), on_gpu=on_gpu, ahead=AHEAD)
-    yield from in_groups(ready, partial(_segmented, segmenter, config.whole_image), size=BATCH)
+    yield from in_groups(ready, partial(_segmented, segmenter, config.max_box_area), size=BATCH)
 
 
 def make_segmenter(config: SegmentationConfig) -> Segmenter:

@@ -110,7 +110,7 @@ def choose_tags(tags: Iterable[Tag], config: TaggingConfig) -> tuple[Tags, tuple
     kept: list[Tag] = []
     refused: list[RefusedTag] = []
     for name, tag in list(first.items())[:MAX_NAMES]:
-        why = why_refused(name, config.excluded) or (PAST_MOST if len(kept) == config.most else "")
+        why = why_refused(name, config.excluded) or (PAST_MOST if len(kept) == config.max_tags else "")
         if why:
             refused.append(RefusedTag(name=name[:MAX_CHARACTERS], reason=why))
         else:

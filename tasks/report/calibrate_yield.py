@@ -97,9 +97,9 @@ class Lists:
 
     def pass_set_filter(self, config: MiningConfig) -> Mask:
         """Say of each anchor whether all its lists pass tau_max, and tau_min where that is tested before the band."""
-        passed = (self.sizes > 0) & (self.highest >= config.max_below)
-        if config.set_min == "before":
-            passed &= self.lowest >= config.min_below
+        passed = (self.sizes > 0) & (self.highest >= config.min_best_similarity)
+        if config.check_worst == "before":
+            passed &= self.lowest >= config.min_worst_similarity
         return np.logical_and.reduce(passed, axis=1)
 
 

@@ -53,5 +53,7 @@ def most_tokens(question: Question, config: ChatConfig) -> int:
 def _message(purse: Purse) -> str:
     calls, tokens = purse.spent
     if purse.calls and calls >= purse.calls:
-        return f"run.budget.calls: all {purse.calls:,} are used"
-    return f"run.budget.tokens: of {purse.tokens:,}, {tokens:,} are used, and the next question may need what is left"
+        return f"run.budget.max_calls: all {purse.calls:,} are used"
+    return (
+        f"run.budget.max_tokens: of {purse.tokens:,}, {tokens:,} are used, and the next question may need what is left"
+    )

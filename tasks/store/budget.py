@@ -25,7 +25,7 @@ from pairwright.tasks.store.stage import Planned
 log = logging.getLogger(__name__)
 RunShards = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
 HOUR = 3600.0
-FIELD = "run.budget."
+FIELD = "run.budget.max_"
 OF_DATASET = ("calls", "tokens", "disk_gb")
 """Limits of what all builds of a dataset use together: the next one has no more of them."""
 
@@ -75,7 +75,7 @@ class Keeper:
 
         def run(planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
             rest, costs, limits = list(shards), dict[str, float](), self._limits(planned)
-            gpus = self.gpus(planned) if self.meter.budget.gpu_hours else 0
+            gpus = self.gpus(planned) if self.meter.budget.max_gpu_hours else 0
             while rest and not self.stopped:
                 before = self.meter.read()
                 count, scarce = self._affordable(rest, {name: limits[name] - before[name] for name in limits}, costs)
@@ -97,7 +97,7 @@ class Keeper:
     def _limits(self, planned: Planned) -> dict[str, float]:
         """Return the limits that a stage can pass: one that asks nothing runs also when all calls are used."""
         used = {"hours", "disk_gb", *(("calls", "tokens") if planned.stage.remembers else ())}
-        if self.meter.budget.gpu_hours and self.gpus(planned):
+        if self.meter.budget.max_gpu_hours and self.gpus(planned):
             used.add("gpu_hours")  # asked last: it loads PyTorch where there is a GPU
         return {name: limit for name, limit in self.meter.budget.limits.items() if name in used}
 
@@ -154,12 +154,12 @@ def keeping(
         gpus: how many GPUs of this machine a stage holds.
     """
     asked = AskedOf(folder, journals)
-    if not (budget.calls or budget.tokens):
+    if not (budget.max_calls or budget.max_tokens):
         yield Keeper(Meter(folder, budget, asked, None), workers, gpus)
         return
     parent = Path(folder.path("work")) if folder.is_local else own_temporary_folder()
     with scratch_folder(parent) as place:
-        purse = Purse(str(place), budget.calls, budget.tokens)
+        purse = Purse(str(place), budget.max_calls, budget.max_tokens)
         before = asked.count()
         purse.spend(before.calls, before.tokens)
         yield Keeper(Meter(folder, budget, asked, purse), workers, gpus)

@@ -107,12 +107,12 @@ def judge_reasons(
         before: per table the counts of the last version, as its snapshot has them.
         counts: the counts now.
     """
-    for count in counts if config.reason_drift else ():
+    for count in counts if config.max_reason_drift else ():
         if count.stage not in before:
             continue
         old, new = (_reasons(one) for one in (before[count.stage], count.as_json()))
-        if min(sum(old.values()), sum(new.values())) >= config.drift_rows:
-            yield _drifted("reason_drift", count.stage, "reasons", config.reason_drift, match_counts(old, new))
+        if min(sum(old.values()), sum(new.values())) >= config.min_drift_rows:
+            yield _drifted("max_reason_drift", count.stage, "reasons", config.max_reason_drift, match_counts(old, new))
 
 
 def _reasons(count: Mapping[str, Any]) -> dict[str, int]:
@@ -137,11 +137,11 @@ def judge_columns(config: GatesConfig, before: tuple[Build, Settled], now: tuple
             continue
         for gate, column, count, bound in _columns(config, planned):
             counts = count(old_build, old, column), count(build, planned, column)
-            if min(one.total() for one in counts) >= config.drift_rows:
+            if min(one.total() for one in counts) >= config.min_drift_rows:
                 yield _drifted(
                     gate,
                     planned.stage.name,
-                    f"lengths of {column}" if gate == "length_drift" else column,
+                    f"lengths of {column}" if gate == "max_length_drift" else column,
                     bound,
                     cut_bins(*counts),
                 )
@@ -149,11 +149,13 @@ def judge_columns(config: GatesConfig, before: tuple[Build, Settled], now: tuple
 
 def _columns(config: GatesConfig, planned: Planned) -> Iterator[tuple[str, str, Count, float]]:
     writes = planned.stage.writes
-    if config.length_drift:
-        yield from (("length_drift", name, count_lengths, config.length_drift) for name in TEXTS.get(writes, ()))
-    if config.similarity_drift:
+    if config.max_length_drift:
+        yield from (
+            ("max_length_drift", name, count_lengths, config.max_length_drift) for name in TEXTS.get(writes, ())
+        )
+    if config.max_similarity_drift:
         for name in SIMILARITIES.get(writes, ()):
-            yield "similarity_drift", name, count_similarities, config.similarity_drift
+            yield "max_similarity_drift", name, count_similarities, config.max_similarity_drift
 
 
 def _drifted(gate: str, stage: str, about: str, bound: float, counts: tuple[list[int], list[int]]) -> Gate:
@@ -166,7 +168,10 @@ def cannot_judge(config: GatesConfig, why: str) -> Gate:
     """Return the gate that stands for all of drift where the last version cannot be opened: it does not hold."""
     gate, bound = next(
         (name, bound)
-        for name, bound in (("length_drift", config.length_drift), ("similarity_drift", config.similarity_drift))
+        for name, bound in (
+            ("max_length_drift", config.max_length_drift),
+            ("max_similarity_drift", config.max_similarity_drift),
+        )
         if bound
     )
     about = f"drift cannot be measured: {why}"

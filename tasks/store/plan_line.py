@@ -174,7 +174,7 @@ def _with_more_pairs(rows: Estimate, inputs: Estimate, planned: Planned, *, rate
     config = planned.config
     if not isinstance(config, MiningConfig) or not images or rates.dropped is None or inputs.value <= images:
         return rows
-    most = config.clusters * config.per_cluster
+    most = config.clusters * config.max_per_cluster
     found = 1 - rates.dropped.low
     share = 1 - (1 - min(found, 1.0)) ** (inputs.value / images)
     return Estimate(rows.value, rows.low, max(rows.high, inputs.value * share * most))

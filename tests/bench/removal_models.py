@@ -126,7 +126,7 @@ def write_models(folder: Path, sizes: Sizes) -> Models:
     return Models(
         tagging=TaggingConfig(taggers=("ram",), ram=write_ram(folder / "ram", sizes.ram)),
         detection=DetectionConfig(
-            detector="grounding-dino", model=str(write_grounding(folder / "dino", sizes)), nms=NMS
+            detector="grounding-dino", model=str(write_grounding(folder / "dino", sizes)), max_iou=NMS
         ),
         segmentation=SegmentationConfig(segmenter="sam", checkpoint=str(write_sam(folder / "sam.pth", sizes.sam))),
         removals=RemovalsConfig(

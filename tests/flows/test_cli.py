@@ -268,7 +268,7 @@ def test_refused_images_are_named_also_by_later_stages(
     photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    words = ["--until", "mining", "--set", "run.workers=1", "--set", "mining.max_below=1"]
+    words = ["--until", "mining", "--set", "run.workers=1", "--set", "mining.min_best_similarity=1"]
     assert run("build", photographs, "--out", out, *words) == 0
     capsys.readouterr()
     assert run("status", out, "--refused", "pairs") == 0

@@ -129,7 +129,7 @@ def test_only_what_the_stages_load_is_fetched(web, fetch):
     code, out, _ = fetch("--until", "mining")
     assert code == 0
     assert "sam.pth" not in out
-    code, out, _ = fetch("--set", "rejections.scorer=off", "--check")
+    code, out, _ = fetch("--set", "rejections.enabled=false", "--check")
     assert (code, "sam.pth" in out) == (0, False)
     code, out, _ = fetch("--set", "embedding.embedders=[gradients]", "--until", "mining")
     assert (code, out.splitlines()[-1].endswith("no weights to fetch.")) == (0, True)

@@ -6,7 +6,7 @@ from tests.fixtures.chat_server import chat_server
 
 
 def test_what_checks_or_samples_the_writer_asks_the_model_that_writes():
-    settings = ["differences.writer=served", "controls.swapped=true", "sampled_texts.samples=2"]
+    settings = ["differences.writer=served", "controls.enabled=true", "sampled_texts.enabled=true"]
     with chat_server(str, models=("general",)) as one, chat_server(str, models=("own",)) as other:
         described = f"models.own={{endpoint: '{other.url}', structured: 'off'}}"
         for name, own in (("general", []), ("own", [described, "differences.model=own"])):

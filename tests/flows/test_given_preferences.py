@@ -121,7 +121,7 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         "detection.text_threshold=0.1",
         "segmentation.segmenter=sam",
         f"segmentation.checkpoint={folder / 'sam.pth'}",
-        "segmentation.whole_image=1",
+        "segmentation.max_box_area=1",
         "elements.max_area=0.99",
         "removals.inpainter=lama",
         f"removals.lama.checkpoint={folder / 'lama.pt'}",

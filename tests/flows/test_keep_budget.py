@@ -89,28 +89,28 @@ def whole(mined: Path, tmp_path_factory: pytest.TempPathFactory) -> int:
 
 def test_calls_are_never_passed_and_none_is_asked_twice(out: Path, whole: int) -> None:
     with chat_server(sound) as server:
-        report = build(out, server, "run.budget.calls=2")  # a shard has three rows
+        report = build(out, server, "run.budget.max_calls=2")  # a shard has three rows
         assert len(questions(server)) == 2
         assert report.stopped.startswith(f"{STOPPED}calls would be passed: 2 of 2 are used")
-        assert report.stopped.endswith(f"Go on with: pairwright resume {out} --set run.budget.calls=4")
+        assert report.stopped.endswith(f"Go on with: pairwright resume {out} --set run.budget.max_calls=4")
         assert not report.is_complete
         assert asked_of(out) == (2, 20), "answers of the shard that was cut off count, too"
         again = resume(out)
         assert len(questions(server)) == 2, "it is used up: nothing is asked"
         assert again.stopped
-        assert resume(out, "run.budget.calls=5").stopped
+        assert resume(out, "run.budget.max_calls=5").stopped
         assert len(questions(server)) <= 5
-        more = resume(out, f"run.budget.calls={whole}")
+        more = resume(out, f"run.budget.max_calls={whole}")
         assert more.is_complete, more.stopped
         assert len(questions(server)) == len(set(questions(server))) == whole
     assert asked_of(out) == (whole, 10 * whole)
-    assert read_record(Folder(str(out))).profile.run.budget.calls == whole, "the raised budget stands from then on"
+    assert read_record(Folder(str(out))).profile.run.budget.max_calls == whole, "the raised budget stands from then on"
 
 
 @pytest.mark.usefixtures("whole")
 def test_several_workers_share_one_budget(out: Path) -> None:
     with chat_server(sound) as server:
-        report = build(out, server, "run.budget.calls=4", "run.workers=2", workers=2)
+        report = build(out, server, "run.budget.max_calls=4", "run.workers=2", workers=2)
         assert len(questions(server)) == 4, "the first round has two shards of three rows"
     assert report.stopped.startswith(f"{STOPPED}calls")
 
@@ -118,7 +118,7 @@ def test_several_workers_share_one_budget(out: Path) -> None:
 def test_tokens_are_never_passed(out: Path, whole: int) -> None:
     limit = 10 * whole - 5
     with chat_server(sound) as server:
-        report = build(out, server, f"run.budget.tokens={limit}")
+        report = build(out, server, f"run.budget.max_tokens={limit}")
     assert report.stopped.startswith(f"{STOPPED}tokens")
     assert asked_of(out)[1] <= limit
 
@@ -127,7 +127,7 @@ def test_a_round_takes_half_of_what_is_left_and_the_last_ones_are_small(out: Pat
     """Nine calls, three for a shard: one shard, then what fits into half of the rest, and none that would not fit."""
     assert whole == 9
     with chat_server(sound) as server:
-        report = build(out, server, "run.budget.calls=8")
+        report = build(out, server, "run.budget.max_calls=8")
         assert len(questions(server)) == 6, "of the two calls that are left a shard of three rows has no use"
     assert report.stopped.startswith(f"{STOPPED}calls would be passed: 6 of 8 are used")
     assert not report.failures
@@ -139,13 +139,13 @@ def test_time_and_disk_stop_a_build_between_rounds(tmp_path: Path, capsys: pytes
     for number in range(5):
         Image.new("RGB", (32, 32), (40 * number, 0, 0)).save(tmp_path / "in" / f"{number}.png")
     words = ["--until", "sources", "--set", "run.workers=1", "--set", "run.rows_per_shard_of={images: 1}"]
-    assert run("build", tmp_path / "in", "--out", out, *words, "--set", "run.budget.hours=0.000000001") == 1
+    assert run("build", tmp_path / "in", "--out", out, *words, "--set", "run.budget.max_hours=0.000000001") == 1
     said = capsys.readouterr().err
     assert re.search(rf"{STOPPED}hours would be passed: \S+ of 1e-09 are used", said)
     assert f"Go on with: pairwright resume {out}\n" in said
-    assert run("resume", out, "--set", "run.budget.hours=0", "--set", "run.budget.disk_gb=0.000001") == 1
+    assert run("resume", out, "--set", "run.budget.max_hours=0", "--set", "run.budget.max_disk_gb=0.000001") == 1
     assert f"{STOPPED}disk_gb would be passed" in capsys.readouterr().err
-    assert run("resume", out, "--set", "run.budget.disk_gb=1") == 0
+    assert run("resume", out, "--set", "run.budget.max_disk_gb=1") == 0
 
 
 def test_resume_takes_no_setting_that_changes_rows(mined: Path) -> None:

@@ -11,7 +11,7 @@ from pairwright.tasks.store.files import Folder
 from tests.fixtures.builds import ok_rows
 from tests.flows.conftest import SMALL, WIDE, build, with_images_of
 
-STRICT = ["elements.max_area=0.02", "inspection.max_rim=0.3", "rejections.least_drop=0.9"]
+STRICT = ["elements.max_area=0.02", "inspection.max_rim=0.3", "rejections.min_drop=0.9"]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Tests of the list of settings: it has each field of the models, and says what the models hold."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from pairwright.flows.cli import app
 from pairwright.flows.list_settings import list_profiles, list_settings
 from pairwright.flows.load_profile import load_profile, profile_names
+from pairwright.flows.stages import STAGES
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.section import Section
@@ -55,6 +57,12 @@ def test_the_list_says_what_the_models_hold() -> None:
     (found,) = list_settings("train.objective")
     assert found.default is None
     assert "adpo" in found.type
+
+
+def test_the_size_of_a_shard_says_which_stages_have_another() -> None:
+    (found,) = list_settings("run.rows_per_shard")
+    said = dict(re.findall(r"(\w+) \((\d+)\)", found.meaning))
+    assert said == {stage.name: str(stage.rows_per_shard) for stage in STAGES if stage.rows_per_shard}
 
 
 def test_a_section_is_its_own_settings_only() -> None:

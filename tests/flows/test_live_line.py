@@ -31,9 +31,9 @@ def settings_of(qwen_server, mixtral_server) -> list[str]:
         *("captions.writer=served", "captions.max_tokens=200", "captions.max_attempts=10"),
         *("differences.writer=served", "differences.max_tokens=600", "differences.candidates=2"),
         *("comparisons.writer=served", "comparisons.max_tokens=1500"),
-        *("sampled_texts.samples=2", "sampled_texts.max_tokens=600"),
-        *("counterfactuals.wanted=true", "counterfactuals.max_tokens=600"),
-        "questions.wanted=true",
+        *("sampled_texts.enabled=true", "sampled_texts.samples=2", "sampled_texts.max_tokens=600"),
+        *("counterfactuals.enabled=true", "counterfactuals.max_tokens=600"),
+        "questions.enabled=true",
     ]
 
 

@@ -37,7 +37,7 @@ def test_settings_win_over_the_file(tmp_path: Path) -> None:
         ("mining: {min_similarity: 2}", ["mining.min_similarity", "less than or equal to 1"]),
         ("mining: {min_similarity: .nan}", ["mining.min_similarity", "finite"]),
         ("mining: {min_similarity: 0.9, max_similarity: 0.8}", ["mining", "no pair fits"]),
-        ("mining: {set_min: sometimes}", ["mining.set_min", "'off', 'before' or 'after'"]),
+        ("mining: {check_worst: sometimes}", ["mining.check_worst", "'off', 'before' or 'after'"]),
         (
             "embedding: {embedders: [sift]}",
             ["embedding.embedders.0", "'colour-layout', 'gradients', 'clip' or 'dinov2'"],
@@ -110,7 +110,7 @@ def test_a_key_is_named_by_its_variable_or_block() -> None:
 
 def test_off_is_off() -> None:
     assert load_profile("scenes", ["models.chat.structured=off"]).models["chat"].structured == "off"
-    assert load_profile("scenes", ["mining.set_min=off"]).mining.set_min == "off"
+    assert load_profile("scenes", ["mining.check_worst=off"]).mining.check_worst == "off"
 
 
 def test_a_setting_of_nothing_is_no_text() -> None:

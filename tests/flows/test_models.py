@@ -12,7 +12,14 @@ from pairwright.flows.load_profile import load_profile
 from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder, write_hub_cache
 from tests.fixtures.photographs import write_photographs
 
-BANDS = ["--set", "mining.max_below=0", "--set", "mining.min_similarity=0", "--set", "mining.max_similarity=1"]
+BANDS = [
+    "--set",
+    "mining.min_best_similarity=0",
+    "--set",
+    "mining.min_similarity=0",
+    "--set",
+    "mining.max_similarity=1",
+]
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +105,7 @@ def test_the_gpu_profile_is_the_papers() -> None:
     profile = load_profile("gpu")
     assert (profile.embedding.clip.model, profile.embedding.clip.pretrained) == ("ViT-L-14-quickgelu", "openai")
     assert profile.embedding.dinov2.model == "facebook/dinov2-large"
-    assert (profile.mining.weights, profile.mining.max_below) == ((0.4, 0.6), 0.80)
+    assert (profile.mining.weights, profile.mining.min_best_similarity) == ((0.4, 0.6), 0.80)
     assert (profile.mining.min_similarity, profile.mining.max_similarity) == (0.78, 0.95)
     assert profile.tagging.taggers == ("nouns", "ram")
     assert (profile.detection.detector, profile.detection.model) == (
@@ -144,7 +151,7 @@ def test_the_hubs_cache_is_used_without_asking_the_hub(
 ) -> None:
     write_hub_cache(tmp_path / "hub", "someone/tiny", checkpoints[1])
     fields = ("embedding.embedders=[dinov2]", "embedding.dinov2.model=someone/tiny", "mining.weights=[1]")
-    settings = [word for field in (*fields, "rejections.scorer=off", "run.workers=1") for word in ("--set", field)]
+    settings = [word for field in (*fields, "rejections.enabled=false", "run.workers=1") for word in ("--set", field)]
     out = tmp_path / "out"
     assert run("build", photographs, "--profile", "laptop", "--out", out, "--until", "embeddings", *settings) == 0
     record = json.loads((out / "build.json").read_text())["profile"]["embedding"]
@@ -156,7 +163,7 @@ def test_weights_that_changed_are_not_mixed_with_the_old_ones(
 ) -> None:
     write_dinov2_folder(tmp_path / "dinov2")
     fields = ("embedding.embedders=[dinov2]", f"embedding.dinov2.model={tmp_path / 'dinov2'}", "mining.weights=[1]")
-    settings = [word for field in (*fields, "rejections.scorer=off", "run.workers=1") for word in ("--set", field)]
+    settings = [word for field in (*fields, "rejections.enabled=false", "run.workers=1") for word in ("--set", field)]
     words = ["build", photographs, "--profile", "laptop", "--out", tmp_path / "out", "--until", "embeddings", *settings]
     assert run(*words) == 0
     write_dinov2_folder(tmp_path / "dinov2", seed=1)

@@ -88,9 +88,9 @@ def test_brought_comparisons_join_the_pairs(monkeypatch: pytest.MonkeyPatch) -> 
     assert "differences" in found
 
 
-@pytest.mark.parametrize("scorer", ["off", "scene-graph"])
-def test_brought_preferences_need_nothing_but_images(scorer: str) -> None:
-    profile = Profile.model_validate({"source": "rlaif-v:/preferences", "rejections": {"scorer": scorer}})
+@pytest.mark.parametrize("enabled", [False, True])
+def test_brought_preferences_need_nothing_but_images(enabled: bool) -> None:
+    profile = Profile.model_validate({"source": "rlaif-v:/preferences", "rejections": {"enabled": enabled}})
     assert reads(profile) == {
         "images": ["items"],
         "given_preferences": ["items"],
@@ -156,7 +156,7 @@ GIVEN = CHOOSING.model_copy(update={"source": "rlaif-v:/preferences"})
 
 
 def test_without_rejected_images_nothing_is_removed() -> None:
-    found = on(PHOTOGRAPHS.model_copy(update={"rejections": RejectionsConfig(scorer="off")}))
+    found = on(PHOTOGRAPHS.model_copy(update={"rejections": RejectionsConfig(enabled=False)}))
     assert list(found) == [name for name in USUAL if name not in (*STEPS, "rejections")]
     assert {"rejections", "removals"}.isdisjoint(use.table for use in found["preferences"].uses)
 
@@ -168,7 +168,7 @@ def test_where_texts_tag_their_nouns_are_found_first() -> None:
         assert list(found["mentions"].reads) == [texts]
         assert [use.table for use in found["tags"].uses] == ["mentions"]
         assert "mentions" not in on(profile)
-    off = PHOTOGRAPHS.model_copy(update={"tagging": both, "rejections": RejectionsConfig(scorer="off")})
+    off = PHOTOGRAPHS.model_copy(update={"tagging": both, "rejections": RejectionsConfig(enabled=False)})
     assert {"mentions", "tags"}.isdisjoint(on(off))
 
 
@@ -221,11 +221,11 @@ SERVED = Profile.model_validate(
         "captions": {"writer": "served"},
         "differences": {"writer": "served"},
         "comparisons": {"writer": "served"},
-        "questions": {"wanted": True},
-        "controls": {"swapped": True},
-        "judging": {"wanted": True},
-        "sampled_texts": {"samples": 2},
-        "counterfactuals": {"wanted": True},
+        "questions": {"enabled": True},
+        "controls": {"enabled": True, "same": False},
+        "judging": {"enabled": True},
+        "sampled_texts": {"enabled": True, "samples": 2},
+        "counterfactuals": {"enabled": True},
     }
 )
 

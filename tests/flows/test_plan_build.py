@@ -102,9 +102,9 @@ def test_what_nobody_has_measured_is_said_to_be_unknown(pictures: Path, capsys: 
 
 
 def test_a_budget_that_is_too_small_is_said(pictures: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--until", "sources", "--trial", "4", "--set", "run.workers=1", "--set", "run.budget.disk_gb=0.000001"]
+    words = ["--until", "sources", "--trial", "4", "--set", "run.workers=1", "--set", "run.budget.max_disk_gb=0.000001"]
     assert run("plan", pictures, *words) == 0
-    assert "run.budget.disk_gb 1e-06 is not enough" in capsys.readouterr().out
+    assert "run.budget.max_disk_gb 1e-06 is not enough" in capsys.readouterr().out
 
 
 def test_wrong_words_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,7 +72,7 @@ def test_a_gate_changes_no_table(tmp_path: Path) -> None:
     photographs, out = write_pictures(tmp_path / "in", ["a", "b"]), tmp_path / "out"
     assert run("build", photographs, "--out", out, *UNTIL) == 0
     tables = sorted((out / "tables").glob("*/*/*.parquet"))
-    assert run("build", photographs, "--out", out, *UNTIL, "--set", "gates.length_drift=0.3") == 0
+    assert run("build", photographs, "--out", out, *UNTIL, "--set", "gates.max_length_drift=0.3") == 0
     assert sorted((out / "tables").glob("*/*/*.parquet")) == tables
 
 
@@ -88,8 +88,8 @@ def test_a_first_build_that_is_held_back_leaves_no_version(tmp_path: Path, capsy
 
 def test_similarities_are_compared_with_the_version_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     photographs, out = write_pictures(tmp_path / "in", list("abcdef")), tmp_path / "out"
-    near = ["mining.max_below=0", "mining.min_similarity=0", "mining.max_similarity=1"]
-    gates = ["gates.similarity_drift=0.25", "gates.drift_rows=5"]
+    near = ["mining.min_best_similarity=0", "mining.min_similarity=0", "mining.max_similarity=1"]
+    gates = ["gates.max_similarity_drift=0.25", "gates.min_drift_rows=5"]
     words = ("build", photographs, "--out", out, *UNTIL, *(word for one in (*near, *gates) for word in ("--set", one)))
     assert run(*words) == 0
     assert run(*words) == 0, "nothing changed"
@@ -103,7 +103,7 @@ def test_similarities_are_compared_with_the_version_before(tmp_path: Path, capsy
     assert run(*words) == 1
     said = capsys.readouterr().err
     assert "pairs: drift of similarity since the last version (PSI)" in said
-    assert "must be at most 0.25 (gates.similarity_drift)" in said
+    assert "must be at most 0.25 (gates.max_similarity_drift)" in said
     assert versions(out) == ["000001.json"]
 
 

@@ -38,7 +38,7 @@ from tests.flows.test_schedule_dataset import listening
 ROOT = Path(__file__).parent.parent.parent
 BUILD = "pairwright build PHOTOS --profile mine.yaml --until captioning --out album"
 SMALL = "--set scenes.worlds=3 --set scenes.width=96 --set scenes.height=72 --set scenes.samples=2 --set run.workers=1"
-WIDE = "--set mining.max_below=0 --set mining.min_similarity=0 --set mining.max_similarity=1"
+WIDE = "--set mining.min_best_similarity=0 --set mining.min_similarity=0 --set mining.max_similarity=1"
 SECTIONS = ("### How to resume", "### Operations", "### Prefect", "### More than one machine")
 NOT_HERE = {
     "--profile gpu": "of `docker compose`: there is no container engine; tests/docker looks at the file",
@@ -158,7 +158,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
         "http://127.0.0.1:4200": f"http://127.0.0.1:{server.port}",
         # As the README says, a local checkpoint will do, and what needs the other weights can be left out; the paper's
         # thresholds are for trained ones.
-        "--profile laptop": f"--profile laptop {own_weights} --set rejections.scorer=off --set run.workers=1 {WIDE}",
+        "--profile laptop": f"--profile laptop {own_weights} --set rejections.enabled=false --set run.workers=1 {WIDE}",
         "--out demo": f"--out demo {SMALL}",
         "docker/": f"{ROOT}/docker/",
         "HOST:8786": f"127.0.0.1:{port}",
@@ -192,10 +192,10 @@ def begin(site: Site) -> None:
     (site.photographs / "empty.jpg").touch()
     profile: dict[str, Any] = {
         "embedding": {"embedders": ["colour-layout", "gradients"]},
-        "mining": {"weights": [0.4, 0.6], "max_below": 0, "min_similarity": 0, "max_similarity": 1},
+        "mining": {"weights": [0.4, 0.6], "min_best_similarity": 0, "min_similarity": 0, "max_similarity": 1},
         "captions": {"writer": "served"},
         "differences": {"writer": "served"},
-        "rejections": {"scorer": "off"},
+        "rejections": {"enabled": False},
         "models": {"chat": {"endpoint": site.chat.url, "model": "tiny", "structured": "off", "max_attempts": 2}},
         "run": {"workers": 1},
     }
@@ -391,12 +391,12 @@ def _(site: Site, words: str) -> None:
     assert json.loads((site.album / "build.json").read_text())["profile"]["gates"]["min_yield"] == {"pairs": 0.2}
 
 
-@follows(OPERATIONS, "pairwright resume album --set run.budget.calls=20000")
+@follows(OPERATIONS, "pairwright resume album --set run.budget.max_calls=20000")
 def _(site: Site, words: str) -> None:
     site.add_photograph()
     before = len(site.chat.asked)
-    said = site.terminal.run("pairwright resume album --set run.budget.calls=1", code=1)
-    assert "run.budget.calls" in said
+    said = site.terminal.run("pairwright resume album --set run.budget.max_calls=1", code=1)
+    assert "run.budget.max_calls" in said
     assert len(site.chat.asked) - before <= 1
     site.terminal.run(words)
     assert site.asked("captions")

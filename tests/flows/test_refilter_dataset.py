@@ -19,7 +19,7 @@ from pairwright.tasks.store.pool import Workers
 from pairwright.tasks.store.snapshot import latest_snapshot, stream_live
 from tests.flows.conftest import build
 
-TIGHTER = ["mining.min_similarity=0.85", "mining.max_below=0.85"]
+TIGHTER = ["mining.min_similarity=0.85", "mining.min_best_similarity=0.85"]
 
 
 @pytest.fixture

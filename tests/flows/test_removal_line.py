@@ -55,13 +55,18 @@ SETTINGS = [
     "run.rows_per_shard=2",
     *("models.chat.launch.enabled=false", "models.chat.model=tiny", 'models.chat.structured="off"'),
     *("models.language.launch.enabled=false", "models.language.model=tiny", 'models.language.structured="off"'),
-    *("questions.wanted=false", "counterfactuals.wanted=false", "sampled_texts.samples=0"),
+    *("questions.enabled=false", "counterfactuals.enabled=false", "sampled_texts.enabled=false"),
     *("embedding.batch=1", "tagging.batch=1", "detection.batch=1", "segmentation.batch=1", "removals.batch=1"),
     "inspection.batch=1",
     # Masks of random weights are noise all over the image: not dilated, they leave something to fill holes from.
-    *("elements.min_area=0.0001", "elements.max_area=1", "segmentation.whole_image=1"),
+    *("elements.min_area=0.0001", "elements.max_area=1", "segmentation.max_box_area=1"),
     *("removals.dilate=0", "removals.feather=0"),
-    *("inspection.gone_below=1", "inspection.grown_from=1", "inspection.max_rim=1000", "rejections.fallback=crop"),
+    *(
+        "inspection.min_remaining_score=1",
+        "inspection.min_grown_score=1",
+        "inspection.max_rim=1000",
+        "rejections.fallback=crop",
+    ),
 ]
 
 

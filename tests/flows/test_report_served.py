@@ -18,8 +18,8 @@ from tests.tasks.report.browser import broken_images, open_chromium, open_page, 
 SERVED = [
     "captions.writer=served",
     "differences.writer=served",
-    "controls.swapped=true",
-    "judging.wanted=true",
+    *("controls.enabled=true", "controls.same=false"),
+    "judging.enabled=true",
     "comparisons.writer=served",
 ]
 COMPARISON = (

@@ -25,7 +25,7 @@ from tests.flows.test_report_served import kind_of
 SETTINGS = [
     *("scenes.worlds=6", "scenes.width=64", "scenes.height=64", "scenes.samples=1", "run.workers=1", *WIDE),
     *("captions.writer=served", "differences.writer=served", "differences.candidates=2"),
-    *("controls.same=true", "judging.wanted=true", "comparisons.writer=served"),
+    *("controls.enabled=true", "controls.swapped=false", "judging.enabled=true", "comparisons.writer=served"),
     *("models.chat.model=tiny", 'models.chat.structured="off"', "models.chat.timeout_seconds=2"),
 ]
 TABLES = ("captions", "described", "controlled", "judged", "differences", "comparisons", "preferences")

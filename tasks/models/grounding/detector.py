@@ -97,7 +97,7 @@ def boxes_of(answer: Answer, prompt: Prompt, image: Fitted, config: DetectionCon
     for span in prompt.spans:
         scores = answer.scores[:, span.start : span.stop].max(axis=1)
         (places,) = np.nonzero(good & (scores >= config.text_threshold))
-        for place in places[_unlike(corners[places], scores[places], config.nms)]:
+        for place in places[_unlike(corners[places], scores[places], config.max_iou)]:
             x0, y0, x1, y1 = corners[place].round(PIXEL_DIGITS).tolist()
             yield Box(tag=span.tag, score=float(scores[place].round(SCORE_DIGITS)), x0=x0, y0=y0, x1=x1, y1=y1)
 

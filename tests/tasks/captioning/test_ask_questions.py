@@ -60,7 +60,7 @@ def talker(asked):
 
 def ask(server, rows=(ROW,), *, pairs=(PAIR,), captions=None, answers=None, **values):
     model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", revision="r1", max_attempts=1)
-    config = QuestionsConfig(wanted=True, chat=model, **values)
+    config = QuestionsConfig(enabled=True, chat=model, **values)
     captions = {row.key: caption_of(row) for row in (RED, BLUE)} if captions is None else captions
     by_key = {pair.key: pair for pair in pairs}
     found = list(ask_questions(rows, config, pairs=by_key, captions=captions, answers=answers))
@@ -236,9 +236,9 @@ def test_a_refused_request_drops_its_row_and_an_unanswered_one_fails_it():
 
 
 def test_the_stage_is_there_where_it_is_wanted():
-    assert STAGE.wanted
-    assert not STAGE.wanted(QuestionsConfig())
-    assert STAGE.wanted(QuestionsConfig(wanted=True))
+    assert STAGE.enabled
+    assert not STAGE.enabled(QuestionsConfig())
+    assert STAGE.enabled(QuestionsConfig(enabled=True))
     assert {use.table for use in STAGE.uses} == {"pairs", "captions"}
     assert pickle.loads(pickle.dumps(STAGE)) == STAGE  # workers get it
     whole = replace(ROW, **dict.fromkeys(STAGE.without, ()))

@@ -117,9 +117,9 @@ def plan(server, clip, *, words="wall", sees="images", margin=-0.99):
         embedding=EmbeddingConfig(embedders=("gradients", "clip"), clip=clip, batch=4),
         models={"chat": ChatConfig(endpoint=(server.url,), model="tiny", structured="off", max_attempts=1)},
         differences=DifferencesConfig(writer="served", max_attempts=1),
-        controls=ControlsConfig(swapped=True, same=True),
-        grounding=GroundingConfig(wanted=True, margin=margin),
-        judging=JudgingConfig(wanted=True, sees=sees),
+        controls=ControlsConfig(enabled=True, swapped=True, same=True),
+        grounding=GroundingConfig(enabled=True, margin=margin),
+        judging=JudgingConfig(enabled=True, sees=sees),
     )
     planned, tables = [], {}
     for given in GIVEN:

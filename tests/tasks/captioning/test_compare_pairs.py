@@ -180,7 +180,7 @@ def test_nearly_matching_captions_are_not_asked():
     texts = ("a toy street with a car and two objects", "a toy street with a car and one object")
     second = graph(BALL, changes=(SceneChange(type="disappearance", object_id="b"),))
     for limit, turns in ((0.7, 2), (0.9, 4)):
-        row = compare(graph(BALL, CUBE), second, texts=texts, config=ComparisonsConfig(caption_overlap=limit))
+        row = compare(graph(BALL, CUBE), second, texts=texts, config=ComparisonsConfig(max_caption_overlap=limit))
         assert len(row.conversation) == turns
 
 

@@ -47,7 +47,7 @@ def ignoring_images(asked):
 
 def control(server, rows=(RIGHT,), *, pair=PAIR, answers=None, images=IMAGES, captions=CAPTIONS, **config):
     model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", max_attempts=1)
-    config = ControlsConfig(chat=model, **config)
+    config = ControlsConfig(**{"enabled": True, "swapped": False, "same": False, "chat": model, **config})
     tables = {"pairs": {pair.key: pair}, "images": images, "captions": captions}
     return list(control_differences(rows, config, **tables, answers=answers))
 
@@ -240,7 +240,7 @@ def test_the_seed_and_the_description_decide_what_is_asked():
 
 def test_the_model_that_wrote_is_the_one_that_is_asked():
     general, own = ChatConfig(model="general"), ChatConfig(model="own")
-    controls = ControlsConfig(swapped=True)
+    controls = ControlsConfig(enabled=True, swapped=True)
     assert Profile(models={"chat": general}, controls=controls).section("controls").served == general
     models = {"chat": general, "own": own}
     profile = Profile(models=models, controls=controls, differences=DifferencesConfig(model="own"))
@@ -250,7 +250,7 @@ def test_the_model_that_wrote_is_the_one_that_is_asked():
 
 
 def test_the_stage_is_there_only_where_a_control_is_on():
-    assert [STAGE.wanted(ControlsConfig(**on)) for on in ({}, {"swapped": True}, {"same": True})] == [False, True, True]
+    assert [STAGE.enabled(ControlsConfig(enabled=on)) for on in (False, True)] == [False, True]
     assert STAGE.by_source
     assert {use.table: use.without for use in STAGE.uses} == {"pairs": (), "images": (), "captions": ()}
 

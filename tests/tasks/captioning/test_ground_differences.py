@@ -33,7 +33,7 @@ BALL, CUBE = "a red ball on a table", "two blue cubes"
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     folder = write_clip_folder(tmp_path_factory.mktemp("clip"), architecture=READING_CLIP)
-    return GroundingConfig(wanted=True, clip=pin_clip(ClipConfig(checkpoint=str(folder)), download=False))
+    return GroundingConfig(enabled=True, clip=pin_clip(ClipConfig(checkpoint=str(folder)), download=False))
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_the_margin_is_a_margin(config, embed):
     ],
 )
 def test_what_decides(gaps, score, why):
-    row = check_row(said(BALL, CUBE), gaps, GroundingConfig(wanted=True, margin=0.1))
+    row = check_row(said(BALL, CUBE), gaps, GroundingConfig(enabled=True, margin=0.1))
     assert (row.score, row.why, row.passed) == (score, why, not why)
 
 
@@ -177,28 +177,28 @@ def test_the_model_counts_by_its_revision_and_not_by_its_path(config):
 
 
 def test_a_stage_that_is_not_wanted_loads_nothing():
-    assert not STAGE.wanted(GroundingConfig())
+    assert not STAGE.enabled(GroundingConfig())
     assert STAGE.models(GroundingConfig()) == ()
     assert count_processes(GroundingConfig()) is None
-    assert count_processes(GroundingConfig(wanted=True)) is not None
+    assert count_processes(GroundingConfig(enabled=True)) is not None
 
 
 def test_the_profile_gives_the_model_that_embeds_the_images():
     model = ClipConfig(model="ViT-B-32", revision="abc")
     profile = Profile(embedding=EmbeddingConfig(embedders=("gradients", "clip"), clip=model))
     assert profile.section("grounding").clip is None
-    profile = profile.model_copy(update={"grounding": GroundingConfig(wanted=True)})
+    profile = profile.model_copy(update={"grounding": GroundingConfig(enabled=True)})
     assert profile.section("grounding").encoder == model
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["grounding.wanted=true"], "embedding.embedders has no clip, only colour-layout, gradients"),
+        (["grounding.enabled=true"], "embedding.embedders has no clip, only colour-layout, gradients"),
         (["grounding.clip.model=RN50"], "grounding.clip is no setting"),
     ],
 )
 def test_a_profile_that_cannot_be_grounded_is_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         load_profile("scenes", settings)
-    assert load_profile("laptop", ["grounding.wanted=true"]).grounding.wanted
+    assert load_profile("laptop", ["grounding.enabled=true"]).grounding.enabled

@@ -32,7 +32,7 @@ def by_the_images(asked):
 
 def judge(server, rows, *, answers=None, pairs=None, images=IMAGES, captions=CAPTIONS, **config):
     model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", max_attempts=1, temperature=0.6)
-    config = JudgingConfig(wanted=True, chat=model, **config)
+    config = JudgingConfig(enabled=True, chat=model, **config)
     shown = {"captions": captions} if config.sees == "captions" else {"images": images}
     return list(judge_differences(rows, config, pairs={PAIR.key: PAIR, **(pairs or {})}, **shown, answers=answers))
 
@@ -51,7 +51,7 @@ def test_a_judge_that_looks(row, rating, why):
 def test_the_least_rating(least, passed):
     half_right = description("shows a red wall", "shows a green wall", subject=PAIR.key)
     with chat_server(by_the_images) as server:
-        [found] = judge(server, [half_right], least=least)
+        [found] = judge(server, [half_right], min_rating=least)
     assert (found.score, found.passed, found.reason) == (2, passed, "" if passed else checks.LOW_RATING)
 
 
@@ -134,12 +134,12 @@ def test_an_answered_question_is_not_asked_again(tmp_path):
 
 
 def test_the_stage_reads_images_or_captions_only_where_the_judge_sees_them():
-    seen = {sees: STAGE.fit(STAGE, JudgingConfig(wanted=True, sees=sees)) for sees in ("images", "captions")}
+    seen = {sees: STAGE.fit(STAGE, JudgingConfig(enabled=True, sees=sees)) for sees in ("images", "captions")}
     assert {use.table for use in seen["images"].uses} == {"pairs", "images"}
     assert {use.table for use in seen["captions"].uses} == {"pairs", "captions"}
     # A description's key does not hash the captions; what it was made from does.
     assert (seen["images"].by_source, seen["captions"].by_source) == (False, True)
-    assert not STAGE.wanted(JudgingConfig())
+    assert not STAGE.enabled(JudgingConfig())
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,13 @@ def chat(qwen_server):
 
 
 def test_the_judge_is_held_to_its_scale(chat):
-    rows = list(judge_differences(ROWS, JudgingConfig(wanted=True, chat=chat), **TABLES))
+    rows = list(judge_differences(ROWS, JudgingConfig(enabled=True, chat=chat), **TABLES))
     assert len(rows) == len(ROWS)
     assert all(row.score in range(6) and len(row.text) == 1 for row in rows), rows
 
 
 def test_controls_are_answered_in_the_template_or_by_the_way_out(chat):
-    config = ControlsConfig(swapped=True, same=True, max_tokens=400, chat=chat)
+    config = ControlsConfig(enabled=True, swapped=True, same=True, max_tokens=400, chat=chat)
     rows = list(control_differences(ROWS, config, **TABLES, captions=CAPTIONS))
     assert sorted(row.check for row in rows) == ["same"] * len(ROWS) + ["swapped"] * len(ROWS)
     # A random model may never end a half, or deny all of it; what ends is in the form.

@@ -41,7 +41,7 @@ def in_form(rows):
 def test_a_language_model_compares_captions_and_asks(mixtral_server):
     config = ComparisonsConfig(writer="served", chat=chat_of(mixtral_server))
     rows = in_form(list(compare_pairs(PAIRS, config, captions=TABLES["captions"])))
-    config = QuestionsConfig(wanted=True, rounds=2, chat=chat_of(mixtral_server))
+    config = QuestionsConfig(enabled=True, rounds=2, chat=chat_of(mixtral_server))
     assert rows
     pairs = {pair.key: pair for pair in PAIRS}
     asked = list(ask_questions(rows, config, pairs=pairs, captions=TABLES["captions"]))

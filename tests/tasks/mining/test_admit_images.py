@@ -79,7 +79,7 @@ def test_limits(references: str, bits: int, cosines: tuple[float, float], detail
         row("a", "layout", turned(cosines[1])),
         row("a", "perceptual-hash", hashed(bits)),
     ]
-    config = ExcludeConfig(bits=4, similarity=0.96, files=(references,))
+    config = ExcludeConfig(max_hash_distance=4, min_similarity=0.96, files=(references,))
     found, missing = admit_images([image("a"), image("b")], config, vectors={"a": tuple(rows), "b": ()})
     assert missing == Dropped(source_key="b", reason=NO_VECTOR)
     if detail:

@@ -56,7 +56,7 @@ def slow_pairs(vectors, keys, *, k, config):
         for matrix in unit:
             similar = np.float32(matrix @ matrix[anchor])
             others = sorted((i for i in range(len(keys)) if i != anchor), key=lambda i: (-similar[i], i))[:k]
-            if max(similar[others]) < config.max_below:
+            if max(similar[others]) < config.min_best_similarity:
                 break
             kept.append({i for i in others if config.min_similarity <= similar[i] <= config.max_similarity})
         else:
@@ -84,7 +84,7 @@ def slow_pairs(vectors, keys, *, k, config):
 def test_equals_the_slow_rule(normalised, k):
     vectors, keys = crowd()
     config = MiningConfig(
-        max_below=0.8, min_similarity=0.7, max_similarity=0.985, weights=(0.4, 0.6), normalised=normalised
+        min_best_similarity=0.8, min_similarity=0.7, max_similarity=0.985, weights=(0.4, 0.6), normalised=normalised
     )
     rows = list(search_neighbours(anchors(keys), SearchConfig(k=k), vectors=vectors))
     got = list(pair_neighbours(rows, config, vectors=vectors))
@@ -161,12 +161,12 @@ def test_the_set_filter_looks_at_the_raw_neighbours():
     ],
 )
 def test_set_min_before(setting, expected):
-    got = outcome([0.9, 0.7], [0.9, 0.9], set_min=setting)
+    got = outcome([0.9, 0.7], [0.9, 0.9], check_worst=setting)
     assert (got if isinstance(got, tuple) else [other for other, _ in got]) == expected
 
 
 def test_set_min_after_looks_at_the_kept_ones():
-    got = outcome([0.9, 0.72], [0.9, 0.72], set_min="after", min_similarity=0.7)
+    got = outcome([0.9, 0.72], [0.9, 0.72], check_worst="after", min_similarity=0.7)
     assert got == ("set below tau_min: colour-layout", "lowest kept 0.7200")
 
 
@@ -222,19 +222,19 @@ def hashed(bits):
 
 def test_near_identical_neighbours_are_left_out_before_all_else():
     row, vectors, others = hashed([0, 2, 3, 40])
-    made = list(pair_neighbours([row], MiningConfig(near_identical=2), vectors=vectors))
+    made = list(pair_neighbours([row], MiningConfig(min_hash_distance=3), vectors=vectors))
     assert {image for pair in made for image in (pair.first, pair.second)} - {row.subject} == set(others[2:])
-    (refused,) = pair_neighbours([row], MiningConfig(near_identical=2, max_below=0.95), vectors=vectors)
+    (refused,) = pair_neighbours([row], MiningConfig(min_hash_distance=3, min_best_similarity=0.95), vectors=vectors)
     assert refused.reason == "set below tau_max: colour-layout"
     row, vectors, others = hashed([0, 1])
-    (refused,) = pair_neighbours([row], MiningConfig(near_identical=1), vectors=vectors)
+    (refused,) = pair_neighbours([row], MiningConfig(min_hash_distance=2), vectors=vectors)
     assert (refused.reason, refused.detail) == ("only near-identical neighbours", "2 of them")
 
 
 @pytest.mark.parametrize(("quota", "expected"), [(1, [1]), (2, [1, 3]), (9, [1, 3, 0, 2])])
 def test_a_cluster_gives_its_most_similar_candidates_up_to_its_quota(quota, expected):
     similarities = [0.85, 0.92, 0.8, 0.9]
-    got = outcome(similarities, similarities, clusters=1, per_cluster=quota)
+    got = outcome(similarities, similarities, clusters=1, max_per_cluster=quota)
     assert [other for other, _ in got] == expected
     assert {pair.cluster for _, pair in got} == {0}
     assert [pair.similarity for _, pair in got] == pytest.approx([similarities[other] for other in expected])

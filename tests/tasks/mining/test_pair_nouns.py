@@ -68,13 +68,13 @@ def many(count=200):
 
 def test_pairs_depend_neither_on_shards_nor_on_the_order_of_the_table():
     rows = many()
-    config, table = NounPairsConfig(looked_at=40), to_table(rows, NounsRow)
+    config, table = NounPairsConfig(max_candidates=40), to_table(rows, NounsRow)
     whole = list(pair_nouns(rows, config, everything=table))
     mixed = table.take(pa.array(np.random.default_rng(0).permutation(len(rows))))
     shards = (rows[:77], rows[77:150], rows[150:])
     cut = [row for shard in shards for row in pair_nouns(shard, config, everything=mixed)]
     assert cut == whole
-    other = list(pair_nouns(rows, NounPairsConfig(looked_at=40, seed=1), everything=table))
+    other = list(pair_nouns(rows, NounPairsConfig(max_candidates=40, seed=1), everything=table))
     assert other != whole
 
 

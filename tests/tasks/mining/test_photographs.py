@@ -39,7 +39,7 @@ def spaces(rows):
 def test_pairs_show_the_same_scene(photographs):
     rows, truth = photographs
     vectors = spaces(rows)
-    config = MiningConfig(max_below=0.65, min_similarity=0.65, max_similarity=0.9999)
+    config = MiningConfig(min_best_similarity=0.65, min_similarity=0.65, max_similarity=0.9999)
     found = list(search_neighbours(rows, SearchConfig(), vectors=vectors))
     pairs = {
         (row.first, row.second) for row in pair_neighbours(found, config, vectors=vectors) if isinstance(row, PairRow)

@@ -55,7 +55,7 @@ def build(tmp_path: Path, pictures: Path, names: list[str], *, out: str, setting
 STEPS = [NAMES[:30], NAMES, [*NAMES[:11], *NAMES[15:]], NAMES[3:35]]
 
 
-@pytest.mark.parametrize("settings", [(), ("search.exact_up_to=25", "search.probes=2")], ids=["exact", "index"])
+@pytest.mark.parametrize("settings", [(), ("search.max_exact=25", "search.probes=2")], ids=["exact", "index"])
 def test_a_grown_and_shrunk_dataset_equals_one_from_scratch(tmp_path, pictures, settings):
     for number, names in enumerate(STEPS):
         counts, grown, _ = build(tmp_path, pictures, names, out="grown", settings=settings)
@@ -82,7 +82,7 @@ def test_an_earlier_build_is_used(tmp_path, pictures, monkeypatch):
 
 
 def test_recall_and_cut_off_lists_are_in_status_and_metadata(tmp_path, pictures):
-    settings = ("search.exact_up_to=25", "search.probes=1", "search.band=0.2")
+    settings = ("search.max_exact=25", "search.probes=1", "search.min_similarity=0.2")
     counts, parts, folder = build(tmp_path, pictures, NAMES, out="out", settings=settings)
     (low,) = [reason for reason in counts.reasons if "recall in the band below 0.99: raise search.probes" in reason]
     assert counts.ok == 40
@@ -90,6 +90,6 @@ def test_recall_and_cut_off_lists_are_in_status_and_metadata(tmp_path, pictures)
     about = read_about(Part(Folder(str(tmp_path / "out")), f"{folder}/{next(iter(parts))}"))
     assert about["recall.gradients"].endswith("in 32 cells")
     assert float(about["recall.gradients"].split(" ")[0]) < 0.99
-    counts, _, _ = build(tmp_path, pictures, NAMES, out="out", settings=("search.band=0.2",))
+    counts, _, _ = build(tmp_path, pictures, NAMES, out="out", settings=("search.min_similarity=0.2",))
     assert set(counts.reasons) == {"the k neighbours end inside the band: raise search.k"}
     assert low not in counts.reasons

@@ -62,8 +62,8 @@ def made():
     both = {key: (row, DOUBTFUL[key]) for key, row in zip(PAIRS, ROWS, strict=True)}
     with chat_server(answer) as server:
         chat = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm")
-        sampled = SampledTextsConfig(samples=8, chat=chat)
-        edited = CounterfactualsConfig(wanted=True, chat=chat)
+        sampled = SampledTextsConfig(enabled=True, samples=8, chat=chat)
+        edited = CounterfactualsConfig(enabled=True, chat=chat)
         checks = {key: (check(row),) for key, row in DOUBTFUL.items()}
         return {
             "retrieved": list(retrieve_texts(ROWS, config, everything=ROWS, **tables)),

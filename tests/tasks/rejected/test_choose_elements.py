@@ -83,8 +83,8 @@ def test_of_nearly_equal_masks_the_first_is_kept():
     first, second = rectangle(10, 10, 30, 30), rectangle(11, 10, 30, 30)
     assert whys(first, second) == ["", SAME_MASK]
     assert whys(second, first) == ["", SAME_MASK]
-    assert whys(first, second, same_mask=0.95) == ["", ""]  # more than the limit, not as much
-    assert whys(first, first, first, same_mask=0.99) == ["", SAME_MASK, SAME_MASK]
+    assert whys(first, second, max_iou=0.95) == ["", ""]  # more than the limit, not as much
+    assert whys(first, first, first, max_iou=0.99) == ["", SAME_MASK, SAME_MASK]
 
 
 def test_a_part_and_its_whole_are_two_elements_and_so_are_masks_of_equal_size():

@@ -222,8 +222,8 @@ def test_what_is_not_checked_or_embedded_yet_is_left_out(config, spaces):
 def test_the_text_must_fit_worse_by_enough(config, spaces):
     free = choose(config, spaces)
     best = max(one.score for one in free.removal_scores)
-    assert choose(config.model_copy(update={"least_drop": best - 1e-6}), spaces).element == free.element
-    row = choose(config.model_copy(update={"least_drop": best}), spaces)
+    assert choose(config.model_copy(update={"min_drop": best - 1e-6}), spaces).element == free.element
+    row = choose(config.model_copy(update={"min_drop": best}), spaces)
     assert (row.maker, row.reason) == ("", NO_DROP)
 
 
@@ -304,7 +304,7 @@ def test_the_fingerprint_knows_the_model_where_clip_scores(config, monkeypatch):
     assert STAGE.processes(RejectionsConfig()) is None
     monkeypatch.setattr(stage, "count_gpus", lambda: 2)
     assert STAGE.processes(config) == 2
-    assert not STAGE.enabled(RejectionsConfig(scorer="off"))
+    assert not STAGE.enabled(RejectionsConfig(enabled=False))
 
 
 def test_without_a_model_clip_cannot_score():

@@ -56,7 +56,7 @@ def run(answer, rows=(CHOSEN,), *, answers=None, pairs=None, images=None, **conf
     """Ask a scripted server; return what the stage gives, in the order of the rows, and what was asked."""
     with chat_server(answer) as server:
         model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", max_attempts=1)
-        config = CounterfactualsConfig(**{"wanted": True, "chat": model, **config})
+        config = CounterfactualsConfig(**{"enabled": True, "chat": model, **config})
         pairs = {PAIR.key: PAIR} if pairs is None else pairs
         found = list(edit_with_model(rows, config, pairs=pairs, images=images or {}, answers=answers))
         order = [row.key for row in rows]
@@ -172,14 +172,14 @@ def test_kinds_are_drawn_among_what_the_text_offers():
         for kind, offer in OFFERS.items()
     }
     assert offered == {**{kind: [0] for kind in KINDS}, "object": [0, 1], "presence": [1]}
-    first = Counter(draw_plans(row, CounterfactualsConfig(wanted=True, seed=seed))[0] for seed in range(700))
+    first = Counter(draw_plans(row, CounterfactualsConfig(enabled=True, seed=seed))[0] for seed in range(700))
     assert set(first) == {Plan(kind, side) for kind, sides in offered.items() for side in sides}
     by_kind = Counter[str]()
     for plan, count in first.items():
         by_kind[plan.kind] += count
     assert all(60 < count < 140 for count in by_kind.values())
     plain = description("shows sofas", "shows dogs")
-    assert {plan.kind for plan in draw_plans(plain, CounterfactualsConfig(wanted=True))} == {"object"}
+    assert {plan.kind for plan in draw_plans(plain, CounterfactualsConfig(enabled=True))} == {"object"}
 
 
 def test_every_attempt_asks_for_another_kind_while_there_is_one():
@@ -258,7 +258,7 @@ def test_injections_leave_the_question_whole():
 
 
 def test_the_stage_is_there_where_counterfactuals_are_wanted():
-    assert not STAGE.wanted(CounterfactualsConfig())
-    assert STAGE.wanted(CounterfactualsConfig(wanted=True))
+    assert not STAGE.enabled(CounterfactualsConfig())
+    assert STAGE.enabled(CounterfactualsConfig(enabled=True))
     assert STAGE.remembers
     assert all(use.row is not ImageRow or use.without == ("image",) for use in STAGE.uses)

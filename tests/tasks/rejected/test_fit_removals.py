@@ -28,7 +28,7 @@ BLOCKS = {"ball": (10, 20, 50, 60), "corner": (0, 0, 30, 30)}
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     folder = write_clip_folder(tmp_path_factory.mktemp("clip"))
-    return FittedConfig(wanted=True, clip=pin_clip(ClipConfig(checkpoint=str(folder)), download=False), batch=4)
+    return FittedConfig(enabled=True, clip=pin_clip(ClipConfig(checkpoint=str(folder)), download=False), batch=4)
 
 
 @pytest.fixture(scope="module")
@@ -146,9 +146,9 @@ def test_it_is_left_out_unless_clip_chooses(monkeypatch):
     profile = Profile.model_validate(
         {"embedding": {"embedders": ["gradients", "clip"], "clip": clip}, "rejections": {"scorer": "clip"}}
     )
-    assert profile.section("fitted") == FittedConfig(wanted=True, clip=clip)
-    assert STAGE.wanted(profile.section("fitted"))
-    assert not STAGE.wanted(Profile().section("fitted"))
+    assert profile.section("fitted") == FittedConfig(enabled=True, clip=clip)
+    assert STAGE.enabled(profile.section("fitted"))
+    assert not STAGE.enabled(Profile().section("fitted"))
     assert STAGE.models(Profile().section("fitted")) == ()
     assert count_processes(Profile().section("fitted")) is None
     monkeypatch.setattr(stage, "count_gpus", lambda: 2)

@@ -188,7 +188,7 @@ def test_a_weak_detection_that_stays_as_it_was_is_no_removal(asked):
     row = removal_row(image, BALL, pale)
     (made,) = inspect_removals([row], config, images={image.key: image}, boxes=boxes)
     assert (made.why, made.found_before) == ("still detected", pytest.approx(50 / 255))
-    assert made.found_after == made.found_before < config.gone_below
+    assert made.found_after == made.found_before < config.min_remaining_score
     assert asked == [(0.1, 0)]
 
 
@@ -201,7 +201,7 @@ def test_what_grew_in_its_place_is_named(asked):
     made = inspected(painted((BALL, RED)), painted((disc(72, 92, 12), BLUE)))
     assert (made.why, made.grown) == ("something grew in its place", "blue ball")
     assert (made.grown_score, made.found_after) == (pytest.approx(210 / 255), 0)
-    assert inspected(painted((BALL, RED)), painted((disc(72, 92, 12), BLUE)), grown_from=0.9).passed
+    assert inspected(painted((BALL, RED)), painted((disc(72, 92, 12), BLUE)), min_grown_score=0.9).passed
 
 
 def test_what_stood_behind_it_has_not_grown(asked):
@@ -330,8 +330,8 @@ def test_a_row_does_not_depend_on_the_others(asked):
 
 
 def test_the_lowest_threshold_that_matters_is_asked_for(asked):
-    inspected(painted((BALL, RED)), GROUND, gone_below=0.2, batch=3)
-    inspected(painted((BALL, RED)), GROUND, gone_below=0.5, grown_from=0.6)
+    inspected(painted((BALL, RED)), GROUND, min_remaining_score=0.2, batch=3)
+    inspected(painted((BALL, RED)), GROUND, min_remaining_score=0.5, min_grown_score=0.6)
     assert asked == [(0.2, 3), (0.25, 0)]
 
 
@@ -369,7 +369,7 @@ def test_grounding_dino_finds_in_an_untouched_image_what_it_found_before(tmp_pat
     hole = np.zeros((HEIGHT, WIDTH), dtype=bool)
     hole[10:-10, 10:-10] = True
     rows = [removal_row(image, hole, altered) for altered in (pixels, GROUND, painted((disc(60, 120, 30), BLUE)))]
-    inspection = InspectionConfig(detection=config, gone_below=0.3, max_rim=1e9)
+    inspection = InspectionConfig(detection=config, min_remaining_score=0.3, max_rim=1e9)
     made = list(inspect_removals(rows, inspection, images={image.key: image}, boxes={image.key: boxes}))
     place = [tag.name for tag in tags].index("red ball")
     best = max(box.score for box in found if box.tag == place)

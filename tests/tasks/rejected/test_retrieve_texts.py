@@ -146,7 +146,7 @@ def test_an_index_can_be_made_once():
 
 def test_a_large_collection_is_sampled_by_key():
     rows, *_ = described(range(30))
-    index = index_texts(rows, RejectedTextsConfig(searched=5))
+    index = index_texts(rows, RejectedTextsConfig(max_searched=5))
     assert [row.key for row in index.rows] == sorted(row.key for row in rows)[:5]
 
 

@@ -42,7 +42,7 @@ def sample(answer, rows=(CHOSEN,), *, answers=None, pairs=PAIRS, images=IMAGES, 
     """Ask a scripted server; return what the stage gives and what was asked."""
     with chat_server(answer) as server:
         model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", max_attempts=1, temperature=0.3)
-        config = SampledTextsConfig(**{"samples": 3, "chat": model, **config})
+        config = SampledTextsConfig(**{"enabled": True, "samples": 3, "chat": model, **config})
         found = list(sample_texts(rows, config, pairs=pairs, images=images, answers=answers))
         return sorted(found, key=lambda row: row.source_key), server.asked
 
@@ -195,6 +195,6 @@ def test_an_answered_question_is_not_asked_again(tmp_path):
 
 
 def test_the_stage_is_there_where_samples_are_wanted():
-    assert not STAGE.wanted(SampledTextsConfig())
-    assert STAGE.wanted(SampledTextsConfig(samples=1))
+    assert not STAGE.enabled(SampledTextsConfig())
+    assert STAGE.enabled(SampledTextsConfig(enabled=True, samples=1))
     assert STAGE.remembers

@@ -146,7 +146,7 @@ def test_the_largest_share_is_a_setting(config):
     image = IMAGES["china"]
     half = box(0, 0, 0, 0.7, 0.7, size=(image.height, image.width))
     assert whys(config, image, half) == ("",)
-    assert whys(config.model_copy(update={"whole_image": 0.45}), image, half) == (COVERING,)
+    assert whys(config.model_copy(update={"max_box_area": 0.45}), image, half) == (COVERING,)
 
 
 def test_boxes_are_cut_to_the_image(config):

@@ -72,7 +72,7 @@ def test_scenes_keep_every_tag_of_their_graphs() -> None:
     """Two alike objects have two tags of one name; neither the list of words nor the most of a profile counts."""
     scene = graph(thing("a", "ball", "red"), thing("b", "ball", "red"), thing("c", "sign", "blue"))
     row = image(0, scene=scene)
-    (found,) = tag_images([row], TaggingConfig(most=1, excluded=("blue metal sign",)))
+    (found,) = tag_images([row], TaggingConfig(max_tags=1, excluded=("blue metal sign",)))
     assert isinstance(found, TagsRow)
     (wanted,) = SceneTagger().tag([scene])
     assert found.tags == wanted
@@ -161,7 +161,9 @@ def test_graphs_and_texts_tag_together() -> None:
 
 def test_the_most_are_kept_and_the_rest_say_so() -> None:
     names = ["dog", "sky", "cat", "kite", "cup"]
-    kept, refused = choose_tags([Tag(name=name, score=1.0, tagger="nouns") for name in names], TaggingConfig(most=2))
+    kept, refused = choose_tags(
+        [Tag(name=name, score=1.0, tagger="nouns") for name in names], TaggingConfig(max_tags=2)
+    )
     assert [tag.name for tag in kept] == ["dog", "cat"]
     assert [(tag.name, tag.reason) for tag in refused] == [
         ("sky", "names no thing"), ("kite", "past the most that are kept"), ("cup", "past the most that are kept"),
@@ -180,7 +182,7 @@ def test_absurdly_many_and_long_names_are_bounded() -> None:
         Tag(name=f"word{number:b}".replace("1", "l").replace("0", "o"), score=1.0, tagger="nouns")
         for number in range(5000)
     ]
-    kept, refused = choose_tags([Tag(name="x" * 10_000, score=1.0, tagger="nouns"), *many], TaggingConfig(most=30))
+    kept, refused = choose_tags([Tag(name="x" * 10_000, score=1.0, tagger="nouns"), *many], TaggingConfig(max_tags=30))
     assert len(kept) == 30
     assert len(kept) + len(refused) == MAX_NAMES
     assert refused[0] == RefusedTag(name="x" * 60, reason="too long for a name")

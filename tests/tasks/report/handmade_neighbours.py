@@ -32,7 +32,7 @@ FOUND = {
     "E": ("D .4375 A .1875 B .125", "A .375 D .3125 C .125"),
 }
 EMBEDDERS = ("p", "q <b>")
-MINING = MiningConfig(min_similarity=0.5, max_similarity=0.9, max_below=0.5)
+MINING = MiningConfig(min_similarity=0.5, max_similarity=0.9, min_best_similarity=0.5)
 LINE = (
     ("images", "items", ItemRow, ImageRow, "sources"),
     ("neighbours", "images", ImageRow, NeighbourRow, "mining"),

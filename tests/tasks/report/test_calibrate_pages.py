@@ -277,10 +277,10 @@ def test_one_embedder_has_one_table_and_one_sheet(tmp_path):
 
 
 def test_what_the_numbers_leave_out_is_said(tmp_path):
-    mining = MINING.model_copy(update={"near_identical": 3, "set_min": "after"})
+    mining = MINING.model_copy(update={"min_hash_distance": 4, "check_worst": "after"})
     text = " ".join(Reader((write(tmp_path, mining=mining) / "index.html").read_text()).text.split())
-    assert "near-identical (mining.near_identical=3) are still in these numbers" in text
-    assert "The test of mining.min_below after the band is not in these numbers" in text
+    assert "near-identical (mining.min_hash_distance=4) are still in these numbers" in text
+    assert "The test of mining.min_worst_similarity after the band is not in these numbers" in text
 
 
 def test_no_neighbours_are_a_clear_error(tmp_path):

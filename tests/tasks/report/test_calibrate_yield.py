@@ -38,7 +38,7 @@ def test_counts_are_those_counted_by_hand(tables):
 
 def test_without_the_set_filter_two_more_images_keep_candidates(tables):
     # D-E is 0.4375 by p and 0.3125 by q, from both of its ends.
-    found = count(tables, MINING.model_copy(update={"max_below": 0.0}))
+    found = count(tables, MINING.model_copy(update={"min_best_similarity": 0.0}))
     assert found.refused == 0
     assert found.together.anchors[0].tolist() == [5, 5]
     assert found.together.candidates[0].tolist() == [6, 8]
@@ -46,9 +46,9 @@ def test_without_the_set_filter_two_more_images_keep_candidates(tables):
 
 def test_the_second_set_test_counts_where_it_comes_before_the_band(tables):
     # The lowest of every list is below 0.65; A's by p is 0.625.
-    assert count(tables, MINING.model_copy(update={"set_min": "before", "min_below": 0.65})).refused == 5
+    assert count(tables, MINING.model_copy(update={"check_worst": "before", "min_worst_similarity": 0.65})).refused == 5
     # q's lowest: A 0.375, B 0.1875, C 0.4375; p's: A 0.625, B 0.3125, C 0.125.
-    found = count(tables, MINING.model_copy(update={"set_min": "before", "min_below": 0.375}))
+    found = count(tables, MINING.model_copy(update={"check_worst": "before", "min_worst_similarity": 0.375}))
     assert found.refused == 4
     assert found.together.candidates[0].tolist() == [1, 2]
 
@@ -68,7 +68,7 @@ def test_counts_equal_those_of_plain_loops():
         for other in rng.permutation(images)[: rng.integers(0, 20)]
     ]
     grid = Grid(np.linspace(0.3, 0.9, 7), np.array([0.5, 0.7, 0.95, 1.0]))
-    config = MiningConfig(max_below=0.9, min_similarity=0.5, max_similarity=0.95)
+    config = MiningConfig(min_best_similarity=0.9, min_similarity=0.5, max_similarity=0.95)
     found = count_yields(_halves(entries, rows), embedders, grid, config=config, searched=64)
     spaces = [
         [{o: s for r, e, o, s in entries if (r, e) == (row, number)} for number in range(3)] for row in range(rows)

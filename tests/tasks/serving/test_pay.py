@@ -20,7 +20,7 @@ COST = 10
 def test_no_call_is_made_beyond_the_budget_and_answers_are_kept(tmp_path: Path) -> None:
     purse = Purse(str(tmp_path / "purse"), calls=7)
     with chat_server(lambda _: "good") as server, Answers(tmp_path / "x.answers", purse) as answers:
-        with pytest.raises(BudgetError, match=r"run.budget.calls: all 7 are used"):
+        with pytest.raises(BudgetError, match=r"run.budget.max_calls: all 7 are used"):
             list(asked(items(20), config_of(server), answers=answers))
         assert len(server.asked) == len(answers) == 7
     assert purse.spent == (7, 7 * COST)
@@ -34,7 +34,7 @@ def test_tokens_are_set_aside_before_a_question_is_asked(tmp_path: Path) -> None
     most = most_tokens(question("0"), ChatConfig())
     purse = Purse(str(tmp_path / "purse"), tokens=most + 5 * COST)
     with chat_server(lambda _: "good") as server, Answers(tmp_path / "x.answers", purse) as answers:
-        with pytest.raises(BudgetError, match=r"run.budget.tokens: of \d+, 60 are used"):
+        with pytest.raises(BudgetError, match=r"run.budget.max_tokens: of \d+, 60 are used"):
             list(asked(items(9), config_of(server), answers=answers))
         # The sixth question is asked while 5 x 10 are paid, the seventh would need more than the rest.
         assert len(server.asked) == 6

@@ -490,7 +490,7 @@ def test_a_build_reads_each_row_once(tmp_path):
     data = [*DATA, DATA[0], b"bad"]
     columns = {"image": [struct(one) for one in data], "caption": [f"caption {n}" for n in range(8)]}
     write_table(tmp_path / "set" / "data" / "train-00000-of-00001.parquet", columns, types={"image": IMAGE})
-    settings = ["mining.max_below=0", "mining.min_similarity=0", "mining.max_similarity=1"]
+    settings = ["mining.min_best_similarity=0", "mining.min_similarity=0", "mining.max_similarity=1"]
     counts, shards = build(tmp_path / "set", tmp_path / "out", *settings)
     images = counts["images"]
     assert (images.of, images.rows) == (8, 6)

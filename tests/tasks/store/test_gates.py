@@ -53,7 +53,7 @@ def test_a_yield_is_ok_of_all_inputs() -> None:
 
 
 def test_reasons_are_compared_with_the_last_version() -> None:
-    config = GatesConfig(reason_drift=0.25, drift_rows=4)
+    config = GatesConfig(max_reason_drift=0.25, min_drift_rows=4)
     before = {"pairs": count(ok=3, dropped=1, reasons={"blurred": 1}).as_json()}
     (gate,) = judge_reasons(config, before, [count(ok=1, dropped=3, reasons={"blurred": 3})])
     assert gate.measured == pytest.approx(0.677838, abs=1e-6), "0.8 ln(7/3)"
@@ -69,7 +69,7 @@ def test_lengths_are_compared_with_another_build(tmp_path: Path) -> None:
     short, long = [f"w{number:02}" for number in range(12)], [f"word{number:02}" for number in range(12)]
     build_toy(tmp_path / "old", short)
     build_toy(tmp_path / "new", long)
-    config = GatesConfig(length_drift=0.25, similarity_drift=0.25, drift_rows=11)
+    config = GatesConfig(max_length_drift=0.25, max_similarity_drift=0.25, min_drift_rows=11)
     with open_toy(tmp_path / "old", short) as old, open_toy(tmp_path / "new", long) as new:
         before, now = ([(one, build.settle(one)) for one in build.planned] for build in (old, new))
         gates = {(gate.gate, gate.stage): gate for gate in judge_columns(config, (old, before), (new, now))}
@@ -77,24 +77,24 @@ def test_lengths_are_compared_with_another_build(tmp_path: Path) -> None:
     # All 11 notes had 7 characters ("w00 w01") and have 13 now: bins (0, 11, 0) and (0, 0, 11), half a row more each,
     # that is (1, 23, 1)/25 and (1, 1, 23)/25: twice 22/25 ln 23. Links are keys, which are all of one length.
     assert {key: gate.measured for key, gate in gates.items()} == {
-        ("similarity_drift", "pairs"): 0,
-        ("length_drift", "links"): 0,
-        ("length_drift", "notes"): pytest.approx(44 / 25 * math.log(23)),
+        ("max_similarity_drift", "pairs"): 0,
+        ("max_length_drift", "links"): 0,
+        ("max_length_drift", "notes"): pytest.approx(44 / 25 * math.log(23)),
     }
     assert [gate.holds for gate in gates.values()] == [True, True, False]
     assert [gate.measured for gate in same] == [0, 0, 0]
 
 
 def test_what_cannot_be_measured_does_not_hold() -> None:
-    gate = cannot_judge(GatesConfig(similarity_drift=0.2), "version 3 was made by another release")
+    gate = cannot_judge(GatesConfig(max_similarity_drift=0.2), "version 3 was made by another release")
     assert not gate.holds
-    assert gate.say() == "drift cannot be measured: version 3 was made by another release (gates.similarity_drift)"
+    assert gate.say() == "drift cannot be measured: version 3 was made by another release (gates.max_similarity_drift)"
 
 
 def test_a_verdict_is_read_as_it_was_written(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     assert read_verdict(folder) is None
-    gates = (*judge_counts(GatesConfig(), [count(failed=3)]), cannot_judge(GatesConfig(length_drift=1), "why"))
+    gates = (*judge_counts(GatesConfig(), [count(failed=3)]), cannot_judge(GatesConfig(max_length_drift=1), "why"))
     verdict = Verdict(began="2026-01-01", ended="2026-01-02", complete=False, against=3, version=0, gates=gates)
     write_verdict(folder, verdict)
     assert read_verdict(folder) == verdict

@@ -111,7 +111,7 @@ def test_what_is_not_known_makes_all_after_it_unknown() -> None:
 
 def test_pairs_may_be_as_many_as_images_in_no_order_have() -> None:
     """Of 10 images 5 found a pair; among 20 it would be 1 - 0.5^2 = 3/4 of them, with three pairs each at the most."""
-    found = plan(10, images=10, planned=line(MiningConfig(clusters=3, per_cluster=1)))
+    found = plan(10, images=10, planned=line(MiningConfig(clusters=3, max_per_cluster=1)))
     assert found["pairs"].rows == Estimate(10, pytest.approx(8), pytest.approx(20 * 0.75 * 3))
     same = plan(5, images=10, planned=line(MiningConfig()))
     assert same["pairs"].rows.high == pytest.approx(10 * 0.6), "no more images than were tried"

@@ -105,8 +105,8 @@ def test_of_boxes_that_overlap_the_best_of_each_tag_stays():
         ((0.5, 0.5), (0.4, 0.4), [0, 0.4, 0, 0, 0.7, 0, 0]),
     )
     assert [(tag, score) for tag, score, *_ in kept(answer)] == [(3, 0.6), (5, 0.9), (5, 0.7)]
-    assert [(tag, score) for tag, score, *_ in kept(answer, nms=0.3)] == [(3, 0.6), (5, 0.9)]
-    assert len(kept(answer, nms=0.7)) == 6
+    assert [(tag, score) for tag, score, *_ in kept(answer, max_iou=0.3)] == [(3, 0.6), (5, 0.9)]
+    assert len(kept(answer, max_iou=0.7)) == 6
 
 
 HOSTILE = (
@@ -163,7 +163,7 @@ def test_it_prepares_in_other_processes_without_its_weights(folder, tmp_path):
 def test_the_same_weights_are_loaded_once_for_all_thresholds(folder):
     before = grounding_dino._load.cache_info().misses
     image = PHOTOGRAPHS["china"]
-    for config in ({"box_threshold": 0.3}, {"box_threshold": 0.4, "batch": 2}, {"nms": 0.1}):
+    for config in ({"box_threshold": 0.3}, {"box_threshold": 0.4, "batch": 2}, {"max_iou": 0.1}):
         detect(detector(folder, **config), [image], [["cat"]])
     assert grounding_dino._load.cache_info().misses <= before + 1
 

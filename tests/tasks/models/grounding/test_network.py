@@ -86,7 +86,7 @@ def clipped(results, image):
 @pytest.mark.parametrize(("threshold", "text_threshold"), [(0.25, 0.2), (0.97, 0.5), (0.0, 0.0)])
 def test_boxes_are_those_of_transformers(folder, threshold, text_threshold):
     """Batched with others, of all sizes and orientations, with prompts of other lengths."""
-    made = detector(folder, box_threshold=threshold, text_threshold=text_threshold, nms=1.0, batch=3)
+    made = detector(folder, box_threshold=threshold, text_threshold=text_threshold, max_iou=1.0, batch=3)
     images = [*PHOTOGRAPHS.values(), PHOTOGRAPHS["china"][::-1], PHOTOGRAPHS["flower"], PHOTOGRAPHS["china"]]
     names = [NAMES[: 1 + place % 3] for place in range(len(images))]
     found = detect(made, images, names)
@@ -102,9 +102,9 @@ def test_boxes_are_those_of_transformers(folder, threshold, text_threshold):
 
 def test_other_images_and_the_batch_change_roundings_only(folder):
     images, names = list(PHOTOGRAPHS.values()), [NAMES] * len(PHOTOGRAPHS)
-    made = detector(folder, box_threshold=0, text_threshold=0, nms=1.0, batch=1)
+    made = detector(folder, box_threshold=0, text_threshold=0, max_iou=1.0, batch=1)
     alone = [detect(made, [image], [NAMES])[0] for image in images]
-    together = detect(detector(folder, box_threshold=0, text_threshold=0, nms=1.0, batch=5), images[::-1], names)
+    together = detect(detector(folder, box_threshold=0, text_threshold=0, max_iou=1.0, batch=5), images[::-1], names)
     for image, one, other in zip(images, alone, together[::-1], strict=True):
         assert_same(other, numbers(one), image)
 
@@ -123,7 +123,7 @@ def test_the_librarys_own_padding_changes_more(folder):
 
 
 def test_tags_of_several_prompts_keep_their_places(folder):
-    made = detector(folder, box_threshold=0.5, text_threshold=0.1, nms=1.0, batch=4)
+    made = detector(folder, box_threshold=0.5, text_threshold=0.1, max_iou=1.0, batch=4)
     images = [PHOTOGRAPHS[name] for name in ("china", "odd", "china")]
     found = detect(made, images, [MANY, ["cat"], MANY])
     for image, boxes in zip(images[::2], found[::2], strict=True):
@@ -137,10 +137,10 @@ def test_tags_of_several_prompts_keep_their_places(folder):
 
 def test_overlapping_boxes_of_a_tag_go_as_torchvision_says(folder):
     image = PHOTOGRAPHS["astronaut"]
-    (every,) = detect(detector(folder, box_threshold=0.2, text_threshold=0.1, nms=1.0), [image], [NAMES])
+    (every,) = detect(detector(folder, box_threshold=0.2, text_threshold=0.1, max_iou=1.0), [image], [NAMES])
     rows = torch.tensor(numbers(every), dtype=torch.float32)
     for overlap in (0.5, 0.1):
-        (boxes,) = detect(detector(folder, box_threshold=0.2, text_threshold=0.1, nms=overlap), [image], [NAMES])
+        (boxes,) = detect(detector(folder, box_threshold=0.2, text_threshold=0.1, max_iou=overlap), [image], [NAMES])
         kept = batched_nms(rows[:, 2:], rows[:, 1], rows[:, 0], overlap)
         assert 0 < len(kept) < len(every)
         assert set(boxes) == {every[place] for place in kept.tolist()}
@@ -150,7 +150,7 @@ def test_overlapping_boxes_of_a_tag_go_as_torchvision_says(folder):
     "shape", [(1, 1), (1, 500), (500, 1), (16, 8000), (8000, 16), (2, 3), (37, 41)], ids=lambda shape: f"{shape}"
 )
 def test_extreme_images_are_asked_about_like_others(folder, shape):
-    made = detector(folder, box_threshold=0, text_threshold=0, nms=1.0)
+    made = detector(folder, box_threshold=0, text_threshold=0, max_iou=1.0)
     image = np.full((*shape, 3), 128, dtype=np.uint8)
     alone, _ = detect(made, [image, PHOTOGRAPHS["china"]], [["cat"], ["dog"]])
     _, beside = detect(made, [PHOTOGRAPHS["flower"], image], [["cat"], ["cat"]])
