@@ -8,8 +8,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pairwright.flows.version import open_present
-from pairwright.tasks.store.files import Folder
 from tests.fixtures.builds import build_through_mining, ok_rows
 from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder
 from tests.fixtures.layouts import write_clevr_change, write_spot_the_diff
@@ -113,7 +111,7 @@ def test_brought_pairs_are_taken_and_benchmark_images_leave(
 ) -> None:
     source, image, leaving = write(tmp_path / "in")
     counts = build_through_mining(tmp_path / "out", source, *encoders)
-    assert "embeddings" not in counts
+    assert counts["embeddings"]["rows"] == 0
     brought = counts["pairs"]["rows"]
     assert brought == len(ok_rows(tmp_path / "out", "pairs")) > leaving
     (tmp_path / "benchmark").mkdir()
@@ -127,6 +125,4 @@ def test_brought_pairs_are_taken_and_benchmark_images_leave(
     counts = build_through_mining(tmp_path / "out", source, *encoders, *excluding)
     assert counts["embeddings"]["ok"] == counts["images"]["rows"]
     assert counts["pairs"]["rows"] == brought - leaving
-    names = {stage.stage for stage in open_present(Folder(str(tmp_path / "out"))).counts()}
-    assert {"embeddings", "admitted", "brought", "pairs"} <= names
     assert pq.read_table(next((tmp_path / "out/tables/admitted").glob("*/*.parquet"))).num_rows > 0
