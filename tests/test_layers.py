@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,17 @@ def test_imports_run_one_way() -> None:
         for name, path in paths.items()
     }
     assert not {name: others for name, others in wrong.items() if others}
+
+
+def test_no_circle_of_files() -> None:
+    """Imports within functions count, too: they would only hide one."""
+    names = {".".join(("pairwright", *path.relative_to(ROOT).with_suffix("").parts)): path for path in modules()}
+    files = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    graph = {
+        name: {other if other in files else other.rpartition(".")[0] for other in imports_of(path)} - {name}
+        for name, path in files.items()
+    }
+    assert list(TopologicalSorter(graph).static_order()), "raises CycleError, which names the files"
 
 
 def test_command_line_loads_no_heavy_library() -> None:

@@ -1,15 +1,15 @@
 """The script that a newcomer begins with, run on a small dataset."""
 
-import json
 import runpy
 import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import pairwright as pw
 
-SCRIPT = Path(__file__).parent.parent / "docs/first_script.py"
+SCRIPT = Path(__file__).parents[2] / "docs/first_script.py"
 
 
 def test_it_opens_shows_exports_and_trains(rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,8 +21,8 @@ def test_it_opens_shows_exports_and_trains(rendered: Path, tmp_path: Path, monke
     assert "data:image/jpeg" in names["pairs"]._repr_html_()
     assert names["card"]._repr_html_().startswith("<iframe")
     assert "data:image/png" in (tmp_path / "pair.html").read_text()
-    rows = [json.loads(line) for line in next((tmp_path / "demo-trl").rglob("*.jsonl")).read_text().splitlines()]
-    assert len(rows) == names["tally"].rows > 0
+    rows = sum(pq.read_metadata(path).num_rows for path in (tmp_path / "demo-trl").rglob("*.parquet"))
+    assert rows == names["tally"].rows > 0
     (run,) = pw.open("demo").runs()
     assert run.finished
     assert run.objective == "sft"
