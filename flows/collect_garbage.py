@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pairwright.flows.stages import TABLES
 from pairwright.flows.version import open_present, open_version
@@ -33,9 +32,8 @@ from pairwright.tasks.store.garbage import (
 )
 from pairwright.tasks.store.snapshot import latest_snapshot, part_files, read_snapshot, snapshot_numbers
 from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, removed_by, write_swept
-
-if TYPE_CHECKING:
-    from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.freeze_rows import frozen_places
+from pairwright.tasks.training.runs import Run
 
 Watch = Callable[[int, int], None]
 """Hear how many steps are done, of how many."""
@@ -217,16 +215,12 @@ def _unnamed_sets(folder: Folder) -> Iterator[str]:
 
 def _runs(folder: Folder) -> "Iterator[Run]":
     """Yield the trainings of a dataset."""
-    from pairwright.tasks.training.runs import Run
-
     places = sorted(Path(folder.path("runs")).glob("*/config.yaml")) if folder.is_local else []
     yield from (Run(place.parent) for place in places)
 
 
 def _frozen(folder: Folder) -> Iterator[tuple[str, dict[str, set[int]]]]:
     """Yield the unfinished trainings, and where their rows are."""
-    from pairwright.tasks.training.freeze_rows import frozen_places
-
     for run in _runs(folder):
         if not run.is_finished and run.rows.exists():
             yield run.folder.name, frozen_places(run.rows)

@@ -31,6 +31,7 @@ from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.serving.probe import find_model
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training.find_model import find_model as find_checkpoint
 
 PIXELS = 448 * 448
 """As ``model.most_pixels`` of a training."""
@@ -149,7 +150,6 @@ def _open_model(wanted: Wanted, *, images: int) -> tuple[Respond, str]:
     # As in a training: threads that spin while they wait take five times as long beside other work.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from pairwright.tasks.training.answer_questions import LocalModel, answer_questions
-    from pairwright.tasks.training.find_model import find_model as find_checkpoint
     from pairwright.tasks.training.namc.answer_questions import is_namc
 
     finished = Path(wanted.model, FINISHED)

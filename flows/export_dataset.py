@@ -29,6 +29,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.snapshot import describe_version
 from pairwright.tasks.store.stage import Planned
+from pairwright.tasks.training.find_model import require_packages
 
 TABLES = {"preferences": "preferences", "conversations": "comparisons"}
 """Which table the rows of a form are in."""
@@ -152,8 +153,6 @@ def _make_verifier(form: Form, verifying: Verifying) -> Verifier:
 
 def _find_mined(found: Version, negatives: str) -> list[Planned]:
     """Return the table that a run's retriever mines, last, behind what it is made with; nothing is made."""
-    from pairwright.tasks.training.find_model import require_packages
-
     folder = found.folder
     if found.number != (newest := open_version(folder).number):
         raise ConfigError(

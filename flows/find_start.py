@@ -8,15 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pairwright.flows.table import Table
+from pairwright.flows.version import open_version
 from pairwright.schemas.differential import DifferentialConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import SMALL, TINY, ModelConfig, TrainConfig
+from pairwright.tasks.models.pretrained import is_local
+from pairwright.tasks.models.weights import absolute
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training.find_model import find_model, find_module, read_module, require_packages
+from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.tiny_model import write_tiny_model
 
 if TYPE_CHECKING:
     from pairwright.tasks.training.find_model import Found
-    from pairwright.tasks.training.runs import Run
 
 TABLE = "preferences"
 
@@ -46,8 +52,6 @@ def find_start(folder: Folder, config: TrainConfig, run: "Run") -> Start:
         ConfigError: the run to start from is not there, not finished, or of another model.
         ModelError: the model is not on this machine, or no longer the same.
     """
-    from pairwright.tasks.training.find_model import find_model, require_packages
-
     require_packages()
     before = run.config()
     begun: dict[str, Any] = run.data().get("start", {}) if before else {}
@@ -79,8 +83,6 @@ def _perceives_as(found: "Found", config: TrainConfig) -> DifferentialConfig:
     Raises:
         ConfigError: it does, and is asked not to, or to do so otherwise.
     """
-    from pairwright.tasks.training.find_model import find_module, read_module
-
     own, place = config.model.differential, find_module(found.folder)
     if place is None:
         return own
@@ -100,9 +102,6 @@ def _perceives_as(found: "Found", config: TrainConfig) -> DifferentialConfig:
 
 def _lasting(model: ModelConfig) -> str:
     """Return a model's name such that it means the same from anywhere."""
-    from pairwright.tasks.models.pretrained import is_local
-    from pairwright.tasks.models.weights import absolute
-
     return absolute(model.name) if model.name not in (TINY, SMALL) and is_local(model.name) else model.name
 
 
@@ -112,8 +111,6 @@ def find_run(folder: Folder, name: str) -> "Run":
     Raises:
         ConfigError: there is none, or it is not finished; the message lists those that are.
     """
-    from pairwright.tasks.training.runs import Run
-
     runs = Path(folder.path("runs"))
     run = next(
         (Run(place) for place in (runs / name, Path(name).expanduser()) if (place / "config.yaml").exists()), None
@@ -131,8 +128,6 @@ def _model_of(other: "Run", config: TrainConfig) -> dict[str, Any]:
     Raises:
         ConfigError: it is not the one that ``--model`` names.
     """
-    from pairwright.tasks.training.find_model import find_model
-
     settings = other.config()
     assert settings is not None
     own, asked = settings.model, config.model
@@ -145,10 +140,6 @@ def _model_of(other: "Run", config: TrainConfig) -> dict[str, Any]:
 
 def _write_small(folder: Folder, size: str) -> Path:
     """Write one of the small stand-ins beside the dataset, its tokens learnt from the dataset's texts."""
-    from pairwright.flows.table import Table
-    from pairwright.flows.version import open_version
-    from pairwright.tasks.training.tiny_model import write_tiny_model
-
     rows = Table[PreferenceRow](open_version(folder), TABLE).rows(without=("images", "rejected_images"))
     texts = [text for row in rows for text in _texts(row)]
     return write_tiny_model(Path(folder.path("models")), texts, size=size)

@@ -8,6 +8,9 @@ from pairwright.flows.find_models import served_models
 from pairwright.flows.run_build import Request
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.store.on_dask import DaskWorkers
+from pairwright.tasks.store.on_ray import RayWorkers
+from pairwright.tasks.store.on_worker import Place, needs_of
 from pairwright.tasks.store.pool import Runner, Workers
 
 
@@ -24,9 +27,6 @@ def workers_of(request: Request) -> Generator[Runner]:
             yield workers
         return
     _check_cluster(request)
-    from pairwright.tasks.store.on_dask import DaskWorkers
-    from pairwright.tasks.store.on_ray import RayWorkers
-    from pairwright.tasks.store.on_worker import Place, needs_of
 
     gpus = 0 if run.address else count_gpus()
     place = Place(address=run.address, workers=run.workers, gpus=gpus, memory_gb_of=run.memory_gb_of)

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from pairwright.tasks.export.load_processor import load_processor
+from pairwright.tasks.training.find_model import require_packages
+from pairwright.tasks.training.tiny_model import write_tiny_model
 
 TEXTS = ("What differs between the two images?", "A red ball is new; nothing else has changed.")
 """What its tokenizer is trained on. It takes any text: what it has not seen becomes bytes."""
@@ -16,9 +18,6 @@ def load_tiny_processor() -> Any:
     Raises:
         ModelError: a package is missing.
     """
-    from pairwright.tasks.training.find_model import require_packages
-    from pairwright.tasks.training.tiny_model import write_tiny_model
-
     require_packages()
     with tempfile.TemporaryDirectory() as folder:
         return load_processor(str(write_tiny_model(Path(folder), TEXTS)))

@@ -14,6 +14,7 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.namc import SMALL
 from pairwright.schemas.training import NAMC, STAND_INS, TINY, OptimiserConfig, TrainConfig
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training.find_model import require_packages
 
 PAPER_BATCH = 256
 """Rows of a step over all devices (paper 002, Table 10)."""
@@ -63,8 +64,6 @@ def make_config(
 
 def _begun_with(dataset: str, start: str) -> TrainConfig | None:
     """Return the settings of the run that another one starts from; ``None``: there is none on this machine's disks."""
-    from pairwright.tasks.training.find_model import require_packages
-
     if not dataset or not start or not (folder := Folder(dataset)).is_local:
         return None
     require_packages()

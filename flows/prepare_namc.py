@@ -18,7 +18,14 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.namc import PAPER, CnnConfig, NamcConfig
 from pairwright.schemas.section import Section
 from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.models.namc.files import pin_namc
+from pairwright.tasks.models.namc.places import release_models
+from pairwright.tasks.models.weights import absolute
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training.freeze_rows import FrozenRows
+from pairwright.tasks.training.namc import encode_places
+from pairwright.tasks.training.namc.freeze_places import freeze_places, stream_rows
+from pairwright.tasks.training.runs import PLACES
 
 if TYPE_CHECKING:
     from pairwright.tasks.store.dataset import Build
@@ -73,7 +80,6 @@ def pin_models(config: TrainConfig, run: "Run", *, start: Path) -> TrainConfig:
         if own.relevance == "start":
             raise ConfigError("namc.relevance: the small CLIP starts with random weights; use own, or --config paper")
         return config
-    from pairwright.tasks.models.namc.files import pin_namc
 
     before = run.config()
     if config.start and own.cnn == CnnConfig():
@@ -100,8 +106,6 @@ def _as_before(own: NamcConfig, before: NamcConfig) -> Iterator[tuple[str, Secti
 
 
 def _named(model: Any) -> dict[str, Any]:
-    from pairwright.tasks.models.weights import absolute
-
     checkpoint = absolute(model.checkpoint) if model.checkpoint else ""
     return model.model_dump(exclude={"revision"}) | {"checkpoint": checkpoint}
 
@@ -118,8 +122,6 @@ def check_texts(build: "Build", planned: "Planned", config: TrainConfig, rows: P
     Raises:
         ConfigError: no row of the split to train on will do, for these reasons.
     """
-    from pairwright.tasks.training.freeze_rows import FrozenRows
-    from pairwright.tasks.training.namc.freeze_places import stream_rows
     from pairwright.tasks.training.namc.material import NO_HALVES, Text, read_text
 
     split, reasons = config.loading.split, Counter[str]()
@@ -146,11 +148,6 @@ def have_places(folder: Folder, config: TrainConfig, run: "Run") -> None:
         StoreError: the disk refuses.
         TrainingError: some images could not be encoded; the same command goes on.
     """
-    from pairwright.tasks.models.namc.places import release_models
-    from pairwright.tasks.training.freeze_rows import FrozenRows
-    from pairwright.tasks.training.namc.freeze_places import freeze_places
-    from pairwright.tasks.training.runs import PLACES
-
     place, loading = run.folder / PLACES, config.loading
     if place.exists():
         return
@@ -175,8 +172,6 @@ def have_places(folder: Folder, config: TrainConfig, run: "Run") -> None:
 
 def _stages(config: NamcConfig) -> "Iterator[tuple[Stage, Section]]":
     """Yield the tables that a run needs, each with its settings."""
-    from pairwright.tasks.training.namc import encode_places
-
     yield encode_places.GRIDS, config.cnn
     if config.noise and config.reconstruct:
         yield encode_places.CODES, config.vqgan

@@ -16,7 +16,12 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.retrieving import MinedConfig, TextVectorsConfig
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.mining import embed_images
+from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training import embed_chosen_texts, mine_negatives
+from pairwright.tasks.training.freeze_rows import FILE, FrozenRows
+from pairwright.tasks.training.retriever import material
+from pairwright.tasks.training.runs import RETRIEVER, Run, check_name
 
 if TYPE_CHECKING:
     from pairwright.tasks.store.stage import Planned
@@ -40,9 +45,6 @@ def prepare_retriever(folder: Folder, config: TrainConfig, run: Path, *, after: 
         ModelError: the weights of an encoder are not on this machine.
         TrainingError: some vectors could not be made.
     """
-    from pairwright.tasks.training.freeze_rows import FILE, FrozenRows
-    from pairwright.tasks.training.retriever import material
-
     loading, embedding = config.loading, open_version(folder).profile.embedding
     heads = config.adpo.encoder == "heads"
     clip = None if heads else _find_clip(embedding)  # before anything is made
@@ -59,15 +61,11 @@ def prepare_retriever(folder: Folder, config: TrainConfig, run: Path, *, after: 
 
 
 def _find_clip(embedding: EmbeddingConfig) -> ClipConfig:
-    from pairwright.tasks.models.open_clip_embedder import pin_clip
-
     return pin_clip(embedding.clip, download=False)
 
 
 def _vectors(folder: Folder, embedding: EmbeddingConfig, have: Have = make_table) -> "list[Planned]":
     """Have the vectors of texts, and those of images where there are none."""
-    from pairwright.tasks.training import embed_chosen_texts
-
     made = [have(folder, embed_chosen_texts.STAGE, choose_text_vectors(embedding))]
     if embed_images.STAGE.name not in _tables(folder):
         made.append(have(folder, embed_images.STAGE, embedding))
@@ -92,7 +90,6 @@ def find_retriever(folder: Folder, name: str) -> Path:
         ConfigError: there is no such run, it has no retriever, or it is not finished.
     """
     from pairwright.tasks.training.retriever.saved import NETWORK
-    from pairwright.tasks.training.runs import RETRIEVER, Run, check_name
 
     if not folder.is_local:
         raise ConfigError(f"negatives: {name}: runs are on local disks, and {folder.url} is not")
@@ -127,8 +124,6 @@ def mine_table(folder: Folder, retriever: Path, *, pool: str = "train", have: Ha
         ModelError: the file is missing, or was trained on other vectors.
         TrainingError: some rows could not be made.
     """
-    from pairwright.tasks.training import mine_negatives
-
     beside = _vectors(folder, open_version(folder).profile.embedding, have)
     stage = mine_negatives.stage_among(_tables(folder))
     config = MinedConfig(retriever=str(retriever), pool=pool)

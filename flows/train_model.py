@@ -26,9 +26,16 @@ from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import describe_version
 from pairwright.tasks.store.stage import Planned
+from pairwright.tasks.training.check_launcher import check_launcher
+from pairwright.tasks.training.find_model import require_packages
+from pairwright.tasks.training.fit_memory import fitting
+from pairwright.tasks.training.freeze_rows import check_parts, count_reasons, count_rows, freeze_rows
+from pairwright.tasks.training.losses.objectives import needs_of
+from pairwright.tasks.training.metrics import HELD_OUT, read_metrics
+from pairwright.tasks.training.report.write_run_page import write_run_page
+from pairwright.tasks.training.runs import Run, check_name, differences
 
 if TYPE_CHECKING:
-    from pairwright.tasks.training.runs import Run
     from pairwright.tasks.training.train_model import Ended, Job
     from pairwright.tasks.training.watch_training import Watcher
 
@@ -73,9 +80,6 @@ def train(dataset: str, config: TrainConfig, *, name: str, watcher: "Watcher | N
         StoreError: a table cannot be read, or the disk refuses.
         TrainingError: the training cannot go on.
     """
-    from pairwright.tasks.training.find_model import require_packages
-    from pairwright.tasks.training.runs import Run, check_name
-
     # Threads that wait for work give their core away: beside other work, a small model is many times as fast.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     require_packages()
@@ -123,11 +127,8 @@ def _train(run: "Run", folder: Folder, prepared: Prepared, *, watcher: "Watcher 
     from pairwright.tasks.training.ranks import own_rank
 
     if prepared.was_finished:
-        from pairwright.tasks.training.metrics import HELD_OUT, read_metrics
-
         measured = read_metrics(run.metrics).last(HELD_OUT)
         return Trained(folder=str(run.folder), finished=True, was_finished=True, measured=measured, page=_page_of(run))
-    from pairwright.tasks.training.fit_memory import fitting
     from pairwright.tasks.training.train_model import Job
 
     job = Job(run=run, config=prepared.config, dataset=folder, start=prepared.start, watcher=watcher)
@@ -159,8 +160,6 @@ def _trainer(config: TrainConfig) -> "Callable[[Job], Ended]":
 
 
 def _write_page(run: "Run") -> str:
-    from pairwright.tasks.training.report.write_run_page import write_run_page
-
     try:
         return str(write_run_page(run.folder))
     except (ConfigError, StoreError) as error:
@@ -190,8 +189,6 @@ def prepare(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
     """
     if config.objective == NAMC:
         return _prepare_namc(folder, config, run)
-    from pairwright.tasks.training.check_launcher import check_launcher
-    from pairwright.tasks.training.freeze_rows import check_parts
     from pairwright.tasks.training.references import choose_reference
     from pairwright.tasks.training.trainer_arguments import check_trackers
 
@@ -220,7 +217,6 @@ def prepare(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
 
 def _prepare_namc(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
     """Begin a run of NAMC unless it has begun: it needs rows, perhaps models, and perhaps another run's."""
-    from pairwright.tasks.training.freeze_rows import check_parts
     from pairwright.tasks.training.namc.train_namc import check_settings
 
     check_settings(config)
@@ -259,8 +255,6 @@ def mine_negatives(folder: Folder, config: TrainConfig) -> list[Planned]:
 
 def _check_same(run: "Run", config: TrainConfig) -> None:
     """Refuse to go on with other settings, or in other processes: a step would be of other rows."""
-    from pairwright.tasks.training.runs import differences
-
     before = run.config()
     assert before is not None
     changed = list(differences(before, config))
@@ -277,9 +271,6 @@ def _begin(
     folder: Folder, config: TrainConfig, run: "Run", beside: Sequence[Planned], *, start: dict[str, Any]
 ) -> None:
     """Freeze the rows of a new run and what its retriever knows of them, and write its settings."""
-    from pairwright.tasks.training.freeze_rows import count_reasons, count_rows, freeze_rows
-    from pairwright.tasks.training.losses.objectives import needs_of
-
     loading = config.loading
     with open_version(folder).settled(beside) as (build, _):
         planned = next((one for one in build.planned if one.stage.name == config.table), None)

@@ -4,6 +4,8 @@ import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -26,6 +28,10 @@ HEAVY = (
     "transformers",
     "spacy",
 )
+HEAVY_INSIDE = ("drjit", "httpcore", "httpx", "httpx2", "open_clip", "openai", "safetensors", "starlette", "uvicorn")
+"""Too heavy for a start, too, but light beside what is done with them."""
+LAZY = tuple(f"pairwright.flows.{name}" for name in ("verbs", "dataset", "table"))
+"""The command line and the facade: what they run is loaded when it is run, for a quick start."""
 
 
 def modules() -> list[Path]:
@@ -86,6 +92,69 @@ def test_command_line_loads_no_heavy_library() -> None:
     code = f"import sys, pairwright.flows.cli; print([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@dataclass(frozen=True)
+class Imports:
+    """Imports of one file: own modules at its top and in its functions, others at its top."""
+
+    top: set[str]
+    inner: set[str]
+    others: set[str]
+
+
+def read_imports(path: Path, own: Container[str]) -> Imports:
+    """Return what a file imports, but for what it does so for type checkers only."""
+    found = Imports(set(), set(), set())
+
+    def walk(node: ast.AST, *, is_inner: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                continue
+            if isinstance(child, ast.Import | ast.ImportFrom):
+                module = f"{child.module}." if isinstance(child, ast.ImportFrom) else ""
+                for name in (f"{module}{alias.name}" for alias in child.names):
+                    target = name if name in own else name.rpartition(".")[0]
+                    if target in own:
+                        (found.inner if is_inner else found.top).add(target)
+                    elif not is_inner:
+                        found.others.add(name.split(".")[0])
+            walk(child, is_inner=is_inner or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
+
+    walk(ast.parse(path.read_text()), is_inner=False)
+    return found
+
+
+@pytest.fixture(scope="module")
+def graph() -> dict[str, Imports]:
+    """Return each of our modules with what it imports."""
+    own = {".".join(("pairwright", *path.relative_to(ROOT).with_suffix("").parts)): path for path in modules()}
+    own = {name.removesuffix(".__init__"): path for name, path in own.items()}
+    return {name: read_imports(path, own) for name, path in own.items()}
+
+
+def reached(name: str, graph: Mapping[str, Imports]) -> set[str]:
+    """Return the modules that are loaded with one."""
+    seen, owed = set[str](), [name]
+    while owed:
+        if (module := owed.pop()) not in seen:
+            seen.add(module)
+            owed += graph[module].top
+    return seen
+
+
+def heavy_of(name: str, graph: Mapping[str, Imports]) -> set[str]:
+    return set().union(*(graph[module].others for module in reached(name, graph))) & {*HEAVY, *HEAVY_INSIDE}
+
+
+def test_functions_import_own_modules_for_heavy_libraries_only(graph: dict[str, Imports]) -> None:
+    eager = {name: found for name, found in graph.items() if not name.startswith(LAZY)}
+    light = {
+        name: sorted(other for other in found.inner if not heavy_of(other, graph) - heavy_of(name, graph))
+        for name, found in eager.items()
+    }
+    assert not {name: others for name, others in light.items() if others}
+    assert sum(len(found.inner) for found in eager.values()) <= 40
 
 
 def test_the_installation_has_every_package() -> None:

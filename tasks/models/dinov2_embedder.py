@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import Dinov2Config
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.encoder import Encoder, keep_class_token
 from pairwright.tasks.models.preprocess import Interpolation, Preprocess, Resize
 from pairwright.tasks.models.pretrained import Pretrained
@@ -95,8 +96,6 @@ MODELS = Pretrained(
 def _load(configuration: str, batch: int) -> Encoder:
     """Load the model by transformers' own loader."""
     import transformers
-
-    from pairwright.tasks.models.devices import choose_device
 
     config = Dinov2Config.model_validate_json(configuration)
     device = choose_device()

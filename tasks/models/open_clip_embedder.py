@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.encoder import Encoder, keep_class_token
 from pairwright.tasks.models.preprocess import Preprocess, Resize
 from pairwright.tasks.models.weights import (
@@ -165,8 +166,6 @@ def _add_described(config: ClipConfig, field: str) -> str:
 @lru_cache(maxsize=1)
 def _load(configuration: str, batch: int) -> Encoder:
     """Load the model and keep its image tower."""
-    from pairwright.tasks.models.devices import choose_device
-
     config = ClipConfig.model_validate_json(configuration)
     device = choose_device()
     tower = create_model(config).visual.eval().requires_grad_(requires_grad=False).to(device)

@@ -19,6 +19,7 @@ from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.cut_texts import cut_text
+from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.open_clip_embedder import FIELD, create_model, create_tokenizer, identify
 
 if TYPE_CHECKING:
@@ -116,8 +117,6 @@ def count_tokens(tokenizer: Any, text: str) -> int:
 def _load(configuration: str) -> TextTower:
     """Load the model and keep its text tower."""
     import torch
-
-    from pairwright.tasks.models.devices import choose_device
 
     config = ClipConfig.model_validate_json(configuration)
     device = choose_device()

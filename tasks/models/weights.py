@@ -17,6 +17,7 @@ from pathlib import Path
 import xxhash
 
 from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.fetching.fetch_hub import fetch_hub_file
 from pairwright.tasks.models.fetching.file_records import CHUNK_BYTES, read_record
 from pairwright.tasks.models.fetching.rehearse import note
 
@@ -111,8 +112,6 @@ def find_cached(files: HubFiles) -> Path | None:
 
 def _fetch(files: HubFiles) -> Path:
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
-    from pairwright.tasks.models.fetching.fetch_hub import fetch_hub_file
 
     def fetch(name: str) -> Path:
         return fetch_hub_file(files.repository, name, files.revision)

@@ -22,6 +22,7 @@ from pairwright.tasks.serving.keys import load_key
 from pairwright.tasks.serving.launch import check_launch
 from pairwright.tasks.serving.loop import run
 from pairwright.tasks.serving.pace import PACE, Pace
+from pairwright.tasks.store.images import encode_png
 
 T = TypeVar("T")
 SHOWN = 20
@@ -197,8 +198,6 @@ class _Server:
 def _picture() -> str:
     """Return a small PNG in base64."""
     import numpy as np
-
-    from pairwright.tasks.store.images import encode_png
 
     return base64.b64encode(encode_png(np.full((56, 56, 3), (180, 90, 60), np.uint8))).decode()
 

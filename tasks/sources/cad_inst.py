@@ -30,6 +30,7 @@ from pairwright.tasks.sources.reader import Reader
 from pairwright.tasks.sources.tables.json_elements import Damaged, read_elements, read_json_lines
 from pairwright.tasks.sources.tables.literals import parse_literal
 from pairwright.tasks.sources.tables.read_rows import list_rows, read_rows
+from pairwright.tasks.sources.tables.table_columns import need
 from pairwright.tasks.sources.tables.table_files import Place, open_place
 
 if TYPE_CHECKING:
@@ -134,7 +135,6 @@ def _rows(config: SourceConfig, limit: int | None) -> Records:
 
 
 def _choose(schema: "pa.Schema", reading: ReadingConfig) -> dict[str, str]:  # noqa: ARG001 - as for every table
-    from pairwright.tasks.sources.tables.table_columns import need
 
     there = [name for name in COLUMNS if name in schema.names]
     return need(schema, ("image", *there) if "conversations" in there else ("image", "answer", *there))

@@ -28,6 +28,7 @@ from pairwright.tasks.sources.layout.read_below import is_below, is_unicode, rea
 from pairwright.tasks.sources.parquet import ROWS_PER_SHARD, image_folder, take_picture
 from pairwright.tasks.sources.reader import Reader
 from pairwright.tasks.sources.tables.read_rows import list_rows, read_rows
+from pairwright.tasks.sources.tables.table_columns import cells_of, need, texts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,8 +143,6 @@ def _parse(data: bytes) -> tuple[tuple[str, ...], tuple[str, ...], str] | None:
 def _prompts(
     record: dict[str, Any], before: str, other: str, after: str, edit: str
 ) -> tuple[tuple[str, ...], tuple[str, ...], str] | None:
-    from pairwright.tasks.sources.tables.table_columns import texts_of
-
     texts = [texts_of(text) if isinstance(text := record.get(name), str) else () for name in (before, other, after)]
     said = texts_of(record.get(edit))
     if not said or not all(is_unicode(text) for part in (*texts, said) for text in part):
@@ -152,8 +151,6 @@ def _prompts(
 
 
 def _read_row(item: ItemRow, record: dict[str, Any], config: SourceConfig, *, folder: str) -> Result:
-    from pairwright.tasks.sources.tables.table_columns import cells_of
-
     prompt = _prompts(record, "original_prompt", "original_prompt", "edited_prompt", "edit_prompt")
     if prompt is None:
         return dropped(item, "damaged prompt", "edit_prompt")
@@ -173,7 +170,6 @@ def _read_row(item: ItemRow, record: dict[str, Any], config: SourceConfig, *, fo
 
 
 def _choose(schema: "pa.Schema", reading: ReadingConfig) -> dict[str, str]:  # noqa: ARG001 - as for every table
-    from pairwright.tasks.sources.tables.table_columns import need
 
     return need(schema, ("original_prompt", "edit_prompt", "edited_prompt"), images=("original_image", "edited_image"))
 

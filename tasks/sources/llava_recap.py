@@ -14,6 +14,7 @@ from pairwright.tasks.sources.layout.pairs import About, Picture, dropped, read_
 from pairwright.tasks.sources.parquet import ROWS_PER_SHARD, image_folder, take_picture
 from pairwright.tasks.sources.reader import Reader
 from pairwright.tasks.sources.tables.read_rows import list_rows, read_rows
+from pairwright.tasks.sources.tables.table_columns import cells_of, need, texts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,8 +30,6 @@ def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Image
 def _read_row(
     item: ItemRow, record: dict[str, Any], config: SourceConfig, *, folder: str
 ) -> ImageRow | Dropped | Failed:
-    from pairwright.tasks.sources.tables.table_columns import cells_of
-
     caption = _answer(record["conversations"])
     if not caption:
         return dropped(item, "no caption")
@@ -44,15 +43,12 @@ def _read_row(
 
 def _answer(conversation: Any) -> str:
     """Return the first answer of a conversation."""
-    from pairwright.tasks.sources.tables.table_columns import texts_of
-
     turns = conversation if isinstance(conversation, list) else []
     answers = (turn.get("value") for turn in turns if isinstance(turn, dict) and turn.get("from") == "gpt")
     return next((text for answer in answers for text in texts_of(answer)), "")
 
 
 def _choose(schema: "pa.Schema", reading: ReadingConfig) -> dict[str, str]:  # noqa: ARG001 - as for every table
-    from pairwright.tasks.sources.tables.table_columns import need
 
     return need(schema, ("id", "conversations"), images=("image",))
 

@@ -21,6 +21,13 @@ from pairwright.tasks.sources.layout.pairs import About, Picture, dropped, read_
 from pairwright.tasks.sources.layout.read_below import read_below
 from pairwright.tasks.sources.reader import Reader
 from pairwright.tasks.sources.tables.read_rows import list_rows, read_rows
+from pairwright.tasks.sources.tables.table_columns import (
+    MOST_IMAGES,
+    caption_columns,
+    cells_of,
+    image_columns,
+    texts_of,
+)
 from pairwright.tasks.sources.tables.table_files import DICT, STATE, open_place
 
 if TYPE_CHECKING:
@@ -69,8 +76,6 @@ def take_picture(
 def _read_row(
     item: ItemRow, record: dict[str, Any], config: SourceConfig, *, folder: str
 ) -> Iterator[ImageRow | Dropped | Failed]:
-    from pairwright.tasks.sources.tables.table_columns import MOST_IMAGES, cells_of, texts_of
-
     cells = [cell for name, value in record.items() if name != CAPTION for cell in cells_of(value)]
     if not cells:
         yield dropped(item, "no image in the row")
@@ -92,8 +97,6 @@ def _read_row(
 
 
 def _choose(schema: "pa.Schema", reading: ReadingConfig) -> dict[str, str]:
-    from pairwright.tasks.sources.tables.table_columns import caption_columns, image_columns
-
     images = image_columns(schema, reading)
     captions = [name for name in caption_columns(schema, reading) if name not in images]
     return {name: f"image {number}" for number, name in enumerate(images)} | dict.fromkeys(captions, CAPTION)

@@ -16,6 +16,7 @@ from pairwright.tasks.sources.layout.pairs import About, Picture, dropped, read_
 from pairwright.tasks.sources.parquet import ROWS_PER_SHARD, image_folder, take_picture
 from pairwright.tasks.sources.reader import Reader
 from pairwright.tasks.sources.tables.read_rows import list_rows, read_rows
+from pairwright.tasks.sources.tables.table_columns import cells_of, need, texts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,8 +40,6 @@ def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Image
 def _read_row(
     item: ItemRow, record: dict[str, Any], config: SourceConfig, *, folder: str
 ) -> tuple[ImageRow | PreferenceRow | Dropped | Failed, ...]:
-    from pairwright.tasks.sources.tables.table_columns import cells_of, texts_of
-
     texts = {name: " ".join(texts_of(record[name])) for name in TEXTS}
     if missing := next((name for name in TEXTS if not texts[name]), ""):
         return (dropped(item, "no question or answer", missing),)
@@ -90,7 +89,6 @@ def answering_model(text: Any) -> str:
 
 
 def _choose(schema: "pa.Schema", reading: ReadingConfig) -> dict[str, str]:  # noqa: ARG001 - as for every table
-    from pairwright.tasks.sources.tables.table_columns import need
 
     there = [name for name in (*NOTES, "origin_split") if name in schema.names]
     return need(schema, (*TEXTS, *there), images=("image",))

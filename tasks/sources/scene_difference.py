@@ -14,6 +14,7 @@ from pairwright.tasks.sources.layout.pairs import About, Picture, dropped, read_
 from pairwright.tasks.sources.parquet import ROWS_PER_SHARD, image_folder, take_picture
 from pairwright.tasks.sources.reader import Reader
 from pairwright.tasks.sources.tables.read_rows import list_rows, read_rows
+from pairwright.tasks.sources.tables.table_columns import MOST_TEXTS, cells_of, need, texts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,8 +33,6 @@ def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Image
 def _read_row(
     item: ItemRow, record: dict[str, Any], config: SourceConfig, *, folder: str
 ) -> list[ImageRow | PairRow] | list[Dropped | Failed]:
-    from pairwright.tasks.sources.tables.table_columns import MOST_TEXTS, cells_of, texts_of
-
     cells = cells_of(record["images"])
     if len(cells) != 2:
         return [dropped(item, "not two images", str(len(cells)))]
@@ -54,7 +53,6 @@ def _read_row(
 
 
 def _choose(schema: "pa.Schema", reading: ReadingConfig) -> dict[str, str]:  # noqa: ARG001 - as for every table
-    from pairwright.tasks.sources.tables.table_columns import need
 
     return need(schema, ("texts",), images=("images",))
 

@@ -34,6 +34,7 @@ from pairwright.schemas.rows import (
     Row,
     make_key,
 )
+from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.training.retriever.features import map_features
@@ -161,7 +162,6 @@ class Ranking:
         """
         import torch
 
-        from pairwright.tasks.models.devices import choose_device
         from pairwright.tasks.training.retriever.heads import Heads, HeadsEncoder
         from pairwright.tasks.training.retriever.saved import hash_file, load_network
 

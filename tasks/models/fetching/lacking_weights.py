@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pairwright.tasks.models.fetching.fetch_file import FetchError, ask_size
+from pairwright.tasks.models.fetching.fetch_hub import ask_hub
 from pairwright.tasks.models.fetching.published import PublishedFile, weights_folder
 from pairwright.tasks.models.fetching.verify_weights import Wanted
 from pairwright.tasks.models.weights import HubFiles, find_cached
@@ -88,8 +89,6 @@ def _on_hub(files: HubFiles) -> Iterator[Lacking]:
 
 def _ask(files: HubFiles, names: tuple[str, ...]) -> tuple[str, int]:
     """Return the first of the names that the Hub has, and its size."""
-    from pairwright.tasks.models.fetching.fetch_hub import ask_hub
-
     for name in names:
         try:
             return name, ask_hub(files.repository, name, files.revision, again=False).size

@@ -15,6 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.fetching.fetch_file import FetchError, fetch_file, forget
 from pairwright.tasks.models.fetching.file_records import Record, measure_file, read_record, record_path, write_record
 from pairwright.tasks.models.fetching.rehearse import note
 from pairwright.tasks.models.weights import download_setting
@@ -131,8 +132,6 @@ def _alone(file: PublishedFile, path: Path) -> Generator[None]:
 
 def _fetch(file: PublishedFile, path: Path) -> None:
     """Fetch a file, verify it, and only then give it its name."""
-    from pairwright.tasks.models.fetching.fetch_file import FetchError, fetch_file, forget  # loads httpx2
-
     part = path.with_name(f"{path.name}.part")
     wanted, whose = _wanted(file, path, read_record(path))
     try:

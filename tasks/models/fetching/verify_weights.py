@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.fetching.fetch_hub import verify_blob
 from pairwright.tasks.models.fetching.published import PublishedFile, find_fault, find_published, weights_folder
 from pairwright.tasks.models.weights import HubFiles, find_cached, find_on_hub
 
@@ -112,6 +113,4 @@ def _find(files: HubFiles, *, fetch: bool) -> tuple[Path, list[str]]:
 
 
 def _verify(path: Path) -> tuple[str, str]:
-    from pairwright.tasks.models.fetching.fetch_hub import verify_blob
-
     return verify_blob(path)

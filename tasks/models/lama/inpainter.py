@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import LamaConfig, RemovalsConfig
 from pairwright.tasks.models.batches import MOST, Batches
+from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.fetching.published import PublishedFile, find_published
 from pairwright.tasks.models.inpainting import Hole, Pixels, Window
 from pairwright.tasks.models.lama.crop_holes import HoleCrop, crop_hole, put_back
@@ -178,8 +179,6 @@ def _is_torchscript(data: bytes) -> bool:
 def _load(configuration: str, batch: int) -> Lama:
     """Load the program, and try it."""
     import torch
-
-    from pairwright.tasks.models.devices import choose_device
 
     config, device = LamaConfig.model_validate_json(configuration), choose_device()
     path = _find(config, download=False)

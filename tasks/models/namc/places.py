@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc import CnnConfig, DualEncoderConfig, VqganConfig
 from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.namc import vqgan
 from pairwright.tasks.models.namc.cnn import make_cnn
 from pairwright.tasks.models.namc.files import CLIP, CNN, VQGAN, check_file, find_vqgan
@@ -180,6 +181,4 @@ def clip_numbers(clip: Any) -> "Callable[[Tensor], Tensor]":
 
 
 def _choose_device() -> "device":
-    from pairwright.tasks.models.devices import choose_device
-
     return choose_device()

@@ -21,6 +21,7 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import RamConfig
 from pairwright.schemas.rows import Tag
 from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.preprocess import Preprocess
 from pairwright.tasks.models.ram.decoder import tag_logits
@@ -121,7 +122,6 @@ class RamModel:
 
 @lru_cache(maxsize=1)
 def _load(configuration: str, plus: bool, batch: int) -> RamModel:  # noqa: FBT001 - lru_cache's keys
-    from pairwright.tasks.models.devices import choose_device
 
     config = RamConfig.model_validate_json(configuration)
     device = choose_device()

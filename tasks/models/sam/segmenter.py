@@ -22,6 +22,7 @@ from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.fetching.published import PublishedFile, find_published
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.sam.attention import fuse_attention
@@ -205,8 +206,6 @@ def _read(config: SegmentationConfig) -> Any:
 
 @lru_cache(maxsize=1)
 def _load(configuration: str) -> Prompter:
-    from pairwright.tasks.models.devices import choose_device
-
     config = SegmentationConfig.model_validate_json(configuration)
     device = choose_device()
     model = _read(config).to(device)

@@ -23,6 +23,7 @@ from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ItemRow, make_key
 from pairwright.tasks.sources.folder import shown_name
 from pairwright.tasks.sources.layout.pairs import dropped
+from pairwright.tasks.sources.tables.open_table import ArrowTable, ParquetTable, to_record
 from pairwright.tasks.sources.tables.table_files import Place, TableFile, find_tables, open_place
 
 if TYPE_CHECKING:
@@ -115,8 +116,6 @@ class _Source:
 
     def open(self, relative: str, size: int, faults: list[Exception]) -> "Table":
         """Open a table; what the medium raises is kept in ``faults``."""
-        from pairwright.tasks.sources.tables.open_table import ArrowTable, ParquetTable  # loads pyarrow
-
         if self.place.is_local and relative.endswith(".arrow"):
             return ArrowTable(os.fsencode(self.place.path(relative)), size)
         with _keeping(faults):
@@ -259,8 +258,6 @@ def _read_group(
 
 
 def _record(item: ItemRow, batch: "pa.RecordBatch", columns: dict[str, str]) -> Record | Dropped:
-    from pairwright.tasks.sources.tables.open_table import to_record
-
     try:
         return {columns[name]: value for name, value in to_record(batch).items()}
     except Exception as error:  # noqa: BLE001 - a row of undecodable text or impossible offsets
