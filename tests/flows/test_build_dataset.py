@@ -152,6 +152,7 @@ def test_what_failed_is_told_alike_by_prefect_and_by_status(prefect: PrefectServ
     assert f"images: 2 of 2 rows failed: {reason} (2)" in task_run["state"]["message"], "the dropped row is not retried"
 
 
+@pytest.mark.slow
 def test_a_failing_build_says_why_and_not_how(prefect: PrefectServer, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = prefect.run("pairwright", "build", tmp_path / "empty", "--out", tmp_path / "out")
@@ -160,6 +161,7 @@ def test_a_failing_build_says_why_and_not_how(prefect: PrefectServer, tmp_path: 
     assert "HTTP Request" not in done.stderr
 
 
+@pytest.mark.slow
 def test_without_an_answering_server_the_message_names_it(prefect: PrefectServer, tmp_path: Path) -> None:
     photographs = write_photographs(tmp_path / "photographs", 2)
     nowhere = f"http://127.0.0.1:{free_port()}/api"

@@ -75,6 +75,7 @@ def pixels(data: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
 
 
+@pytest.mark.slow
 def test_random_crops_where_nothing_can_be_removed(
     source: str, settings: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -107,6 +107,7 @@ def test_calls_are_never_passed_and_none_is_asked_twice(out: Path, whole: int) -
     assert read_record(Folder(str(out))).profile.run.budget.max_calls == whole, "the raised budget stands from then on"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("whole")
 def test_several_workers_share_one_budget(out: Path) -> None:
     with chat_server(sound) as server:

@@ -129,6 +129,7 @@ def test_the_laptop_profile_has_the_smaller_siblings() -> None:
     assert (profile.removals.inpainter, profile.rejections.scorer) == ("lama", "clip")
 
 
+@pytest.mark.slow
 def test_photographs_are_mined_with_real_encoders(
     photographs: Path, checkpoints: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

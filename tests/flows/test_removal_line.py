@@ -171,6 +171,7 @@ def test_every_step_gives_rows_and_every_row_is_accounted_for(built) -> None:
     assert {name: len(rows) > 0 for name, rows in rows_of(out).items()} == dict.fromkeys(STEPS, True)
 
 
+@pytest.mark.slow
 def test_tags_are_of_texts_and_of_ram_and_lead_to_rejected_images(built) -> None:
     rows = rows_of(built[0])
     assert {tag.tagger for row in rows["tags"] for tag in row.tags} == {"nouns", "ram"}

@@ -40,6 +40,7 @@ def write_captions(folder: Path) -> list[Path]:
     return paths
 
 
+@pytest.mark.slow
 def test_scores_of_captions_are_a_table_of_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
     paths = write_captions(tmp_path)
     done = prefect.run("python", "-c", CAPTIONS, *paths)

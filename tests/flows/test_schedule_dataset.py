@@ -84,6 +84,7 @@ def test_telemetry_is_off_unless_the_user_decided(monkeypatch: pytest.MonkeyPatc
     assert os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] == "true"
 
 
+@pytest.mark.slow
 def test_a_schedule_is_applied_changed_and_paused(prefect: PrefectServer, album: Path) -> None:
     done = prefect.run("pairwright", "schedule", album, *NIGHTLY, "--timezone", "Europe/Zurich")
     assert done.returncode == 0, done.stderr

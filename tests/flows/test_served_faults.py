@@ -98,6 +98,7 @@ def clean(tmp_path_factory, unwritten):
     return rows, report.counts, asked
 
 
+@pytest.mark.slow
 def test_fifty_faults_change_nothing(out, clean) -> None:
     rows, counts, _ = clean
     faulty = set(range(0, 150, 3))
@@ -135,6 +136,7 @@ def test_rows_that_fail_are_owed_and_made_at_the_next_run(out, clean) -> None:
     assert report.counts == counts
 
 
+@pytest.mark.slow
 def test_a_server_that_comes_back_in_time_costs_nothing(out, clean) -> None:
     rows, *_ = clean
     gone = threading.Event()
@@ -181,6 +183,7 @@ def test_a_server_that_is_gone_fails_its_shards_and_the_rest_is_done_later(out, 
     assert rows_of(out) == rows
 
 
+@pytest.mark.slow
 def test_pairs_wait_for_captions_that_could_not_be_asked_for(out, clean) -> None:
     """Otherwise all would be asked about without captions now, and again with them later."""
     rows, _, asked = clean

@@ -23,6 +23,7 @@ def dataset(rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return Path(shutil.copytree(rendered, tmp_path / "data"))
 
 
+@pytest.mark.slow
 def test_it_is_trained_looked_at_scored_and_tuned(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["train", dataset, *DIFFERENTIAL, *words_of(FAST)]
     assert run(*words) == 0

@@ -106,6 +106,7 @@ def test_what_is_learnt_from_is_what_the_models_say(dataset: Path, models: list[
     assert Path(planned.table).name not in tables["codes"]
 
 
+@pytest.mark.slow
 def test_it_is_trained_gone_on_with_scored_and_tuned(
     dataset: Path,
     models: list[str],

@@ -55,7 +55,11 @@ def build(tmp_path: Path, pictures: Path, names: list[str], *, out: str, setting
 STEPS = [NAMES[:30], NAMES, [*NAMES[:11], *NAMES[15:]], NAMES[3:35]]
 
 
-@pytest.mark.parametrize("settings", [(), ("search.max_exact=25", "search.probes=2")], ids=["exact", "index"])
+@pytest.mark.parametrize(
+    "settings",
+    [pytest.param((), marks=pytest.mark.slow), ("search.max_exact=25", "search.probes=2")],
+    ids=["exact", "index"],
+)
 def test_a_grown_and_shrunk_dataset_equals_one_from_scratch(tmp_path, pictures, settings):
     for number, names in enumerate(STEPS):
         counts, grown, _ = build(tmp_path, pictures, names, out="grown", settings=settings)

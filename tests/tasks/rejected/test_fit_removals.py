@@ -96,7 +96,7 @@ def test_what_does_not_fit_or_decode_is_a_reason(config):
     assert isinstance(made[removal.key], EmbeddingRow)
 
 
-@pytest.mark.parametrize("helping", [0, 2])
+@pytest.mark.parametrize("helping", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_crops_made_elsewhere_give_the_same_vectors(config, monkeypatch, helping):
     rows = [replace(row, key=f"{n}") for n in range(20) for _, row, _ in removals()[n % 4 : n % 4 + 1]]
     here = fit(config, rows)

@@ -3,6 +3,8 @@
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
+import pytest
+
 from pairwright.tasks.serving.client import close_clients
 from tests.fixtures.asking import asked, config_of, items, texts
 from tests.fixtures.chat_server import chat_server
@@ -16,6 +18,7 @@ def ask_shards(urls: tuple[str, ...], shards: int, rows: int) -> int:
     return answered
 
 
+@pytest.mark.slow
 def test_shards_of_several_workers_are_spread_over_all_servers() -> None:
     with chat_server(lambda asked: asked.text) as first, chat_server(lambda asked: asked.text) as second:
         urls = (first.url, second.url)

@@ -90,6 +90,7 @@ def test_a_finished_run(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert AutoProcessor.from_pretrained(job.run.model).chat_template
 
 
+@pytest.mark.slow
 def test_loading_processes_change_nothing(model: Path, tmp_path: Path) -> None:
     jobs = [
         write_run(tmp_path, settings("dpo", model, loading={"workers": workers, "held_out": ""}), name=f"run{workers}")
