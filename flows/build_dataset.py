@@ -12,7 +12,6 @@ as long.)
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack
 from datetime import datetime
 from queue import Queue
@@ -199,20 +198,20 @@ def as_subflows(url: str, gone: Event) -> RunStep:
     """Return a way to run a build's steps as subflows; without Prefect once its server is gone."""
 
     def run_step(step: str, run: Callable[[], Sequence[Counts]]) -> None:
-        waiting, outcome, ending = [run], Future[Sequence[Counts]](), ExitStack()
+        waiting, faults, ending = [run], list[Exception](), ExitStack()
 
         def run_stages(dataset: str) -> State[None]:  # noqa: ARG001  (names the run)
             try:
-                outcome.set_result(waiting.pop()())  # Prefect keeps this function; what it built with is let go
+                counts = waiting.pop()()  # Prefect keeps this function; what it built with is let go
             except PairwrightError as error:  # raised again in the build's flow run, which shows where
-                outcome.set_exception(error)
+                faults.append(error)
                 return Failed(message=str(error))
-            except BaseException as error:
-                outcome.set_exception(error)
+            except Exception as error:
+                faults.append(error)
                 raise
             if gone.is_set():  # its end is told in one attempt, not in minutes of them while all stands still
                 ending.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
-            return step_state(outcome.result(), url)
+            return step_state(counts, url)
 
         run_stages.__qualname__ = step
         subflow = flow(name=step, flow_run_name=f"{step}-{{dataset}}", task_runner=RUNNER, persist_result=False)
@@ -225,8 +224,8 @@ def as_subflows(url: str, gone: Event) -> RunStep:
             gone.set()
         if waiting:
             run()
-        else:
-            outcome.result()
+        if faults:
+            raise faults.pop()
 
     return run_step
 
