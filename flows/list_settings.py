@@ -3,8 +3,13 @@
 Reads the pydantic models themselves, so that no setting is missing; the verbs ``settings`` and ``profiles`` print it.
 """
 
+import ast
+import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
+from itertools import pairwise
+from textwrap import dedent
 from typing import Annotated, Any, Literal
 
 from pydantic import TypeAdapter
@@ -114,9 +119,25 @@ def _walk(command: Command, kind: type[Section], own: Section | None, place: str
             type=_say_type(about),
             range=_say_range(about),
             default=_default(field),
-            meaning=" ".join((field.description or "").split()),
+            meaning=meanings_of(kind)[name],
             value=None if value is PydanticUndefined else to_jsonable_python(value),
         )
+
+
+@cache
+def meanings_of(kind: type[Section]) -> dict[str, str]:
+    """Return the sentence below each field of a section, which pydantic would read at every start."""
+    found: dict[str, str] = {}
+    for one in reversed([one for one in kind.__mro__ if issubclass(one, Section)]):
+        tree = ast.parse(dedent(inspect.getsource(one))).body[0]
+        assert isinstance(tree, ast.ClassDef)
+        for pair in pairwise(tree.body):
+            match pair:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = " ".join(text.split())
+                case _:
+                    pass
+    return found
 
 
 def _schema_of(field: FieldInfo) -> dict[str, Any]:

@@ -49,7 +49,7 @@ FilledSeed = Annotated[Seed, UNSET, Filled("seed")]
 class Section(BaseModel):
     """One section of a profile: frozen, unknown keys refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     uncounted: ClassVar[frozenset[str]] = frozenset()
     """Fields that no fingerprint counts: they change no row, or the stage's ``models`` tell what counts of them."""
 
