@@ -44,7 +44,14 @@ class Status:
         return {"dataset": self.dataset, "snapshot": self.version, "stages": stages, "held": list(self.held)}
 
     def __repr__(self) -> str:
-        return "\n".join([_title(self.dataset, self.version), *map(_line, self.counts), *self.owing, *self.held])
+        return "\n".join(
+            [
+                _title(self.dataset, self.version),
+                *(_line(count) for count in self.counts if count.of),
+                *self.owing,
+                *self.held,
+            ]
+        )
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{html.escape(line)}</p>" for line in (*self.owing, *self.held))
@@ -75,9 +82,9 @@ def look_at_status(folder: Folder, *, verify: bool = False) -> Status:
 
 
 def show_stages(dataset: str, version: int, counts: Sequence[Counts]) -> str:
-    """Return the table of stages as HTML."""
+    """Return the table of the stages with input as HTML."""
     head = "".join(f"<th>{name}</th>" for name in ("stage", *NUMBERS, "most frequent reason"))
-    rows = "".join(map(_row, counts))
+    rows = "".join(_row(count) for count in counts if count.of)
     title = html.escape(_title(dataset, version))
     return f"<p>{title}</p><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
