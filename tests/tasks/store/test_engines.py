@@ -35,7 +35,7 @@ def read_and_die(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[Any]:
         yield from read_words([row], config)
 
 
-@pytest.fixture(scope="module", params=list(ENGINES))
+@pytest.fixture(scope="module", params=["dask", pytest.param("ray", marks=pytest.mark.slow)])
 def engine(request: pytest.FixtureRequest) -> Iterator[Runner]:
     with ENGINES[request.param](TWO, needs_of([str(ROOT)], elsewhere=False)) as workers:
         yield workers
@@ -60,7 +60,6 @@ def test_a_worker_killed_in_mid_shard_costs_no_row_and_none_is_done_twice(engine
     assert {name: set(rows) for name, rows in say(read_toy(tmp_path / "out", WORDS)).items()} == expect(WORDS)
 
 
-@pytest.mark.slow
 def test_a_worker_that_is_not_fit_does_nothing(engine: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_needs", Needs("of another release", ()))
     counts, outcomes = build_toy(tmp_path / "out", WORDS, workers=engine, stages=STAGES[:1])
