@@ -188,8 +188,14 @@ class Ledger:
     def settle(self, stage: Stage) -> None:
         """Work out the stage's present input and its live rows, from live tables of the stages before."""
         self._unite(stage)
-        self._make_input(stage)
         name = stage.name
+        if not stage.is_on:  # it has no input: these tables are empty, and need not be worked out
+            place = "seq BIGINT, source_key VARCHAR, key VARCHAR, part INTEGER, row INTEGER"
+            self._run(f"CREATE OR REPLACE TEMP TABLE input_{name} ({place})")
+            self._run(f"CREATE OR REPLACE TEMP TABLE outcome_{name} ({place}, outcome VARCHAR, reason VARCHAR)")
+            self._run(f"CREATE OR REPLACE TEMP TABLE live_{name} AS SELECT 0::BIGINT seq, * FROM rows_{name} LIMIT 0")
+            return
+        self._make_input(stage)
         alive = f"r.status = 'ok' AND r.source_key IN (SELECT source_key FROM input_{name})"
         first = _first_of_its_key(f"rows_{name}", alive, f"r.{stage.tie}, r.source_key, r.part, r.row")
         self._run(f"""
