@@ -5,10 +5,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pairwright.flows.pipeline import running_stages
-from pairwright.schemas.config import Profile
+from pairwright.schemas.config import Profile, ResolvedProfile, resolve
 from pairwright.schemas.rows import make_key
+from pairwright.schemas.section import changed_fields
 from pairwright.schemas.served import ChatConfig
 from pairwright.schemas.writing import ServedSection
 from pairwright.tasks.mining import search_neighbours
@@ -25,8 +27,8 @@ from pairwright.tasks.store.stage import Planned
 log = logging.getLogger(__name__)
 
 
-def pin_models(profile: Profile, until: str) -> Profile:
-    """Return the profile with each model that the build loads at the revision that this machine has.
+def pin_models(profile: Profile, until: str) -> ResolvedProfile:
+    """Return the profile with the revision that this machine has found of each model that the build loads.
 
     Raises:
         ModelError: one is missing, or Faiss is.
@@ -34,12 +36,16 @@ def pin_models(profile: Profile, until: str) -> Profile:
     stages = running_stages(profile, until)
     if search_neighbours.STAGE.name in {stage.name for stage in stages}:
         require_faiss()
-    pinned = {stage.config: stage.pin(getattr(profile, stage.config)) for stage in stages if stage.pin}
-    return profile.model_copy(update=pinned)
+    found: dict[str, Any] = {}
+    for stage in stages:
+        if stage.pin:
+            own = getattr(profile.settled, stage.config)
+            found.update(changed_fields(own, stage.pin(own), stage.config))
+    return resolve(profile, found)
 
 
-def pin_served(profile: Profile, until: str) -> Profile:
-    """Return the profile with the name of each served model that the build asks, and the form of grammar it takes.
+def pin_served(profile: Profile, until: str) -> ResolvedProfile:
+    """Return the profile with the name found of each served model that the build asks, and its form of grammar.
 
     Raises:
         ConfigError: no server is named, or it does not serve the model.
@@ -49,16 +55,18 @@ def pin_served(profile: Profile, until: str) -> Profile:
     for section in _asking(profile, until):
         name = profile.model_named(section.asks)
         images[name] = max(images.get(name, 0), section.images)
-    found = {
-        name: find_model(profile.served[name], field=f"models.{name}", images=count) for name, count in images.items()
-    }
-    return profile.model_copy(update={"models": {**profile.models, **found}})
+    found: dict[str, Any] = {}
+    for name, count in images.items():
+        own = profile.settled.served[name]
+        place = f"models.{name}"
+        found.update(changed_fields(own, find_model(own, field=place, images=count), place))
+    return resolve(profile, found)
 
 
 def served_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
     """Return the served models that the build asks, by the field of the profile that describes each."""
     names = dict.fromkeys(profile.model_named(section.asks) for section in _asking(profile, until))
-    return {f"models.{name}": profile.served[name] for name in names}
+    return {f"models.{name}": profile.settled.served[name] for name in names}
 
 
 def _asking(profile: Profile, until: str) -> list[ServedSection]:

@@ -16,10 +16,10 @@ from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
-from pairwright.flows.load_profile import FOLDER, load_profile, profile_names, section_of
+from pairwright.flows.load_profile import FOLDER, load_profile, profile_names
 from pairwright.schemas.config import STANDARD_MODELS, Profile
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.section import Section, filled_by
+from pairwright.schemas.section import Section, filled_by, section_within
 from pairwright.schemas.training import TrainConfig
 
 Command = Literal["build", "train"]
@@ -104,7 +104,7 @@ def _walk(command: Command, kind: type[Section], own: Section | None, place: str
         value = field.get_default(call_default_factory=True) if own is None else getattr(own, name)
         if filled_by(field):
             continue
-        inner = section_of(field.annotation)
+        inner = section_within(field.annotation)
         if inner and isinstance(value, Mapping):
             for key, one in value.items():
                 yield from _walk(command, inner, one, f"{place}{name}.{key}.")

@@ -7,7 +7,7 @@ and what would be allowed.
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.section import Section, filled_by
+from pairwright.schemas.section import filled_by, section_within
 
 S = TypeVar("S", bound=BaseModel)
 FOLDER = Path(__file__).parent / "profiles"
@@ -55,7 +55,7 @@ def change_profile(profile: Profile, settings: Sequence[str]) -> Profile:
     values = profile.model_dump(mode="json")
     for setting in settings:
         set_field(values, setting)
-    return make_profile(values, where="--set", settings=settings)
+    return make_section(type(profile), values, where="--set", settings=settings)
 
 
 def make_profile(values: Mapping[str, Any], *, where: str, settings: Sequence[str] = ()) -> Profile:
@@ -133,14 +133,7 @@ def _fields(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
     for part in path:
         if (field := within.model_fields.get(str(part))) is None:
             continue  # a name of ours: models.mine
-        if (inner := section_of(field.annotation)) is None:
+        if (inner := section_within(field.annotation)) is None:
             return []
         within = inner
     return sorted(name for name, field in within.model_fields.items() if not filled_by(field))
-
-
-def section_of(annotation: Any) -> type[Section] | None:
-    """Return the section that a field holds, be it optional or several by name; ``None``: it holds a value."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation
-    return next(filter(None, map(section_of, get_args(annotation))), None)

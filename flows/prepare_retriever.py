@@ -45,7 +45,7 @@ def prepare_retriever(folder: Folder, config: TrainConfig, run: Path, *, after: 
         ModelError: the weights of an encoder are not on this machine.
         TrainingError: some vectors could not be made.
     """
-    loading, embedding = config.loading, open_version(folder).profile.embedding
+    loading, embedding = config.loading, open_version(folder).profile.settled.embedding
     heads = config.adpo.encoder == "heads"
     clip = None if heads else _find_clip(embedding)  # before anything is made
     splits: dict[str, str] = {}
@@ -124,7 +124,7 @@ def mine_table(folder: Folder, retriever: Path, *, pool: str = "train", have: Ha
         ModelError: the file is missing, or was trained on other vectors.
         TrainingError: some rows could not be made.
     """
-    beside = _vectors(folder, open_version(folder).profile.embedding, have)
+    beside = _vectors(folder, open_version(folder).profile.settled.embedding, have)
     stage = mine_negatives.stage_among(_tables(folder))
     config = MinedConfig(retriever=str(retriever), pool=pool)
     return [*beside, have(folder, stage, config, after=beside)]

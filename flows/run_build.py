@@ -22,7 +22,7 @@ from pairwright.flows.publish_version import now, publish_version
 from pairwright.flows.stages import STAGES
 from pairwright.flows.version import Version, open_present
 from pairwright.schemas.budget import BudgetConfig
-from pairwright.schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig
+from pairwright.schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig, resolve
 from pairwright.schemas.errors import ConfigError, SourceError, StoreError
 from pairwright.schemas.gates import GatesConfig
 from pairwright.schemas.robustness import RobustnessConfig
@@ -45,12 +45,8 @@ from pairwright.tasks.store.stage import Planned
 log = logging.getLogger(__name__)
 ROWLESS = ("run.", "gates.", "health.")
 """Sections that change no row."""
-OWN_NOTES = (
-    *ROWLESS,
-    *("exclude.files", "exclude.marks", "embedding.clip.revision", "embedding.dinov2.revision", "tagging.ram.revision"),
-    *("detection.revision", "segmentation.revision", "removals.lama.revision"),
-)
-"""Fields that a build writes itself, or that change no row."""
+OWN_NOTES = (*ROWLESS, *(f"found.{name}." for name in Profile.model_fields if name != "models"))
+"""What changes no row, and what a build finds out beside the models that are served."""
 RunShards = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
 STEPS = {
     "sources": "mine-pairs",
@@ -261,7 +257,8 @@ def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher,
         own = {"source": source, "exclude": ExcludeConfig(), "reading": ReadingConfig(), "gates": GatesConfig()}
         own |= {"robustness": RobustnessConfig()}
         run = request.profile.run.model_copy(update={"budget": BudgetConfig()})
-        profile = request.profile.model_copy(update={**own, "run": run})
+        profile = resolve(request.profile, {"exclude.files": (), "exclude.marks": ()})
+        profile = profile.model_copy(update={**own, "run": run})
         inner = Request(folder=folder, profile=profile, until=embed_images.STAGE.name)
         if not run_build(inner, run_shards=run_shards, watcher=watcher, run_step=run_step).is_complete:
             raise SourceError(f"{source}: not all images to exclude could be read: build again, or leave it out")
@@ -270,8 +267,10 @@ def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher,
             name = write_references(build, by_name[embed_images.STAGE.name], by_name[read_images.STAGE.name])
         files.append(f"{folder.url}/{name}")
     marks = tuple(file.rpartition("/")[2] for file in files)
-    found = exclude.model_copy(update={"files": tuple(files), "marks": marks})
-    return replace(request, profile=request.profile.model_copy(update={"exclude": found}))
+    if not files:
+        return request
+    found = {"exclude.files": tuple(files), "exclude.marks": marks}
+    return replace(request, profile=resolve(request.profile, found))
 
 
 def run_stage(
@@ -316,7 +315,7 @@ def changes_since(request: Request) -> Iterator[str]:
 
 def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:
     """Return what ``resume`` and ``status`` have to know."""
-    return BuildRecord(items=items, profile=request.profile, limit=request.limit, until=request.until)
+    return BuildRecord(items=items, profile=resolve(request.profile, {}), limit=request.limit, until=request.until)
 
 
 def kept(request: Request) -> AbstractContextManager[Keeper]:

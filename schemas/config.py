@@ -4,7 +4,8 @@ Every stage's function receives its own section, never the whole profile. A fiel
 many workers, how large a shard) is in ``RunConfig``, which no fingerprint includes.
 """
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -25,6 +26,7 @@ from pairwright.schemas.removing import (
 from pairwright.schemas.robustness import RobustnessConfig
 from pairwright.schemas.section import (
     OFF,
+    UNSET,
     Count,
     Filled,
     FilledSeed,
@@ -35,6 +37,7 @@ from pairwright.schemas.section import (
     Share,
     compose,
     filled_by_hand,
+    with_field,
 )
 from pairwright.schemas.served import ChatConfig
 from pairwright.schemas.writing import (
@@ -154,10 +157,10 @@ class ExcludeConfig(Section):
     """Images whose perceptual hash differs from an excluded one's in at most so many of 64 bits are kept out."""
     min_similarity: Share = 0.96
     """Images at least so similar to an excluded one, by every embedder, are kept out, too."""
-    files: tuple[str, ...] = ()
-    """Where the vectors of the excluded sets are; a build writes it down."""
-    marks: tuple[str, ...] = ()
-    """What identifies the excluded sets; a build writes it down."""
+    files: Annotated[tuple[str, ...], UNSET, Filled("")] = ()
+    """Where the vectors of the excluded sets are."""
+    marks: Annotated[tuple[str, ...], UNSET, Filled("")] = ()
+    """What identifies the excluded sets."""
 
 
 class SearchConfig(Section):
@@ -424,8 +427,13 @@ class Profile(Section):
 
     def section(self, name: str) -> Section:
         """Return a section as its stage gets it: with the profile's values in its ``Filled`` fields."""
-        own: Section = getattr(self, name)
-        return own.filled(self)
+        own: Section = getattr(self.settled, name)
+        return own.filled(self.settled)
+
+    @property
+    def settled(self) -> "Profile":
+        """Return the profile with what a build found in the place of what is not set."""
+        return self
 
     def model_named(self, name: str) -> str:
         """Return which of ``models`` a name stands for; empty: the one that describes differences."""
@@ -493,13 +501,40 @@ class Profile(Section):
         return self
 
 
+Found = dict[str, str | tuple[str, ...]]
+"""What a build found out, by the dotted name of the field that it stands for: ``embedding.clip.revision``."""
+
+
+class ResolvedProfile(Profile):
+    """Profile with what a build found out before it began: the settings themselves stay as they were given."""
+
+    found: Found = Field(default_factory=dict[str, str | tuple[str, ...]])
+    """Revisions of models, hashes of files, names of served models, and where excluded images are."""
+
+    @property
+    def settled(self) -> Profile:
+        """Return the profile with what was found in the place of what is not set."""
+        own = {name: value for name, value in self if name != "found"}
+        settled = Profile.model_construct(**own)
+        for name, value in self.found.items():
+            settled = with_field(settled, name.split("."), value)
+        return settled
+
+
+def resolve(profile: Profile, found: Mapping[str, Any]) -> ResolvedProfile:
+    """Return a profile with more that was found."""
+    known: Found = profile.found if isinstance(profile, ResolvedProfile) else {}
+    own = {name: value for name, value in profile if name != "found"}
+    return ResolvedProfile.model_construct(**own, found={**known, **found})
+
+
 class BuildRecord(Section):
-    """Say what a build was asked for: all that ``resume`` and ``status`` have to know."""
+    """Build record: all that ``resume`` and ``status`` have to know."""
 
     items: tuple[str, ...]
     """The parts that list the source, in its order."""
-    profile: Profile
-    """Everything that the build was told."""
+    profile: ResolvedProfile
+    """Everything that the build was told, and what it found out."""
     limit: Positive | None
     """First N images of the source; none: all."""
     until: str

@@ -17,7 +17,7 @@ class ClipConfig(Section):
     checkpoint: str = ""
     """Local weights in their place: a file, or a folder with open_clip_config.json (which names the model, too)."""
     revision: str = ""
-    """The Hub's commit, or the hash of the local files; empty: what is on this machine. A build writes it down."""
+    """The Hub's commit, or the hash of the local files; empty: what is on this machine."""
 
 
 class Dinov2Config(Section):
@@ -26,4 +26,4 @@ class Dinov2Config(Section):
     model: Annotated[str, Field(min_length=1)] = "facebook/dinov2-large"
     """Name on the Hub (read from its local cache), or a local folder as save_pretrained writes it."""
     revision: str = ""
-    """The Hub's commit, or the hash of the local files; empty: what is on this machine. A build writes it down."""
+    """The Hub's commit, or the hash of the local files; empty: what is on this machine."""

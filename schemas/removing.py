@@ -24,7 +24,7 @@ class RamConfig(Section):
     thresholds: str = ""
     """Local text file of the least probability of each tag, one per line; with `tags` and without this, 0.68."""
     revision: str = ""
-    """The hash of the files; empty: what is on this machine. A build writes it down."""
+    """The hash of the files; empty: what is on this machine."""
 
 
 class TaggingConfig(Section):
@@ -60,7 +60,7 @@ class DetectionConfig(Section):
     model: Annotated[str, Field(min_length=1)] = "IDEA-Research/grounding-dino-base"
     """Grounding DINO's name on the Hub (read from its local cache), or a local folder as save_pretrained writes it."""
     revision: str = ""
-    """The Hub's commit, or the hash of the local files; empty: what is on this machine. A build writes it down."""
+    """The Hub's commit, or the hash of the local files; empty: what is on this machine."""
     box_threshold: Share = 0.25
     """Boxes with a lower score are left out."""
     text_threshold: Share = 0.2
@@ -86,7 +86,7 @@ class SegmentationConfig(Section):
     max_box_area: Share = 0.95
     """Boxes that cover at least this share of the image are left out (ours)."""
     revision: str = ""
-    """The hash of the file; empty: what is on this machine. A build writes it down."""
+    """The hash of the file; empty: what is on this machine."""
     batch: Batch = 0
     """Images that the encoder takes at once; 0: found by trying."""
     download: bool = False
@@ -118,7 +118,7 @@ class LamaConfig(Section):
     sha256: str = ""
     """The SHA-256 of a TorchScript file of your own that you trust."""
     revision: str = ""
-    """The hash of the file; empty: what is on this machine. A build writes it down."""
+    """The hash of the file; empty: what is on this machine."""
 
 
 class RemovalsConfig(Section):

@@ -1,13 +1,14 @@
 """What the sections of a profile are made of: their common form, and the types of their fields."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 C = TypeVar("C", bound="Section")
+S = TypeVar("S", bound="Section")
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -32,14 +33,15 @@ class Filled:
     """
 
     source: str
-    """Where the profile has the value, with dots; ``{self.model}`` stands for the section's own ``model``."""
+    """Where the profile has the value, with dots, ``{self.model}`` being the section's own; empty: a build finds
+    it out."""
     when: str = ""
     """The section's property without which it stays empty."""
 
     @property
     def origin(self) -> str:
         """Return the source in words."""
-        return self.source.replace("served.{self.asks}", "models.NAME")
+        return self.source.replace("served.{self.asks}", "models.NAME") or "what a build finds"
 
 
 FilledSeed = Annotated[Seed, UNSET, Filled("seed")]
@@ -60,7 +62,7 @@ class Section(BaseModel):
             own, marker = getattr(self, name), filled_by(field)
             if marker is None and isinstance(own, Section):
                 update[name] = own.filled(profile)
-            elif marker is not None and (not marker.when or getattr(self, marker.when)):
+            elif marker is not None and marker.source and (not marker.when or getattr(self, marker.when)):
                 update[name] = read_filled(profile, marker.source.format(self=self))
         return self.model_copy(update=update)
 
@@ -98,3 +100,34 @@ def filled_by_hand(kind: type[BaseModel], values: object, place: str = "") -> It
             yield f"{place}{name}", marker
         elif isinstance(field.annotation, type) and issubclass(field.annotation, Section):
             yield from filled_by_hand(field.annotation, given[name], f"{place}{name}.")
+
+
+def with_field(section: S, path: Sequence[str], value: object) -> S:
+    """Return a section with the field at a path replaced; unlike validation, it takes any value."""
+    name, *rest = path
+    own: Any = getattr(section, name)
+    if isinstance(own, Mapping):  # several by name; one that is not described is as by default
+        key, *rest = rest
+        kind = section_within(type(section).model_fields[name].annotation)
+        one = own.get(key) or (kind() if kind else None)
+        value = {**own, key: with_field(one, rest, value) if isinstance(one, Section) else value}
+    elif rest:
+        value = with_field(own, rest, value)
+    return section.model_copy(update={name: value})
+
+
+def changed_fields(before: Section, after: Section, place: str) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted names and new values of what differs between two states of a section."""
+    for name, value in after:
+        old = getattr(before, name)
+        if isinstance(value, Section) and isinstance(old, Section):
+            yield from changed_fields(old, value, f"{place}.{name}")
+        elif value != old:
+            yield f"{place}.{name}", value
+
+
+def section_within(annotation: Any) -> type[Section] | None:
+    """Return the section that a field holds, be it optional or several by name; ``None``: it holds a value."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return next(filter(None, map(section_within, get_args(annotation))), None)

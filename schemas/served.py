@@ -50,7 +50,7 @@ class ChatConfig(Section):
     endpoint: Names = ()
     """Addresses of OpenAI-compatible servers (`http://127.0.0.1:8000/v1`); several of them share the load."""
     model: str = ""
-    """The model's name on the server; empty: the only one that it serves. A build writes it down."""
+    """The model's name on the server; empty: the only one that it serves."""
     revision: str = ""
     """The model's commit, for the record: servers do not tell it."""
     key: KeyName = "PAIRWRIGHT_API_KEY"
@@ -64,7 +64,7 @@ class ChatConfig(Section):
     """Words are drawn from the likeliest that together have this probability."""
     structured: Structured = "auto"
     """Whether the server is held to a grammar: by vLLM's `structured_outputs`, by a JSON schema in `response_format`,
-    or not at all; auto: found out when a build starts, which writes it down."""
+    or not at all; auto: found out when a build starts."""
     max_concurrency: Annotated[int, Field(ge=1, le=4096)] = 256
     """Most requests under way at once from one worker; how many there are follows the server's throughput."""
     timeout_seconds: Seconds = 300.0

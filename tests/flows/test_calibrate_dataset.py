@@ -6,7 +6,7 @@ import pytest
 
 import pairwright as pw
 from pairwright.flows.version import open_present
-from pairwright.schemas.config import BuildRecord, Profile
+from pairwright.schemas.config import BuildRecord, Profile, resolve
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.dataset import write_record
 from pairwright.tasks.store.files import Folder
@@ -76,7 +76,7 @@ def test_a_dataset_not_built_so_far_is_wrong_usage_and_the_message_says_how_to_g
 def test_a_source_that_brings_its_pairs_has_no_thresholds(tmp_path):
     folder = Folder(str(tmp_path))
     profile = Profile(source="clevr-change:/somewhere")
-    write_record(folder, BuildRecord(items=(), profile=profile, limit=None, until="mining"))
+    write_record(folder, BuildRecord(items=(), profile=resolve(profile, {}), limit=None, until="mining"))
     with pytest.raises(ConfigError, match=r"its source \(clevr-change\) brought the pairs"):
         pw.open(folder.url).calibrate(per_bin=2, width=0.02)
 

@@ -104,8 +104,9 @@ def test_everything_comes_verified_and_a_build_then_finds_it(web, fetch, profile
     assert out.endswith(f"All weights of the {profile} profile are here.\n")
     asked = len(web.asked)
     pinned = pin_models(load_profile(str(profile)), "")
-    assert pinned.embedding.dinov2.revision == COMMIT
-    assert pinned.segmentation.revision.startswith("xxh3:")
+    assert pinned.found["embedding.dinov2.revision"] == pinned.section("embedding").dinov2.revision == COMMIT
+    assert pinned.embedding.dinov2.revision == "", "what was found is no setting"
+    assert pinned.settled.segmentation.revision.startswith("xxh3:")
     code, out, _ = fetch()
     assert code == 0
     assert "To fetch" not in out

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from pairwright.flows.list_settings import meanings_of
 from pairwright.flows.pipeline import plan_stages, running_stages
-from pairwright.schemas.config import Profile, Section, SourceConfig
+from pairwright.schemas.config import Profile, ResolvedProfile, Section, SourceConfig, resolve
 
 START = Profile()
 STAGES = running_stages(START)
@@ -183,3 +183,17 @@ def test_what_changes_rows_changes_that_stage_and_those_after_it(values: dict[st
             assert name in changed
         elif by_name[name].config != by_name[first].config:
             assert name not in changed
+
+
+def test_what_was_found_stands_for_what_is_not_set_and_is_no_setting() -> None:
+    found = {"embedding.clip.revision": "abc", "models.chat.model": "tiny", "exclude.marks": ("m",)}
+    resolved = resolve(_change({"captions.writer": "served"}), found)
+    assert resolved.section("embedding").clip.revision == resolved.section("fitted").clip.revision == "abc"
+    assert resolved.section("captions").served.model == "tiny"
+    assert resolved.section("exclude").marks == ("m",)
+    assert (resolved.embedding.clip.revision, resolved.models, resolved.exclude.marks) == ("", {}, ())
+    again = ResolvedProfile.model_validate_json(resolved.model_dump_json())
+    assert again == resolved
+    assert again.section("exclude") == resolved.section("exclude")
+    with pytest.raises(ValidationError, match=r"exclude\.marks"):
+        _change({"exclude.marks": ("m",)})

@@ -16,7 +16,7 @@ from random import Random
 import numpy as np
 from PIL import Image, ImageDraw
 
-from pairwright.schemas.config import BuildRecord, Profile, Section
+from pairwright.schemas.config import BuildRecord, Profile, Section, resolve
 from pairwright.schemas.rows import (
     CaptionRow,
     ComparisonRow,
@@ -430,7 +430,7 @@ def build_handmade(
             outcomes = list(pool.run(stage, build.shards(stage)))
             assert all(hasattr(outcome.result, "part") for outcome in outcomes), outcomes
             counts.append(build.settle(stage))
-        record = BuildRecord(items=tuple(items), profile=PROFILE, limit=None, until=until)
+        record = BuildRecord(items=tuple(items), profile=resolve(PROFILE, {}), limit=None, until=until)
         write_snapshot(build, list(zip(planned, counts, strict=True)), record=record)
         yield build, counts
 

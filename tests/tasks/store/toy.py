@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
-from pairwright.schemas.config import BuildRecord, Profile, RunConfig, Section
+from pairwright.schemas.config import BuildRecord, Profile, RunConfig, Section, resolve
 from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ImageRow, ItemRow, NeighbourRow, PairRow, Row, make_key
 from pairwright.tasks.store.dataset import Build, write_items
 from pairwright.tasks.store.files import Folder
@@ -155,7 +155,9 @@ def plan_toy(config: ToyConfig, stages: Sequence[Stage] = STAGES) -> list[Planne
 
 def record_of(rows_per_shard: int = 10, limit: int | None = None) -> BuildRecord:
     """Return what a toy build was asked for."""
-    return BuildRecord(items=(), profile=Profile(run=RunConfig(rows_per_shard=rows_per_shard)), limit=limit, until="")
+    return BuildRecord(
+        items=(), profile=resolve(Profile(run=RunConfig(rows_per_shard=rows_per_shard)), {}), limit=limit, until=""
+    )
 
 
 def build_toy(
