@@ -32,6 +32,6 @@ class MinedConfig(Section):
     """The split whose chosen texts are negatives of other pairs."""
     candidates: Annotated[int, Field(ge=1, le=1024)] = 32
     """How many of a pair's hardest texts are looked at until one is found that is not known to be true of it."""
-    least_q: Share = 0.0
+    min_q: Share = 0.0
     """Texts that the retriever gives less than this are no negatives, and the row is dropped where none is left."""
     uncounted: ClassVar[frozenset[str]] = frozenset({"retriever"})

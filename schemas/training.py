@@ -90,7 +90,7 @@ class AdpoConfig(Section):
     warm_up: Count = 100
     """Steps in which the retriever learns which text belongs to which pair before ADPO starts, as CLIP4IDC is trained;
     0: none, it starts with random weights; ours."""
-    least_entropy: Share = 0.1
+    min_entropy: Share = 0.1
     """Entropy, as a share of that of a uniform choice, below which a collapse of the retriever is reported."""
 
 

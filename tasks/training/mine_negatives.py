@@ -223,7 +223,7 @@ def _graphs(row: PreferenceRow, pairs: Mapping[str, PairRow], images: Mapping[st
 
 def _mined(row: PreferenceRow, found: list[Hard], *, truth: Truth, config: MinedConfig) -> PreferenceRow | Dropped:
     """Take the hardest text that is not known to be true of the pair."""
-    likely = [hard for hard in found if hard.q >= config.least_q]
+    likely = [hard for hard in found if hard.q >= config.min_q]
     for skipped, hard in enumerate(likely):
         true = truth.of(hard.text)
         if not true:

@@ -178,7 +178,7 @@ def make_adversary(
         seed=config.optimiser.seed,
         average=average,
     )
-    watch = Watch(texts=material.pool.texts, least_entropy=config.adpo.least_entropy, truth=material.truth)
+    watch = Watch(texts=material.pool.texts, min_entropy=config.adpo.min_entropy, truth=material.truth)
     # Longer ones would seldom fit behind a prompt: those that do not are left out of the batch, whatever their length.
     return RetrieverAdversary(
         retriever, watch, material.places, tokenize=tokenize, most_tokens=config.model.longest // 2

@@ -57,7 +57,7 @@ class Watch:
 
     texts: tuple[str, ...]
     """The pool's."""
-    least_entropy: float
+    min_entropy: float
     truth: KnownTruth | None = None
     """``None``: nothing is known."""
     _seen: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=WINDOW))
@@ -100,12 +100,12 @@ class Watch:
 
     def _collapse(self) -> Alarm | None:
         latest = list(self._shares)[-FEWEST:]
-        if min(self.least_entropy, 1) <= max(latest):
+        if min(self.min_entropy, 1) <= max(latest):
             return None
         mean = sum(latest) / len(latest)
         text = (
             f"the retriever's choice has {mean:.1%} of the entropy of a uniform one, in each of the last {FEWEST} "
-            f"batches less than adpo.least_entropy ({self.least_entropy:.0%}): every pair gets nearly always the same "
+            f"batches less than adpo.min_entropy ({self.min_entropy:.0%}): every pair gets nearly always the same "
             "text. Raise adpo.tau, or lower adpo.learning_rate"
         )
         return Alarm(name="collapse", text=text)

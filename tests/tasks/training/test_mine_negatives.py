@@ -153,7 +153,7 @@ def test_a_row_for_which_there_is_nothing_is_dropped(tmp_path):
     assert mine(path, ROWS[:1], ROWS[:1]) == [
         Dropped(source_key=ROWS[0].key, reason="no text to mine", detail="the pool has none for it")
     ]
-    assert [row.reason for row in mine(path, least_q=1.0)] == ["no text to mine"] * 5
+    assert [row.reason for row in mine(path, min_q=1.0)] == ["no text to mine"] * 5
     assert mine(path, []) == []
 
 

@@ -33,7 +33,7 @@ def proposal(ids, *, share=0.7, places=None):
 
 
 def watched(batches, *, texts=TEXTS, truth=None, **values):
-    watch = Watch(texts=texts, least_entropy=0.1, truth=truth)
+    watch = Watch(texts=texts, min_entropy=0.1, truth=truth)
     for number, ids in enumerate(batches):
         watch.see(proposal(ids, **{name: value(number) for name, value in values.items()}))
     return watch
@@ -117,7 +117,7 @@ def test_only_the_last_ones_count():
 
 def test_a_reloaded_watch_goes_on_alike():
     watch = watched([[7] * 4 + varied(n)[4:] for n in range(30)], truth=Verdicts())
-    other = Watch(texts=TEXTS, least_entropy=0.1, truth=Verdicts())
+    other = Watch(texts=TEXTS, min_entropy=0.1, truth=Verdicts())
     other.load_state_dict(json.loads(json.dumps(watch.state_dict())))
     for one in (watch, other):
         one.see(proposal([7] * 16, share=0.3))
