@@ -206,6 +206,8 @@ class Build:
 
     def settle(self, planned: Planned) -> Counts:
         """Take in what a stage's table holds now and count it; stages before it must be settled."""
+        if not planned.stage.is_on:
+            return self.ledger.settle_off(planned)
         name = planned.stage.name
         if self.pinned and name in self.pinned.live:
             self.ledger.load_only(planned, list(self.pinned.live[name]), self.pinned.others.get(name, ()))

@@ -188,14 +188,8 @@ class Ledger:
     def settle(self, stage: Stage) -> None:
         """Work out the stage's present input and its live rows, from live tables of the stages before."""
         self._unite(stage)
-        name = stage.name
-        if not stage.is_on:  # it has no input: these tables are empty, and need not be worked out
-            place = "seq BIGINT, source_key VARCHAR, key VARCHAR, part INTEGER, row INTEGER"
-            self._run(f"CREATE OR REPLACE TEMP TABLE input_{name} ({place})")
-            self._run(f"CREATE OR REPLACE TEMP TABLE outcome_{name} ({place}, outcome VARCHAR, reason VARCHAR)")
-            self._run(f"CREATE OR REPLACE TEMP TABLE live_{name} AS SELECT 0::BIGINT seq, * FROM rows_{name} LIMIT 0")
-            return
         self._make_input(stage)
+        name = stage.name
         alive = f"r.status = 'ok' AND r.source_key IN (SELECT source_key FROM input_{name})"
         first = _first_of_its_key(f"rows_{name}", alive, f"r.{stage.tie}, r.source_key, r.part, r.row")
         self._run(f"""
@@ -218,6 +212,24 @@ class Ledger:
                     min(reason) FILTER (status = 'dropped') AS dropped, min(reason) FILTER (status = 'failed') AS failed
                 FROM rows_{name} WHERE source_key NOT IN (SELECT source_key FROM live_{name}) GROUP BY source_key) b
                 USING (source_key)""")
+
+    def settle_off(self, planned: Planned) -> Counts:
+        """Make the tables of a stage that is off, all empty, in one go; return its counts."""
+        name = planned.stage.name
+        self._loaded[name], self._seen[name] = {}, {}
+        texts = ", ".join(f'"{column}" VARCHAR' for column in COLUMNS)
+        place = "seq BIGINT, source_key VARCHAR, key VARCHAR, part INTEGER, row INTEGER"
+        columns = {
+            "rows": f"part INTEGER, row INTEGER, {texts}",
+            "parts": "part INTEGER, name VARCHAR",
+            "read": f"seq BIGINT, part INTEGER, row INTEGER, {texts}",
+            "live": f"seq BIGINT, part INTEGER, row INTEGER, {texts}",
+            "input": place,
+            "outcome": f"{place}, outcome VARCHAR, reason VARCHAR",
+        }
+        self._run("; ".join(f"CREATE OR REPLACE TEMP TABLE {one}_{name} ({all_of})" for one, all_of in columns.items()))
+        numbers = dict.fromkeys(("of", "ok", "dropped", "failed", "pending", "rows"), 0)
+        return Counts(stage=name, fingerprint=planned.fingerprint, reasons={}, **numbers)
 
     def _unite(self, stage: Stage) -> None:
         """Make ``read_S``, the live rows of all tables that the stage reads; of one key, the first table's.
