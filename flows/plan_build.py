@@ -58,6 +58,12 @@ class Plan:
     stages: Sequence[StagePlan]
     notes: Sequence[str]
 
+    @property
+    def running(self) -> list[StagePlan]:
+        """Return the stages that are on."""
+        on = {one.stage.name for one in self.wanted.planned if one.stage.is_on}
+        return [one for one in self.stages if one.stage in on]
+
 
 def request_to_plan(
     out: str, source: str | None, *, profile: str, settings: Sequence[str], limit: int | None, until: str

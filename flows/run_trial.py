@@ -136,6 +136,7 @@ def _rates(stages: Settled, samples: Mapping[str, Sequence[Sample]], *, known_fr
             known_from=known_from,
         )
         for planned, counts in stages
+        if planned.stage.is_on
     }
 
 

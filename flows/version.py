@@ -90,6 +90,9 @@ class Version:
         sizes = {**reading, **run.rows_per_shard_of}
         planned = [*self.planned, *beside]
         pinned = pinned_by(self.snapshot) if self.snapshot else None
+        if pinned:  # another table may stand for one that is off
+            own = {one.stage.name for one in self.planned}
+            pinned = replace(pinned, live={name: parts for name, parts in pinned.live.items() if name in own})
         return Build(self.folder, planned, self.record.items, run.rows_per_shard, sizes, pinned)
 
     @contextmanager

@@ -146,7 +146,7 @@ def _print_plan(plan: Any) -> None:
         "calls": _count, "prompt_tokens": _count, "completion_tokens": _count, "cpu_hours": _time,
         "gpu_hours": _time, "bytes": _size, "hours": _time,
     }  # fmt: skip
-    for one in plan.stages:
+    for one in plan.running:
         cells = [_ranged(one.inputs), _ranged(one.rows)]
         cells += [show(amount) if (amount := one.amounts[name]) else "?" for name, show in shown.items()]
         table.add_row(one.stage, *cells)

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pairwright.schemas.arrow import no_rows, schema_of
 from pairwright.schemas.config import UnitingConfig
@@ -34,6 +35,7 @@ def unite_pairs(
     given: pa.Table = NONE,
     similar: pa.Table = NONE,
     by_nouns: pa.Table = NONE,
+    all_admitted: pa.Table | None = None,
 ) -> Iterator[PairRow | Dropped]:
     """Yield the pairs of the shard that are kept.
 
@@ -44,8 +46,13 @@ def unite_pairs(
         given: ``COLUMNS`` of every pair that the source brought, where there is a limit.
         similar: of every pair found by similarity.
         by_nouns: of every pair found by nouns.
+        all_admitted: ``key`` of every admitted image, where there is a limit; ``None``: all are.
     """
     everything = pa.concat_tables([table.select(COLUMNS) for table in (given, similar, by_nouns)])
+    if all_admitted is not None:
+        images = all_admitted.column("key").combine_chunks()
+        known = [pc.is_in(everything.column(name), value_set=images) for name in ("first", "second")]
+        everything = everything.filter(pc.and_(*known))
     kept = _keep(everything, config.max_pairs_per_image) if config.max_pairs_per_image else None
     for pair in rows:
         lacking = [] if admitted is None else _lacking(pair, admitted)
@@ -78,6 +85,8 @@ def fit_stage(stage: Stage, config: UnitingConfig) -> Stage:
     """Return the stage as it runs: only a limit looks at all pairs, only exclusion at the images."""
     limited = config.max_pairs_per_image > 0
     uses = (*((ADMITTED,) if config.excludes else ()), *(EVERYTHING if limited else ()))
+    if limited and config.excludes:
+        uses = (*uses, ALL_ADMITTED)
     return replace(stage, uses=uses, whole=limited)
 
 
@@ -85,6 +94,9 @@ ADMITTED = Uses(table="admitted", row=AdmittedRow, on="images", counts=True)
 EVERYTHING = tuple(
     Uses(table=table, row=PairRow, kind="table", without=REST, name=name)
     for table, name in (("given_pairs", "given"), ("similar_pairs", "similar"), ("noun_pairs", "by_nouns"))
+)
+ALL_ADMITTED = Uses(
+    table="admitted", row=AdmittedRow, kind="table", without=("subject", "source_key"), name="all_admitted"
 )
 STAGE = Stage(
     name="pairs",
@@ -94,7 +106,7 @@ STAGE = Stage(
     writes=PairRow,
     function=unite_pairs,
     config="uniting",
-    uses=(ADMITTED, *EVERYTHING),
+    uses=(ADMITTED, *EVERYTHING, ALL_ADMITTED),
     fit=fit_stage,
     rows_per_shard=20_000,
 )

@@ -141,9 +141,7 @@ class Run:
         return name
 
     def _shard(self, name: str) -> ShardRef:
-        return ShardRef(
-            folder=Folder(str(self.folder)), name=name, plan=name, start=0, stop=0, reads="", indexes=(), journals=""
-        )
+        return ShardRef(folder=Folder(str(self.folder)), name=name, plan=name, start=0, stop=0, indexes=(), journals="")
 
 
 def show_times(ours: Ours, demos: Mapping[str, Found], *, images: int, theirs: int) -> None:

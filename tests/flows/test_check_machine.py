@@ -35,7 +35,7 @@ def test_what_a_profile_lacks_is_named_with_what_mends_it(capsys: pytest.Capture
     laptop = found["profiles"]["laptop"]
     assert not laptop["can_build"]
     lacks = {(check["area"], check["name"]): check for check in laptop["checks"] if check["state"] == "missing"}
-    assert ("served", "chat at http://127.0.0.1:9/v1") in lacks
+    assert ("served", "models.chat at http://127.0.0.1:9/v1") in lacks
     assert {name for area, name in lacks if area == "weights"} >= {"embedding", "detection", "segmentation", "removals"}
     assert lacks["weights", "embedding"]["mend"] == "pairwright fetch --profile laptop, with the same --set"
     assert all(set(check) == {"area", "name", "state", "found", "mend"} for check in found["checks"])

@@ -177,7 +177,7 @@ def test_a_profile_names_the_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return json.dumps({"number": found[1], "reason": "", "rating": 70}) if found else "a square"
 
     with chat_server(lambda _: "No cup.") as server, chat_server(judge) as judging:
-        profile.write_text(f"judge: {{endpoint: '{judging.url}', model: tiny}}\n")
+        profile.write_text(f"models: {{judge: {{endpoint: '{judging.url}', model: tiny}}}}\n")
         words = ("tiny", "--server", server.url, "-b", "omnidiff", "--data", folder, "--to", to)
         assert evaluate(monkeypatch, *words, "--judge", profile) == 0
         assert scores_of(to) == {("", "score (0 to 100)"): 70}

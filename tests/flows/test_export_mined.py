@@ -12,6 +12,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.training.freeze_rows import FILE, FrozenRows
 from tests.fixtures.families_of_models import write_qwen2_vl
+from tests.flows.conftest import SMALL, WIDE, build
 from tests.flows.test_train_model import run, words_of
 
 FAST = {
@@ -121,8 +122,17 @@ def test_a_selection_is_of_the_mined_rows(dataset: Dataset, tmp_path: Path, caps
 def test_negatives_are_of_the_newest_version(
     dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert dataset.export(tmp_path / "out", "--negatives", "hard", "--version", 1) == 2
-    assert "--version 1: negatives are mined of the newest version's rows" in said(capsys)
+    words = ("--negatives", "hard", "--version")
+    dataset.export(tmp_path / "out", *words, 1)
+    assert "--version" not in said(capsys), "it is the newest"
+    changed = Dataset(Path(shutil.copytree(dataset.folder, tmp_path / "demo")), dataset.model)
+    build(changed.folder, None, settings=[*SMALL, *WIDE, "preferences.rejected=hardest"])
+    capsys.readouterr()
+    assert changed.export(tmp_path / "older", *words, 1) == 2
+    assert "--version 1: negatives are mined of the newest version's rows, which is 2; leave out " in said(capsys)
+    assert not (tmp_path / "older").exists()
+    assert changed.export(tmp_path / "newest", *words, 2) == 2
+    assert "nothing was mined yet" in said(capsys), "nothing else is refused of the newest"
 
 
 def unfinished(dataset: Dataset) -> None:

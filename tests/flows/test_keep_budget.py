@@ -91,7 +91,7 @@ def test_calls_are_never_passed_and_none_is_asked_twice(out: Path, whole: int) -
     with chat_server(sound) as server:
         report = build(out, server, "run.budget.max_calls=2")  # a shard has three rows
         assert len(questions(server)) == 2
-        assert report.stopped.startswith(f"{STOPPED}calls would be passed: 2 of 2 are used")
+        assert report.stopped.startswith(f"{STOPPED}max_calls would be passed: 2 of 2 are used")
         assert report.stopped.endswith(f"Go on with: pairwright resume {out} --set run.budget.max_calls=4")
         assert not report.is_complete
         assert asked_of(out) == (2, 20), "answers of the shard that was cut off count, too"
@@ -113,14 +113,14 @@ def test_several_workers_share_one_budget(out: Path) -> None:
     with chat_server(sound) as server:
         report = build(out, server, "run.budget.max_calls=4", "run.workers=2", workers=2)
         assert len(questions(server)) == 4, "the first round has two shards of three rows"
-    assert report.stopped.startswith(f"{STOPPED}calls")
+    assert report.stopped.startswith(f"{STOPPED}max_calls")
 
 
 def test_tokens_are_never_passed(out: Path, whole: int) -> None:
     limit = 10 * whole - 5
     with chat_server(sound) as server:
         report = build(out, server, f"run.budget.max_tokens={limit}")
-    assert report.stopped.startswith(f"{STOPPED}tokens")
+    assert report.stopped.startswith(f"{STOPPED}max_tokens")
     assert asked_of(out)[1] <= limit
 
 
@@ -130,7 +130,7 @@ def test_a_round_takes_half_of_what_is_left_and_the_last_ones_are_small(out: Pat
     with chat_server(sound) as server:
         report = build(out, server, "run.budget.max_calls=8")
         assert len(questions(server)) == 6, "of the two calls that are left a shard of three rows has no use"
-    assert report.stopped.startswith(f"{STOPPED}calls would be passed: 6 of 8 are used")
+    assert report.stopped.startswith(f"{STOPPED}max_calls would be passed: 6 of 8 are used")
     assert not report.failures
 
 
@@ -142,10 +142,10 @@ def test_time_and_disk_stop_a_build_between_rounds(tmp_path: Path, capsys: pytes
     words = ["--until", "sources", "--set", "run.workers=1", "--set", "run.rows_per_shard_of={images: 1}"]
     assert run("build", tmp_path / "in", "--out", out, *words, "--set", "run.budget.max_hours=0.000000001") == 1
     said = capsys.readouterr().err
-    assert re.search(rf"{STOPPED}hours would be passed: \S+ of 1e-09 are used", said)
+    assert re.search(rf"{STOPPED}max_hours would be passed: \S+ of 1e-09 are used", said)
     assert f"Go on with: pairwright resume {out}\n" in said
     assert run("resume", out, "--set", "run.budget.max_hours=0", "--set", "run.budget.max_disk_gb=0.000001") == 1
-    assert f"{STOPPED}disk_gb would be passed" in capsys.readouterr().err
+    assert f"{STOPPED}max_disk_gb would be passed" in capsys.readouterr().err
     assert run("resume", out, "--set", "run.budget.max_disk_gb=1") == 0
 
 
@@ -154,5 +154,5 @@ def test_resume_takes_no_setting_that_changes_rows(mined: Path) -> None:
         ConfigError, match=r"--set mining\.gamma=2: what is resumed takes settings of `run`, `gates` and `health` only"
     ):
         resume_request(str(mined), stage="", reason="", settings=["mining.gamma=2"])
-    with pytest.raises(ConfigError, match=r"run\.budget\.call: no such field. Did you mean calls\?"):
+    with pytest.raises(ConfigError, match=r"run\.budget\.call: no such field. Did you mean max_calls\?"):
         resume_request(str(mined), stage="", reason="", settings=["run.budget.call=2"])

@@ -6,8 +6,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pairwright.flows.list_settings import meanings_of
 from pairwright.flows.load_profile import load_profile, profile_names
+from pairwright.schemas.config import MiningConfig, Profile, RunConfig
 from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.section import Section, section_within
+from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.training import TrainConfig
 
 
 def write(path: Path, text: str) -> str:
@@ -79,15 +84,18 @@ def test_a_setting_out_of_range_names_the_setting() -> None:
 
 
 def test_every_field_says_what_it_is() -> None:
-    from pairwright.schemas.config import Profile
+    def sections_of(model: type[Section]) -> set[type[Section]]:
+        inner = filter(None, (section_within(field.annotation) for field in model.model_fields.values()))
+        return {model}.union(*map(sections_of, inner))
 
-    def undocumented(model: type) -> list[str]:
-        return [f"{model.__name__}.{name}" for name, field in model.model_fields.items() if not field.description]
-
-    sections = [
-        field.annotation for field in Profile.model_fields.values() if hasattr(field.annotation, "model_fields")
+    sections = sections_of(Profile) | sections_of(TrainConfig)
+    assert {ChatConfig, MiningConfig, RunConfig} < sections
+    assert not [
+        f"{model.__name__}.{name}"
+        for model in sections
+        for name in model.model_fields
+        if not meanings_of(model).get(name)
     ]
-    assert not [name for model in [Profile, *sections] for name in undocumented(model)]
 
 
 def test_shipped_profiles_say_nothing_by_default_that_yaml_misreads() -> None:

@@ -140,10 +140,10 @@ def test_photographs_are_mined_with_real_encoders(
     counts = {stage["stage"]: stage for stage in json.loads(capsys.readouterr().out)["stages"]}
     assert counts["embeddings"]["ok"] == counts["images"]["ok"] == 24
     assert counts["pairs"]["rows"] > 0
-    record = json.loads((tmp_path / "out" / "build.json").read_text())["profile"]["embedding"]
-    assert record["clip"]["checkpoint"] == str(checkpoints[0])
-    assert record["clip"]["revision"].startswith("xxh3:")
-    assert record["dinov2"]["revision"].startswith("xxh3:")
+    record = json.loads((tmp_path / "out" / "build.json").read_text())["profile"]
+    assert record["embedding"]["clip"]["checkpoint"] == str(checkpoints[0])
+    assert record["found"]["embedding.clip.revision"].startswith("xxh3:")
+    assert record["found"]["embedding.dinov2.revision"].startswith("xxh3:")
     assert run("resume", tmp_path / "out") == 0
 
 
@@ -155,8 +155,9 @@ def test_the_hubs_cache_is_used_without_asking_the_hub(
     settings = [word for field in (*fields, "rejections.enabled=false", "run.workers=1") for word in ("--set", field)]
     out = tmp_path / "out"
     assert run("build", photographs, "--profile", "laptop", "--out", out, "--until", "embeddings", *settings) == 0
-    record = json.loads((out / "build.json").read_text())["profile"]["embedding"]
-    assert record["dinov2"] == {"model": "someone/tiny", "revision": "c" * 40}
+    record = json.loads((out / "build.json").read_text())["profile"]
+    assert record["embedding"]["dinov2"] == {"model": "someone/tiny", "revision": ""}
+    assert record["found"]["embedding.dinov2.revision"] == "c" * 40
 
 
 def test_weights_that_changed_are_not_mixed_with_the_old_ones(

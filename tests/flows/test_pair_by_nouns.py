@@ -48,11 +48,13 @@ def test_captions_become_pairs(tmp_path: Path, tagger: str) -> None:
     source = write_source(tmp_path / "in", [1, 2, 3, 4, 5, 6])
     words = ("pairing=nouns", f"nouns.model={tagger}")
     found = build_through_mining(tmp_path / "out", source, *words)
-    assert list(found) == ["images", "nouns", "pairs", "shards"]
+    working = [name for name, count in found.items() if name != "shards" and count["in"]]
+    assert working == ["images", "nouns", "noun_pairs", "pairs"]
     assert (found["images"]["ok"], found["nouns"]["ok"]) == (6, 5)
     assert found["nouns"]["reasons"] == {"no nouns in captions": 1}
-    assert (found["pairs"]["in"], found["pairs"]["ok"], found["pairs"]["rows"]) == (5, 2, 2)
-    assert found["pairs"]["reasons"] == {"duplicate of another row": 2, "too few nouns": 1}
+    assert [found["noun_pairs"][name] for name in ("in", "ok", "rows")] == [5, 2, 2]
+    assert found["noun_pairs"]["reasons"] == {"duplicate of another row": 2, "too few nouns": 1}
+    assert [found["pairs"][name] for name in ("in", "ok", "rows", "reasons")] == [2, 2, 2, {}]
     assert pairs(tmp_path / "out") == {(1, 2): ["chair", "dog", "table"], (3, 4): ["grass", "man", "tree"]}
 
     parts = sorted((tmp_path / "out/tables").rglob("part-*"))
@@ -67,8 +69,10 @@ def test_an_image_more_pairs_anew_but_only_its_captions_are_tagged(tmp_path: Pat
     build_through_mining(tmp_path / "grown", source, *words)
     source = write_source(tmp_path / "in", [1, 2, 3, 4, 7])
     grown = build_through_mining(tmp_path / "grown", source, *words)
-    whole = build_through_mining(tmp_path / "whole", source, *words, "run.rows_per_shard_of={images: 2, pairs: 2}")
-    assert {name: grown[name] for name in ("nouns", "pairs")} == {name: whole[name] for name in ("nouns", "pairs")}
+    shards = "run.rows_per_shard_of={images: 2, noun_pairs: 2, pairs: 2}"
+    whole = build_through_mining(tmp_path / "whole", source, *words, shards)
+    for table in ("nouns", "noun_pairs", "pairs"):
+        assert grown[table] == whole[table]
     assert len(ok_rows(tmp_path / "grown", "nouns")) == 5
     assert set(pairs(tmp_path / "whole")) <= set(pairs(tmp_path / "grown"))  # where those of before lie, too
     assert any(7 in pair for pair in pairs(tmp_path / "whole"))
@@ -84,8 +88,9 @@ def test_other_captions_of_the_same_image_are_tagged_anew(
     write_source(tmp_path / "in", [1, 2, 3, 4])
     found = build_through_mining(tmp_path / "out", source, *words)
     assert found["images"]["ok"] == found["nouns"]["ok"] == 4
-    assert found["pairs"]["reasons"]["too few nouns"] == 1
-    assert (found["pairs"]["rows"], found["shards"]) == (1, 3)
+    assert found["noun_pairs"]["reasons"]["too few nouns"] == 1
+    assert found["noun_pairs"]["rows"] == found["pairs"]["rows"] == 1
+    assert found["shards"] == 3  # images, nouns, noun_pairs; the pair that is left was united before
 
 
 def test_a_missing_pipeline_ends_a_build_before_it_begins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

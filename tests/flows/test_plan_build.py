@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,13 @@ from PIL import Image
 
 from pairwright.flows.find_rates import load_rates, rates_for
 from pairwright.flows.load_profile import load_profile
-from pairwright.flows.pipeline import plan_stages
+from pairwright.flows.pipeline import plan_stages, running_stages
+from pairwright.flows.stages import TABLES
 from tests.flows.conftest import SMALL
 from tests.flows.test_cli import run
 
-FIRST = ("images", "embeddings", "neighbours", "pairs")
+FIRST = ("images", "embeddings", "admitted", "neighbours", "similar_pairs", "pairs")
+"""Those that are on up to mining."""
 
 
 def planned(capsys: pytest.CaptureFixture[str], *words: object) -> dict:
@@ -23,6 +26,17 @@ def planned(capsys: pytest.CaptureFixture[str], *words: object) -> dict:
 
 def stages(plan: dict) -> dict[str, dict]:
     return {stage["stage"]: stage for stage in plan["stages"]}
+
+
+def amounts(stage: dict) -> list[dict]:
+    return [amount for name, amount in stage.items() if name not in ("stage", "known_from")]
+
+
+def shown(printed: str) -> list[str]:
+    """Return the stages in the table that people read, and the total."""
+    lines = iter(printed.splitlines())
+    assert any(line.startswith("stage ") for line in lines)
+    return list(takewhile("Note:".__ne__, (line.split()[0] for line in lines if line)))
 
 
 def sets(settings) -> list[str]:
@@ -45,8 +59,11 @@ def test_a_trial_foresees_the_build_of_all(pictures: Path, tmp_path: Path, capsy
     plan = planned(capsys, pictures, *words, "--trial", 6)
     assert (plan["items"], plan["new_items"], plan["dataset"]) == (12, 12, "")
     found = stages(plan)
-    assert tuple(found) == FIRST
-    assert {stage["known_from"] for stage in found.values()} <= {"the trial", ""}
+    assert tuple(found) == TABLES[: TABLES.index("captions")]
+    assert {name: stage["known_from"] for name, stage in found.items()} == {
+        name: "the trial" if name in FIRST else "" for name in found
+    }
+    assert all(not any(amount["high"] for amount in amounts(found[name])) for name in {*found} - {*FIRST})
     assert found["images"]["inputs"] == {"value": 12, "low": 12, "high": 12}
     assert found["images"]["rows"]["value"] == 12
     assert found["embeddings"]["rows"]["value"] == 36, "two descriptors and a hash for each image"
@@ -97,7 +114,10 @@ def test_what_nobody_has_measured_is_said_to_be_unknown(pictures: Path, capsys: 
     assert run("plan", pictures, "--profile", "laptop", "--set", "models.chat.endpoint=http://127.0.0.1:9/v1") == 0
     printed = capsys.readouterr().out
     assert "lists 12 items" in printed
-    assert "Not known: images, embeddings, neighbours, pairs, captions, described and " in printed
+    on = [stage.name for stage in running_stages(load_profile("laptop", [f"source=folder:{pictures}"]))]
+    assert tuple(on[:6]) == FIRST
+    assert shown(printed) == [*on, "total"], "of stages that are off there is nothing to say"
+    assert f"Not known: {', '.join(FIRST)} and {len(on) - 6} more; nobody has measured this here." in printed
     assert "`--trial 50` does" in printed
 
 
@@ -118,7 +138,7 @@ def test_stored_rates_hold_where_a_stage_is_configured_as_they_were_measured() -
     for stored in load_rates():
         profile = load_profile(stored.profile, stored.settings)
         line = plan_stages(profile, "")
-        assert set(stored.stages) <= {one.stage.name for one in line}, stored.machine
+        assert set(stored.stages) == {one.stage.name for one in line if one.stage.is_on}, stored.machine
         assert set(rates_for(profile, line)) == set(stored.stages)
     larger = load_profile("scenes", ["scenes.width=512", "scenes.worlds=500"])
     line = plan_stages(larger, "")
@@ -134,6 +154,8 @@ def test_scenes_are_foreseen_by_stored_rates(capsys: pytest.CaptureFixture[str])
     assert plan["items"] == 500
     assert images["rows"]["value"] == pytest.approx(1500, rel=0.05), "three photographs of each world"
     assert images["cpu_hours"]["value"] > 0
+    assert all(stage["rows"] for stage in plan["stages"]), "stored rates are of the whole line"
+    assert stages(plan)["preferences"]["rows"]["value"] > 500
 
 
 def test_eight_scenes_are_tried_in_every_stage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,3 +165,6 @@ def test_eight_scenes_are_tried_in_every_stage(capsys: pytest.CaptureFixture[str
     assert 12 <= found["images"]["rows"]["value"] <= 18
     assert all(stage["rows"] is not None for name, stage in found.items() if name in FIRST)
     assert found["preferences"]["inputs"] is None or found["preferences"]["inputs"]["high"] >= 1
+    on = {stage.name for stage in running_stages(load_profile("scenes"))}
+    assert {*FIRST} < on < {*found}
+    assert {name for name, stage in found.items() if stage["known_from"]} <= on

@@ -5,7 +5,6 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.fixtures.builds import build_through_mining, ok_rows
@@ -71,7 +70,7 @@ def test_images_of_three_layouts_are_mined_alike(tmp_path: Path, photographs: li
     for kind, write in (("folder", as_folder), ("webdataset", as_tar), ("parquet", as_tables)):
         source, out = f"{kind}:{write(tmp_path / f'in-{kind}', photographs)}", tmp_path / kind
         counts = build_through_mining(out, source, *encoders)
-        for table in ("images", "embeddings", "neighbours"):
+        for table in ("images", "embeddings", "admitted", "neighbours"):
             assert (counts[table]["in"], counts[table]["ok"]) == (COUNT, COUNT), kind
         rows = ok_rows(out, "embeddings")
         assert {row["embedder"] for row in rows} == {"clip", "dinov2", "perceptual-hash"}
@@ -111,7 +110,7 @@ def test_brought_pairs_are_taken_and_benchmark_images_leave(
 ) -> None:
     source, image, leaving = write(tmp_path / "in")
     counts = build_through_mining(tmp_path / "out", source, *encoders)
-    assert counts["embeddings"]["rows"] == 0
+    assert counts["embeddings"]["in"] == counts["admitted"]["in"] == 0
     brought = counts["pairs"]["rows"]
     assert brought == len(ok_rows(tmp_path / "out", "pairs")) > leaving
     (tmp_path / "benchmark").mkdir()
@@ -125,4 +124,8 @@ def test_brought_pairs_are_taken_and_benchmark_images_leave(
     counts = build_through_mining(tmp_path / "out", source, *encoders, *excluding)
     assert counts["embeddings"]["ok"] == counts["images"]["rows"]
     assert counts["pairs"]["rows"] == brought - leaving
-    assert pq.read_table(next((tmp_path / "out/tables/admitted").glob("*/*.parquet"))).num_rows > 0
+    assert counts["pairs"]["reasons"] == {"an image of the pair is excluded or has no vector": leaving}
+    admitted = counts["admitted"]
+    images = counts["images"]["rows"]
+    assert [admitted[name] for name in ("in", "ok", "dropped")] == [images, images - 1, 1]
+    assert admitted["reasons"] == {"near-duplicate of an excluded image": 1}

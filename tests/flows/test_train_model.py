@@ -386,7 +386,7 @@ def test_runs_are_listed(trainer: Trainer) -> None:
 
 
 def test_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("runs", tmp_path) == 0
+    assert run("runs", write_dataset(tmp_path / "dogs")) == 0
     assert "No runs yet" in capsys.readouterr().out
 
 

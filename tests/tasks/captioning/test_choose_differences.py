@@ -132,7 +132,7 @@ def test_any_checks_may_be_on(tables):
     chosen = choose([first, second], found, tables=tables)
     assert isinstance(chosen, DifferenceRow)
     assert chosen.key == "b"
-    assert set(json.loads(chosen.checks)) == {name for name, table in TABLE_OF.items() if table in tables}
+    assert set(json.loads(chosen.checks or "{}")) == {name for name, table in TABLE_OF.items() if table in tables}
 
 
 def test_a_pair_is_owed_again_when_a_description_or_an_outcome_changes():

@@ -68,7 +68,7 @@ def test_accidentally_true_texts_are_skipped_and_counted():
     assert (found.text, found.skipped_true) == (false.text, 1)
     (dropped,) = retrieve([mine], [mine, true], {pair.key: pair}, images)
     assert dropped == Dropped(source_key=mine.key, reason="all similar descriptions are true", detail="1 tried")
-    (given_up,) = retrieve([mine], [mine, false, true], {pair.key: pair}, images, candidates=1)
+    (given_up,) = retrieve([mine], [mine, false, true], {pair.key: pair}, images, max_candidates=1)
     assert given_up.reason == "all similar descriptions are true"
 
 

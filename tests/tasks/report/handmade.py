@@ -316,13 +316,13 @@ def make_given(groups: int = 3, photographs: int = 4) -> Handmade:
     steps = ("tags", "boxes", "masks", "elements", "removals", "inspected")
     made = Handmade({"images": whole.tables["images"], **{name: whole.tables[name] for name in steps}})
     inspected = {row.element: row for row in made.of("inspected")}
-    for name in ("given", "rejections", "preferences"):
+    for name in ("given_preferences", "rejections", "preferences"):
         made.tables[name] = []
     for n, image in enumerate([made.of("images")[0], *made.of("images")]):
         given = _given(image, n)
         elements = [row for row in made.of("elements") if row.subject == image.key and not row.why]
         rejection = reject_images(given.key, [(elements, inspected)], n)
-        made.tables["given"].append(given)
+        made.tables["given_preferences"].append(given)
         made.tables["rejections"].append(rejection)
         made.tables["preferences"].append(
             replace(
@@ -364,6 +364,7 @@ LINE = (
     ("images", "items", ItemRow, ImageRow, "sources"),
     ("pairs", "images", ImageRow, PairRow, "mining"),
     ("captions", "images", ImageRow, CaptionRow, "captioning"),
+    ("described", "pairs", PairRow, DifferenceRow, "captioning"),
     ("differences", "pairs", PairRow, DifferenceRow, "captioning"),
     ("comparisons", "pairs", PairRow, ComparisonRow, "captioning"),
     ("swapped", "pairs", PairRow, RejectedTextRow, "rejected"),
@@ -375,10 +376,10 @@ LINE = (
 )
 LINE_GIVEN = (
     LINE[0],
-    ("given", "images", ImageRow, PreferenceRow, "sources"),
+    ("given_preferences", "images", ImageRow, PreferenceRow, "sources"),
     *REMOVING[:-1],
-    ("rejections", "given", PreferenceRow, RejectionRow, "rejected"),
-    ("preferences", "given", PreferenceRow, PreferenceRow, "preferences"),
+    ("rejections", "given_preferences", PreferenceRow, RejectionRow, "rejected"),
+    ("preferences", "given_preferences", PreferenceRow, PreferenceRow, "preferences"),
 )
 
 
@@ -390,11 +391,10 @@ def plan_handmade(made: Handmade, until: str = "preferences", line=LINE) -> list
             name=name,
             version=1,
             group=group,
-            reads=reads,
-            row=row,
+            reads={reads: row},
             writes=writes,
             config="none",
-            function=_giver(made.tables.get(name, [])),
+            function=_giver(made.tables.get(name) or made.tables.get(name.replace("described", "differences"), [])),
             tie="anchor" if name == "pairs" else "source_key",
         )
         tables[name] = fingerprint(stage, Section(), prompts={}, tables=tables)

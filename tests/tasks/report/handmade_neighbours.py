@@ -79,7 +79,7 @@ def build_neighbours(
     made = {"images": [*images.values()], "neighbours": rows, "pairs": make_pairs(list(images.values())[:2])}
     for name, reads, row, writes, group in LINE:
         stage = Stage(
-            name=name, version=1, group=group, reads=reads, row=row, writes=writes, config="none",
+            name=name, version=1, group=group, reads={reads: row}, writes=writes, config="none",
             function=_giver(made[name]), tie="anchor" if name == "pairs" else "source_key",
         )  # fmt: skip
         tables[name] = fingerprint(stage, Section(), prompts={}, tables=tables)

@@ -28,18 +28,17 @@ CHAT, LANGUAGE, JUDGE = "Qwen/Qwen2-VL-7B-Instruct", "mistralai/Mixtral-8x7B-Ins
 TURNED = "\u202egnorw daer\u202c"
 NASTY = f"{HOSTILE} {TURNED}"
 LINE_SERVED = (
-    *LINE[:3],
-    ("described", "pairs", PairRow, DifferenceRow, "captioning"),
+    *LINE[:4],
     ("controlled", "described", DifferenceRow, CheckRow, "captioning"),
     ("grounded", "described", DifferenceRow, CheckRow, "captioning"),
     ("judged", "described", DifferenceRow, CheckRow, "captioning"),
-    *LINE[3:5],
+    *LINE[4:6],
     ("questions", "pairs", PairRow, QuestionRow, "captioning"),
-    *LINE[5:8],
+    *LINE[6:9],
     ("sampled", "pairs", PairRow, RejectedTextRow, "rejected"),
     ("refuted", "pairs", PairRow, RejectedTextRow, "rejected"),
     ("counterfactual", "pairs", PairRow, RejectedTextRow, "rejected"),
-    *LINE[8:],
+    *LINE[9:],
 )
 
 

@@ -52,6 +52,7 @@ def test_scenes_list_their_own_writer(tmp_path):
         written = list_written(Tables(build), counts, ())
     assert {one.counts.stage: one.by for one in written} == {
         "captions": "by hand",
+        "described": "by hand",
         "differences": "by hand",
         "comparisons": "by hand",
         "swapped": "a rule",

@@ -77,7 +77,8 @@ def test_scenes_ask_nobody(tmp_path):
         tables = Tables(build)
         assert measure_served(tables) == ()
         assert read_requests(tables, "captions") is None
-        assert tables.served() == ["captions", "differences", "comparisons", "swapped", "edited", "retrieved"]
+        texts = ["captions", "described", "differences", "comparisons"]
+        assert tables.served() == [*texts, "swapped", "edited", "retrieved"]
 
 
 def test_many_requests_are_counted_across_parts_and_chunks(tmp_path, monkeypatch):

@@ -67,7 +67,7 @@ def test_before_the_preferences_are_made_the_brought_ones_are_shown(tmp_path, ma
 
 
 def test_preferences_whose_images_nobody_looked_at_have_no_page(tmp_path, made):
-    folder = report(tmp_path, made, until="given", line=LINE_GIVEN)
+    folder = report(tmp_path, made, until="given_preferences", line=LINE_GIVEN)
     assert [path.name for path in folder.glob("*.html")] == ["index.html"]
     assert read(folder).text.count("There is a lamp.") == 12
 

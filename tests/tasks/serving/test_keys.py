@@ -42,7 +42,9 @@ def test_no_key_is_empty(monkeypatch: pytest.MonkeyPatch, value: str | None) -> 
 @pytest.mark.parametrize("value", ["sk 123", "sk-1\nsk-2", "sk-\u00e9", "sk-\x00".replace("\x00", "\x01")])
 def test_what_is_no_key_is_refused_without_being_shown(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("SOME_KEY", value)
-    with pytest.raises(ConfigError, match=r"^chat\.key: the environment variable SOME_KEY holds more than a key") as e:
+    with pytest.raises(
+        ConfigError, match=r"^models\.chat\.key: the environment variable SOME_KEY holds more than a key"
+    ) as e:
         load_key("SOME_KEY")
     assert "sk" not in str(e.value)
 

@@ -67,5 +67,6 @@ def test_listing_is_stable_and_limited(folder):
 def test_a_build_mines_its_images(folder, tmp_path):
     counts, _ = build(f"{KIND}:{folder}", tmp_path / "out")
     assert (counts["images"].of, counts["images"].rows) == (6, 3)
-    assert counts["pairs"].of == 3
+    assert counts["similar_pairs"].of == 3
+    assert counts["pairs"].of == counts["similar_pairs"].rows
     assert build(f"{KIND}:{folder}", tmp_path / "out")[1] == 0

@@ -495,7 +495,8 @@ def test_a_build_reads_each_row_once(tmp_path):
     images = counts["images"]
     assert (images.of, images.rows) == (8, 6)
     assert images.reasons["not an image"] == 1
-    assert counts["pairs"].of == 6
+    assert counts["similar_pairs"].of == 6
+    assert counts["pairs"].of == counts["pairs"].rows == counts["similar_pairs"].rows > 0
     assert shards
     again, shards = build(tmp_path / "set", tmp_path / "out", *settings)
     assert shards == 0

@@ -67,7 +67,6 @@ def test_another_subset_of_the_cauldron_is_refused(tmp_path):
 
 def test_a_build_takes_the_pairs_as_they_are(folder, tmp_path):
     counts, _ = build(f"{KIND}:{folder}", tmp_path / "out")
-    assert list(counts) == ["images", "pairs"]
-    assert (counts["images"].of, counts["images"].rows) == (7, 3)
-    assert (counts["pairs"].of, counts["pairs"].rows) == (7, 2)
+    found = {name: (count.of, count.rows) for name, count in counts.items() if count.of}
+    assert found == {"images": (7, 3), "given_pairs": (7, 2), "pairs": (2, 2)}
     assert build(f"{KIND}:{folder}", tmp_path / "out")[1] == 0

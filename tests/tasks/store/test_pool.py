@@ -42,7 +42,7 @@ def act(planned: Planned, shard: ShardRef) -> ShardDone:
 
 
 def _shards(folder: Path, *names: str) -> list[ShardRef]:
-    options = {"plan": "", "start": 0, "stop": 1, "reads": "", "indexes": (), "journals": str(folder)}
+    options = {"plan": "", "start": 0, "stop": 1, "indexes": (), "journals": str(folder)}
     return [ShardRef(folder=Folder(str(folder)), name=f"{name}-{n}", **options) for n, name in enumerate(names)]
 
 

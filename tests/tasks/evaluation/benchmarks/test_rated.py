@@ -33,7 +33,7 @@ def evaluate(
         )
 
     with chat_server(model) as served, chat_server(rate) as judging:
-        quick = {"structured": "off", "attempts": 1}
+        quick = {"structured": "off", "max_attempts": 1}
         wanted = Wanted(
             model="tiny",
             benchmark=name,

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import pytest
 
+from pairwright.flows.stages import TABLES
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ImageRow, PairRow
 from pairwright.tasks.sources.layout import layouts
@@ -107,6 +108,7 @@ SAMPLES = [
         annotations="train.jsonl",
     ),
 ]
+PAIRS = ("given_pairs", "pairs")
 every_kind = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.kind)
 
 
@@ -259,16 +261,20 @@ def test_a_whole_build_counts_right_and_owes_nothing_after(sample: Sample, tmp_p
     put(tmp_path / "in", sample.file, b"no image")
     source = f"{sample.kind}:{tmp_path / 'in'}"
     counts, parts = build(tmp_path / "out", source)
-    stages = [*READERS[sample.kind].brings] and ["images", "pairs"]
-    assert list(counts) == (stages or ["images", "embeddings", "neighbours", "pairs"])
+    assert list(counts) == list(TABLES[: TABLES.index("pairs") + 1])
+    brings = bool(READERS[sample.kind].brings)
+    mined = ["images", "embeddings", "admitted", "neighbours", "similar_pairs"]  # of three images, too unlike to pair
+    assert [name for name, count in counts.items() if count.of] == (["images", *PAIRS] if brings else mined)
     images = counts["images"]
     assert images.pending == images.failed == 0
     # Of a pair with a bad image the other is missing too, unless another pair shows it.
     shared = sample.kind in ("clevr-change", "localized-narratives")
     assert images.rows == sample.images - (1 if shared else 2)
-    if stages:
-        pairs = counts["pairs"]
-        assert (pairs.ok, pairs.dropped, pairs.rows) == (len(sample.names) - 1, 1, len(sample.names) - 1)
+    if brings:
+        found, bad = len(sample.names) - 1, {"not an image": 1}
+        given, pairs = (counts[name] for name in PAIRS)
+        assert (given.of, given.ok, given.dropped, given.rows, given.reasons) == (found + 1, found, 1, found, bad)
+        assert (pairs.of, pairs.ok, pairs.dropped, pairs.rows, pairs.reasons) == (found, found, 0, found, {})
     again, parts_again = build(tmp_path / "out", source)
     assert (again, parts_again) == (counts, parts)
 
@@ -278,7 +284,8 @@ def test_the_same_record_twice_is_read_once(tmp_path: Path) -> None:
     line = (tmp_path / "in/train.jsonl").read_bytes().split(b"\n")[0]
     put_lines(tmp_path / "in", "train.jsonl", line, line, line)
     counts, _ = build(tmp_path / "out", f"omnidiff:{tmp_path / 'in/train.jsonl'}")
-    assert [(count.of, count.ok, count.rows) for count in counts.values()] == [(1, 1, 2), (1, 1, 1)]
+    found = {name: (count.of, count.ok, count.rows) for name, count in counts.items() if count.of}
+    assert found == {"images": (1, 1, 2), "given_pairs": (1, 1, 1), "pairs": (1, 1, 1)}
 
 
 def test_a_disk_that_fails_for_a_while_leaves_a_failed_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
