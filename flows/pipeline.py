@@ -54,7 +54,8 @@ def _switched_on(profile: Profile) -> list[Stage]:
 
 def _idle(profile: Profile) -> set[str]:
     """Return the stages that the source, the pairing or the checks leave nothing to do."""
-    brought = READERS[profile.sources.kind].brings
+    reader = READERS.get(profile.source_kind)  # a profile may name no source yet
+    brought = reader.brings if reader else ()
     mined = not {PairRow, PreferenceRow}.intersection(brought)
     idle = set[str]()
     if not mined or profile.pairing != "similarity":

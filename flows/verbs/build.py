@@ -100,7 +100,7 @@ def fetch(
     until: Until = "",
     check: Annotated[bool, typer.Option("--check", help="Fetch nothing: only verify what is on this machine.")] = False,
     served: Annotated[
-        bool, typer.Option("--served", help="The models that vLLM loads, too (`launch: local`): tens of gigabytes.")
+        bool, typer.Option("--served", help="The models that vLLM loads, too (`launch.enabled`): tens of gigabytes.")
     ] = False,
 ) -> None:
     """Fetch and verify all weights that a build with the same options loads. Ends with 1 where some are missing."""

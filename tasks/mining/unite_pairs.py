@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pairwright.schemas.arrow import no_rows, schema_of
 from pairwright.schemas.config import UnitingConfig
@@ -50,9 +49,9 @@ def unite_pairs(
     """
     everything = pa.concat_tables([table.select(COLUMNS) for table in (given, similar, by_nouns)])
     if all_admitted is not None:
-        images = all_admitted.column("key").combine_chunks()
-        known = [pc.is_in(everything.column(name), value_set=images) for name in ("first", "second")]
-        everything = everything.filter(pc.and_(*known))
+        images = all_admitted.column("key").to_numpy().astype(str)
+        both = [np.isin(everything.column(name).to_numpy().astype(str), images) for name in ("first", "second")]
+        everything = everything.filter(pa.array(both[0] & both[1]))
     kept = _keep(everything, config.max_pairs_per_image) if config.max_pairs_per_image else None
     for pair in rows:
         lacking = [] if admitted is None else _lacking(pair, admitted)
