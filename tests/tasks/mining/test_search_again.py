@@ -9,9 +9,8 @@ from PIL import Image
 
 from pairwright.flows.progress import LineWatcher
 from pairwright.flows.run_build import make_request, run_build
-from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.part import Part, read_about
 from pairwright.tasks.store.pool import Workers
+from tests.fixtures.builds import ok_rows
 
 NAMES = [f"{number:02d}.png" for number in range(40)]
 
@@ -85,15 +84,16 @@ def test_an_earlier_build_is_used(tmp_path, pictures, monkeypatch):
     assert sum(rows for rows, among in searched if among == 40) == 2 * 4
 
 
-def test_recall_and_cut_off_lists_are_in_status_and_metadata(tmp_path, pictures):
+def test_recall_and_cut_off_lists_are_in_status_and_rows(tmp_path, pictures):
     settings = ("search.max_exact=25", "search.probes=1", "search.min_similarity=0.2")
-    counts, parts, folder = build(tmp_path, pictures, NAMES, out="out", settings=settings)
+    counts, _, _ = build(tmp_path, pictures, NAMES, out="out", settings=settings)
     (low,) = [reason for reason in counts.reasons if "recall in the band below 0.99: raise search.probes" in reason]
     assert counts.ok == 40
     assert sum(counts.reasons.values()) == 40
-    about = read_about(Part(Folder(str(tmp_path / "out")), f"{folder}/{next(iter(parts))}"))
-    assert about["recall.gradients"].endswith("in 32 cells")
-    assert float(about["recall.gradients"].split(" ")[0]) < 0.99
+    row = ok_rows(tmp_path / "out", "neighbours")[0]
+    place = row["embedders"].index("gradients")
+    assert row["cells"][place] == 32
+    assert row["recalls"][place] < 0.99
     counts, _, _ = build(tmp_path, pictures, NAMES, out="out", settings=("search.min_similarity=0.2",))
     assert set(counts.reasons) == {"the k neighbours end inside the band: raise search.k"}
     assert low not in counts.reasons
