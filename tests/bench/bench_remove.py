@@ -168,7 +168,7 @@ def show_likeness(ours: Ours, demos: Mapping[str, Found], planned: Sequence[Plan
     """Print whether both sides found the same."""
     tagged = {row.subject: tuple(tag.name for tag in row.tags) for row in ours.rows["tag"] if isinstance(row, TagsRow)}
     same = [
-        tagged.get(one.image.key, ()) == found[: models.tagging.most]
+        tagged.get(one.image.key, ()) == found[: models.tagging.max_tags]
         for one, found in zip(planned, demos[ONE_TAG].tags, strict=False)
     ]
     print(f"  tags: the same of {sum(same)} of {len(same)} images")
