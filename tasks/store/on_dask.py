@@ -90,7 +90,7 @@ class DaskWorkers:
         """Run one shard in a worker and wait for it; may be called from many threads."""
         start = time.monotonic()
         try:
-            return self._result(self._submit(planned, shard))
+            return self._result(self._submit(planned, shard)).logged()
         except self._dask.KilledWorker:
             error = DIED
         except CancelledError:

@@ -109,7 +109,7 @@ class RayWorkers:
             seats = self._seats_for(planned)
             for _ in range(TRIES):
                 if outcome := self._try(seats, planned, shard):
-                    return outcome
+                    return outcome.logged()
                 if self._stopped:
                     error = "stopped"
                     break

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pairwright.tasks.store.pool import PLACE, Outcome, Run, ShardFailed, attempt, limit_threads, loads_models
+from pairwright.tasks.store.pool import PLACE, Outcome, Run, ShardFailed, attempt_apart, limit_threads, loads_models
 from pairwright.tasks.store.shard import ShardRef
 from pairwright.tasks.store.stage import Planned
 
@@ -87,7 +87,7 @@ def run_here(run: Run, planned: Planned, shard: ShardRef, needs: Needs) -> Outco
         if lack := needs.lack():
             return Outcome(shard=shard, result=ShardFailed(name=shard.name, error=lack), seconds=0.0)
         _Loaded.make_room(planned)
-        return attempt(run, planned, shard)
+        return attempt_apart(run, planned, shard)
 
 
 class _Loaded:

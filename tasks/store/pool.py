@@ -17,9 +17,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from logging.handlers import QueueHandler
 from multiprocessing.util import Finalize
+from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -48,13 +50,23 @@ class ShardFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Be what became of one shard, and how long it took."""
+    """Outcome of one shard, and how long it took."""
 
     shard: ShardRef
     result: ShardDone | ShardFailed
     seconds: float
     cpu_seconds: float = 0.0
     """Of all threads of the process that ran it; those of its helpers are not counted."""
+    records: tuple[logging.LogRecord, ...] = ()
+    """What another process logged meanwhile."""
+
+    def logged(self) -> Self:
+        """Log here what another process has logged, and return the outcome."""
+        for record in self.records:
+            logger = logging.getLogger(record.name)
+            if logger.isEnabledFor(record.levelno):
+                logger.handle(record)
+        return self
 
 
 class Runner(Protocol):
@@ -112,8 +124,8 @@ class Workers:
         name, pool = self._pool_for(planned)
         try:
             with deaf():
-                future = pool.submit(attempt, self._run, planned, shard)
-            return future.result()
+                future = pool.submit(attempt_apart, self._run, planned, shard)
+            return future.result().logged()
         except (BrokenProcessPool, CancelledError):
             self._discard(name, pool)
         if self._stopped:
@@ -121,7 +133,7 @@ class Workers:
         log.warning("%s: a worker process died; trying it again by itself", shard.name)
         with self._quarantine, _new_pool(1) as alone:
             try:
-                return alone.submit(attempt, self._run, planned, shard).result()
+                return alone.submit(attempt_apart, self._run, planned, shard).result().logged()
             except BrokenProcessPool:
                 return Outcome(shard=shard, result=ShardFailed(name=shard.name, error=DIED), seconds=0.0)
 
@@ -216,6 +228,20 @@ def attempt(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
         log.exception("%s failed", shard.name)
         result = ShardFailed(name=shard.name, error=f"{type(error).__name__}: {error}")
     return Outcome(shard=shard, result=result, seconds=time.monotonic() - start, cpu_seconds=time.process_time() - cpu)
+
+
+def attempt_apart(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
+    """Run one shard in a worker process, whose log lines travel with the outcome to where the build is shown."""
+    ours, records = logging.getLogger("pairwright"), SimpleQueue[logging.LogRecord]()
+    level, handler = ours.level, QueueHandler(records)
+    ours.addHandler(handler)
+    ours.setLevel(logging.DEBUG)
+    try:
+        outcome = attempt(run, planned, shard)
+    finally:
+        ours.removeHandler(handler)
+        ours.setLevel(level)
+    return replace(outcome, records=tuple(records.get() for _ in range(records.qsize())))
 
 
 @contextmanager

@@ -34,6 +34,8 @@ def act(planned: Planned, shard: ShardRef) -> ShardDone:
             raise ServerError("http://here does not answer")
         if "bug" in what:
             raise ZeroDivisionError("a bug")
+        if "say" in what:
+            logging.getLogger("pairwright.toy").info("listed %d images", 3)
         if "stop" in what:
             raise KeyboardInterrupt
         if "wait" in what:
@@ -60,6 +62,18 @@ def test_a_fault_is_recorded_and_the_other_shards_go_on(
         "ok-0": "done", "server-1": "http://here does not answer", "bug-2": "ZeroDivisionError: a bug", "ok-3": "done",
     }  # fmt: skip
     assert all(outcome.seconds < 60 for outcome in outcomes)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_a_worker_logs_is_logged_here_once(tmp_path: Path, count: int, caplog: pytest.LogCaptureFixture) -> None:
+    with Workers(count, act) as workers, caplog.at_level(logging.INFO, "pairwright"):
+        list(workers.run(PLANNED, _shards(tmp_path, "ok", "say", "bug")))
+        logging.getLogger("pairwright").setLevel(logging.WARNING)
+        list(workers.run(PLANNED, _shards(tmp_path, "say")))
+    said, failed = sorted(caplog.records, key=lambda record: record.levelno)
+    assert (said.name, said.levelno, said.getMessage()) == ("pairwright.toy", logging.INFO, "listed 3 images")
+    assert "bug-2" in failed.getMessage()
+    assert "ZeroDivisionError" in caplog.text
 
 
 def test_one_worker_is_this_process_and_more_are_others(tmp_path: Path) -> None:
