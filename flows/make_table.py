@@ -58,8 +58,7 @@ def _run(build: Build, planned: Planned, request: Request) -> None:
     start = time.monotonic()
     with working(request) as (run_shards, watcher):
         with build.locked(planned, watcher.waiting):
-            failures = run_stage(build, planned, request, run_shards=run_shards, watcher=watcher)
-        counts = build.settle(planned)
+            counts, failures = run_stage(build, planned, request, run_shards=run_shards, watcher=watcher)
         watcher.end(planned, counts, time.monotonic() - start)
     _check(planned, counts, failures)
 

@@ -84,8 +84,9 @@ def refilter_dataset(request: Request, *, run_shards: RunShards, watcher: Watche
                 )
         for stage in made:
             with build.locked(stage, watcher.waiting):
-                failures += run_stage(build, stage, request, run_shards=run_shards, watcher=watcher)
-            after.append(build.settle(stage))
+                counts, failed = run_stage(build, stage, request, run_shards=run_shards, watcher=watcher)
+            failures += failed
+            after.append(counts)
         new = _keys(build, made[-1])
     if keep and not failures:
         write_record(request.folder, record.model_copy(update={"profile": request.profile}))

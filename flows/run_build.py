@@ -226,11 +226,13 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher, run_
                 if stage.stage.is_on:
                     with build.locked(stage, watcher.waiting):
                         run = keeper.limited(partial(run_served, run_shards, servers, waits_for(stage, counts)))
-                        failures.extend(run_stage(build, stage, request, run_shards=run, watcher=watcher))
-                counts.append(build.settle(stage))
+                        count, failed = run_stage(build, stage, request, run_shards=run, watcher=watcher)
+                    failures.extend(failed)
+                    watcher.end(stage, count, time.monotonic() - start)
+                else:
+                    count = build.settle(stage)
+                counts.append(count)
                 seconds.append(time.monotonic() - start)
-                if stage.stage.is_on:
-                    watcher.end(stage, counts[-1], seconds[-1])
             return counts[-len(stages) :]
 
         for name, stages in groupby(version.planned, lambda one: STEPS[one.stage.group]):
@@ -275,10 +277,10 @@ def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher,
 
 def run_stage(
     build: Build, planned: Planned, request: Request, *, run_shards: RunShards, watcher: Watcher
-) -> list[ShardFailed]:
-    """Run the shards of one stage that owe something; return those that failed."""
+) -> tuple[Counts, list[ShardFailed]]:
+    """Run the shards of one stage that owe something; return what became of its rows, and the shards that failed."""
     build.clean(planned)
-    build.settle(planned)
+    counts = build.settle(planned)
     chosen = not request.only_stage or request.only_stage in (planned.stage.name, planned.stage.group)
     shards = build.shards(planned, reason=request.only_reason) if chosen else []
     watcher.begin(planned, shards)
@@ -293,7 +295,7 @@ def run_stage(
             done += 1
     if shards and done == len(shards):
         build.drop_journals(planned)
-    return failures
+    return build.settle(planned) if shards else counts, failures
 
 
 def take_listing(request: Request) -> tuple[str, ...]:
