@@ -262,7 +262,9 @@ class Dataset:
         settings: Settings = (),
         watcher: "TrainingWatcher | None" = None,
     ) -> "Trained":
-        """Train a model on the preferences, or go on with a run that was stopped; return how it ended.
+        """Train a model on this version's preferences, or go on with a run that was stopped; return how it ended.
+
+        A run that was stopped goes on with the version that it began with.
 
         ``album.train("sft")``, then ``album.train("adpo", start="sft", settings={"optimiser.epochs": 2})``
 
@@ -278,7 +280,7 @@ class Dataset:
         from pairwright.flows.train_model import train
 
         config = make_config(objective, _lines(settings), model=model, start=start, dataset=self.url)
-        return train(self.url, config, name=name or objective, watcher=watcher)
+        return train(self.url, config, name=name or objective, version=self._number, watcher=watcher)
 
     def runs(self) -> "list[ListedRun]":
         """List the trainings: what they trained, how far they are, what was measured last."""

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pairwright.flows.load_tiny_processor import load_tiny_processor
-from pairwright.flows.make_table import plan_table
 from pairwright.flows.prepare_retriever import find_retriever, mine_table
-from pairwright.flows.version import Version, open_version
+from pairwright.flows.version import Version
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
@@ -95,7 +94,7 @@ def export_dataset(
         if own is None or not counts[own].rows:
             raise ConfigError(_nothing(found, kind.reads))
         if beside:
-            _check_mined(folder, config.negatives, counts[-1])
+            _check_mined(found, config.negatives, counts[-1])
         about = About(
             name=Path(target).resolve().name,
             version=describe_version(build, found.planned),
@@ -153,15 +152,9 @@ def _make_verifier(form: Form, verifying: Verifying) -> Verifier:
 
 def _find_mined(found: Version, negatives: str) -> list[Planned]:
     """Return the table that a run's retriever mines, last, behind what it is made with; nothing is made."""
-    folder = found.folder
-    if found.number != (newest := open_version(folder).number):
-        raise ConfigError(
-            f"--version {found.number}: negatives are mined of the newest version's rows, which is {newest}; leave out "
-            "--version or --negatives"
-        )
-    retriever = find_retriever(folder, negatives)
+    retriever = find_retriever(found.folder, negatives)
     require_packages()
-    return mine_table(folder, retriever, have=plan_table)
+    return mine_table(found, retriever, have=Version.plan)
 
 
 def _health(tables: Tables, profile: Profile) -> Iterator[tuple[str, str, str, bool]]:
@@ -170,12 +163,13 @@ def _health(tables: Tables, profile: Profile) -> Iterator[tuple[str, str, str, b
             yield one.name, one.value, one.about, one.good
 
 
-def _check_mined(folder: Folder, negatives: str, counts: Counts) -> None:
+def _check_mined(found: Version, negatives: str, counts: Counts) -> None:
     """Refuse to export a part of what a training would see."""
     if owed := counts.failed + counts.pending:
         raise ConfigError(
             f"--negatives {negatives}: for {owed:,} of {counts.of:,} preferences nothing was mined yet. A training "
-            f"mines it before it begins: pairwright train {folder.url} --objective dpo --set negatives={negatives}"
+            f"mines it before it begins: pairwright train {found.folder.url} --objective dpo "
+            f"--set negatives={negatives}{f' --version {found.number}' if found.number else ''}"
         )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pairwright.flows.table import Table
-from pairwright.flows.version import open_version
+from pairwright.flows.version import Version, open_version
 from pairwright.schemas.differential import DifferentialConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
@@ -40,13 +40,14 @@ class Start:
         return {"folder": str(self.found.folder), "revision": self.found.revision}
 
 
-def find_start(folder: Folder, config: TrainConfig, run: "Run") -> Start:
+def find_start(folder: Folder, config: TrainConfig, run: "Run", *, version: int | None = None) -> Start:
     """Return what a run starts from.
 
     Args:
         folder: the dataset.
         config: what is asked for.
         run: perhaps begun already; then it goes on with the same model.
+        version: the number of the version that it trains on; none: the newest.
 
     Raises:
         ConfigError: the run to start from is not there, not finished, or of another model.
@@ -65,7 +66,7 @@ def find_start(folder: Folder, config: TrainConfig, run: "Run") -> Start:
         name = config.model.name
         if name in (TINY, SMALL):
             known = begun.get("folder", "")
-            name = known if known and Path(known).is_dir() else str(_write_small(folder, name))
+            name = known if known and Path(known).is_dir() else str(_write_small(open_version(folder, version), name))
         found = find_model(name, wanted)
         model = {"name": _lasting(config.model), "revision": found.revision}
     if begun and begun["revision"] != found.revision:
@@ -138,11 +139,11 @@ def _model_of(other: "Run", config: TrainConfig) -> dict[str, Any]:
     return {"name": own.name, "revision": own.revision}
 
 
-def _write_small(folder: Folder, size: str) -> Path:
+def _write_small(version: Version, size: str) -> Path:
     """Write one of the small stand-ins beside the dataset, its tokens learnt from the dataset's texts."""
-    rows = Table[PreferenceRow](open_version(folder), TABLE).rows(without=("images", "rejected_images"))
+    rows = Table[PreferenceRow](version, TABLE).rows(without=("images", "rejected_images"))
     texts = [text for row in rows for text in _texts(row)]
-    return write_tiny_model(Path(folder.path("models")), texts, size=size)
+    return write_tiny_model(Path(version.folder.path("models")), texts, size=size)
 
 
 def _texts(row: PreferenceRow) -> Iterable[str]:

@@ -22,6 +22,8 @@ class Listed:
     model: str
     start: str
     """The run that it started from; empty: none."""
+    version: int | None
+    """The number of the version that it trains on; none: there was none yet."""
     step: int
     """Of the last checkpoint."""
     finished: bool
@@ -53,15 +55,16 @@ def _look_at(run: Run) -> Listed:
     steps = run.steps()
     train, held_out = metrics.last(TRAIN), metrics.last(HELD_OUT)
     try:
-        config = run.config()
+        config, version = run.config(), run.data().get("snapshot")
         problem = ""
     except ConfigError as error:
-        config, problem = None, str(error)
+        config, version, problem = None, None, str(error)
     return Listed(
         name=run.folder.name,
         objective=config.objective if config else "?",
         model=_model_of(config) if config else "?",
         start=config.start if config else "?",
+        version=version,
         step=steps[-1] if steps else 0,
         finished=run.is_finished,
         loss=train.get("loss"),
@@ -82,13 +85,14 @@ def runs_table(found: list[Listed]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("run", "objective", "model", "from"):
         table.add_column(name, overflow="fold")
-    for name in ("step", "loss", "held-out loss", "margin"):
+    for name in ("version", "step", "loss", "held-out loss", "margin"):
         table.add_column(name, justify="right")
     table.add_column("finished")
     for one in found:
         numbers = [_shown(value) for value in (one.loss, one.held_out_loss, one.held_out_margin)]
         done = "yes" if one.finished else "no"
-        table.add_row(one.name, one.objective, one.model, one.start or "-", f"{one.step:,}", *numbers, done)
+        version = "-" if one.version is None else str(one.version)
+        table.add_row(one.name, one.objective, one.model, one.start or "-", version, f"{one.step:,}", *numbers, done)
     return table
 
 

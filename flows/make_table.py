@@ -2,56 +2,44 @@
 
 Such a table is a stage's like any other: its fingerprint names the tables, the models and the settings that it was made
 with, so that one that does not fit is another table; what is there already is not made again, and what was killed goes
-on. It belongs to no version of the dataset; it is made of the newest one, whatever a build does meanwhile.
+on. It belongs to no version of the dataset; it is made of one, whatever a build does meanwhile.
 """
 
 import time
 from collections.abc import Sequence
 
 from pairwright.flows.run_build import Request, run_stage
-from pairwright.flows.version import open_version
+from pairwright.flows.version import Version
 from pairwright.flows.work_here import working
 from pairwright.schemas.errors import TrainingError
 from pairwright.schemas.section import Section
 from pairwright.tasks.store.dataset import Build
-from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import ShardFailed
 from pairwright.tasks.store.stage import Planned, Stage
 
 
-def make_table(folder: Folder, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
-    """Do what a stage owes beside the newest version, and return it planned: its table is whole then.
+def make_table(version: Version, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
+    """Do what a stage owes beside a version, and return it planned: its table is whole then.
 
     Args:
-        folder: the dataset.
-        stage: reads and uses the dataset's tables, or those of ``after``.
+        version: the dataset's.
+        stage: reads and uses the version's tables, or those of ``after``.
         config: its settings; its models are pinned here.
-        after: other tables beside the dataset's, as this function returned them.
+        after: other tables beside the version's, as this function returned them.
 
     Raises:
         ConfigError: the dataset has not the table that the stage reads.
         ModelError: a model is not on this machine.
         TrainingError: some of it could not be made; the same command goes on with it.
     """
-    version = open_version(folder)
     planned = version.plan(stage, config, after=after)
     with version.opened([*after, planned]) as build:
         version.settle(build, version.planned)
         for one in after:
             build.settle(one)
-        _run(build, planned, Request.again(folder, version.record))
+        _run(build, planned, Request.again(version.folder, version.record))
     return planned
-
-
-def plan_table(folder: Folder, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
-    """Return a stage planned as ``make_table`` does it, which is not run: its table may not be there, or not be whole.
-
-    Raises:
-        ConfigError: the dataset has not the table that the stage reads.
-        ModelError: a model is not on this machine.
-    """
-    return open_version(folder).plan(stage, config, after=after)
 
 
 def _run(build: Build, planned: Planned, request: Request) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pairwright.flows.make_table import make_table
 from pairwright.flows.say_outcome import say_reasons
-from pairwright.flows.version import open_version
+from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.namc import PAPER, CnnConfig, NamcConfig
 from pairwright.schemas.section import Section
@@ -21,7 +21,6 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.namc.files import pin_namc
 from pairwright.tasks.models.namc.places import release_models
 from pairwright.tasks.models.weights import absolute
-from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.freeze_rows import FrozenRows
 from pairwright.tasks.training.namc import encode_places
 from pairwright.tasks.training.namc.freeze_places import freeze_places, stream_rows
@@ -139,7 +138,7 @@ def check_texts(build: "Build", planned: "Planned", config: TrainConfig, rows: P
     )
 
 
-def have_places(folder: Folder, config: TrainConfig, run: "Run") -> None:
+def have_places(version: Version, config: TrainConfig, run: "Run") -> None:
     """Have what a run of the paper's size is told of its images, in its folder; once, when it has begun.
 
     Raises:
@@ -151,7 +150,6 @@ def have_places(folder: Folder, config: TrainConfig, run: "Run") -> None:
     place, loading = run.folder / PLACES, config.loading
     if place.exists():
         return
-    version = open_version(folder)
     kind = version.profile.sources.kind
     epochs = EPOCHS.get(kind, config.optimiser.epochs)
     if config.start and not config.namc.noise and epochs != config.optimiser.epochs:
@@ -159,12 +157,12 @@ def have_places(folder: Folder, config: TrainConfig, run: "Run") -> None:
     has_pairs = PAIRS in {planned.stage.name for planned in version.planned}
     try:
         stages = [(stage if has_pairs else replace(stage, only_in=()), own) for stage, own in _stages(config.namc)]
-        beside = [make_table(folder, stage, own) for stage, own in stages]
+        beside = [make_table(version, stage, own) for stage, own in stages]
     finally:
         release_models()
     keys: set[str] = set()
     for split in filter(None, (loading.split, loading.held_out)):
-        keys.update(FrozenRows(folder=folder, file=str(run.rows), split=split).keys())
+        keys.update(FrozenRows(folder=version.folder, file=str(run.rows), split=split).keys())
     with version.settled(beside) as (build, _):
         tables = {planned.stage.name: planned for planned in build.planned}
         freeze_places(build, tables, place, keys=keys, table=config.table, crops=config.namc.noise)

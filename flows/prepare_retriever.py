@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pairwright.flows.make_table import make_table
-from pairwright.flows.version import open_version
+from pairwright.flows.version import Version
 from pairwright.schemas.config import EmbeddingConfig
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ConfigError
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 CLIP = "clip"
 Have = Callable[..., "Planned"]
-"""``make_table``, which makes what is missing of a table, or ``plan_table``, which only says which table it is."""
+"""``make_table``, which makes what is missing of a table, or ``Version.plan``, which only says which table it is."""
 
 
-def prepare_retriever(folder: Folder, config: TrainConfig, run: Path, *, after: "Sequence[Planned]" = ()) -> None:
+def prepare_retriever(version: Version, config: TrainConfig, run: Path, *, after: "Sequence[Planned]" = ()) -> None:
     """Freeze what the retriever of a run knows; once, when the run begins and its rows are frozen.
 
     Args:
-        folder: the dataset.
+        version: the dataset's that it trains on.
         config: the run's settings.
         run: the run's folder.
         after: tables beside the dataset's that the run's rows are of ("mined").
@@ -45,15 +45,15 @@ def prepare_retriever(folder: Folder, config: TrainConfig, run: Path, *, after: 
         ModelError: the weights of an encoder are not on this machine.
         TrainingError: some vectors could not be made.
     """
-    loading, embedding = config.loading, open_version(folder).profile.settled.embedding
+    loading, embedding = config.loading, version.profile.settled.embedding
     heads = config.adpo.encoder == "heads"
     clip = None if heads else _find_clip(embedding)  # before anything is made
     splits: dict[str, str] = {}
     for split in filter(None, (loading.split, loading.held_out)):
-        splits |= dict.fromkeys(FrozenRows(folder=folder, file=str(run / FILE), split=split).keys(), split)
+        splits |= dict.fromkeys(FrozenRows(folder=version.folder, file=str(run / FILE), split=split).keys(), split)
     place = run / material.FOLDER
-    beside = [*after, *(_vectors(folder, embedding) if heads else ())]
-    with open_version(folder).settled(beside) as (build, _):
+    beside = [*after, *(_vectors(version, embedding) if heads else ())]
+    with version.settled(beside) as (build, _):
         tables = {planned.stage.name: planned for planned in build.planned}
         material.freeze_material(build, tables, place, splits=splits, train=loading.split, table=config.table)
     if clip:
@@ -64,16 +64,16 @@ def _find_clip(embedding: EmbeddingConfig) -> ClipConfig:
     return pin_clip(embedding.clip, download=False)
 
 
-def _vectors(folder: Folder, embedding: EmbeddingConfig, have: Have = make_table) -> "list[Planned]":
+def _vectors(version: Version, embedding: EmbeddingConfig, have: Have = make_table) -> "list[Planned]":
     """Have the vectors of texts, and those of images where there are none."""
-    made = [have(folder, embed_chosen_texts.STAGE, choose_text_vectors(embedding))]
-    if embed_images.STAGE.name not in _tables(folder):
-        made.append(have(folder, embed_images.STAGE, embedding))
+    made = [have(version, embed_chosen_texts.STAGE, choose_text_vectors(embedding))]
+    if embed_images.STAGE.name not in _tables(version):
+        made.append(have(version, embed_images.STAGE, embedding))
     return made
 
 
-def _tables(folder: Folder) -> set[str]:
-    return {planned.stage.name for planned in open_version(folder).planned}
+def _tables(version: Version) -> set[str]:
+    return {planned.stage.name for planned in version.planned}
 
 
 def choose_text_vectors(embedding: EmbeddingConfig) -> TextVectorsConfig:
@@ -110,21 +110,21 @@ def find_retriever(folder: Folder, name: str) -> Path:
     return run.folder / RETRIEVER / NETWORK
 
 
-def mine_table(folder: Folder, retriever: Path, *, pool: str = "train", have: Have = make_table) -> "list[Planned]":
+def mine_table(version: Version, retriever: Path, *, pool: str = "train", have: Have = make_table) -> "list[Planned]":
     """Make the table ``mined`` with the retriever of an ADPO run; return it, last, behind what it was made with.
 
     Args:
-        folder: the dataset.
+        version: the dataset's that has the preferences.
         retriever: the run's ``retriever.safetensors``.
         pool: the split whose chosen texts are negatives.
-        have: ``plan_table``: nothing is made, and the table may not be there, or not be whole.
+        have: ``Version.plan``: nothing is made, and the table may not be there, or not be whole.
 
     Raises:
         ConfigError: the dataset lacks something.
         ModelError: the file is missing, or was trained on other vectors.
         TrainingError: some rows could not be made.
     """
-    beside = _vectors(folder, open_version(folder).profile.settled.embedding, have)
-    stage = mine_negatives.stage_among(_tables(folder))
+    beside = _vectors(version, version.profile.settled.embedding, have)
+    stage = mine_negatives.stage_among(_tables(version))
     config = MinedConfig(retriever=str(retriever), pool=pool)
-    return [*beside, have(folder, stage, config, after=beside)]
+    return [*beside, have(version, stage, config, after=beside)]

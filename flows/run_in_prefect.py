@@ -95,6 +95,7 @@ def train_model(
     start: str = "",
     name: str = "",
     settings: list[str] | None = None,
+    version: Annotated[int, Field(ge=1)] | None = None,
 ) -> State[Trained]:
     """Train a model on the preferences of a dataset, or go on with a run that was stopped.
 
@@ -105,10 +106,12 @@ def train_model(
         start: The run whose model this one starts from.
         name: Run name; empty: the objective.
         settings: Fields to set ("optimiser.batch=8", "optimiser.epochs=3").
+        version: A version's number; none is the one that the run began with, or the newest.
     """
     with logged(), tagged(dataset_name(dataset), objective):
         words = {"model": model, "start": start, "name": name}
-        trained = Dataset.open(dataset).train(objective, **words, settings=settings or [], watcher=TrainingLines())
+        opened = Dataset.open(dataset, version)
+        trained = opened.train(objective, **words, settings=settings or [], watcher=TrainingLines())
         publish_metrics(Path(trained.folder), dataset)
     if trained.finished:
         return Completed(message=f"the model is in {trained.folder}/checkpoint", data=trained)

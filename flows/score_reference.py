@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pairwright.flows.make_table import make_table
-from pairwright.flows.version import open_version
+from pairwright.flows.version import Version
 from pairwright.schemas.errors import TrainingError
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.stage import Planned
 
 if TYPE_CHECKING:
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def score_reference(
-    folder: Folder, config: TrainConfig, *, found: "Found", run: Path, after: "Sequence[Planned]" = ()
+    version: Version, config: TrainConfig, *, found: "Found", run: Path, after: "Sequence[Planned]" = ()
 ) -> None:
     """Make what a run is compared with, as far as that can be made before the training.
 
     Args:
-        folder: the dataset.
+        version: the dataset's that it trains on.
         config: the run's.
         found: the model that it starts from.
         run: its folder.
@@ -49,11 +48,11 @@ def score_reference(
     if has_table(run / FILE, own):
         return
     try:
-        planned = make_table(folder, replace(STAGE, reads={config.table: PreferenceRow}), own, after=after)
+        planned = make_table(version, replace(STAGE, reads={config.table: PreferenceRow}), own, after=after)
     except TrainingError:
         load_model(found.folder, config.model, dtype=choose_storage(config))  # says so if it is the model's fault
         raise
     finally:
         release_scorer()
-    with open_version(folder).settled([*after, planned]) as (build, _):
+    with version.settled([*after, planned]) as (build, _):
         write_table(build, planned, run / FILE)

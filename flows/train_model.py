@@ -18,13 +18,13 @@ from pairwright.flows.prepare_namc import check_texts, have_places, pin_models
 from pairwright.flows.prepare_retriever import find_retriever, mine_table, prepare_retriever
 from pairwright.flows.say_outcome import say_reasons
 from pairwright.flows.score_reference import score_reference
-from pairwright.flows.version import open_version
+from pairwright.flows.version import Version, open_version
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
 from pairwright.schemas.namc import PAPER
 from pairwright.schemas.training import NAMC, TrainConfig
 from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.snapshot import describe_version
+from pairwright.tasks.store.snapshot import describe_version, snapshot_numbers
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.check_launcher import check_launcher
 from pairwright.tasks.training.find_model import require_packages
@@ -71,8 +71,17 @@ class Prepared:
     was_finished: bool
 
 
-def train(dataset: str, config: TrainConfig, *, name: str, watcher: "Watcher | None" = None) -> Trained:
+def train(
+    dataset: str, config: TrainConfig, *, name: str, version: int | None = None, watcher: "Watcher | None" = None
+) -> Trained:
     """Train on a dataset, or go on with the run of that name.
+
+    Args:
+        dataset: its folder.
+        config: the settings.
+        name: the run's name.
+        version: the number of the version; none: the one that the run began with, or the newest.
+        watcher: is told how it goes.
 
     Raises:
         ConfigError: there is nothing to train on, the run has other settings, or another process trains it.
@@ -94,17 +103,17 @@ def train(dataset: str, config: TrainConfig, *, name: str, watcher: "Watcher | N
         if own_rank():
             return _train(run, folder, _wait(), watcher=None)
         with run.locked():
-            return _train(run, folder, _tell(folder, config, run), watcher=watcher)
+            return _train(run, folder, _tell(folder, config, run, version), watcher=watcher)
     finally:
         leave_ranks()
 
 
-def _tell(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
+def _tell(folder: Folder, config: TrainConfig, run: "Run", version: int | None) -> Prepared:
     """Prepare the run, and tell the processes that wait what came of it."""
     from pairwright.tasks.training.ranks import spread
 
     try:
-        prepared = prepare(folder, config, run)
+        prepared = prepare(folder, config, run, version=version)
     except PairwrightError as error:
         spread(error)
         raise
@@ -177,7 +186,7 @@ def _page_of(run: "Run") -> str:
     return str(page) if page.exists() else ""
 
 
-def prepare(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
+def prepare(folder: Folder, config: TrainConfig, run: "Run", *, version: int | None = None) -> Prepared:
     """Have everything that a run needs, and begin it unless it has begun; its lock is held meanwhile.
 
     A run without a checkpoint has done nothing that would be lost, and begins anew.
@@ -188,7 +197,7 @@ def prepare(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
         TrainingError: a part of the table that the run has begun with is gone.
     """
     if config.objective == NAMC:
-        return _prepare_namc(folder, config, run)
+        return _prepare_namc(folder, config, run, version)
     from pairwright.tasks.training.references import choose_reference
     from pairwright.tasks.training.trainer_arguments import check_trackers
 
@@ -198,24 +207,20 @@ def prepare(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
     run.clean()
     if not run.is_finished and not run.steps():
         run.forget()
-    start = find_start(folder, config, run)
-    mined = [] if run.is_finished else mine_negatives(folder, config)
-    if run.config():
-        _check_same(run, start.config)
-        if not run.is_finished:
-            check_parts(folder, run.rows)
-    else:
-        try:
-            _begin(folder, start.config, run, mined, start=start.describe())
-        except PairwrightError:
-            run.forget()
-            raise
-    if not run.is_finished:
-        score_reference(folder, start.config, found=start.found, run=run.folder, after=mined)
-    return Prepared(start.config, start.found.folder, run.is_finished)
+    version = _choose_version(folder, run, version)
+    start = find_start(folder, config, run, version=version)
+    prepared = Prepared(start.config, start.found.folder, run.is_finished)
+    if _has_begun(run, start.config, folder) and run.is_finished:
+        return prepared
+    found = open_version(folder, version)
+    mined = mine_negatives(found, config)
+    if not run.config():
+        _begin(found, start.config, run, mined, start=start.describe())
+    score_reference(found, start.config, found=start.found, run=run.folder, after=mined)
+    return prepared
 
 
-def _prepare_namc(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
+def _prepare_namc(folder: Folder, config: TrainConfig, run: "Run", version: int | None) -> Prepared:
     """Begin a run of NAMC unless it has begun: it needs rows, perhaps models, and perhaps another run's."""
     from pairwright.tasks.training.namc.train_namc import check_settings
 
@@ -225,24 +230,47 @@ def _prepare_namc(folder: Folder, config: TrainConfig, run: "Run") -> Prepared:
     run.clean()
     if not run.is_finished and not run.steps():
         run.forget()
+    version = _choose_version(folder, run, version)
     start = find_run(folder, config.start).model if config.start else Path()
     config = pin_models(config, run, start=start)
-    if run.config():
-        _check_same(run, config)
-        if not run.is_finished:
-            check_parts(folder, run.rows)
-    else:
-        try:
-            _begin(folder, config, run, [], start={"folder": str(start)} if config.start else {})
-        except PairwrightError:
-            run.forget()
-            raise
-    if config.namc.config == PAPER and not run.is_finished:
-        have_places(folder, config, run)
-    return Prepared(config, start, run.is_finished)
+    prepared = Prepared(config, start, run.is_finished)
+    if _has_begun(run, config, folder) and run.is_finished:
+        return prepared
+    found = open_version(folder, version)
+    if not run.config():
+        _begin(found, config, run, [], start={"folder": str(start)} if config.start else {})
+    if config.namc.config == PAPER:
+        have_places(found, config, run)
+    return prepared
 
 
-def mine_negatives(folder: Folder, config: TrainConfig) -> list[Planned]:
+def _choose_version(folder: Folder, run: "Run", asked: int | None) -> int | None:
+    """Return the number of the version that a run trains on: the one that it began with, else the one asked for.
+
+    Where the garbage collection has deleted that one, any will do: the run's rows are frozen.
+
+    Raises:
+        ConfigError: the run began with another version than the one asked for.
+    """
+    if not run.config():
+        return asked
+    began = run.data().get("snapshot")
+    if asked not in (None, began):
+        raise ConfigError(f"{run.folder} was begun with version {began}, not {asked}. Give another --name")
+    return began if began in snapshot_numbers(folder) else None
+
+
+def _has_begun(run: "Run", config: TrainConfig, folder: Folder) -> bool:
+    """Return whether a run has begun; then it can go on with these settings."""
+    if not run.config():
+        return False
+    _check_same(run, config)
+    if not run.is_finished:
+        check_parts(folder, run.rows)
+    return True
+
+
+def mine_negatives(version: Version, config: TrainConfig) -> list[Planned]:
     """Have the negatives that a finished ADPO run's retriever mines, where they are trained on.
 
     Raises:
@@ -250,7 +278,7 @@ def mine_negatives(folder: Folder, config: TrainConfig) -> list[Planned]:
     """
     if not config.negatives:
         return []
-    return mine_table(folder, find_retriever(folder, config.negatives), pool=config.loading.split)
+    return mine_table(version, find_retriever(version.folder, config.negatives), pool=config.loading.split)
 
 
 def _check_same(run: "Run", config: TrainConfig) -> None:
@@ -268,11 +296,22 @@ def _check_same(run: "Run", config: TrainConfig) -> None:
 
 
 def _begin(
-    folder: Folder, config: TrainConfig, run: "Run", beside: Sequence[Planned], *, start: dict[str, Any]
+    version: Version, config: TrainConfig, run: "Run", beside: Sequence[Planned], *, start: dict[str, Any]
+) -> None:
+    """Begin a new run; what is refused leaves nothing."""
+    try:
+        _freeze(version, config, run, beside, start=start)
+    except PairwrightError:
+        run.forget()
+        raise
+
+
+def _freeze(
+    version: Version, config: TrainConfig, run: "Run", beside: Sequence[Planned], *, start: dict[str, Any]
 ) -> None:
     """Freeze the rows of a new run and what its retriever knows of them, and write its settings."""
-    loading = config.loading
-    with open_version(folder).settled(beside) as (build, _):
+    loading, folder = config.loading, version.folder
+    with version.settled(beside) as (build, _):
         planned = next((one for one in build.planned if one.stage.name == config.table), None)
         if planned is None or not build.settle(planned).rows:
             raise ConfigError(
@@ -284,7 +323,7 @@ def _begin(
         refused = freeze_rows(build, planned, run.rows, needs=needs, splits=splits, decisions=decisions)
         data = {
             "dataset": folder.url,
-            "snapshot": build.pinned.number if build.pinned else None,
+            "snapshot": version.number or None,
             "version": describe_version(build, build.planned[: len(build.planned) - len(beside)]),
             "table": planned.table,
             "rows": {split: count_rows(run.rows, split) for split in (loading.split, loading.held_out) if split},
@@ -300,5 +339,5 @@ def _begin(
     if loading.held_out and not count_rows(run.rows, loading.held_out):
         log.warning("no row is of split %r (loading.held_out): nothing is measured on held-out rows", loading.held_out)
     if config.objective == "adpo":
-        prepare_retriever(folder, config, run.folder, after=beside)
+        prepare_retriever(version, config, run.folder, after=beside)
     run.begin(config, data, refused)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from pairwright.flows.dataset import Dataset
-from pairwright.flows.verbs.options import STOPPED, AsJson, DatasetUrl, app, is_first, say
+from pairwright.flows.verbs.options import STOPPED, AsJson, DatasetUrl, Version, app, is_first, say
 from pairwright.schemas.errors import ServerError
 
 
@@ -35,6 +35,7 @@ def train(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Set a field: optimiser.batch=8 (repeatable).")
     ] = None,
+    version: Version = None,
 ) -> None:
     """Train a vision-language model, or NAMC, on the preferences of a dataset, or go on with a run that was stopped.
 
@@ -47,22 +48,23 @@ def train(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if os.environ.get("PREFECT_API_URL") and os.environ.get("WORLD_SIZE", "1") == "1":
-            trained = _train_with_prefect({"dataset": dataset, "objective": objective, "name": name, **words})
+            words |= {"dataset": dataset, "objective": objective, "version": version}
+            trained = _train_with_prefect({"name": name, **words})
         else:
-            trained = _train_here(dataset, objective, name=name, **words)
+            trained = _train_here(Dataset.open(dataset, version), objective, name=name, **words)
     except KeyboardInterrupt:
         say("Stopped. The same command goes on from the last checkpoint, or begins anew where there is none.")
         raise typer.Exit(STOPPED) from None
     _conclude_training(trained, dataset, name)
 
 
-def _train_here(dataset: str, objective: str, **words: Any) -> Any:
+def _train_here(dataset: Dataset, objective: str, **words: Any) -> Any:
     from pairwright.flows.show_training import watching_training
 
     if not is_first():
         logging.getLogger().setLevel(logging.ERROR)
     with watching_training() as watcher:
-        return Dataset.open(dataset).train(objective, **words, watcher=watcher)
+        return dataset.train(objective, **words, watcher=watcher)
 
 
 def _train_with_prefect(words: dict[str, Any]) -> Any:

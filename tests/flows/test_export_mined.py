@@ -1,5 +1,6 @@
 """``pairwright export --negatives RUN``: the rows that a training with these negatives sees, and what is refused."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -32,8 +33,8 @@ class Dataset:
     def __init__(self, folder: Path, model: Path) -> None:
         self.folder, self.model = folder, model
 
-    def train(self, objective: str, name: str, **settings: object) -> int:
-        words = ["--objective", objective, "--name", name, "--model", self.model]
+    def train(self, objective: str, name: str, *others: object, **settings: object) -> int:
+        words = ["--objective", objective, "--name", name, "--model", self.model, *others]
         return run("train", self.folder, *words, *words_of({**FAST, **settings}))
 
     def export(self, target: Path, *words: object) -> int:
@@ -119,20 +120,17 @@ def test_a_selection_is_of_the_mined_rows(dataset: Dataset, tmp_path: Path, caps
     assert "rows is selected. It has licences: CC0-1.0" in said(capsys)
 
 
-def test_negatives_are_of_the_newest_version(
+def test_negatives_are_of_the_version_that_is_trained_on_and_exported(
     dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("--negatives", "hard", "--version")
-    dataset.export(tmp_path / "out", *words, 1)
-    assert "--version" not in said(capsys), "it is the newest"
     changed = Dataset(Path(shutil.copytree(dataset.folder, tmp_path / "demo")), dataset.model)
     build(changed.folder, None, settings=[*SMALL, *WIDE, "preferences.rejected=hardest"])
-    capsys.readouterr()
-    assert changed.export(tmp_path / "older", *words, 1) == 2
-    assert "--version 1: negatives are mined of the newest version's rows, which is 2; leave out " in said(capsys)
-    assert not (tmp_path / "older").exists()
+    assert changed.train("dpo", "on-old", "--version", 1, negatives="hard") == 0
+    assert json.loads((changed.folder / "runs/on-old/data.json").read_text())["snapshot"] == 1
+    words = ("--negatives", "hard", "--version")
+    assert changed.export(tmp_path / "older", *words, 1) == 0
     assert changed.export(tmp_path / "newest", *words, 2) == 2
-    assert "nothing was mined yet" in said(capsys), "nothing else is refused of the newest"
+    assert "nothing was mined yet" in said(capsys)
 
 
 def unfinished(dataset: Dataset) -> None:

@@ -31,10 +31,10 @@ def parts(folder: Folder, table: str) -> dict[str, int]:
 def test_a_table_is_made_once(folder: Folder) -> None:
     before = open_present(folder).counts()
     preferences = next(count.rows for count in before if count.stage == "preferences")
-    planned = make_table(folder, STAGE, CONFIG)
+    planned = make_table(open_version(folder), STAGE, CONFIG)
     made = parts(folder, planned.table)
     assert made
-    assert make_table(folder, STAGE, CONFIG) == planned
+    assert make_table(open_version(folder), STAGE, CONFIG) == planned
     assert parts(folder, planned.table) == made
     assert open_present(folder).counts() == before, "the dataset is as it was"
     with open_version(folder).settled([planned]) as (build, _):
@@ -45,7 +45,7 @@ def test_a_table_is_made_once(folder: Folder) -> None:
 
 
 def test_other_settings_are_another_table(folder: Folder) -> None:
-    one, other = (make_table(folder, STAGE, TextVectorsConfig(dimension=size)) for size in (64, 128))
+    one, other = (make_table(open_version(folder), STAGE, TextVectorsConfig(dimension=size)) for size in (64, 128))
     assert one.table != other.table
     assert parts(folder, one.table).keys() == parts(folder, other.table).keys()
 
@@ -62,11 +62,11 @@ def test_after_a_fault_what_is_made_is_kept(folder: Folder) -> None:
 
     small = replace(STAGE, rows_per_shard=2)
     with pytest.raises(TrainingError, match=r"text_vectors: .* rows could not be made: OSError: No space left"):
-        make_table(folder, replace(small, function=breaks), CONFIG)
+        make_table(open_version(folder), replace(small, function=breaks), CONFIG)
     (table,) = Path(folder.path("tables/text_vectors")).iterdir()
     first = parts(folder, f"tables/text_vectors/{table.name}")
     assert len(first) == 2
-    planned = make_table(folder, small, CONFIG)
+    planned = make_table(open_version(folder), small, CONFIG)
     assert Path(planned.table).name == table.name
     done = parts(folder, planned.table)
     assert first.items() <= done.items(), "what was made is not made again"
@@ -76,10 +76,15 @@ def test_after_a_fault_what_is_made_is_kept(folder: Folder) -> None:
 def test_a_table_can_be_made_of_another_beside_it(folder: Folder) -> None:
     again = replace(STAGE, name="again", reads={"text_vectors": EmbeddingRow}, function=_same, without=(), models=None)
     with pytest.raises(ConfigError, match="again: is made of text_vectors, which this dataset has not"):
-        make_table(folder, again, CONFIG)
-    first = make_table(folder, STAGE, CONFIG)
-    second = make_table(folder, again, CONFIG, after=[first])
-    other = make_table(folder, again, CONFIG, after=[make_table(folder, STAGE, TextVectorsConfig(dimension=128))])
+        make_table(open_version(folder), again, CONFIG)
+    first = make_table(open_version(folder), STAGE, CONFIG)
+    second = make_table(open_version(folder), again, CONFIG, after=[first])
+    other = make_table(
+        open_version(folder),
+        again,
+        CONFIG,
+        after=[make_table(open_version(folder), STAGE, TextVectorsConfig(dimension=128))],
+    )
     assert second.fingerprint != other.fingerprint
     with open_version(folder).settled([first, second]) as (build, _):
         assert len(live_index(build, second)) == len(live_index(build, first))

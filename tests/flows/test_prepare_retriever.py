@@ -55,7 +55,7 @@ def run(folder: Folder) -> Path:
         planned = next(one for one, _ in stages if one.stage.name == "preferences")
         needs = OBJECTIVES["adpo"].needs_of(CONFIG)
         freeze_rows(build, planned, place / FILE, needs=needs, splits=("train", "validation"))
-    prepare_retriever(folder, CONFIG, place)
+    prepare_retriever(open_version(folder), CONFIG, place)
     return place
 
 
@@ -163,7 +163,7 @@ def mined_rows(folder: Folder, beside: list) -> dict[str, PreferenceRow]:
 
 
 def test_the_mined_negative_is_the_hardest_that_is_not_true(run: Path, folder: Folder, trained: Path) -> None:
-    beside = mine_table(folder, trained)
+    beside = mine_table(open_version(folder), trained)
     mined = mined_rows(folder, beside)
     material = open_material(run / "retriever")
     before = {row.subject: row for row in rows_of(folder, "preferences", PreferenceRow)}
@@ -199,15 +199,15 @@ def test_the_mined_negative_is_the_hardest_that_is_not_true(run: Path, folder: F
         assert "unchecked" not in row.rejected_note
         looked_at += 1
     assert looked_at > 3
-    assert mine_table(folder, trained)[-1] == beside[-1]
+    assert mine_table(open_version(folder), trained)[-1] == beside[-1]
 
 
 def test_another_retriever_s_table_is_another(folder: Folder, trained: Path, tmp_path: Path) -> None:
-    beside = mine_table(folder, trained)
+    beside = mine_table(open_version(folder), trained)
     moved = Path(shutil.copy(trained, tmp_path / "copy.safetensors"))
-    assert mine_table(folder, moved)[-1].table == beside[-1].table, "the hash counts, not the place"
+    assert mine_table(open_version(folder), moved)[-1].table == beside[-1].table, "the hash counts, not the place"
     with pytest.raises(ModelError, match=r"mined\.retriever"):
-        mine_table(folder, tmp_path / "none")
+        mine_table(open_version(folder), tmp_path / "none")
 
 
 def test_clip4idc_is_told_which_weights_and_sees_the_frozen_images(run: Path, folder: Folder, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_clip4idc_is_told_which_weights_and_sees_the_frozen_images(run: Path, fo
     assert seen[0][1]["retriever/entropy"] >= 0
     adversary.publish(tmp_path)
     with pytest.raises(ModelError, match="clip4idc"):
-        mine_table(folder, tmp_path / NETWORK)
+        mine_table(open_version(folder), tmp_path / NETWORK)
 
 
 def test_texts_have_the_space_of_the_images_where_that_is_clip_s() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from pairwright.flows.score_reference import score_reference
 from pairwright.flows.train_model import train
+from pairwright.flows.version import open_version
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder
@@ -59,7 +60,7 @@ def tables(folder: Folder) -> dict[str, dict[str, int]]:
 
 def score(folder: Folder, found: Found, run: Path, config: TrainConfig | None = None) -> Table:
     run.mkdir(exist_ok=True)
-    score_reference(folder, config or settings(), found=found, run=run)
+    score_reference(open_version(folder), config or settings(), found=found, run=run)
     return open_table(run / FILE)
 
 
@@ -139,6 +140,7 @@ import sys
 from pathlib import Path
 from dataclasses import replace
 from pairwright.flows.score_reference import score_reference
+from pairwright.flows.version import open_version
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training import score_rows
@@ -146,7 +148,7 @@ from pairwright.tasks.training.find_model import find_model
 score_rows.STAGE = replace(score_rows.STAGE, rows_per_shard=1)
 config = TrainConfig.model_validate({"objective": "adavip", "model": {"tuning": "full"}})
 if __name__ == "__main__":
-    score_reference(Folder(sys.argv[1]), config, found=find_model(sys.argv[2]), run=Path(sys.argv[3]))
+    score_reference(open_version(Folder(sys.argv[1])), config, found=find_model(sys.argv[2]), run=Path(sys.argv[3]))
 """
 
 

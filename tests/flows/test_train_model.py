@@ -144,17 +144,24 @@ def test_a_run_from_the_verb_to_the_finished_model(trainer: Trainer) -> None:
     assert "saving" not in err
 
 
-def test_the_rows_of_a_run_are_frozen(trainer: Trainer, model: Path, tmp_path: Path) -> None:
-    """The dataset is built on, with fewer rows; a run that has begun goes on with what it began with."""
+def test_a_run_goes_on_with_the_version_that_it_began_with(trainer: Trainer, model: Path, tmp_path: Path) -> None:
+    """The dataset is built on, with fewer rows; what the run has lost of its own is made of the old version again."""
     out = write_dataset(tmp_path / "grown")
     grown = Trainer(out, model, "one", trainer.capsys)
-    words = grown.words(saving__every=1)
+    settings: dict[str, Any] = {"saving__every": 1, "model__tuning": "full"}
+    words = grown.words(**settings)
     with pytest.raises(KeyboardInterrupt):
         train(str(out), _config(words), name="one", watcher=Interrupting(2))
     keys = grown.run.rows.read_bytes()
     assert run("build", f"rlaif-v:{tmp_path / 'grown-source'}", "--out", out, "--limit", 8) == 0
-    assert grown(saving__every=1)[0] == 0
+    assert run(*words, "--version", 2) == 2
+    assert "--name" in trainer.capsys.readouterr().err
+    tables = sorted((out / "tables").rglob("*.parquet"))
+    (grown.run.folder / "reference.arrow").unlink()
+    assert grown(**settings)[0] == 0
     assert grown.run.rows.read_bytes() == keys
+    assert grown.run.data()["snapshot"] == 1
+    assert sorted((out / "tables").rglob("*.parquet")) == tables
 
 
 def _config(words: list[str]) -> Any:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from pairwright.flows.make_table import plan_table
 from pairwright.flows.make_train_config import make_config
 from pairwright.flows.train_model import prepare
+from pairwright.flows.version import open_version
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.namc import VqganConfig
 from pairwright.schemas.training import TrainConfig
@@ -102,7 +102,7 @@ def test_what_is_learnt_from_is_what_the_models_say(dataset: Path, models: list[
     tables = made(dataset)
     assert {name: len(marks) for name, marks in tables.items()} == {"grids": 1, "codes": 1, "patches": 1}
     (tmp_path / "other.ckpt").write_bytes(b"another")
-    planned = plan_table(job.dataset, CODES, VqganConfig(checkpoint=str(tmp_path / "other.ckpt")))
+    planned = open_version(job.dataset).plan(CODES, VqganConfig(checkpoint=str(tmp_path / "other.ckpt")))
     assert Path(planned.table).name not in tables["codes"]
 
 
