@@ -266,7 +266,7 @@ class Dataset:
 
         A run that was stopped goes on with the version that it began with.
 
-        ``album.train("sft")``, then ``album.train("adpo", start="sft", settings={"optimiser.epochs": 2})``
+        ``album.train("sft")``, then ``album.train("adpo", start="sft", settings={"optimiser.num_train_epochs": 2})``
 
         Args:
             objective: "sft", "dpo", "mdpo", "adavip", "adpo" or "namc".

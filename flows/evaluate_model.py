@@ -34,7 +34,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.find_model import find_model as find_checkpoint
 
 PIXELS = 448 * 448
-"""As ``model.most_pixels`` of a training."""
+"""As ``model.max_pixels`` of a training."""
 FOLDER = "evaluations"
 FINISHED = "checkpoint"
 """The folder of a run that holds its model."""
@@ -60,7 +60,7 @@ class Wanted:
     """Who rates."""
     batch: int = 8
     """Questions at once, where the model is loaded here."""
-    most_pixels: int = PIXELS
+    max_pixels: int = PIXELS
     """Larger images are scaled down, where the model is loaded here."""
     perturb: str = ""
     """What is done to the questions: "noise:5", "fog:5", "words:0.4"."""
@@ -156,7 +156,7 @@ def _open_model(wanted: Wanted, *, images: int) -> tuple[Respond, str]:
     name = str(finished) if finished.is_dir() else wanted.model
     if is_namc(Path(name)):
         return _open_namc(Path(name), wanted.batch)
-    local = LocalModel(find_checkpoint(name, field="CHECKPOINT"), wanted.most_pixels)
+    local = LocalModel(find_checkpoint(name, field="CHECKPOINT"), wanted.max_pixels)
     return partial(answer_questions, local=local, batch=wanted.batch), local.identity
 
 

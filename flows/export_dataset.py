@@ -40,7 +40,7 @@ class Verifying:
 
     processor: str = ""
     """A folder or a name on the Hub: rows are measured in its tokens; empty: they are not."""
-    longest: int = 0
+    max_length: int = 0
     """Most tokens of a row; 0: what the processor states."""
 
 
@@ -144,9 +144,9 @@ def _make_verifier(form: Form, verifying: Verifying) -> Verifier:
     """Return what reads a result back: with the processor that is named, or a tiny one where one is needed."""
     if verifying.processor:
         processor = load_processor(verifying.processor)
-        return Verifier(form=form, processor=processor, ruler=make_ruler(processor, verifying.longest))
-    if verifying.longest:
-        raise ConfigError("--longest: in whose tokens? Name a processor with --processor")
+        return Verifier(form=form, processor=processor, ruler=make_ruler(processor, verifying.max_length))
+    if verifying.max_length:
+        raise ConfigError("--max-length: in whose tokens? Name a processor with --processor")
     return Verifier(form=form, processor=load_tiny_processor() if form.collates else None)
 
 
@@ -169,7 +169,7 @@ def _check_mined(found: Version, negatives: str, counts: Counts) -> None:
         raise ConfigError(
             f"--negatives {negatives}: for {owed:,} of {counts.of:,} preferences nothing was mined yet. A training "
             f"mines it before it begins: pairwright train {found.folder.url} --objective dpo "
-            f"--set negatives={negatives}{f' --version {found.number}' if found.number else ''}"
+            f"--set negatives_from={negatives}{f' --version {found.number}' if found.number else ''}"
         )
 
 

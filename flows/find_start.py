@@ -87,7 +87,7 @@ def _perceives_as(found: "Found", config: TrainConfig) -> DifferentialConfig:
     own, place = config.model.differential, find_module(found.folder)
     if place is None:
         return own
-    if not own.attached:
+    if not own.enabled:
         raise ConfigError(
             f"{found.folder}: has a module of differential perception, which would be lost. Keep it with "
             f"--differential, which --objective sft takes{'' if config.objective == 'sft' else ' alone'}"

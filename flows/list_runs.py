@@ -76,8 +76,8 @@ def _look_at(run: Run) -> Listed:
 
 def _model_of(config: TrainConfig) -> str:
     if config.objective == NAMC:
-        return f"namc {config.namc.config}"
-    return f"{config.model.name}{' differential' if config.model.differential.attached else ''}"
+        return f"namc {config.namc.size}"
+    return f"{config.model.name}{' differential' if config.model.differential.enabled else ''}"
 
 
 def runs_table(found: list[Listed]) -> Table:

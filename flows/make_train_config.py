@@ -50,7 +50,7 @@ def make_config(
         if _part(values, "model"):
             option = "--differential" if "differential" in _part(values, "model") else "--model"
             raise ConfigError(f"{option}: NAMC is a model of its own, trained from scratch or --from another run of it")
-        size = str(_part(values, "namc").setdefault("config", begun.namc.config if begun else SMALL))
+        size = str(_part(values, "namc").setdefault("config", begun.namc.size if begun else SMALL))
         for path, value in namc_defaults(size, starts=bool(values.get("start"))).items():
             section, _, last = path.partition(".")
             _part(values, section).setdefault(last, value)
@@ -78,14 +78,16 @@ def model_defaults(objective: str, values: dict[str, Any], *, small: bool) -> di
         values: what is set.
         small: whether it is a stand-in.
     """
-    differential = _part(values, "model", "differential").get("attached") is True
+    differential = _part(values, "model", "differential").get("enabled") is True
     if small:
         found = stand_in_defaults(objective, starts=bool(values.get("start")))
     else:
-        found = differential_defaults(_part(values, "optimiser").get("batch")) if differential else {}
+        found = (
+            differential_defaults(_part(values, "optimiser").get("per_device_train_batch_size")) if differential else {}
+        )
     if _part(values, "model").get("train_vision") is False:
         found.pop("optimiser.vision_learning_rate", None)
-    return found | ({"saving.answers": True} if differential else {})
+    return found | ({"output.write_answers": True} if differential else {})
 
 
 def differential_defaults(batch: Any = None) -> dict[str, Any]:
@@ -94,7 +96,7 @@ def differential_defaults(batch: Any = None) -> dict[str, Any]:
     Args:
         batch: rows per device and step, where that is set.
     """
-    rows = batch if isinstance(batch, int) and batch > 0 else OptimiserConfig().batch
+    rows = batch if isinstance(batch, int) and batch > 0 else OptimiserConfig().per_device_train_batch_size
     return {
         "model.lora.rank": 128,
         "model.lora.alpha": 256,
@@ -102,7 +104,7 @@ def differential_defaults(batch: Any = None) -> dict[str, Any]:
         "model.vision_tuning": "full",
         "optimiser.learning_rate": 1e-5,
         "optimiser.vision_learning_rate": 2e-6,
-        "optimiser.accumulate": max(1, PAPER_BATCH // (rows * count_processes())),
+        "optimiser.gradient_accumulation_steps": max(1, PAPER_BATCH // (rows * count_processes())),
     }
 
 
@@ -118,10 +120,10 @@ def stand_in_defaults(objective: str, *, starts: bool) -> dict[str, Any]:
         "model.tuning": "full",
         "model.train_vision": True,
         "optimiser.learning_rate": rate,
-        "optimiser.epochs": 10 if objective == "sft" else 5,
-        "optimiser.batch": 8,
-        "saving.log_every": 5,
-        "saving.measure_every": 20,
+        "optimiser.num_train_epochs": 10 if objective == "sft" else 5,
+        "optimiser.per_device_train_batch_size": 8,
+        "output.logging_steps": 5,
+        "output.eval_steps": 20,
     }
 
 

@@ -51,15 +51,25 @@ def namc_defaults(config: str, *, starts: bool) -> dict[str, Any]:
     """
     if config != PAPER:
         return {
-            "namc.noise": not starts,
-            "optimiser.epochs": 20 if starts else 40,
-            "optimiser.batch": 16,
-            "saving.log_every": 10,
-            "saving.measure_every": 50,
+            "namc.noise_enabled": not starts,
+            "optimiser.num_train_epochs": 20 if starts else 40,
+            "optimiser.per_device_train_batch_size": 16,
+            "output.logging_steps": 10,
+            "output.eval_steps": 50,
         }
-    tuned = {"namc.noise": False, "namc.length": 23, "optimiser.learning_rate": 2e-4, "optimiser.accumulate": 4}
-    first = {"namc.relevance": "start", "optimiser.learning_rate": 3e-4, "optimiser.accumulate": 16}
-    return {**(tuned if starts else first), "optimiser.batch": 32, "optimiser.epochs": 20, "saving.measure_every": 500}
+    tuned = {
+        "namc.noise_enabled": False,
+        "namc.max_new_tokens": 23,
+        "optimiser.learning_rate": 2e-4,
+        "optimiser.gradient_accumulation_steps": 4,
+    }
+    first = {"namc.relevance": "start", "optimiser.learning_rate": 3e-4, "optimiser.gradient_accumulation_steps": 16}
+    return {
+        **(tuned if starts else first),
+        "optimiser.per_device_train_batch_size": 32,
+        "optimiser.num_train_epochs": 20,
+        "output.eval_steps": 500,
+    }
 
 
 def pin_models(config: TrainConfig, run: "Run", *, start: Path) -> TrainConfig:
@@ -75,9 +85,9 @@ def pin_models(config: TrainConfig, run: "Run", *, start: Path) -> TrainConfig:
         ModelError: a model is missing, or another than it was.
     """
     own = config.namc
-    if own.config != PAPER:
+    if own.size != PAPER:
         if own.relevance == "start":
-            raise ConfigError("namc.relevance: the small CLIP starts with random weights; use own, or --config paper")
+            raise ConfigError("namc.relevance: the small CLIP starts with random weights; use own, or --size paper")
         return config
 
     before = run.config()
@@ -123,16 +133,16 @@ def check_texts(build: "Build", planned: "Planned", config: TrainConfig, rows: P
     """
     from pairwright.tasks.training.namc.material import NO_HALVES, Text, read_text
 
-    split, reasons = config.loading.split, Counter[str]()
+    split, reasons = config.data.split, Counter[str]()
     keys = set(FrozenRows(folder=build.folder, file=str(rows), split=split).keys())
     for row in stream_rows(build, planned, keys):
-        found = read_text(row["key"], row["chosen"], len(row["images"]), halves=config.namc.noise)
+        found = read_text(row["key"], row["chosen"], len(row["images"]), halves=config.namc.noise_enabled)
         if isinstance(found, Text):
             return
         reasons[found.reason] += 1
     if not reasons:
         return
-    advice = ". Any text will do with: --set namc.noise=false" if NO_HALVES in reasons else ""
+    advice = ". Any text will do with: --set namc.noise_enabled=false" if NO_HALVES in reasons else ""
     raise ConfigError(
         f"{build.folder.url}: NAMC can learn from no row of split {split!r}: {say_reasons(reasons)}{advice}"
     )
@@ -147,13 +157,13 @@ def have_places(version: Version, config: TrainConfig, run: "Run") -> None:
         StoreError: the disk refuses.
         TrainingError: some images could not be encoded; the same command goes on.
     """
-    place, loading = run.folder / PLACES, config.loading
+    place, data = run.folder / PLACES, config.data
     if place.exists():
         return
     kind = version.profile.sources.kind
-    epochs = EPOCHS.get(kind, config.optimiser.epochs)
-    if config.start and not config.namc.noise and epochs != config.optimiser.epochs:
-        log.info("published for %s: --set optimiser.epochs=%d", kind, epochs)
+    epochs = EPOCHS.get(kind, config.optimiser.num_train_epochs)
+    if config.start and not config.namc.noise_enabled and epochs != config.optimiser.num_train_epochs:
+        log.info("published for %s: --set optimiser.num_train_epochs=%d", kind, epochs)
     has_pairs = PAIRS in {planned.stage.name for planned in version.planned}
     try:
         stages = [(stage if has_pairs else replace(stage, only_in=()), own) for stage, own in _stages(config.namc)]
@@ -161,17 +171,17 @@ def have_places(version: Version, config: TrainConfig, run: "Run") -> None:
     finally:
         release_models()
     keys: set[str] = set()
-    for split in filter(None, (loading.split, loading.held_out)):
+    for split in filter(None, (data.split, data.eval_split)):
         keys.update(FrozenRows(folder=version.folder, file=str(run.rows), split=split).keys())
     with version.settled(beside) as (build, _):
         tables = {planned.stage.name: planned for planned in build.planned}
-        freeze_places(build, tables, place, keys=keys, table=config.table, crops=config.namc.noise)
+        freeze_places(build, tables, place, keys=keys, table=config.table, crops=config.namc.noise_enabled)
 
 
 def _stages(config: NamcConfig) -> "Iterator[tuple[Stage, Section]]":
     """Yield the tables that a run needs, each with its settings."""
     yield encode_places.GRIDS, config.cnn
-    if config.noise and config.reconstruct:
+    if config.noise_enabled and config.reconstruction_enabled:
         yield encode_places.CODES, config.vqgan
-    if config.noise and config.relevance == "start":
+    if config.noise_enabled and config.relevance == "start":
         yield encode_places.PATCHES, config.clip

@@ -45,17 +45,17 @@ def prepare_retriever(version: Version, config: TrainConfig, run: Path, *, after
         ModelError: the weights of an encoder are not on this machine.
         TrainingError: some vectors could not be made.
     """
-    loading, embedding = config.loading, version.profile.settled.embedding
+    data, embedding = config.data, version.profile.settled.embedding
     heads = config.adpo.encoder == "heads"
     clip = None if heads else _find_clip(embedding)  # before anything is made
     splits: dict[str, str] = {}
-    for split in filter(None, (loading.split, loading.held_out)):
+    for split in filter(None, (data.split, data.eval_split)):
         splits |= dict.fromkeys(FrozenRows(folder=version.folder, file=str(run / FILE), split=split).keys(), split)
     place = run / material.FOLDER
     beside = [*after, *(_vectors(version, embedding) if heads else ())]
     with version.settled(beside) as (build, _):
         tables = {planned.stage.name: planned for planned in build.planned}
-        material.freeze_material(build, tables, place, splits=splits, train=loading.split, table=config.table)
+        material.freeze_material(build, tables, place, splits=splits, train=data.split, table=config.table)
     if clip:
         (place / material.CLIP).write_text(clip.model_dump_json())
 
@@ -92,20 +92,20 @@ def find_retriever(folder: Folder, name: str) -> Path:
     from pairwright.tasks.training.retriever.saved import NETWORK
 
     if not folder.is_local:
-        raise ConfigError(f"negatives: {name}: runs are on local disks, and {folder.url} is not")
+        raise ConfigError(f"negatives_from: {name}: runs are on local disks, and {folder.url} is not")
     run = Run(Path(folder.path(f"runs/{check_name(name, field='negatives')}")))
     config, command = run.config(), f"pairwright train {folder.url} --objective adpo"
     if config is None:
-        raise ConfigError(f"negatives: {run.folder}: there is no such run. Make one with: {command} --name {name}")
+        raise ConfigError(f"negatives_from: {run.folder}: there is no such run. Make one with: {command} --name {name}")
     if config.objective != "adpo":
         raise ConfigError(
-            f"negatives: {run.folder} is a run of {config.objective}, which has no retriever. Name a run of adpo "
+            f"negatives_from: {run.folder} is a run of {config.objective}, which has no retriever. Name a run of adpo "
             f"(`pairwright runs {folder.url}`), or make one with: {command} --name ANOTHER"
         )
     if not run.is_finished or not (run.folder / RETRIEVER / NETWORK).exists():
         raise ConfigError(
-            f"negatives: {run.folder} is not finished, and its retriever is written at the end. The command that began "
-            f"it goes on: {command} --name {name}"
+            f"negatives_from: {run.folder} is not finished, and its retriever is written at the end. Continue "
+            f"with: {command} --name {name}"
         )
     return run.folder / RETRIEVER / NETWORK
 

@@ -105,7 +105,7 @@ def train_model(
         model: A folder, a name on the Hub, or tiny; empty: that of the settings.
         start: The run whose model this one starts from.
         name: Run name; empty: the objective.
-        settings: Fields to set ("optimiser.batch=8", "optimiser.epochs=3").
+        settings: Fields to set ("optimiser.per_device_train_batch_size=8", "optimiser.num_train_epochs=3").
         version: A version's number; none is the one that the run began with, or the newest.
     """
     with logged(), tagged(dataset_name(dataset), objective):

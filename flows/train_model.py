@@ -239,7 +239,7 @@ def _prepare_namc(folder: Folder, config: TrainConfig, run: "Run", version: int 
     found = open_version(folder, version)
     if not run.config():
         _begin(found, config, run, [], start={"folder": str(start)} if config.start else {})
-    if config.namc.config == PAPER:
+    if config.namc.size == PAPER:
         have_places(found, config, run)
     return prepared
 
@@ -276,9 +276,9 @@ def mine_negatives(version: Version, config: TrainConfig) -> list[Planned]:
     Raises:
         ConfigError: there is no such run.
     """
-    if not config.negatives:
+    if not config.negatives_from:
         return []
-    return mine_table(version, find_retriever(version.folder, config.negatives), pool=config.loading.split)
+    return mine_table(version, find_retriever(version.folder, config.negatives_from), pool=config.data.split)
 
 
 def _check_same(run: "Run", config: TrainConfig) -> None:
@@ -310,7 +310,7 @@ def _freeze(
     version: Version, config: TrainConfig, run: "Run", beside: Sequence[Planned], *, start: dict[str, Any]
 ) -> None:
     """Freeze the rows of a new run and what its retriever knows of them, and write its settings."""
-    loading, folder = config.loading, version.folder
+    data, folder = config.data, version.folder
     with version.settled(beside) as (build, _):
         planned = next((one for one in build.planned if one.stage.name == config.table), None)
         if planned is None or not build.settle(planned).rows:
@@ -318,26 +318,26 @@ def _freeze(
                 f"{folder.url}: has no preferences to train on. See why with: pairwright status {folder.url}"
             )
         needs = needs_of(config)
-        splits = (loading.split, loading.held_out)
+        splits = (data.split, data.eval_split)
         decisions = read_decisions(folder)
         refused = freeze_rows(build, planned, run.rows, needs=needs, splits=splits, decisions=decisions)
-        data = {
+        about = {
             "dataset": folder.url,
             "snapshot": version.number or None,
             "version": describe_version(build, build.planned[: len(build.planned) - len(beside)]),
             "table": planned.table,
-            "rows": {split: count_rows(run.rows, split) for split in (loading.split, loading.held_out) if split},
+            "rows": {split: count_rows(run.rows, split) for split in (data.split, data.eval_split) if split},
             "refused": count_reasons(refused),
             "start": start,
             "processes": count_processes(),
         }
         if config.objective == NAMC:
             check_texts(build, planned, config, run.rows)
-    if not count_rows(run.rows, loading.split):
+    if not count_rows(run.rows, data.split):
         why = f"all of its rows are refused: {say_reasons(count_reasons(refused))}" if refused else "it has none"
-        raise ConfigError(f"{folder.url}: no row of split {loading.split!r} can be trained on: {why}")
-    if loading.held_out and not count_rows(run.rows, loading.held_out):
-        log.warning("no row is of split %r (loading.held_out): nothing is measured on held-out rows", loading.held_out)
+        raise ConfigError(f"{folder.url}: no row of split {data.split!r} can be trained on: {why}")
+    if data.eval_split and not count_rows(run.rows, data.eval_split):
+        log.warning("no row is of split %r (data.eval_split): nothing is measured on held-out rows", data.eval_split)
     if config.objective == "adpo":
         prepare_retriever(version, config, run.folder, after=beside)
-    run.begin(config, data, refused)
+    run.begin(config, about, refused)

@@ -13,15 +13,15 @@ MOST_DEPTH = 8
 
 
 class DifferentialConfig(Section):
-    """Say whether a model gets a module that perceives what differs between two images, and which."""
+    """Module that perceives what differs between two images."""
 
-    attached: bool = False
-    """Whether it gets one; ``--differential``."""
+    enabled: bool = False
+    """Whether the model gets the module; the same as ``--differential``."""
     depth: Annotated[int, Field(ge=1, le=MOST_DEPTH)] = 2
-    """Layers of self- and cross-attention, one on top of the other; the paper's 2."""
-    shared: bool = True
-    """Whether all layers of the tower that are compared are by the same weights; the paper does not say."""
-    score: Literal["vector", "number"] = "vector"
-    """What weighs a layer of the tower: each channel, or all alike."""
-    competing: bool = False
-    """Whether the layers' weights sum to 1 (softmax); else each is between 0 and 1 (sigmoid, as printed)."""
+    """Number of layers of self- and cross-attention; the paper's 2."""
+    shared_weights: bool = True
+    """Whether all compared layers of the vision tower go through the same weights; not published."""
+    weight_per: Literal["channel", "layer"] = "channel"
+    """Whether each channel of a layer of the vision tower has a weight of its own, or the layer has one."""
+    softmax: bool = False
+    """Whether the weights sum to 1 over the layers (softmax), or each is between 0 and 1 (sigmoid, as printed)."""

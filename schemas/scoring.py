@@ -22,14 +22,14 @@ class ScoringConfig(Section):
     """What the weights are kept in,"""
     compute: Number
     """and what is computed in."""
-    attention: str
-    """As ``model.attention``."""
-    packing: str
-    """As ``model.packing``."""
-    most_pixels: Positive
-    """As ``model.most_pixels``."""
-    longest: Positive
-    """As ``model.longest``."""
+    attn_implementation: str
+    """As ``model.attn_implementation``."""
+    shared_prompt: str
+    """As ``model.shared_prompt``."""
+    max_pixels: Positive
+    """As ``model.max_pixels``."""
+    max_length: Positive
+    """As ``model.max_length``."""
     texts: Count
     """Rejected texts scored of each row, at the most."""
     images: bool

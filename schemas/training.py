@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from pairwright.schemas.differential import DifferentialConfig
 from pairwright.schemas.namc import NamcConfig
-from pairwright.schemas.section import OFF, Count, Positive, Section, Seed, Share
+from pairwright.schemas.section import Count, Positive, Section, Seed, Share
 
 Objective = Literal["sft", "dpo", "mdpo", "adavip", "adpo", "namc"]
 NAMC = "namc"
@@ -19,219 +19,213 @@ STAND_INS = (TINY, SMALL)
 
 
 class SftConfig(Section):
-    """Set supervised fine-tuning on the chosen texts."""
+    """Supervised fine-tuning on the chosen texts."""
 
-    per: Literal["token", "example"] = "token"
-    """Whether the mean is over all answer tokens of a batch, or over the means of its examples."""
+    average_over: Literal["tokens", "examples"] = "tokens"
+    """Whether the loss is averaged over all answer tokens of a batch, or over the means of its examples."""
 
 
 class DpoConfig(Section):
-    """Set direct preference optimisation (Rafailov et al. 2023)."""
+    """Direct preference optimisation (Rafailov et al. 2023)."""
 
     beta: Beta = 0.1
-    """Strength of the pull towards the reference."""
-    form: Literal["sigmoid", "ipo"] = "sigmoid"
-    """The loss of a margin: sigmoid (Bradley-Terry), or the square of IPO (Azar et al. 2023)."""
+    """Strength of the pull towards the reference model."""
+    loss_type: Literal["sigmoid", "ipo"] = "sigmoid"
+    """Loss of a margin: sigmoid (Bradley-Terry), or the square of IPO (Azar et al. 2023)."""
     length_normalised: bool = False
-    """Whether log-probabilities are means over tokens instead of sums; IPO's paper wants it."""
+    """Whether log-probabilities are averaged over tokens instead of summed, as IPO's paper does."""
     label_smoothing: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
-    """Share of the preferences taken to be the wrong way round (conservative DPO); for one rejected text only."""
-    negatives: Annotated[int, Field(ge=1, le=32)] = 1
-    """Rejected texts used of each row at the most: the rejected one, then its ranked negatives, hardest first."""
+    """Share of preferences assumed to be the wrong way round (conservative DPO), with one rejected text per row."""
+    max_negatives: Annotated[int, Field(ge=1, le=32)] = 1
+    """Maximum rejected texts used of each row: the rejected one, then its ranked negatives, hardest first."""
     ranking: Literal["first", "full"] = "first"
-    """With several: only the chosen text is ranked, above all (softmax), or all are, in order (Plackett-Luce)."""
+    """With several rejected texts: rank the chosen text above all others (softmax), or rank all (Plackett-Luce)."""
 
     @model_validator(mode="after")
     def _fits(self) -> "DpoConfig":
-        if self.negatives > 1 and (self.form != "sigmoid" or self.label_smoothing):
-            raise ValueError("several negatives are ranked by form sigmoid without label_smoothing only")
+        if self.max_negatives > 1 and (self.loss_type != "sigmoid" or self.label_smoothing):
+            raise ValueError("max_negatives above 1 needs loss_type sigmoid and no label_smoothing")
         return self
 
 
 class MdpoConfig(Section):
-    """Set mDPO (Wang et al. 2024), the baseline: text, image and anchor terms, added."""
+    """mDPO (Wang et al. 2024), the baseline: the sum of a text, an image and an anchor term."""
 
     beta: Beta = 0.1
-    """Strength of the pull towards the reference."""
-    anchored: bool = True
-    """Whether the chosen text's own reward is held above ``delta``; without it, two DPO losses are added."""
+    """Strength of the pull towards the reference model."""
+    anchor_enabled: bool = True
+    """Whether the chosen text's own reward is held above ``delta``; if not, the loss is two DPO losses added."""
     delta: float = 0.0
-    """The anchor."""
+    """Reward that the anchor holds the chosen text above."""
 
 
 class AdavipConfig(Section):
-    """Set the adaptive preference loss of AdaViP (paper 004, Eq. 11)."""
+    """Adaptive preference loss of AdaViP (paper 004, Eq. 11)."""
 
     beta: Beta = 0.1
-    """The paper's 0.1."""
+    """Strength of the pull towards the reference model; the paper's 0.1."""
 
 
 class AdpoConfig(Section):
-    """Set the adversarial retriever of ADPO (paper 000, section 4; what it leaves open is ours)."""
+    """Adversarial retriever of ADPO (paper 000, section 4; what it leaves open is ours)."""
 
     beta: Beta = 0.1
-    """Strength of the pull towards the reference; not published, 0.1 is common."""
+    """Strength of the pull towards the reference model; not published, 0.1 is common."""
     candidates: Annotated[int, Field(ge=2, le=65_536)] = 128
-    """|N|: texts drawn from the training split per pair, of which the retriever chooses; the paper's 128."""
-    tau: Annotated[float, Field(gt=0)] = 2.0
-    """Temperature of the retriever's softmax; the paper's 2."""
-    scale: Annotated[float, Field(gt=0)] = 100.0
-    """What cosines are multiplied by before they are divided by ``tau``, as in CLIP; not published."""
+    """Texts drawn from the training split per pair for the retriever to choose from; the paper's |N| = 128."""
+    temperature: Annotated[float, Field(gt=0)] = 2.0
+    """Temperature of the retriever's softmax; the paper's tau = 2."""
+    logit_scale: Annotated[float, Field(gt=0)] = 100.0
+    """Factor of the cosines before they are divided by ``temperature``, as in CLIP; not published."""
     samples: Annotated[int, Field(ge=1, le=32)] = 1
-    """m: negatives sampled per pair; the paper's 1. From 2 on, each one's baseline is the mean of the others."""
+    """Negatives sampled per pair (the paper's m = 1); from 2 on, each one's baseline is the mean of the others."""
     baseline: Literal["none", "running"] = "running"
     """With one sample: no baseline (the paper's algorithm), or the running mean of the rewards."""
-    learning_rate: Rate = 1e-4
-    """Of the retriever; the paper's 1e-4."""
+    retriever_learning_rate: Rate = 1e-4
+    """Learning rate of the retriever; the paper's 1e-4."""
     encoder: Literal["heads", "clip4idc"] = "heads"
     """Trainable heads on vectors that are computed once, or a CLIP of its own that sees both images."""
-    width: Annotated[int, Field(ge=8, le=4096)] = 256
+    projection_dim: Annotated[int, Field(ge=8, le=4096)] = 256
     """Dimension of the space in which the heads compare pairs and texts."""
-    warm_up: Count = 100
-    """Steps in which the retriever learns which text belongs to which pair before ADPO starts, as CLIP4IDC is trained;
-    0: none, it starts with random weights; ours."""
+    warmup_steps: Count = 100
+    """Steps that train the retriever to match texts with pairs before ADPO starts, as for CLIP4IDC (ours); 0: none."""
     min_entropy: Share = 0.1
-    """Entropy, as a share of that of a uniform choice, below which a collapse of the retriever is reported."""
+    """Entropy below which a collapse of the retriever is reported, as a share of that of a uniform choice."""
 
 
 class LoraConfig(Section):
-    """Set the adapters of LoRA (Hu et al. 2021)."""
+    """Adapters of LoRA (Hu et al. 2021)."""
 
     rank: Annotated[int, Field(ge=1, le=1024)] = 64
     """Rank of the adapters."""
     alpha: Positive = 128
-    """Their scale is alpha / rank."""
+    """Scale of the adapters, times ``rank``: they are multiplied by alpha / rank."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Off by default: with it, the policy's log-probabilities at the start are not the reference's."""
-    targets: tuple[str, ...] = ()
-    """Endings of the names of the layers that get one; none named: all linear layers of the language model."""
+    """Dropout inside the adapters; above 0, the policy does not start with the reference's log-probabilities."""
+    target_modules: tuple[str, ...] = ()
+    """Name endings of the layers that get an adapter; empty: all linear layers of the language model."""
 
 
 class ModelConfig(Section):
-    """Say which model is trained, and how images come to it."""
+    """Model that is trained, and how images come to it."""
 
     name: Annotated[str, Field(min_length=1)] = TINY
-    """A folder, a name on the Hub whose files are in the local cache, or "tiny" or "small"; with ``start``, not named:
-    that run's."""
+    """A folder, a name on the Hub whose files are in the local cache, "tiny" or "small"; default with ``start``: that
+    run's model."""
     revision: str = ""
-    """A commit of the Hub, or the hash of a folder's files; empty: what is there (``main``). A run writes it down."""
+    """Commit of the Hub, or hash of a folder's files, that the model must have; empty: whichever is there."""
     tuning: Literal["lora", "full"] = "lora"
-    """Whether adapters are trained, or all weights."""
+    """Whether LoRA adapters are trained, or all weights."""
     lora: LoraConfig = LoraConfig()
     """The adapters."""
     train_vision: bool = False
     """Whether the vision tower and the projector behind it are trained, too."""
     vision_tuning: Literal["same", "full"] = "same"
-    """How they are: as the language model is, with LoRA by adapters of their own, or all of their weights; beside LoRA
-    for SFT only, with ``differential`` by default (paper 002)."""
+    """Whether the vision tower is tuned as ``tuning`` says, or in full; full beside LoRA: SFT only (paper 002)."""
     differential: DifferentialConfig = DifferentialConfig()
     """Differential perception; for SFT."""
-    most_pixels: Annotated[int, Field(ge=784, le=16_777_216)] = 448 * 448
-    """Larger images are scaled down to so many pixels before the model's own processor sees them."""
-    longest: Annotated[int, Field(ge=16, le=1_048_576)] = 8192
-    """Rows whose prompt and longest answer have more tokens are refused, never cut."""
-    attention: Literal["auto", "sdpa", "eager", "flex_attention"] = "auto"
+    max_pixels: Annotated[int, Field(ge=784, le=16_777_216)] = 448 * 448
+    """Larger images are scaled down to this many pixels before the model's own processor sees them."""
+    max_length: Annotated[int, Field(ge=16, le=1_048_576)] = 8192
+    """Maximum tokens of a prompt and its longest answer; longer rows are refused, never cut."""
+    attn_implementation: Literal["auto", "sdpa", "eager", "flex_attention"] = "auto"
     """How attention is computed; auto: sdpa."""
-    packing: Annotated[Literal["auto", "on", "off"], OFF] = "auto"
-    """Whether a prompt is encoded once for all of its answers; auto: where the model gives the same result so, which is
-    tried on the first batch."""
+    shared_prompt: Literal["auto", "always", "never"] = "auto"
+    """Whether a prompt is encoded once for all of its answers; auto: where a trial on the first batch gives the same
+    result."""
 
 
 class ReferenceConfig(Section):
-    """Say what the policy is compared with."""
+    """Reference model, with which the policy is compared."""
 
-    by: Literal["auto", "adapters", "table", "copy"] = "auto"
-    """The start itself, with the adapters switched off; a table of its log-probabilities, made before the training; or
-    a second copy of the weights. auto: adapters with LoRA; else the table, or for ADPO, whose negatives are not known
-    before, the copy."""
+    method: Literal["auto", "adapters", "table", "copy"] = "auto"
+    """Model at the start with adapters off, a table of its log-probabilities made before training, or a second copy;
+    auto: adapters with LoRA, else the table (for ADPO the copy)."""
 
 
 class OptimiserConfig(Section):
-    """Set the optimiser and how long it runs."""
+    """Optimiser, and how long it runs."""
 
     learning_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """0: 1e-4 with LoRA; with full tuning 5e-7 for SFT (paper 000) and for AdaViP, mDPO and DPO (as RLAIF-V), 3e-6 for
-    ADPO (paper 000)."""
+    """Peak learning rate; 0: 1e-4 with LoRA, and in full 5e-7 (SFT, DPO, mDPO, AdaViP) or 3e-6 (ADPO), as the papers
+    have it."""
     vision_learning_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Of the vision tower, without the projector; 0: as the others."""
-    batch: Positive = 4
-    """Rows per device and step."""
-    accumulate: Positive = 1
-    """Batches whose gradients are added before the optimiser steps."""
-    epochs: Annotated[float, Field(gt=0, le=10_000)] = 1.0
+    """Peak learning rate of the vision tower without its projector; 0: ``learning_rate``."""
+    per_device_train_batch_size: Positive = 4
+    """Rows per device and forward pass."""
+    gradient_accumulation_steps: Positive = 1
+    """Batches whose gradients are added up before each optimiser step."""
+    num_train_epochs: Annotated[float, Field(gt=0, le=10_000)] = 1.0
     """Passes over the training split."""
-    steps: Count = 0
-    """Optimiser steps; 0: by ``epochs``."""
-    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Share of the steps over which the learning rate rises."""
-    schedule: Literal["cosine", "linear", "constant"] = "cosine"
-    """How it falls after that."""
+    max_steps: Count = 0
+    """Optimiser steps, whatever ``num_train_epochs`` says; 0: as many as the epochs have."""
+    warmup_ratio: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Share of the steps over which the learning rate rises from 0."""
+    lr_scheduler_type: Literal["cosine", "linear", "constant"] = "cosine"
+    """How the learning rate falls after the warm-up."""
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Of AdamW."""
-    clip: Annotated[float, Field(gt=0)] = 1.0
-    """Norm to which gradients are cut."""
+    """Weight decay of AdamW."""
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    """Norm to which gradients are clipped."""
     precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"
-    """auto: bf16 on a GPU, fp32 on a CPU."""
-    checkpointing: bool = False
-    """Whether activations are computed again in the backward pass instead of being kept."""
-    seed: Seed = 0
-    """Of the order of rows, of dropout, of new adapters and of the retriever's draws."""
+    """Precision of the computation; auto: bf16 on a GPU, fp32 on a CPU."""
+    gradient_checkpointing: bool = False
+    """Whether activations are computed again in the backward pass instead of being kept in memory."""
 
 
-class LoadingConfig(Section):
-    """Say which rows are read, and how."""
+class DataConfig(Section):
+    """Rows that are read, and how."""
 
     split: str = "train"
-    """The split that is trained on."""
-    held_out: str = "validation"
-    """The split that is measured on; empty: none."""
-    held_out_rows: Count = 256
-    """Of it, so many rows at the most; 0: all."""
-    limit: Count = 0
-    """First so many rows of the shuffled training split; 0: all."""
-    workers: Literal["auto"] | Count = "auto"
-    """Processes per device that read, decode and tokenise ahead; 0: none, it happens between steps. auto: four for a
-    GPU, fewer where there are few cores, and none for a CPU, which has no time to wait."""
+    """Split that is trained on."""
+    eval_split: str = "validation"
+    """Held-out split that is evaluated on; empty: none."""
+    max_eval_rows: Count = 256
+    """Maximum rows of the held-out split; 0: all."""
+    max_train_rows: Count = 0
+    """Maximum rows of the shuffled training split; 0: all."""
+    dataloader_num_workers: Literal["auto"] | Count = "auto"
+    """Processes per device that read and tokenise ahead; 0: none; auto: up to four for a GPU, none for a CPU."""
 
 
-class SavingConfig(Section):
-    """Say when checkpoints are written, and what is logged."""
+class OutputConfig(Section):
+    """Checkpoints, metrics and answers that are written."""
 
-    every: Positive = 500
+    save_steps: Positive = 500
     """Steps between checkpoints; there is one at the end in any case."""
-    keep: Positive = 2
+    save_total_limit: Positive = 2
     """Latest checkpoints that are kept."""
-    merged: bool = True
-    """Whether adapters are merged into the weights that a finished run writes, and lie beside them in ``adapters/``;
-    else they alone are written, and weights that were trained in full beside them: only Pairwright loads those. A run
-    from one that has adapters alone is merged in any case."""
-    log_every: Positive = 10
+    merge_adapters: bool = True
+    """Whether the finished checkpoint has the adapters merged into its weights; if not, only Pairwright loads it."""
+    logging_steps: Positive = 10
     """Steps between rows of the metrics."""
-    measure_every: Count = 0
-    """Steps between measurements on the held-out split; 0: at the end only."""
-    answers: bool = False
-    """Whether a finished model answers all rows that are measured on, for ``pairwright evaluate captions``."""
+    eval_steps: Count = 0
+    """Steps between evaluations on the held-out split; 0: only at the end."""
+    write_answers: bool = False
+    """Whether the finished model answers all held-out rows, for ``pairwright evaluate captions``."""
     report_to: tuple[Literal["tensorboard", "wandb"], ...] = ()
     """Trackers that get the metrics, too."""
 
 
 class TrainConfig(Section):
-    """Be everything that a training run can be told."""
+    """Training settings: every setting that a training run accepts."""
 
     objective: Objective
-    """What is optimised."""
+    """Loss that is optimised."""
     start: str = ""
-    """The run whose model this one starts from, and is compared with: a name in the same dataset, or its folder."""
-    negatives: str = ""
-    """The ADPO run of the same dataset whose retriever gives each row its rejected text; none: the rows' own are it."""
+    """Run to start from, whose model is also the reference: a name in the same dataset, or a folder."""
+    negatives_from: str = ""
+    """ADPO run of the same dataset whose retriever gives each row its rejected text; empty: the rows' own."""
+    seed: Seed = 0
+    """Seed of everything that is drawn: the order of rows, dropout, new adapters, the retriever's draws."""
     model: ModelConfig = ModelConfig()
-    """What is trained."""
+    """Model that is trained."""
     reference: ReferenceConfig = ReferenceConfig()
-    """What the policy is compared with."""
+    """Reference model."""
     sft: SftConfig = SftConfig()
     """Supervised fine-tuning."""
     dpo: DpoConfig = DpoConfig()
-    """DPO and its kin."""
+    """DPO and its variants."""
     mdpo: MdpoConfig = MdpoConfig()
     """mDPO."""
     adavip: AdavipConfig = AdavipConfig()
@@ -241,24 +235,24 @@ class TrainConfig(Section):
     namc: NamcConfig = NamcConfig()
     """NAMC."""
     optimiser: OptimiserConfig = OptimiserConfig()
-    """The optimiser."""
-    loading: LoadingConfig = LoadingConfig()
-    """The rows."""
-    saving: SavingConfig = SavingConfig()
-    """Checkpoints and metrics."""
+    """Optimiser."""
+    data: DataConfig = DataConfig()
+    """Rows."""
+    output: OutputConfig = OutputConfig()
+    """Checkpoints, metrics and answers."""
 
     @model_validator(mode="after")
     def _fits(self) -> "TrainConfig":
         model = self.model
-        if model.differential.attached and self.objective != "sft":
+        if model.differential.enabled and self.objective != "sft":
             raise ValueError("model.differential: differential perception is trained with objective sft only")
         if model.vision_tuning == "full" and model.tuning == "lora" and self.objective != "sft":
             raise ValueError("model.vision_tuning: full goes beside LoRA with objective sft only")
         if self.optimiser.vision_learning_rate and not model.train_vision:
-            raise ValueError("optimiser.vision_learning_rate: nothing of what sees is trained: set model.train_vision")
+            raise ValueError("optimiser.vision_learning_rate: the vision tower is not trained: set model.train_vision")
         return self
 
     @property
     def table(self) -> Literal["preferences", "mined"]:
         """Return the table that is trained on: the dataset's preferences, or those with mined negatives."""
-        return "mined" if self.negatives else "preferences"
+        return "mined" if self.negatives_from else "preferences"

@@ -96,9 +96,8 @@ def model(
         str, typer.Option("--perturb", help="noise:5, fog:5 or words:0.4: what is asked, made worse.")
     ] = "",
     batch: Annotated[int, typer.Option("--batch", min=1, help="Questions at once; halved where memory lacks.")] = 8,
-    most_pixels: Annotated[
-        int, typer.Option("--most-pixels", min=784, help="Larger images are scaled down first.")
-    ] = 448 * 448,
+    max_pixels: Annotated[int, typer.Option("--max-pixels", min=784, help="Larger images are scaled down first.")] = 448
+    * 448,
     resamples: Annotated[int, typer.Option("--resamples", min=0, max=100_000, help="For intervals; 0: none.")] = 1000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the resamples and of --perturb.")] = 0,
     as_json: AsJson = False,
@@ -126,7 +125,7 @@ def model(
         server=served_at(server, checkpoint) if server else None,
         judge=find_judge(judge, judge_model) if judge else None,
         batch=batch,
-        most_pixels=most_pixels,
+        max_pixels=max_pixels,
         perturb=perturb,
         resamples=resamples,
         seed=seed,

@@ -23,7 +23,9 @@ Form = Annotated[
 ]
 Negatives = Annotated[
     str,
-    typer.Option("--negatives", help="With the negatives that this ADPO run has mined (`train --set negatives=RUN`)."),
+    typer.Option(
+        "--negatives", help="With the negatives that this ADPO run has mined (`train --set negatives_from=RUN`)."
+    ),
 ]
 Licence = Annotated[
     Names,
@@ -58,8 +60,8 @@ Verify = Annotated[
 Processor = Annotated[
     str, typer.Option("--processor", help="With --verify: measure rows in the tokens of this model (folder or name).")
 ]
-Longest = Annotated[
-    int, typer.Option("--longest", min=0, help="Most tokens of a row. Default: what the processor states.")
+MaxLength = Annotated[
+    int, typer.Option("--max-length", min=0, help="Most tokens of a row. Default: what the processor states.")
 ]
 Push = Annotated[
     str,
@@ -100,7 +102,7 @@ def export(
     model: Model = "",
     verify: Verify = False,
     processor: Processor = "",
-    longest: Longest = 0,
+    max_length: MaxLength = 0,
     push: Push = "",
     private: Private = False,
     revision: Revision = "",
@@ -119,9 +121,9 @@ def export(
         score=score,
         accepted=accepted,
     )
-    verifying = Verifying(processor=processor, longest=longest) if verify else None
-    if not verify and (processor or longest):
-        raise typer.BadParameter("--processor and --longest go with --verify")
+    verifying = Verifying(processor=processor, max_length=max_length) if verify else None
+    if not verify and (processor or max_length):
+        raise typer.BadParameter("--processor and --max-length go with --verify")
     destination = _find_destination(push, private=private, revision=revision)
     config = ExportConfig(selection=selection, negatives=negatives, model=model, verifying=verifying)
     with count_steps("Rows") as watch:

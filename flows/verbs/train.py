@@ -23,8 +23,8 @@ def train(
     objective: Annotated[str, typer.Option("--objective", help="sft, dpo, mdpo, adavip, adpo or namc.")],
     model: Annotated[str, typer.Option("--model", help="A folder or a name on the Hub; tiny: a small stand-in.")] = "",
     start: Annotated[str, typer.Option("--from", help="The run whose model this one starts from.")] = "",
-    name: Annotated[str, typer.Option("--name", help="Of the run; default: the objective's.")] = "",
-    size: Annotated[str, typer.Option("--config", help="namc: how large it is; small or paper.")] = "",
+    name: Annotated[str, typer.Option("--name", help="Run name (default: the objective).")] = "",
+    size: Annotated[str, typer.Option("--size", help="namc: how large it is; small or paper.")] = "",
     differential: Annotated[
         bool,
         typer.Option(
@@ -33,7 +33,8 @@ def train(
         ),
     ] = False,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Set a field: optimiser.batch=8 (repeatable).")
+        list[str] | None,
+        typer.Option("--set", help="Set a field: optimiser.per_device_train_batch_size=8 (repeatable)."),
     ] = None,
     version: Version = None,
 ) -> None:
@@ -41,8 +42,8 @@ def train(
 
     Ctrl-C ends it after the step in work, with a checkpoint; the same command goes on.
     """
-    settings = [*(settings or []), *([f"namc.config={size}"] if size else [])]
-    settings += ["model.differential.attached=true"] if differential else []
+    settings = [*(settings or []), *([f"namc.size={size}"] if size else [])]
+    settings += ["model.differential.enabled=true"] if differential else []
     words: dict[str, Any] = {"model": model, "start": start, "settings": settings}
     name = name or objective
     signal.signal(signal.SIGTERM, signal.default_int_handler)

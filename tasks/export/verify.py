@@ -23,7 +23,7 @@ class Ruler:
 
     processor: Any
     """What ``AutoProcessor`` gave."""
-    longest: int
+    max_length: int
     """Most tokens of a row."""
 
     def check(self, sample: Sample) -> None:
@@ -34,7 +34,9 @@ class Ruler:
         """
         with naming_row(sample.where, "the processor refuses it"):
             length = self._measure(sample)
-        need(true=length <= self.longest, where=sample.where, why=f"{length:,} tokens, more than {self.longest:,}")
+        need(
+            true=length <= self.max_length, where=sample.where, why=f"{length:,} tokens, more than {self.max_length:,}"
+        )
 
     def _measure(self, sample: Sample) -> int:
         messages = list(sample.messages)
@@ -46,15 +48,15 @@ class Ruler:
         return len(self.processor(text=[text], images=images or None)["input_ids"][0])
 
 
-def make_ruler(processor: Any, longest: int) -> Ruler:
-    """Return what measures rows; with ``longest`` 0 the limit is the processor's own.
+def make_ruler(processor: Any, max_length: int) -> Ruler:
+    """Return what measures rows; with ``max_length`` 0 the limit is the processor's own.
 
     Raises:
         ConfigError: it has none.
     """
-    limit = longest or getattr(processor.tokenizer, "model_max_length", None) or UNLIMITED
+    limit = max_length or getattr(processor.tokenizer, "model_max_length", None) or UNLIMITED
     if limit >= UNLIMITED:
-        raise ConfigError("--processor: its tokenizer states no longest text; give one with --longest")
+        raise ConfigError("--processor: its tokenizer states no maximum length; give one with --max-length")
     return Ruler(processor, limit)
 
 

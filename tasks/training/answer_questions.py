@@ -44,13 +44,13 @@ class LocalModel:
     """Be a checkpoint on this machine, loaded when it is first asked: on a GPU in bfloat16, on a CPU in float32."""
 
     found: Found
-    most_pixels: int
+    max_pixels: int
     """Larger images are scaled down to so many pixels."""
 
     @cached_property
     def identity(self) -> str:
         """Return the hash of its files and of what else decides an answer."""
-        return make_key("local model", VERSION, self.found.revision, str(self.precision), self.most_pixels)
+        return make_key("local model", VERSION, self.found.revision, str(self.precision), self.max_pixels)
 
     @cached_property
     def processor(self) -> Any:
@@ -65,7 +65,7 @@ class LocalModel:
     @cached_property
     def model(self) -> Any:
         """Return its model, which takes the likeliest token each time, whatever its own settings say."""
-        config = ModelConfig(attention="sdpa")
+        config = ModelConfig(attn_implementation="sdpa")
         model = load_model(self.found.folder, config, dtype=self.precision).to(choose_device()).eval()
         own = model.generation_config
         ends = {name: getattr(own, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
@@ -161,7 +161,7 @@ def _load(question: Question, local: LocalModel) -> Loaded:
         tokens.checked()
     turns = (Turn(role="user", text=question.text),)
     example = Example(key="", turns=turns, images=question.images, chosen="")
-    return load_example(example, local.most_pixels, pairs=local.pairs)
+    return load_example(example, local.max_pixels, pairs=local.pairs)
 
 
 def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence[Said | Exception]:

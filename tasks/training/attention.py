@@ -21,7 +21,7 @@ their attention goes the same way as everybody's."""
 
 
 def choose_attention(wanted: str) -> Any:
-    """Return what ``from_pretrained`` takes as ``attn_implementation`` for a value of ``model.attention``.
+    """Return what ``from_pretrained`` takes as ``attn_implementation`` for a value of ``model.attn_implementation``.
 
     Raises:
         ConfigError: FlexAttention, and no GPU: it has no backward pass on a CPU.
@@ -29,7 +29,7 @@ def choose_attention(wanted: str) -> Any:
     if wanted == "eager":
         return wanted
     if wanted == "flex_attention" and not torch.cuda.is_available():
-        raise ConfigError("model.attention: flex_attention cannot be trained with on a CPU; use sdpa")
+        raise ConfigError("model.attn_implementation: flex_attention cannot be trained with on a CPU; use sdpa")
     return use_attention(FLEX if wanted == "flex_attention" else SPLIT)
 
 

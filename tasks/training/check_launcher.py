@@ -37,7 +37,7 @@ def check_launcher(config: TrainConfig) -> None:
         )
     model = config.model
     beside = model.tuning == "lora" and model.train_vision and model.vision_tuning == "full"
-    if model.differential.attached or beside or config.optimiser.vision_learning_rate:
+    if model.differential.enabled or beside or config.optimiser.vision_learning_rate:
         raise ConfigError(
             "accelerate: differential perception, weights trained in full beside adapters, and a rate of the tower's "
             "own are not spread over processes by FSDP or DeepSpeed; start it with: torchrun -m pairwright train ..."

@@ -51,7 +51,7 @@ class CheckpointedTrainer(Trainer):
         saving.agree(lambda: saving.begin() if first else None)
         saving.agree(lambda: save(model, trial))
         saving.agree(lambda: self._save_own(staged) if first else None)
-        saving.agree(lambda: saving.publish(self.setting.config.saving.keep) if first else None)
+        saving.agree(lambda: saving.publish(self.setting.config.output.save_total_limit) if first else None)
 
     def _save_own(self, folder: Path) -> None:
         (folder / WINDOW).write_text(json.dumps(self.window.look()))

@@ -84,7 +84,7 @@ class ExampleRows:
 
     rows: FrozenRows
     needs: Needs
-    most_pixels: int
+    max_pixels: int
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -92,17 +92,17 @@ class ExampleRows:
     def __getitem__(self, place: int) -> Loaded | Refused:
         row = self.rows.read(place)
         try:
-            return load_example(make_example(row, self.needs), self.most_pixels, pairs=self.needs.pairs)
+            return load_example(make_example(row, self.needs), self.max_pixels, pairs=self.needs.pairs)
         except RefusedRowError as error:
             return Refused(key=row.key, reason=error.reason, detail=error.detail)
 
 
-def load_example(example: Example, most_pixels: int, *, pairs: bool = False) -> Loaded:
+def load_example(example: Example, max_pixels: int, *, pairs: bool = False) -> Loaded:
     """Decode an example's images, scaled down to at most so many pixels.
 
     Args:
         example: what a row gives.
-        most_pixels: of each image.
+        max_pixels: of each image.
         pairs: whether images are compared in twos; then both of a pair get one size.
 
     Raises:
@@ -111,8 +111,8 @@ def load_example(example: Example, most_pixels: int, *, pairs: bool = False) -> 
     if pairs and len(example.images) % PAIR:
         raise RefusedRowError(UNPAIRED, f"{len(example.images)}, where each is compared with another one")
     try:
-        shown = tuple(_fit(decode_rgb(image), most_pixels) for image in example.images)
-        rejected = tuple(_fit(decode_rgb(image), most_pixels) for image in example.rejected_images)
+        shown = tuple(_fit(decode_rgb(image), max_pixels) for image in example.images)
+        rejected = tuple(_fit(decode_rgb(image), max_pixels) for image in example.rejected_images)
     except PairwrightError as error:
         raise RefusedRowError("an image cannot be decoded", str(error)) from error
     return Loaded(example, match_sizes(shown) if pairs else shown, rejected)
@@ -178,7 +178,7 @@ class Collator:
         batch, kept = self._encode_good(kept, refused)
         if long := {n: length for n in range(len(kept)) if (length := self._length(batch, n)) > self.longest}:
             for n, length in long.items():
-                detail = f"{length} tokens, model.longest is {self.longest}"
+                detail = f"{length} tokens, model.max_length is {self.longest}"
                 refused.append(Refused(key=kept[n].key, reason=TOO_LONG, detail=detail))
             batch = self._encode([one for n, one in enumerate(kept) if n not in long])
         batch.refused = refused

@@ -29,7 +29,7 @@ TEMPLATES = ("chat_template.json", "chat_template.jinja")
 READ = (".json", ".jinja", ".txt", ".model")
 """Endings of the files that a processor may read."""
 NOT_READ = (CONFIG, INDEX, "generation_config.json", ADAPTERS, SIZES)
-SETTINGS = tuple(name for name in DifferentialConfig.model_fields if name != "attached")
+SETTINGS = tuple(name for name in DifferentialConfig.model_fields if name != "enabled")
 """What a module's settings have that its sizes have, too."""
 MOST_BYTES = 64 << 20
 """Of a JSON file; hostile ones have no end."""
@@ -240,7 +240,7 @@ def read_module(folder: Path) -> DifferentialConfig:
     """
     try:
         content = _read_json(folder / SIZES)
-        return DifferentialConfig.model_validate({"attached": True} | {name: content[name] for name in SETTINGS})
+        return DifferentialConfig.model_validate({"enabled": True} | {name: content[name] for name in SETTINGS})
     except (_LacksError, KeyError, ValueError) as error:
         raise ModelError(f"{NAME}: {folder / SIZES}: cannot be read as a module's settings: {error}") from error
 

@@ -29,12 +29,13 @@ def fitting(config: TrainConfig, run: Run) -> Generator[None]:
 def _advise(config: TrainConfig) -> str:
     """Name the settings that help, first those that change nothing of what is learnt."""
     optimiser, found = config.optimiser, list[str]()
-    half, odd = divmod(optimiser.batch, 2)
+    half, odd = divmod(optimiser.per_device_train_batch_size, 2)
+    size, twice = "optimiser.per_device_train_batch_size", 2 * optimiser.gradient_accumulation_steps
     if half:
         same = " (as many rows to a step)" if not odd else ""
-        found.append(f"--set optimiser.batch={half} --set optimiser.accumulate={2 * optimiser.accumulate}{same}")
+        found.append(f"--set {size}={half} --set optimiser.gradient_accumulation_steps={twice}{same}")
     if config.objective != NAMC:
-        found += [] if optimiser.checkpointing else ["--set optimiser.checkpointing=true"]
+        found += [] if optimiser.gradient_checkpointing else ["--set optimiser.gradient_checkpointing=true"]
         found += [] if config.model.tuning == "lora" else ["--set model.tuning=lora"]
-        found.append(f"smaller images (--set model.most_pixels={config.model.most_pixels // 2})")
+        found.append(f"smaller images (--set model.max_pixels={config.model.max_pixels // 2})")
     return ", or ".join(found) or "a smaller model alone: there is one row at a time already"

@@ -98,10 +98,10 @@ def load_to_train(folder: Path, config: TrainConfig) -> Any:
         ModelError: it cannot be loaded, or is of a family that can have none.
     """
     model, wanted = load_model(folder, config.model, dtype=choose_storage(config)), config.model.differential
-    if wanted.attached and not hasattr(model, MODULE):
+    if wanted.enabled and not hasattr(model, MODULE):
         with torch.random.fork_rng(devices=[]):  # the same module whatever was drawn before
-            torch.manual_seed(config.optimiser.seed)
-            attach(model, **wanted.model_dump(exclude={"attached"}))
+            torch.manual_seed(config.seed)
+            attach(model, **wanted.model_dump(exclude={"enabled"}))
     return model
 
 
@@ -113,7 +113,7 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     """
     if base := find_base(folder):
         return merge_adapters(load_plain(base.folder, config, dtype=dtype), folder)
-    attention = choose_attention(config.attention)
+    attention = choose_attention(config.attn_implementation)
     settings = read_settings(folder)
     _check_kind(folder, settings)
     with loading(FIELD, folder), _reporting_here():

@@ -218,7 +218,9 @@ def _mask(segments: Tensor, kind: str, *, start: int, dtype: torch.dtype) -> Any
     if kind == FLEX:
         return _block_mask(segments)
     if kind not in (SPLIT, "sdpa", "eager"):
-        raise ConfigError(f"model.packing: attention {kind!r} cannot keep the answers to a prompt apart; use sdpa")
+        raise ConfigError(
+            f"model.shared_prompt: attention {kind!r} cannot keep the answers to a prompt apart; use sdpa"
+        )
     length = segments.shape[1]
     before = torch.ones(length, length, dtype=torch.bool, device=segments.device).tril()[start:]
     seen = before & _together(segments[:, start:, None], segments[:, None, :])

@@ -72,7 +72,7 @@ class PreferenceTrainer(CheckpointedTrainer):
 
     @override
     def get_train_dataloader(self) -> Any:
-        self._order = self._order_of(self.train_dataset, self.setting.config.optimiser.seed)
+        self._order = self._order_of(self.train_dataset, self.setting.config.seed)
         return self._loader(self.train_dataset, self._order)
 
     @override
@@ -80,19 +80,22 @@ class PreferenceTrainer(CheckpointedTrainer):
         return self._loader(self.eval_dataset, self._order_of(self.eval_dataset, None))
 
     def _order_of(self, rows: Any, seed: int | None) -> Order:
-        batch = self.setting.config.optimiser.batch
+        batch = self.setting.config.optimiser.per_device_train_batch_size
         return Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank())
 
     def _loader(self, rows: Any, order: Order) -> Any:
         return make_loader(
-            rows, cast("Any", self.data_collator), order, workers=count_workers(self.setting.config.loading.workers)
+            rows,
+            cast("Any", self.data_collator),
+            order,
+            workers=count_workers(self.setting.config.data.dataloader_num_workers),
         )
 
     @override
     def _init_training_state(self, *args: Any, **words: Any) -> tuple[int, int]:
         found = super()._init_training_state(*args, **words)
-        saving = self.setting.config.saving  # may be others than before
-        self.state.logging_steps, self.state.save_steps = saving.log_every, saving.every
+        output = self.setting.config.output  # may be others than before
+        self.state.logging_steps, self.state.save_steps = output.logging_steps, output.save_steps
         return found
 
     @override
@@ -140,7 +143,7 @@ class PreferenceTrainer(CheckpointedTrainer):
     def _weight(self, batch: Batch) -> float:
         """Return what a batch's loss is a mean over: its examples, or for SFT their tokens."""
         config = self.setting.config
-        if config.objective != "sft" or config.sft.per == "example":
+        if config.objective != "sft" or config.sft.average_over == "examples":
             return len(batch.keys)
         return sum(len(answer.ids) for own in batch.answers for answer in own if answer.column == CHOSEN)
 
@@ -193,7 +196,7 @@ class PreferenceTrainer(CheckpointedTrainer):
         if goal.section != config.objective:  # measured as DPO, with the reward that is trained
             config = config.model_copy(update={"dpo": DpoConfig(beta=config.adpo.beta)})
         if adversary:
-            batch = with_answers(batch, adversary.propose(batch.keys), config.model.longest)
+            batch = with_answers(batch, adversary.propose(batch.keys), config.model.max_length)
         self._done.tokens += count_tokens(batch)
         width = 1 + max(answer.column for own in batch.answers for answer in own)
         dtype = torch.bfloat16 if self.args.bf16 else torch.float16 if self.args.fp16 else None
@@ -268,7 +271,7 @@ class PreferenceTrainer(CheckpointedTrainer):
 
     @override
     def _maybe_log_save_evaluate(self, *args: Any, **words: Any) -> None:
-        every = self.setting.config.saving.measure_every
+        every = self.setting.config.output.eval_steps
         if every and self.state.global_step % every == 0:
             self.measure()
         super()._maybe_log_save_evaluate(*args, **words)
@@ -333,6 +336,6 @@ def _read(loss: Loss) -> dict[str, float]:
 
 def _not_loaded(error: Exception) -> str:
     return (
-        f"a process that reads rows ended: {error}. Out of memory? Try --set loading.workers=0, a smaller "
-        "model.most_pixels, or in a container more shared memory (docker run --shm-size 4g)"
+        f"a process that reads rows ended: {error}. Out of memory? Try --set data.dataloader_num_workers=0, a smaller "
+        "model.max_pixels, or in a container more shared memory (docker run --shm-size 4g)"
     )

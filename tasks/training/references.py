@@ -157,17 +157,17 @@ def choose_reference(config: TrainConfig) -> Literal["nothing", "adapters", "tab
     Raises:
         ConfigError: it cannot be compared so.
     """
-    by, tuning = config.reference.by, config.model.tuning
+    by, tuning = config.reference.method, config.model.tuning
     if not OBJECTIVES[config.objective].needs_reference:
         return "nothing"
     if by == "auto":
         full = "copy" if config.objective == "adpo" else "table"
         return "adapters" if tuning == "lora" else full
     if by == "adapters" and tuning != "lora":
-        raise ConfigError("reference.by: adapters: there are none with model.tuning=full; take table or copy")
+        raise ConfigError("reference.method: adapters: there are none with model.tuning=full; take table or copy")
     if by == "table" and config.objective == "adpo":
         raise ConfigError(
-            "reference.by: table: ADPO's negatives are not known before; take copy, or adapters with LoRA"
+            "reference.method: table: ADPO's negatives are not known before; take copy, or adapters with LoRA"
         )
     return by
 

@@ -46,7 +46,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 SAVING, FINISHING, LOCK = ".saving", ".finishing", ".lock"
 REFERENCE, RETRIEVER = "reference.arrow", "retriever"
 PLACES, VOCABULARY = "places", "words.json"
-FREE = ("loading.workers", "optimiser.checkpointing", "saving.")
+FREE = ("data.dataloader_num_workers", "optimiser.gradient_checkpointing", "output.")
 """Settings that change no result: a run may go on with others."""
 
 

@@ -46,7 +46,7 @@ def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
     if trainer.is_sharded:
         log.info("no samples: the weights are spread over the processes")
         return
-    rows, every = len(_rows(trainer)), trainer.setting.config.saving.answers
+    rows, every = len(_rows(trainer)), trainer.setting.config.output.write_answers
     lengths = {place: _count_tokens(trainer, place) for place in range(rows if every else min(COUNT, rows))}
     places = [place for place, length in lengths.items() if length]
     most, samples = max(MOST_TOKENS, min(ROOM * max(lengths.values(), default=0), LONGEST)), list[Sample]()
@@ -84,7 +84,7 @@ def _answer(trainer: "PreferenceTrainer", places: list[int], most: int) -> Itera
             found = say_answers(model, trainer.processing_class, items, most_tokens=most)
         return [(place, item.example, said) for place, item, said in zip(some, items, found, strict=True)]
 
-    for answers in Batches(fixed=trainer.setting.config.optimiser.batch).pieces(answer, places):
+    for answers in Batches(fixed=trainer.setting.config.optimiser.per_device_train_batch_size).pieces(answer, places):
         yield from answers
 
 

@@ -1,9 +1,9 @@
 """Make the finished model of a run such that ``from_pretrained`` loads it, and servers of models do.
 
 Reads and writes the folder into which the Trainer has saved. Adapters are merged into the weights that they were
-trained on, and lie beside them in ``adapters/``; without ``saving.merged`` they are all that is written, and loading
-them needs peft and the model named in ``adapter_config.json``. Adapters that were trained upon such a run are merged in
-any case. Needs PyTorch and peft.
+trained on, and lie beside them in ``adapters/``; without ``output.merge_adapters`` they are all that is written, and
+loading them needs peft and the model named in ``adapter_config.json``. Adapters that were trained upon such a run are
+merged in any case. Needs PyTorch and peft.
 """
 
 import json
@@ -41,7 +41,9 @@ def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
     if config.model.tuning == "lora":
         below = find_base(start)
         _name_base(saved / ADAPTERS, start, of_adapters=below is not None)
-        if config.saving.merged or below:  # nothing on the disk holds the weights that adapters upon adapters belong to
+        if (
+            config.output.merge_adapters or below
+        ):  # nothing on the disk holds the weights that adapters upon adapters belong to
             _merge(saved, start, config)
 
 

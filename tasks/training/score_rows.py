@@ -54,14 +54,14 @@ def scoring_config(found: Found, config: TrainConfig) -> ScoringConfig:
         template=found.template,
         weights=NUMBERS[choose_storage(config)],
         compute=NUMBERS[choose_precision(config)],
-        attention=config.model.attention,
-        packing=config.model.packing,
-        most_pixels=config.model.most_pixels,
-        longest=config.model.longest,
+        attn_implementation=config.model.attn_implementation,
+        shared_prompt=config.model.shared_prompt,
+        max_pixels=config.model.max_pixels,
+        max_length=config.model.max_length,
         texts=needs.texts,
         images=needs.images,
         beside=needs.beside,
-        batch=config.optimiser.batch,
+        batch=config.optimiser.per_device_train_batch_size,
     )
 
 
@@ -88,7 +88,9 @@ class Scorer:
     def keeps_apart(self, rows: Sequence[PreferenceRow]) -> bool:
         """Say whether each answer has a prompt of its own."""
         if self.apart is None:
-            self.apart = self.config.packing == "off" or (self.config.packing == "auto" and bool(self._why_not(rows)))
+            self.apart = self.config.shared_prompt == "never" or (
+                self.config.shared_prompt == "auto" and bool(self._why_not(rows))
+            )
         return self.apart
 
     def _why_not(self, rows: Sequence[PreferenceRow]) -> str:
@@ -131,7 +133,7 @@ def _rows(keys: Sequence[str], scored: Scored) -> Iterator[ReferenceRow | Droppe
 def _open_scorer(settings: str) -> Scorer:
     """Load the model onto this process' device, once."""
     config = ScoringConfig.model_validate_json(settings)
-    own = ModelConfig.model_validate({"attention": config.attention})
+    own = ModelConfig.model_validate({"attn_implementation": config.attn_implementation})
     model = load_model(Path(config.folder), own, dtype=PRECISIONS[config.weights])
     device = choose_device()
     if device.type == "cpu" and PLACE in os.environ:  # a process of the stage's own, which is given one thread
@@ -188,7 +190,7 @@ def make_batch(rows: Sequence[PreferenceRow], *, config: ScoringConfig, apart: b
 def _load(row: PreferenceRow, config: ScoringConfig) -> Loaded | Refused:
     needs = Needs(texts=config.texts, images=config.images, beside=config.beside)
     try:
-        return load_example(make_example(row, needs), config.most_pixels)
+        return load_example(make_example(row, needs), config.max_pixels)
     except RefusedRowError as error:
         return Refused(key=row.key, reason=error.reason, detail=error.detail)
 
@@ -196,7 +198,7 @@ def _load(row: PreferenceRow, config: ScoringConfig) -> Loaded | Refused:
 @lru_cache(maxsize=2)
 def _collator(settings: str, *, apart: bool) -> Collator:
     config = ScoringConfig.model_validate_json(settings)
-    return Collator(load_processor(Path(config.folder)), config.longest, apart=apart)
+    return Collator(load_processor(Path(config.folder)), config.max_length, apart=apart)
 
 
 def count_processes(config: ScoringConfig) -> int:

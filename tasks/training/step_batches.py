@@ -36,7 +36,7 @@ def find_batch(rows: Any, collate: Any) -> Batch:
     counted = Counter(one.reason for one in refused)
     reasons = ", ".join(f"{reason} ({n})" for reason, n in counted.most_common(3))
     example = next((f": {one.key}: {one.detail}" for one in refused if one.detail), "")
-    advice = ". Try a larger model.longest, or fewer model.most_pixels" if TOO_LONG in counted else ""
+    advice = ". Try a larger model.max_length, or fewer model.max_pixels" if TOO_LONG in counted else ""
     raise TrainingError(f"none of the {count:,} rows that were tried can be trained on: {reasons}{example}{advice}")
 
 

@@ -57,7 +57,7 @@ class Size:
     vision_heads: int
     patch: int
     """Pixels along a patch's side; two by two patches make one token."""
-    most_pixels: int
+    max_pixels: int
     """Larger images are scaled down to so many."""
     spread: float
     """Standard deviation of the weights."""
@@ -73,7 +73,7 @@ SIZES = {
         vision_layers=2,
         vision_heads=2,
         patch=14,
-        most_pixels=256 * 196,
+        max_pixels=256 * 196,
         spread=0.05,
     ),
     "small": Size(
@@ -85,7 +85,7 @@ SIZES = {
         vision_layers=3,
         vision_heads=4,
         patch=8,
-        most_pixels=256 * 192,
+        max_pixels=256 * 192,
         spread=0.04,
     ),
 }
@@ -220,7 +220,7 @@ def image_settings(size: Size) -> dict[str, Any]:
         "image_processor_type": "Qwen2VLImageProcessor",
         "processor_class": "Qwen2VLProcessor",
         "min_pixels": (4 * size.patch) ** 2,
-        "max_pixels": size.most_pixels,
+        "max_pixels": size.max_pixels,
         "patch_size": size.patch,
         "temporal_patch_size": 2,
         "merge_size": 2,

@@ -106,7 +106,7 @@ def train_model(job: Job) -> Ended:
 
 def _leaves_unused(trainer: PreferenceTrainer, job: Job) -> bool:
     """Say whether there are steps in which some trained weights have no part: DDP has to know."""
-    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=job.config.loading.split)
+    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=job.config.data.split)
     seldom = job.config.model.train_vision and not rows.all_show()  # a batch without images: nothing to see with
     return any(gather(seldom or leaves_unused(trainer)))
 
@@ -117,7 +117,7 @@ def make_trainer(job: Job) -> PreferenceTrainer:
     disable_progress_bar()  # of files that are read and written
     logging.getLogger("accelerate").setLevel(logging.WARNING)  # it tells each file of a checkpoint in parts
     processor = load_processor(job.start)
-    if count_workers(config.loading.workers):
+    if count_workers(config.data.dataloader_num_workers):
         start_server(processor)
     dtype = choose_precision(config)
     model = prepare_model(load_to_train(job.start, config), config)
@@ -153,21 +153,21 @@ def make_trainer(job: Job) -> PreferenceTrainer:
 def train_rows(job: Job) -> Any:
     """Return the rows that are trained on."""
     config = job.config
-    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=config.loading.split)
+    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=config.data.split)
     return _first(
-        ExampleRows(rows, _goal(job).needs_of(config), config.model.most_pixels), config.loading.limit, config
+        ExampleRows(rows, _goal(job).needs_of(config), config.model.max_pixels), config.data.max_train_rows, config
     )
 
 
 def held_out_rows(job: Job) -> Any:
     """Return the rows that are measured on."""
     config = job.config
-    return _first(_measured(job, config.loading.held_out), config.loading.held_out_rows, config)
+    return _first(_measured(job, config.data.eval_split), config.data.max_eval_rows, config)
 
 
 def _measured(job: Job, split: str) -> ExampleRows:
     rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=split)
-    return ExampleRows(rows, _goal(job).measures_of(job.config), job.config.model.most_pixels)
+    return ExampleRows(rows, _goal(job).measures_of(job.config), job.config.model.max_pixels)
 
 
 def _goal(job: Job) -> Goal:
@@ -177,7 +177,7 @@ def _goal(job: Job) -> Goal:
 def _first(rows: Any, count: int, config: TrainConfig) -> Any:
     if not count or count >= len(rows):
         return rows
-    generator = torch.Generator().manual_seed(config.optimiser.seed)
+    generator = torch.Generator().manual_seed(config.seed)
     return Subset(rows, torch.randperm(len(rows), generator=generator)[:count].tolist())
 
 
@@ -202,19 +202,19 @@ def _collator(job: Job, model: Any, processor: Any) -> Collator:
     """
     config = job.config
     late = config.adpo.samples if config.objective == "adpo" else 0
-    collator = Collator(processor, config.model.longest, late=late)
-    if config.model.packing == "off":
+    collator = Collator(processor, config.model.max_length, late=late)
+    if config.model.shared_prompt == "never":
         return replace(collator, apart=True)
     why = spread(_why_apart(job, model, collator) if own_rank() == 0 else "")
-    if why and config.model.packing == "on":
-        raise ConfigError(f"model.packing on: {why}. Leave it at auto")
+    if why and config.model.shared_prompt == "always":
+        raise ConfigError(f"model.shared_prompt always: {why}. Leave it at auto")
     if why:
         log.info("each answer gets a prompt of its own: %s", why)
     return replace(collator, apart=bool(why))
 
 
 def _why_apart(job: Job, model: Any, collator: Collator) -> str:
-    rows, dtype = Guarded(_measured(job, job.config.loading.split)), choose_precision(job.config)
+    rows, dtype = Guarded(_measured(job, job.config.data.split)), choose_precision(job.config)
     first = [sound(rows[n]) for n in range(min(len(rows), TRIED_ROWS))]
     with computing(model.device, dtype):
         return packs_well(model, collator, first, dtype=dtype)

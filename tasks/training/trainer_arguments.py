@@ -31,35 +31,35 @@ LORA_RATE = 1e-4
 
 def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> TrainingArguments:
     """Return the Trainer's settings; what it logs, measures and keeps is ours."""
-    optimiser, saving, gpu = config.optimiser, config.saving, torch.cuda.is_available()
+    optimiser, output, gpu = config.optimiser, config.output, torch.cuda.is_available()
     arguments = TrainingArguments(
         output_dir=str(run.checkpoints),
-        per_device_train_batch_size=optimiser.batch,
-        per_device_eval_batch_size=optimiser.batch,
-        gradient_accumulation_steps=optimiser.accumulate,
-        num_train_epochs=optimiser.epochs,
-        max_steps=optimiser.steps or -1,
+        per_device_train_batch_size=optimiser.per_device_train_batch_size,
+        per_device_eval_batch_size=optimiser.per_device_train_batch_size,
+        gradient_accumulation_steps=optimiser.gradient_accumulation_steps,
+        num_train_epochs=optimiser.num_train_epochs,
+        max_steps=optimiser.max_steps or -1,
         learning_rate=rate_of(config),
-        warmup_steps=optimiser.warmup,
+        warmup_steps=optimiser.warmup_ratio,
         lr_scheduler_type=_schedule(optimiser),
         weight_decay=optimiser.weight_decay,
-        max_grad_norm=optimiser.clip,
-        seed=optimiser.seed,
-        data_seed=optimiser.seed,
+        max_grad_norm=optimiser.max_grad_norm,
+        seed=config.seed,
+        data_seed=config.seed,
         bf16=dtype is torch.bfloat16,
         fp16=dtype is torch.float16,
         use_cpu=not gpu,
-        logging_steps=saving.log_every,
+        logging_steps=output.logging_steps,
         logging_first_step=True,
         logging_nan_inf_filter=False,
-        save_steps=saving.every,
+        save_steps=output.save_steps,
         eval_strategy="no",
         report_to="none",
         disable_tqdm=True,
         remove_unused_columns=False,
         label_names=[],
         ddp_find_unused_parameters=False,  # unless it is found out that some are
-        **_checkpointing(on=optimiser.checkpointing),
+        **_checkpointing(on=optimiser.gradient_checkpointing),
     )
     _use_one_gpu(arguments)
     return arguments
@@ -88,7 +88,7 @@ def _checkpointing(*, on: bool) -> dict[str, Any]:
 
 
 def _schedule(optimiser: OptimiserConfig) -> str:
-    return {"constant": "constant_with_warmup"}.get(optimiser.schedule, optimiser.schedule)
+    return {"constant": "constant_with_warmup"}.get(optimiser.lr_scheduler_type, optimiser.lr_scheduler_type)
 
 
 def check_trackers(config: TrainConfig) -> None:
@@ -97,10 +97,10 @@ def check_trackers(config: TrainConfig) -> None:
     Raises:
         ConfigError: names the package that is not here, or says that nobody is logged in.
     """
-    for name in config.saving.report_to:
+    for name in config.output.report_to:
         if importlib.util.find_spec(name) is None:
-            raise ConfigError(f"saving.report_to: {name} is not installed here: python -m pip install {name}")
-    if "wandb" in config.saving.report_to:
+            raise ConfigError(f"output.report_to: {name} is not installed here: python -m pip install {name}")
+    if "wandb" in config.output.report_to:
         with _tracking() as wandb:
             wandb.login()
 
@@ -121,7 +121,7 @@ def make_trackers(run: Run, config: TrainConfig, *, step: int) -> list[TrainerCa
         "tensorboard": _tensorboard,
         "wandb": _wandb,
     }
-    return [makers[name](run.folder, config, step) for name in config.saving.report_to]
+    return [makers[name](run.folder, config, step) for name in config.output.report_to]
 
 
 def _tensorboard(folder: Path, config: TrainConfig, step: int) -> TrainerCallback:
@@ -172,5 +172,5 @@ def _tracking() -> Generator[Any]:
         yield wandb
     except wandb.errors.Error as error:
         raise ConfigError(
-            f"saving.report_to: wandb: {error} Log in with: wandb login; or keep it all here with WANDB_MODE=offline"
+            f"output.report_to: wandb: {error} Log in with: wandb login; or keep it all here with WANDB_MODE=offline"
         ) from error

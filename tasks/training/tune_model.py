@@ -27,7 +27,7 @@ def prepare_model(model: Any, config: TrainConfig) -> Any:
     """Return the model with what is trained switched on: adapters, or weights.
 
     Raises:
-        ConfigError: no layer is called as ``model.lora.targets`` says, or one cannot have an adapter.
+        ConfigError: no layer is called as ``model.lora.target_modules`` says, or one cannot have an adapter.
     """
     inside, vision = _language(model), config.model.train_vision
     if config.model.tuning == "lora":
@@ -96,7 +96,7 @@ def _with_adapters(model: Any, config: TrainConfig) -> Any:
         r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=_targets(model, config)
     )
     with torch.random.fork_rng(devices=[]), _peft_as_it_is():  # the same adapters whatever was drawn before
-        torch.manual_seed(config.optimiser.seed)
+        torch.manual_seed(config.seed)
         return peft.get_peft_model(model, own)
 
 
@@ -110,7 +110,7 @@ def _peft_as_it_is() -> Generator[None]:
 
 def _targets(model: Any, config: TrainConfig) -> list[str]:
     """Return the names of the layers that get adapters."""
-    named, head = config.model.lora.targets, model.get_output_embeddings()
+    named, head = config.model.lora.target_modules, model.get_output_embeddings()
     tied = head is not None and head.weight is model.get_input_embeddings().weight
     vision = config.model.train_vision and config.model.vision_tuning == "same"
     inside = ("",) if vision else _language(model)
@@ -123,11 +123,11 @@ def _targets(model: Any, config: TrainConfig) -> list[str]:
         if layer is not head:
             found.append(name)
         elif named and tied:
-            raise ConfigError(f"model.lora.targets: {name} shares its weights with the input's embedding")
+            raise ConfigError(f"model.lora.target_modules: {name} shares its weights with the input's embedding")
         elif named:
             found.append(name)
     if not found:
-        raise ConfigError(f"model.lora.targets {list(named)}: no linear layer that is trained is called so")
+        raise ConfigError(f"model.lora.target_modules {list(named)}: no linear layer that is trained is called so")
     return found
 
 

@@ -12,7 +12,7 @@ sizes: a step costs the same as with learnt ones.
    3.8 B) on an RTX 3090, and does not say what was timed.
 
 2. Samples per second of training at the paper's size: off the tables of what CNN, VQGAN and CLIP see, as ``pairwright
-   train --objective namc --config paper`` does; and the same loop that has them look at the images in each step, in
+   train --objective namc --size paper`` does; and the same loop that has them look at the images in each step, in
    float32 as the tables are made, on a GPU also in bfloat16, which gives other codes here and there. The next batch is
    made while the model learns from this one; decoding is timed on neither side. The tables are made before the clock
    starts: once, for all epochs and runs (the paper has 20 epochs, then 40). Target: 3 times. Of pre-training, all
@@ -101,10 +101,10 @@ def compare_training(
     """Print samples per second with tables and without, of pre-training and of fine-tuning."""
     with tempfile.TemporaryDirectory() as place:
         config = make_config(Path(place), batch=batch, steps=1 + turns * steps)
-        frozen = freeze(Path(place), batch * config.optimiser.steps, config.namc)
+        frozen = freeze(Path(place), batch * config.optimiser.max_steps, config.namc)
         for name, noise in noises.items():
             print(f"{name.capitalize()}, {batch} rows at once, on {_name(device)}", flush=True)
-            namc = config.namc.model_copy(update={"noise": noise})
+            namc = config.namc.model_copy(update={"noise_enabled": noise})
             _compare_steps(config.model_copy(update={"namc": namc}), frozen, steps=steps, turns=turns, kinds=kinds)
 
 
@@ -112,7 +112,7 @@ def _compare_steps(
     config: TrainConfig, frozen: Frozen, *, steps: int, turns: int, kinds: tuple[torch.dtype, ...]
 ) -> None:
     """Print samples per second of a training with tables and without; the first step is not timed."""
-    batch, device = config.optimiser.batch, str(choose_device())
+    batch, device = config.optimiser.per_device_train_batch_size, str(choose_device())
     sides = {TABLES: make_trainer(config, frozen, anew=None)}
     sides |= {f"images seen in each step, {_short(kind)}": make_trainer(config, frozen, anew=kind) for kind in kinds}
     losses = " ".join(f"{learn(range(1))[0]:.4f}" for learn in sides.values())

@@ -58,15 +58,15 @@ class Plan:
 
     def config(self) -> TrainConfig:
         """Return the settings of both sides."""
-        steps = {"steps": self.warm + self.timed + 1, "batch": self.batch}
-        plain = {"learning_rate": 1e-4, "schedule": "constant", "warmup": 0, "precision": self.precision}
+        steps = {"max_steps": self.warm + self.timed + 1, "per_device_train_batch_size": self.batch}
+        plain = {"learning_rate": 1e-4, "lr_scheduler_type": "constant", "warmup_ratio": 0, "precision": self.precision}
         values = {
             "objective": "dpo",
             "model": {"tuning": self.tuning, "lora": {"rank": self.rank, "alpha": 2 * self.rank}},
-            "reference": {"by": "adapters" if self.tuning == "lora" else "copy"},
+            "reference": {"method": "adapters" if self.tuning == "lora" else "copy"},
             "optimiser": steps | plain,
-            "loading": {"workers": self.workers, "held_out": ""},
-            "saving": {"log_every": 1},
+            "data": {"dataloader_num_workers": self.workers, "eval_split": ""},
+            "output": {"logging_steps": 1},
         }
         return TrainConfig.model_validate(values)
 

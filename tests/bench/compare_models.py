@@ -32,10 +32,10 @@ def make_parser(text: str | None, *, steps: int, rate: float, batch: int) -> arg
 
 def make_settings(options: argparse.Namespace, own: Sequence[str], *, seed: int) -> list[str]:
     """Return the settings of one run: its own, those asked for, and what it takes to measure it at its end."""
-    asked = [f"optimiser.{name}={getattr(options, name)}" for name in ("steps", "batch")]
-    asked += [f"optimiser.learning_rate={options.rate}", f"optimiser.seed={seed}", *options.settings]
-    measured = ["loading.held_out=test", "loading.held_out_rows=0", "saving.measure_every=0"]
-    return [*own, *asked, *measured, "saving.every=100000", "saving.log_every=50"]
+    asked = [f"optimiser.max_steps={options.steps}", f"optimiser.per_device_train_batch_size={options.batch}"]
+    asked += [f"optimiser.learning_rate={options.rate}", f"seed={seed}", *options.settings]
+    measured = ["data.eval_split=test", "data.max_eval_rows=0", "output.eval_steps=0"]
+    return [*own, *asked, *measured, "output.save_steps=100000", "output.logging_steps=50"]
 
 
 def split_rows(

@@ -57,7 +57,11 @@ def _run(
     training, test = split_rows(options, rows)
     texts = [text for row in training for text in (row.chosen, *(turn.text for turn in row.prompt))]
     start = write_tiny_model(options.to / "models", texts, seed=run["seed"], size=options.model)
-    own = [f"model.differential.attached={ARMS[run['arm']]}", "saving.answers=true", "loading.workers=0"]
+    own = [
+        f"model.differential.enabled={ARMS[run['arm']]}",
+        "output.write_answers=true",
+        "data.dataloader_num_workers=0",
+    ]
     config = make_config("sft", make_settings(options, own, seed=run["seed"]), model=options.model)
     job = replace(write_run(options.to / name, config, rows=[*training, *test]), start=start)
     return train_and_measure(job, train_model, test, graphs)

@@ -37,8 +37,8 @@ from tests.bench.scene_answers import MEASURES, find_rows
 
 ARMS: dict[str, list[str]] = {
     "NIM and MIR": [],
-    "NIM": ["namc.reconstruct=false"],
-    "neither": ["namc.noise=false"],
+    "NIM": ["namc.reconstruction_enabled=false"],
+    "neither": ["namc.noise_enabled=false"],
 }
 LEVELS = [0, 20, 40, 60, 80]
 

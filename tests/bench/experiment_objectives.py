@@ -26,7 +26,7 @@ from tests.bench.scene_answers import MEASURES, measure, read_graphs, read_prefe
 ARMS: dict[str, list[str]] = {
     "sft": [],
     "sft+sft": ["objective=sft"],
-    "sft+dpo random": ["objective=adpo", "adpo.tau=1000000"],
+    "sft+dpo random": ["objective=adpo", "adpo.temperature=1000000"],
     "sft+adpo": ["objective=adpo"],
 }
 
@@ -64,14 +64,19 @@ def _run(options: argparse.Namespace, arm: str, seed: int) -> dict[str, Any]:
     objective = next((one.partition("=")[2] for one in settings if one.startswith("objective=")), "sft")
     epochs, rate = (options.sft_epochs, options.sft_rate) if arm == "sft" else (options.epochs, options.rate)
     own = [one for one in settings if not one.startswith("objective=")]
-    own += [f"optimiser.{name}={value}" for name, value in (("epochs", epochs), ("learning_rate", rate))]
+    own += [f"optimiser.{name}={value}" for name, value in (("num_train_epochs", epochs), ("learning_rate", rate))]
     own += [
-        f"optimiser.batch={options.batch}",
-        f"optimiser.seed={seed}",
+        f"optimiser.per_device_train_batch_size={options.batch}",
+        f"seed={seed}",
         "model.tuning=full",
         "model.train_vision=true",
     ]
-    own += ["saving.every=100000", "saving.measure_every=100000", "saving.log_every=50", "loading.workers=0"]
+    own += [
+        "output.save_steps=100000",
+        "output.eval_steps=100000",
+        "output.logging_steps=50",
+        "data.dataloader_num_workers=0",
+    ]
     start = {} if arm == "sft" else {"start": first}
     began = time.monotonic()
     trained = train(options.dataset, make_config(objective, own, model=options.model, **start), name=name)

@@ -83,7 +83,7 @@ class Anew:
 def make_config(folder: Path, *, batch: int, steps: int) -> TrainConfig:
     """Write the models, and return the settings of a run that pre-trains with them."""
     namc = NamcConfig(
-        config="paper",
+        size="paper",
         relevance="start",
         clip=DualEncoderConfig(checkpoint=str(folder / "clip.safetensors")),
         cnn=CnnConfig(model="resnet101", checkpoint=str(folder / "resnet101.pth")),
@@ -91,7 +91,7 @@ def make_config(folder: Path, *, batch: int, steps: int) -> TrainConfig:
         vocabulary=VocabularyConfig(checkpoint=str(folder / "vocab.txt")),
     )
     _write_models(folder, namc)
-    optimiser = {"batch": batch, "steps": steps, "learning_rate": 3e-4}
+    optimiser = {"per_device_train_batch_size": batch, "max_steps": steps, "learning_rate": 3e-4}
     return TrainConfig.model_validate({"objective": "namc", "namc": namc.model_dump(), "optimiser": optimiser})
 
 
@@ -170,12 +170,12 @@ def make_trainer(config: TrainConfig, frozen: Frozen, *, anew: torch.dtype | Non
     batches = Batches(material, clip=tokenizer, words=words, length=captioner.model.sizes.length)
     if noise and not anew:
         relate(batches, placed, frozen, config.namc.clip)
-    learner = Learner(captioner, config, config.optimiser.steps)
+    learner = Learner(captioner, config, config.optimiser.max_steps)
     return partial(_learn, batches, learner)
 
 
 def _learn(batches: Batches, learner: Learner, steps: range) -> list[float]:
-    size = learner.config.optimiser.batch
+    size = learner.config.optimiser.per_device_train_batch_size
     orders = ((step, 0.0, range(step * size, (step + 1) * size)) for step in steps)
     return [
         learner.step(batch, identity, seeds=batches.seeds(rows, 0), number=step)["loss"]

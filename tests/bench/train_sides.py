@@ -131,7 +131,7 @@ def run_side(task: Task) -> Measured:
 
     logging.disable_progress_bar()
     torch.set_num_threads(task.threads)
-    torch.manual_seed(task.config.optimiser.seed)
+    torch.manual_seed(task.config.seed)
     trainer = _trl(task) if task.side in SETTINGS else _ours(task)
     watch = Watch(task)
     trainer.remove_callback(PrinterCallback)
@@ -184,6 +184,6 @@ def _trl(task: Task) -> Any:
     from tests.bench.train_trl import dpo_trainer, settings_of
 
     rows, config = read_all(task.folder), task.config
-    order = Order(len(rows), config.optimiser.batch, config.optimiser.seed)
+    order = Order(len(rows), config.optimiser.per_device_train_batch_size, config.seed)
     same = [rows[place] for batch in order for place in batch]
     return dpo_trainer(task.folder / "model", same, config, **settings_of(config), **SETTINGS[task.side])

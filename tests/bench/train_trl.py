@@ -74,7 +74,7 @@ def dpo_trainer(folder: Path, rows: Sequence[PreferenceRow], config: TrainConfig
     return DPOTrainer(
         model,
         reference,
-        args=DPOConfig(beta=config.dpo.beta, max_length=config.model.longest, **settings),
+        args=DPOConfig(beta=config.dpo.beta, max_length=config.model.max_length, **settings),
         train_dataset=as_dataset(rows),
         processing_class=trl_processor(folder),
         peft_config=adapters,
@@ -89,7 +89,7 @@ def sft_trainer(folder: Path, rows: Sequence[PreferenceRow], config: TrainConfig
     model, adapters = _model(folder, config)
     return SFTTrainer(
         model,
-        args=SFTConfig(max_length=config.model.longest, **settings),
+        args=SFTConfig(max_length=config.model.max_length, **settings),
         train_dataset=as_dataset(rows, supervised=True),
         processing_class=trl_processor(folder),
         peft_config=adapters,
@@ -100,22 +100,24 @@ def settings_of(config: TrainConfig) -> dict[str, Any]:
     """Return our settings of the optimiser and the loader by TRL's names; its defaults that cost speed are off."""
     optimiser, gpu = config.optimiser, torch.cuda.is_available()
     return {
-        "per_device_train_batch_size": optimiser.batch,
-        "gradient_accumulation_steps": optimiser.accumulate,
-        "max_steps": optimiser.steps,
+        "per_device_train_batch_size": optimiser.per_device_train_batch_size,
+        "gradient_accumulation_steps": optimiser.gradient_accumulation_steps,
+        "max_steps": optimiser.max_steps,
         "learning_rate": optimiser.learning_rate,
-        "lr_scheduler_type": {"constant": "constant_with_warmup"}.get(optimiser.schedule, optimiser.schedule),
-        "warmup_steps": optimiser.warmup,
+        "lr_scheduler_type": {"constant": "constant_with_warmup"}.get(
+            optimiser.lr_scheduler_type, optimiser.lr_scheduler_type
+        ),
+        "warmup_steps": optimiser.warmup_ratio,
         "weight_decay": optimiser.weight_decay,
-        "max_grad_norm": optimiser.clip,
-        "seed": optimiser.seed,
+        "max_grad_norm": optimiser.max_grad_norm,
+        "seed": config.seed,
         "train_sampling_strategy": "sequential",  # rows come in our order
         "bf16": choose_precision(config) is torch.bfloat16,
         "use_cpu": not gpu,
-        "gradient_checkpointing": optimiser.checkpointing,
-        "dataloader_num_workers": config.loading.workers,
+        "gradient_checkpointing": optimiser.gradient_checkpointing,
+        "dataloader_num_workers": config.data.dataloader_num_workers,
         "dataloader_pin_memory": gpu,
-        "logging_steps": config.saving.log_every,
+        "logging_steps": config.output.logging_steps,
         "save_strategy": "no",
         "report_to": "none",
         "disable_tqdm": True,

@@ -197,13 +197,13 @@ def test_verified_by_the_command_line(rendered, tmp_path, monkeypatch, capsys, o
     assert "all rows are good" in capsys.readouterr().out
     model = write_qwen2_vl(tmp_path / "qwen")
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    assert run(monkeypatch, *words, "--processor", model, "--longest", "9") == 1
+    assert run(monkeypatch, *words, "--processor", model, "--max-length", "9") == 1
     assert "tokens, more than 9" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
-    assert run(monkeypatch, *words, "--processor", model, "--longest", "2000") == 0
-    assert run(monkeypatch, *words, "--longest", "9") == 2
+    assert run(monkeypatch, *words, "--processor", model, "--max-length", "2000") == 0
+    assert run(monkeypatch, *words, "--max-length", "9") == 2
     assert "Name a processor with --processor" in capsys.readouterr().err
-    assert run(monkeypatch, *words[:-1], "--longest", "9") == 2
+    assert run(monkeypatch, *words[:-1], "--max-length", "9") == 2
 
 
 def test_progress_is_heard(rendered, tmp_path):

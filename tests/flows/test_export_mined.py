@@ -17,13 +17,13 @@ from tests.flows.conftest import SMALL, WIDE, build
 from tests.flows.test_train_model import run, words_of
 
 FAST = {
-    "optimiser.steps": 1,
+    "optimiser.max_steps": 1,
     "model.lora.rank": 4,
-    "saving.merged": "false",
-    "adpo.warm_up": 5,
-    "adpo.width": 16,
-    "loading.held_out_rows": 1,
-    "loading.workers": 0,
+    "output.merge_adapters": "false",
+    "adpo.warmup_steps": 5,
+    "adpo.projection_dim": 16,
+    "data.max_eval_rows": 1,
+    "data.dataloader_num_workers": 0,
 }
 
 
@@ -74,7 +74,7 @@ def test_what_is_not_mined_yet_is_not_exported(
     assert dataset.export(tmp_path / "out", "--negatives", "hard") == 2
     error = said(capsys)
     assert re.search(r"--negatives hard: for ([1-9]\d*) of \1 preferences nothing was mined yet", error)
-    assert f"pairwright train {dataset.folder} --objective dpo --set negatives=hard" in error
+    assert f"pairwright train {dataset.folder} --objective dpo --set negatives_from=hard" in error
     assert dataset.tables() == before, "an export makes nothing"
     assert not (tmp_path / "out").exists()
 
@@ -87,7 +87,7 @@ def test_the_rows_are_those_of_a_training_with_these_negatives(
     monkeypatch.setattr(datasets.config, "HF_DATASETS_OFFLINE", True)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     datasets.disable_progress_bars()
-    assert dataset.train("dpo", "on-mined", negatives="hard") == 0
+    assert dataset.train("dpo", "on-mined", negatives_from="hard") == 0
     assert dataset.export(tmp_path / "own") == 0
     assert dataset.export(tmp_path / "mined", "--negatives", "hard") == 0
     capsys.readouterr()
@@ -114,7 +114,7 @@ def test_the_rows_are_those_of_a_training_with_these_negatives(
 
 def test_a_selection_is_of_the_mined_rows(dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--negatives", "hard", "--licence", "cc0-1.0")
-    assert dataset.train("dpo", "on-mined", negatives="hard") == 0
+    assert dataset.train("dpo", "on-mined", negatives_from="hard") == 0
     assert dataset.export(tmp_path / "out", *words) == 0
     assert dataset.export(tmp_path / "none", *words[:2], "--licence", "mit") == 2
     assert "rows is selected. It has licences: CC0-1.0" in said(capsys)
@@ -125,7 +125,7 @@ def test_negatives_are_of_the_version_that_is_trained_on_and_exported(
 ) -> None:
     changed = Dataset(Path(shutil.copytree(dataset.folder, tmp_path / "demo")), dataset.model)
     build(changed.folder, None, settings=[*SMALL, *WIDE, "preferences.rejected=hardest"])
-    assert changed.train("dpo", "on-old", "--version", 1, negatives="hard") == 0
+    assert changed.train("dpo", "on-old", "--version", 1, negatives_from="hard") == 0
     assert json.loads((changed.folder / "runs/on-old/data.json").read_text())["snapshot"] == 1
     words = ("--negatives", "hard", "--version")
     assert changed.export(tmp_path / "older", *words, 1) == 0
@@ -158,7 +158,7 @@ def test_runs_that_can_have_mined_nothing(
     exported = said(capsys)
     assert message in exported
     assert not (tmp_path / "out").exists()
-    assert dataset.train("dpo", "never", negatives=name) == 2
+    assert dataset.train("dpo", "never", negatives_from=name) == 2
     assert message in said(capsys), "a training says the same"
     assert not (dataset.folder / "runs/never/config.yaml").exists()
 

@@ -31,7 +31,7 @@ from pairwright.tasks.training.retriever.pool import NONE
 from pairwright.tasks.training.retriever.saved import NETWORK
 
 CONFIG = TrainConfig.model_validate(
-    {"objective": "adpo", "adpo": {"width": 16, "candidates": 8, "samples": 2, "warm_up": 20}}
+    {"objective": "adpo", "adpo": {"projection_dim": 16, "candidates": 8, "samples": 2, "warmup_steps": 20}}
 )
 
 
@@ -218,7 +218,7 @@ def test_clip4idc_is_told_which_weights_and_sees_the_frozen_images(run: Path, fo
     shutil.copytree(run / "retriever", frozen)
     (frozen / "clip.json").write_text(clip.model_dump_json())
     config = CONFIG.model_copy(
-        update={"adpo": CONFIG.adpo.model_copy(update={"encoder": "clip4idc", "warm_up": 0, "candidates": 3})}
+        update={"adpo": CONFIG.adpo.model_copy(update={"encoder": "clip4idc", "warmup_steps": 0, "candidates": 3})}
     )
     adversary = open_adversary(frozen, config, rows=run / FILE, dataset=folder, tokenize=tokenize)
     keys = [entry.key for entry in open_material(frozen).entries][:3]

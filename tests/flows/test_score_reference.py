@@ -97,7 +97,7 @@ def test_what_was_scored_otherwise_is_never_used(dataset: Folder, written: Path,
     assert has_table(tmp_path / "run" / FILE, scoring_config(found, settings()))
     other = Path(shutil.copytree(written, tmp_path / "other"))
     (other / "chat_template.jinja").write_text("{# another #}" + (other / "chat_template.jinja").read_text())
-    narrow = settings(model={"tuning": "full", "most_pixels": 784})
+    narrow = settings(model={"tuning": "full", "max_pixels": 784})
     for changed, config in ((find_model(str(other)), settings()), (found, narrow)):
         assert not has_table(tmp_path / "run" / FILE, scoring_config(changed, config))
         before = set(tables(dataset))
@@ -111,10 +111,10 @@ def test_a_table_and_a_copy_train_alike(dataset: Folder, written: Path) -> None:
     for by in ("table", "copy"):
         config = settings(
             model={"tuning": "full", "name": str(written)},
-            reference={"by": by},
-            optimiser={"batch": 2, "steps": 6, "learning_rate": 2e-4},
-            loading={"workers": 0, "held_out": ""},
-            saving={"log_every": 1},
+            reference={"method": by},
+            optimiser={"per_device_train_batch_size": 2, "max_steps": 6, "learning_rate": 2e-4},
+            data={"dataloader_num_workers": 0, "eval_split": ""},
+            output={"logging_steps": 1},
         )
         trained = train(dataset.url, config, name=by)
         rows = pq.read_table(Path(trained.folder) / "metrics.parquet").to_pylist()

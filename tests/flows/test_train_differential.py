@@ -11,7 +11,12 @@ from pairwright.tasks.training import sample_answers
 from tests.fixtures.benchmarks import rows_of, write_folder
 from tests.flows.test_train_model import run, words_of
 
-FAST = {"optimiser.steps": 1, "optimiser.batch": 4, "loading.held_out": "train", "loading.held_out_rows": 4}
+FAST = {
+    "optimiser.max_steps": 1,
+    "optimiser.per_device_train_batch_size": 4,
+    "data.eval_split": "train",
+    "data.max_eval_rows": 4,
+}
 DIFFERENTIAL = ("--objective", "sft", "--differential")
 
 

@@ -21,7 +21,7 @@ LAUNCHERS = {
     "torchrun-file": ["torchrun", "--nproc-per-node", "2", "--no-python", str(BIN / "pairwright")],
     "accelerate": ["accelerate", "launch", "--multi_gpu", "--num_processes", "2", "-m", "pairwright"],
 }
-SETTINGS = {**FAST, "loading.limit": 11, "optimiser.steps": 4}
+SETTINGS = {**FAST, "data.max_train_rows": 11, "optimiser.max_steps": 4}
 """Of 11 rows four by four, the third step has three rows: two and one."""
 
 
@@ -39,7 +39,7 @@ def start(dataset: Path, model: Path, name: str, *, batch: int, **more: object) 
     launcher = LAUNCHERS.get(name, ["pairwright"])
     settings = {
         **SETTINGS,
-        "optimiser.batch": batch,
+        "optimiser.per_device_train_batch_size": batch,
         **{field.replace("__", "."): value for field, value in more.items()},
     }
     words = ["train", str(dataset), "--objective", "dpo", "--name", name, "--model", str(model), *words_of(settings)]
@@ -76,7 +76,7 @@ def test_torchrun(dataset: Path, model: Path, alone: Run) -> None:
     compare(run, alone)
 
     fewer = subprocess.run(
-        [*_plain(dataset, model, "torchrun"), *words_of({"optimiser.batch": 2})],
+        [*_plain(dataset, model, "torchrun"), *words_of({"optimiser.per_device_train_batch_size": 2})],
         capture_output=True,
         text=True,
         check=False,
@@ -99,7 +99,7 @@ def test_other_launchers(name: str, dataset: Path, model: Path, alone: Run) -> N
 
 
 def test_what_is_wrong_is_said_once(dataset: Path, model: Path) -> None:
-    done = start(dataset, model / "nowhere", "torchrun", batch=2, optimiser__steps=9)
+    done = start(dataset, model / "nowhere", "torchrun", batch=2, optimiser__max_steps=9)
     assert done.returncode != 0
     assert done.stderr.count("error: ") == 1
 
@@ -108,7 +108,7 @@ def test_bad_rows_leave_no_rank_waiting(model: Path, tmp_path: Path) -> None:
     """With one row per rank and step, a rank whose row is refused has nothing to do: the other's counts alone."""
     chosen = [f"A dog and {n} balls. " * (40 if n in (3, 17) else 1) for n in range(ROWS)]
     bad = write_dataset(tmp_path / "bad", chosen=chosen)
-    settings = {"loading.limit": 0, "optimiser.steps": 24, "model.longest": 300, "loading.held_out": ""}
+    settings = {"data.max_train_rows": 0, "optimiser.max_steps": 24, "model.max_length": 300, "data.eval_split": ""}
     runs: list[Run] = []
     for name, batch in (("torchrun", 1), ("alone", 2)):
         done = start(

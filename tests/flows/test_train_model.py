@@ -37,15 +37,15 @@ COLUMNS: dict[str, Any] = {
     "rejected": [f"A cube, not {n} dogs." for n in range(ROWS)],
 }
 FAST = {
-    "optimiser.steps": 4,
-    "optimiser.batch": 2,
+    "optimiser.max_steps": 4,
+    "optimiser.per_device_train_batch_size": 2,
     "model.lora.rank": 4,
-    "saving.log_every": 1,
-    "saving.every": 2,
-    "saving.merged": "false",
-    "loading.held_out": "train",
-    "loading.held_out_rows": 2,
-    "loading.limit": 6,
+    "output.logging_steps": 1,
+    "output.save_steps": 2,
+    "output.merge_adapters": "false",
+    "data.eval_split": "train",
+    "data.max_eval_rows": 2,
+    "data.max_train_rows": 6,
 }
 
 
@@ -138,17 +138,17 @@ def test_a_run_from_the_verb_to_the_finished_model(trainer: Trainer) -> None:
     after = {path: path.stat().st_mtime_ns for path in trainer.run.folder.rglob("*") if path.is_file()}
     assert {path.name for path in after if after[path] != before.get(path)} <= {".lock"}
 
-    code, _, err = trainer(dpo__beta=0.5, saving__every=3)
+    code, _, err = trainer(dpo__beta=0.5, output__save_steps=3)
     assert code == 2
     assert "dpo.beta was 0.1, is 0.5. Give another --name" in err
-    assert "saving" not in err
+    assert "output" not in err
 
 
 def test_a_run_goes_on_with_the_version_that_it_began_with(trainer: Trainer, model: Path, tmp_path: Path) -> None:
     """The dataset is built on, with fewer rows; what the run has lost of its own is made of the old version again."""
     out = write_dataset(tmp_path / "grown")
     grown = Trainer(out, model, "one", trainer.capsys)
-    settings: dict[str, Any] = {"saving__every": 1, "model__tuning": "full"}
+    settings: dict[str, Any] = {"output__save_steps": 1, "model__tuning": "full"}
     words = grown.words(**settings)
     with pytest.raises(KeyboardInterrupt):
         train(str(out), _config(words), name="one", watcher=Interrupting(2))
@@ -203,7 +203,12 @@ def test_a_run_that_begins_anew_is_of_the_rows_of_now(objective: str, trainer: T
     """What was made of the rows of before, a table of the start's log-probabilities or vectors, is made anew, too."""
     trainer.dataset = write_dataset(tmp_path / "dogs", **{name: values[:8] for name, values in COLUMNS.items()})
     trainer.run = Run(trainer.dataset / "runs" / trainer.name)
-    settings = {"model__tuning": "full", "loading__limit": 0, "optimiser__batch": 8, "adpo__warm_up": 1}
+    settings = {
+        "model__tuning": "full",
+        "data__max_train_rows": 0,
+        "optimiser__per_device_train_batch_size": 8,
+        "adpo__warmup_steps": 1,
+    }
     words = _settings(FAST | {name.replace("__", "."): value for name, value in settings.items()})
     config = make_config(objective, words, model=str(trainer.model))
     with trainer.run.locked():
@@ -240,15 +245,18 @@ def test_names(trainer: Trainer) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"optimiser__batch": 0}, "optimiser.batch: Input should be greater than or equal to 1 (given: 0)"),
+        (
+            {"optimiser__per_device_train_batch_size": 0},
+            "optimiser.per_device_train_batch_size: Input should be greater than or equal to 1 (given: 0)",
+        ),
         ({"optimiser__learning_rat": 1}, "no such field. Did you mean learning_rate? Allowed here: "),
-        ({"optimiser__steps": "[1"}, "optimiser.steps=[1"),
+        ({"optimiser__max_steps": "[1"}, "optimiser.max_steps=[1"),
         ({"objective": "cheese"}, "objective: Input should be 'sft'"),
         (
-            {"saving__report_to": "[tensorboard]"},
+            {"output__report_to": "[tensorboard]"},
             "tensorboard is not installed here: python -m pip install tensorboard",
         ),
-        ({"loading__split": "nowhere"}, "no row of split 'nowhere' can be trained on: it has none"),
+        ({"data__split": "nowhere"}, "no row of split 'nowhere' can be trained on: it has none"),
         ({"model__name": "nowhere/nothing"}, "model.name: nowhere/nothing"),
     ],
 )
@@ -268,10 +276,10 @@ def test_wrong_settings(settings: dict[str, Any], message: str, trainer: Trainer
 
 
 def test_a_prompt_that_is_too_long_for_all(trainer: Trainer) -> None:
-    code, _, err = trainer(model__longest=16)
+    code, _, err = trainer(model__max_length=16)
     assert code == 1
     assert "can be trained on: too long (" in err
-    assert "model.longest is 16" in err
+    assert "model.max_length is 16" in err
 
 
 def test_no_rejected_side(trainer: Trainer, tmp_path: Path) -> None:
@@ -304,7 +312,7 @@ def test_memory_that_does_not_suffice(trainer: Trainer, monkeypatch: pytest.Monk
     code, _, err = trainer("sft")
     assert code == 1
     assert "error: out of memory: " in err
-    assert "--set optimiser.batch=1 --set optimiser.accumulate=2" in err
+    assert "--set optimiser.per_device_train_batch_size=1 --set optimiser.gradient_accumulation_steps=2" in err
     assert "has a checkpoint and keeps its settings: give another --name" in err
     assert trainer.run.steps() == [2]
     assert trainer.run.metrics.exists(), "the page shows how it came to that"
@@ -320,7 +328,7 @@ def test_rows_that_namc_cannot_learn_from(trainer: Trainer, monkeypatch: pytest.
     """They are about one image each: it says so before models look at the images, and leaves no run."""
     monkeypatch.setattr("pairwright.flows.train_model.pin_models", lambda config, *_, **__: config)
     for size in ("small", "paper"):
-        assert run("train", trainer.dataset, "--objective", "namc", "--config", size, "--name", trainer.name) == 2
+        assert run("train", trainer.dataset, "--objective", "namc", "--size", size, "--name", trainer.name) == 2
         said = f"{trainer.dataset}: NAMC can learn from no row of split 'train': not about two images ({ROWS})"
         assert said in trainer.capsys.readouterr().err
         assert not (trainer.run.folder / "config.yaml").exists()
@@ -343,10 +351,10 @@ def test_a_part_that_is_gone(trainer: Trainer, model: Path, tmp_path: Path) -> N
     out = write_dataset(tmp_path / "lost")
     lost = Trainer(out, model, "lost", trainer.capsys)
     with pytest.raises(KeyboardInterrupt):
-        train(str(out), _config(lost.words(saving__every=1)), name="lost", watcher=Interrupting(2))
+        train(str(out), _config(lost.words(output__save_steps=1)), name="lost", watcher=Interrupting(2))
     (part, *_) = (out / "tables/preferences").rglob("part-*.parquet")
     part.unlink()
-    code, _, err = lost(saving__every=1)
+    code, _, err = lost(output__save_steps=1)
     assert code == 1
     assert f"{part}: this run's rows are in it, and it is gone" in err
 
@@ -359,7 +367,7 @@ def test_a_table_on_another_machine(model: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_in_order_and_the_same_command_goes_on(number: int, trainer: Trainer) -> None:
-    words = trainer.words(optimiser__steps=400, loading__limit=0, saving__every=1000)
+    words = trainer.words(optimiser__max_steps=400, data__max_train_rows=0, output__save_steps=1000)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [BIN / "pairwright", *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment

@@ -14,7 +14,12 @@ from pairwright.tasks.store.part import Part, encode_part, read_about, read_part
 from tests.fixtures.benchmarks import rows_of, write_folder
 from tests.flows.test_train_model import run, words_of
 
-FAST = {"optimiser.steps": 3, "optimiser.batch": 4, "saving.log_every": 1, "loading.held_out": "train"}
+FAST = {
+    "optimiser.max_steps": 3,
+    "optimiser.per_device_train_batch_size": 4,
+    "output.logging_steps": 1,
+    "data.eval_split": "train",
+}
 
 
 @pytest.fixture
@@ -25,7 +30,7 @@ def dataset(rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_it_is_trained_looked_at_scored_and_tuned(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["train", dataset, "--objective", "namc", *words_of(FAST)]
-    assert run(*words, "--config", "small") == 0
+    assert run(*words, "--size", "small") == 0
     answers = [f"{dataset}/runs/namc/answers/{name}.jsonl" for name in ("predictions", "references")]
     assert f"pairwright evaluate captions {' '.join(answers)}" in capsys.readouterr().out
     page = (dataset / "runs/namc/report/index.html").read_text()
@@ -53,8 +58,8 @@ def test_it_is_trained_looked_at_scored_and_tuned(dataset: Path, capsys: pytest.
         "namc": ("namc small", ""),
         "tuned": ("namc small", "namc"),
     }
-    assert run(*words, "--set", "namc.beams=2") == 2
-    assert "begun with other settings: namc.beams" in capsys.readouterr().err
+    assert run(*words, "--set", "namc.num_beams=2") == 2
+    assert "begun with other settings: namc.num_beams" in capsys.readouterr().err
 
 
 def test_texts_of_another_form(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,7 +75,7 @@ def test_texts_of_another_form(dataset: Path, capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr().err
     assert "NAMC can learn from no row of split 'train': no implicit-change description (" in said
     advice = said.partition("Any text will do with: ")[2].split()
-    assert advice == ["--set", "namc.noise=false"]
+    assert advice == ["--set", "namc.noise_enabled=false"]
     assert run(*words, *advice) == 0
 
 
@@ -78,4 +83,4 @@ def test_it_has_no_model_of_others() -> None:
     with pytest.raises(ConfigError, match="a model of its own"):
         make_config("namc", [], model="tiny")
     with pytest.raises(ConfigError, match=r"namc\.config"):
-        make_config("namc", ["namc.config=huge"])
+        make_config("namc", ["namc.size=huge"])

@@ -1,4 +1,4 @@
-"""``pairwright train --objective namc --config paper`` on a built dataset, with tiny models in the true layouts."""
+"""``pairwright train --objective namc --size paper`` on a built dataset, with tiny models in the true layouts."""
 
 import json
 import shutil
@@ -27,14 +27,14 @@ from tests.fixtures.namc_models import write_models
 from tests.flows.test_train_model import run, words_of
 
 FAST = {
-    "namc.width": 64,
-    "optimiser.steps": 2,
-    "optimiser.batch": 2,
-    "optimiser.accumulate": 2,
-    "saving.log_every": 1,
-    "saving.every": 1,
-    "loading.held_out": "train",
-    "loading.held_out_rows": 2,
+    "namc.hidden_size": 64,
+    "optimiser.max_steps": 2,
+    "optimiser.per_device_train_batch_size": 2,
+    "optimiser.gradient_accumulation_steps": 2,
+    "output.logging_steps": 1,
+    "output.save_steps": 1,
+    "data.eval_split": "train",
+    "data.max_eval_rows": 2,
 }
 ROWS = [0, 3, 1]
 
@@ -50,7 +50,7 @@ def dataset(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings(models: list[str]) -> list[str]:
-    return ["namc.config=paper", *models, *(f"{name}={value}" for name, value in FAST.items())]
+    return ["namc.size=paper", *models, *(f"{name}={value}" for name, value in FAST.items())]
 
 
 def made(dataset: Path) -> dict[str, list[str]]:
@@ -116,7 +116,7 @@ def test_it_is_trained_gone_on_with_scored_and_tuned(
 ) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     sets = [word for setting in models for word in ("--set", setting)]
-    words = ["train", dataset, "--objective", "namc", "--config", "paper", *sets, *words_of(FAST)]
+    words = ["train", dataset, "--objective", "namc", "--size", "paper", *sets, *words_of(FAST)]
     assert run(*words) == 0
     place = dataset / "runs/namc"
     assert "namc · paper" in (place / "report/index.html").read_text()
@@ -142,7 +142,7 @@ def test_it_is_trained_gone_on_with_scored_and_tuned(
     scores = tmp_path / "scores.json"
     assert run("evaluate", "model", place, "--benchmark", "nlvr2", "--data", folder, "--to", scores) == 0
     assert [row["state"] for row in rows_of(scores).values()] == ["answered"]
-    tuned = ["train", dataset, "--objective", "namc", "--config", "paper", "--from", "namc", "--name", "tuned"]
+    tuned = ["train", dataset, "--objective", "namc", "--size", "paper", "--from", "namc", "--name", "tuned"]
     moved = shutil.copy(next(one for one in models if "resnet18.pth" in one).partition("=")[2], tmp_path / "moved.pth")
     own = {"namc.cnn.model": "resnet18", "namc.cnn.checkpoint": moved}
     assert run(*tuned, *words_of(FAST | own)) == 0
@@ -162,7 +162,7 @@ def test_a_missing_model_is_named(dataset: Path, models: list[str], monkeypatch:
         with pytest.raises(ModelError, match=said):
             prepared(dataset, make_config("namc", [*settings(models), lacks]), "lacking")
     with pytest.raises(ModelError, match=r"Fetch it with: hf download timm/resnet101\.tv_in1k model\.safetensors$"):
-        prepared(dataset, make_config("namc", ["namc.config=paper"]), "lacking")
+        prepared(dataset, make_config("namc", ["namc.size=paper"]), "lacking")
     with pytest.raises(ConfigError, match=r"namc\.relevance"):
         prepared(dataset, make_config("namc", ["namc.relevance=start"]), "lacking")
     assert not (dataset / "runs/lacking").exists()

@@ -43,7 +43,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def start(dataset: Path, model: Path, name: str, *, ranks: int, **more: Any) -> Run:
     """Train with four rows per step, or go on."""
-    settings = {**FAST, "loading.limit": 11, "optimiser.batch": 4 // ranks, **more.pop("settings", {})}
+    settings = {
+        **FAST,
+        "data.max_train_rows": 11,
+        "optimiser.per_device_train_batch_size": 4 // ranks,
+        **more.pop("settings", {}),
+    }
     objective = more.pop("objective", "dpo")
     words = ["train", str(dataset), "--objective", objective, "--name", name, "--model", str(model)]
     launcher = [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", "2", str(STARTER)]
@@ -118,7 +123,7 @@ def test_checkpoints_in_one_piece(dataset: Path, model: Path) -> None:
 def test_adpo(settings: dict[str, Any], dataset: Path, model: Path) -> None:
     """The retriever is the same on all ranks; with all weights trained, the reference is a copy on each."""
     name = f"adpo{len(settings)}"
-    given = {**settings, "adpo.warm_up": 3, "adpo.encoder": "heads"}
+    given = {**settings, "adpo.warmup_steps": 3, "adpo.encoder": "heads"}
     sharded = start(dataset, model, name, ranks=2, objective="adpo", settings=given)
     alone = start(dataset, model, f"{name}-alone", ranks=1, objective="adpo", settings=given)
     for metric in ("loss", "grad_norm"):

@@ -22,7 +22,7 @@ from tests.fixtures.runs_to_train import logged
 from tests.flows.test_train_model import FAST, words_of, write_dataset
 
 PAIRWRIGHT = str(Path(sys.executable).parent / "pairwright")
-SETTINGS = {**FAST, "loading.limit": 0, "optimiser.steps": 60, "saving.every": 1, "saving.measure_every": 9}
+SETTINGS = {**FAST, "data.max_train_rows": 0, "optimiser.max_steps": 60, "output.save_steps": 1, "output.eval_steps": 9}
 KILLS_PER_RUN = 10
 
 
@@ -67,7 +67,7 @@ def test_killed_trainings_end_like_an_unkilled_one(tmp_path: Path, kills: int, o
     rng = random.Random(workers)
     dataset, model = write_dataset(tmp_path / "dogs"), write_qwen2_vl(tmp_path / "qwen")
     words = ["train", str(dataset), "--objective", objective, "--model", str(model)]
-    words += words_of({**SETTINGS, "loading.workers": workers})
+    words += words_of({**SETTINGS, "data.dataloader_num_workers": workers})
     runs = dataset / "runs"
     runs.mkdir()
     unkilled = Training(words, Run(runs / "unkilled"))

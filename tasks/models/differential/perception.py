@@ -32,11 +32,11 @@ class DifferentialSizes:
     """Blocks of the tower whose features are compared, from 1; the last is the one that the model goes on with."""
     depth: int = 2
     """Layers of self- and cross-attention, one on top of the other (Eqs. 4 and 5)."""
-    shared: bool = True
+    shared_weights: bool = True
     """Whether all scales have the same weights."""
-    score: Literal["vector", "number"] = "vector"
+    weight_per: Literal["channel", "layer"] = "channel"
     """What weighs a scale (Eq. 7): each channel, or all alike."""
-    competing: bool = False
+    softmax: bool = False
     """Whether the scales' weights sum to 1 (softmax); else each is between 0 and 1 (sigmoid, as printed)."""
 
 
@@ -94,11 +94,11 @@ class DifferentialPerception(nn.Module):
     def __init__(self, sizes: DifferentialSizes) -> None:
         super().__init__()
         self.sizes = sizes
-        count = 1 if sizes.shared else len(sizes.layers)
+        count = 1 if sizes.shared_weights else len(sizes.layers)
         self.scales = nn.ModuleList(Scale(sizes) for _ in range(count))
         width = sizes.width
         self.score = nn.Sequential(
-            nn.Linear(3 * width, width), nn.GELU(), nn.Linear(width, width if sizes.score == "vector" else 1)
+            nn.Linear(3 * width, width), nn.GELU(), nn.Linear(width, width if sizes.weight_per == "channel" else 1)
         )
         self.out = nn.Linear(width, width, bias=False)
         nn.init.zeros_(self.out.weight)
@@ -111,7 +111,7 @@ class DifferentialPerception(nn.Module):
         """
         found = [scale(*pair) for scale, pair in zip(self._scales(), scales, strict=True)]
         scores = torch.stack([self.score(one.pool()) for one in found])
-        scores = scores.softmax(0) if self.sizes.competing else scores.sigmoid()
+        scores = scores.softmax(0) if self.sizes.softmax else scores.sigmoid()
         weights = scores[:, :, None]
         firsts, seconds = (torch.stack(side) for side in zip(*((one.first, one.second) for one in found), strict=True))
         first, second = scales[-1]
@@ -119,7 +119,7 @@ class DifferentialPerception(nn.Module):
 
     def _scales(self) -> Iterator[Scale]:
         for place in range(len(self.sizes.layers)):
-            yield cast("Scale", self.scales[0 if self.sizes.shared else place])
+            yield cast("Scale", self.scales[0 if self.sizes.shared_weights else place])
 
 
 def spread_layers(depth: int, count: int = 4) -> tuple[int, ...]:

@@ -40,9 +40,9 @@ def pin_namc(config: NamcConfig, *, starts: bool) -> NamcConfig:
     """
     require_packages("namc", "torch", "timm", "open_clip", "tokenizers")
     found: dict[str, object] = {"cnn": pin_cnn(config.cnn)}
-    if config.noise:
+    if config.noise_enabled:
         found["clip"] = pin_clip(config.clip, download=False, field=CLIP)
-    if config.noise and config.reconstruct:
+    if config.noise_enabled and config.reconstruction_enabled:
         found["vqgan"] = pin_vqgan(config.vqgan)
     if not starts:
         words = find_words(config.vocabulary)

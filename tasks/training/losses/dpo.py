@@ -24,7 +24,7 @@ def dpo(policy: Scored, reference: Scored | None, config: DpoConfig) -> Loss:
     from torch import cat
 
     rewards = rewards_of(
-        policy, reference, beta=config.beta, texts=config.negatives, per_token=config.length_normalised
+        policy, reference, beta=config.beta, texts=config.max_negatives, per_token=config.length_normalised
     )
     has_texts = rewards.has_texts
     alone = rewards.has_image & ~has_texts.any(1)
@@ -36,11 +36,11 @@ def dpo(policy: Scored, reference: Scored | None, config: DpoConfig) -> Loss:
 
 def _rank(rewards: "Tensor", present: "Tensor", config: DpoConfig) -> "Tensor":
     """Return (B,): the loss of the order of each example's answers (B, K), the chosen one first."""
-    if config.form == "sigmoid" and not config.label_smoothing:
+    if config.loss_type == "sigmoid" and not config.label_smoothing:
         losses = rank_losses(rewards, present)
         return losses.sum(1) if config.ranking == "full" else losses[:, 0]
     margins = rewards[:, 0] - rewards[:, 1:].where(present[:, 1:], 0).sum(1)
-    if config.form == "ipo":
+    if config.loss_type == "ipo":
         return _distance(margins, config)
     return (1 - config.label_smoothing) * surprise(margins) + config.label_smoothing * surprise(-margins)
 

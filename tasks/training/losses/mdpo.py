@@ -20,6 +20,6 @@ def mdpo(policy: Scored, reference: Scored | None, config: MdpoConfig) -> Loss:
     per_text = surprise(rewards.chosen - rewards.texts[:, 0]).where(has_text, 0)
     per_image = surprise(rewards.chosen - rewards.image).where(has_image, 0)
     per_example = per_text + per_image
-    if config.anchored:
+    if config.anchor_enabled:
         per_example = per_example + surprise(rewards.chosen - config.delta).where(has_text & has_image, 0)
     return loss_of(per_example, has_text | has_image, log_preferences(rewards))

@@ -41,13 +41,13 @@ class Goal:
 
     def needs_of(self, config: TrainConfig) -> Needs:
         """Return what is taken of each row."""
-        several = config.dpo.negatives if self.section == "dpo" else 1
+        several = config.dpo.max_negatives if self.section == "dpo" else 1
         return Needs(
             texts=several if self.uses_texts else 0,
             images=self.uses_images,
             beside=self.joins,
             least=self.needs,
-            pairs=config.model.differential.attached,
+            pairs=config.model.differential.enabled,
         )
 
     def measures_of(self, config: TrainConfig) -> Needs:

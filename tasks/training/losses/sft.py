@@ -22,7 +22,7 @@ def sft(policy: Scored, reference: Scored | None, config: SftConfig) -> Loss:
     tokens = policy.tokens[:, CHOSEN]
     # n log p / (tokens of the batch): its mean over the n examples is the mean over tokens.
     per_batch = -logps * counts.sum() / tokens.sum().clamp(min=1)
-    per_example = -logps / tokens.clamp(min=1) if config.per == "example" else per_batch
+    per_example = -logps / tokens.clamp(min=1) if config.average_over == "examples" else per_batch
     logged: dict[str, tuple[Tensor, Tensor]] = {"nll": (per_batch, counts), "logp/chosen": (logps, counts)}
     loss = loss_of(per_example, counts, logged)
     return replace(loss, counts={**loss.counts, **({"nll": float(tokens.sum())} if "nll" in loss.counts else {})})

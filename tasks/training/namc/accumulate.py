@@ -95,7 +95,7 @@ class Accumulator:
         if self.captioner.model.noise is None:
             return Part(start, stop, None, labels, 0)
         own = [*seeds[start:stop], *seeds[rows + start : rows + stop]]
-        draw = Draw(seeds=own, image_share=self.config.image_share, text_share=self.config.text_share)
+        draw = Draw(seeds=own, image_share=self.config.image_mask_ratio, text_share=self.config.text_mask_ratio)
         with self.autocast:
             masks = self.captioner.model.mask(some, draw)
         hidden = hidden_tokens(masks, some)
@@ -133,7 +133,7 @@ class Accumulator:
             slopes = [slope[:, part.start : part.stop] for slope in whole.slopes]
             losses = {"pull": (images * slopes[0]).sum() + (texts * slopes[1]).sum()}
         losses["description"] = describe(found.next_tokens, part.labels, of=whole.tokens)
-        if self.config.reconstruct:
+        if self.config.reconstruction_enabled:
             codes = some.codes.transpose(0, 1).flatten(0, 1)
             losses["reconstruction"] = reconstruct(found.codes, codes, found.masked, of=whole.places)
         return losses

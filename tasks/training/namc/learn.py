@@ -49,14 +49,16 @@ class Learner:
             groups.append({"params": noise, "top": rate * NOISE_SHARE, "floor": NOISE_FLOOR})
         # Fused: a seventh of the time on a CPU, where most weights are rows of CLIP's vocabulary.
         self.optimiser = torch.optim.Adam(groups, lr=rate, fused=True)
-        self.accumulator = Accumulator(self.captioner, self.config.namc, self.config.optimiser.batch, self._autocast)
+        self.accumulator = Accumulator(
+            self.captioner, self.config.namc, self.config.optimiser.per_device_train_batch_size, self._autocast
+        )
 
     @property
     def _autocast(self) -> torch.autocast:
         return computing(self.captioner.device, choose_precision(self.config))
 
     def step(self, batch: Described, identity: "Tensor", *, seeds: Sequence[int], number: int) -> dict[str, float]:
-        """Learn from a batch, ``optimiser.batch`` rows at a time, and return what was measured.
+        """Learn from a batch, ``optimiser.per_device_train_batch_size`` rows at a time, and return what was measured.
 
         Args:
             batch: all rows that the step is of.
@@ -75,7 +77,7 @@ class Learner:
         for group in self.optimiser.param_groups:
             group["lr"] = group["top"] * falling(number / max(self.steps, 1), group["floor"])
         # Each group by itself: cosines / 0.02 have slopes hundreds of times those of the other losses.
-        clip, groups = self.config.optimiser.clip, self.optimiser.param_groups
+        clip, groups = self.config.optimiser.max_grad_norm, self.optimiser.param_groups
         norms = [clip_grad_norm_(group["params"], clip).item() for group in groups]
         _check("the norm of the gradients", sum(norms), number)  # before the weights are no numbers, too
         self.optimiser.step()

@@ -48,20 +48,20 @@ def open_run(job: Job) -> Opened:
         ModelError: a model is missing, or another than the run began with.
         StoreError: a row cannot be read, or the disk refuses.
     """
-    opened, own = _open_large(job) if job.config.namc.config == PAPER else _open_small(job), job.config.namc
-    return replace(opened, captioner=replace(opened.captioner, length=own.length, beams=own.beams))
+    opened, own = _open_large(job) if job.config.namc.size == PAPER else _open_small(job), job.config.namc
+    return replace(opened, captioner=replace(opened.captioner, length=own.max_new_tokens, beams=own.num_beams))
 
 
 def _open_small(job: Job) -> Opened:
-    loading = job.config.loading
-    material = _small(job, loading.split, loading.limit)
+    data = job.config.data
+    material = _small(job, data.split, data.max_train_rows)
     _check(job, material)
     if job.config.start:
-        captioner = load_captioner(job.start, noise=job.config.namc.noise, config=job.config.namc)
+        captioner = load_captioner(job.start, noise=job.config.namc.noise_enabled, config=job.config.namc)
     else:
         words = _words(job.run, lambda: learnt_words((text.chosen for text in material.texts), size=WORDS))
-        captioner = make_captioner(words, noise=job.config.namc.noise, seed=job.config.optimiser.seed)
-    measured = _small(job, loading.held_out, loading.held_out_rows)
+        captioner = make_captioner(words, noise=job.config.namc.noise_enabled, seed=job.config.seed)
+    measured = _small(job, data.eval_split, data.max_eval_rows)
     clip = ClipWords(create_tokenizer(DualEncoderConfig(model=TOKENIZER), field=CLIP))
     return Opened(
         captioner, material, _batches(material, clip, captioner), measured, _batches(measured, clip, captioner)
@@ -72,31 +72,31 @@ def _small(job: Job, split: str, limit: int) -> Material:
     run, config = job.run, job.config
     rows = FrozenRows(folder=job.dataset, file=str(run.rows), split=split)
     place = run.folder / f"{CROPS}{split or 'none'}.npy"
-    halves = config.namc.noise and split == config.loading.split
-    found, refused = prepare_material(rows, place, halves=halves, limit=limit, seed=config.optimiser.seed)
+    halves = config.namc.noise_enabled and split == config.data.split
+    found, refused = prepare_material(rows, place, halves=halves, limit=limit, seed=config.seed)
     append_refused(run.refused, refused)
     return found
 
 
 def _open_large(job: Job) -> Opened:
-    config, loading = job.config, job.config.loading
+    config, data = job.config, job.config.data
     frozen = open_places(job.run.folder / PLACES)
     captioner = _large(job, frozen)
-    material, pictures = _placed(job, frozen, captioner, loading.split, loading.limit)
+    material, pictures = _placed(job, frozen, captioner, data.split, data.max_train_rows)
     _check(job, material)
-    measured, _ = _placed(job, frozen, captioner, loading.held_out, loading.held_out_rows)
+    measured, _ = _placed(job, frozen, captioner, data.eval_split, data.max_eval_rows)
     clip = ClipWords(create_tokenizer(config.namc.clip, field=CLIP))
     batches = _batches(material, clip, captioner)
-    if config.namc.noise and config.namc.relevance == "start":
+    if config.namc.noise_enabled and config.namc.relevance == "start":
         relate(batches, pictures, frozen, config.namc.clip)
     return Opened(captioner, material, batches, measured, _batches(measured, clip, captioner))
 
 
 def _large(job: Job, frozen: Frozen) -> Captioner:
-    config, seed = job.config.namc, job.config.optimiser.seed
+    config, seed = job.config.namc, job.config.seed
     features, codes = frozen.about["grids"], frozen.about.get("codes")
     if job.config.start:
-        captioner = replace(load_captioner(job.start, noise=config.noise, config=config), cnn=config.cnn)
+        captioner = replace(load_captioner(job.start, noise=config.noise_enabled, config=config), cnn=config.cnn)
     else:
         words = _words(job.run, lambda: bert_words(find_words(config.vocabulary)))
         captioner = make_large(words, config, features=features, codes=codes or ANY_CODES, seed=seed)
@@ -114,9 +114,9 @@ def _placed(job: Job, frozen: Frozen, captioner: Captioner, split: str, limit: i
     material, pictures, refused = read_placed(
         frozen,
         split,
-        halves=config.namc.noise and split == config.loading.split,
+        halves=config.namc.noise_enabled and split == config.data.split,
         limit=limit,
-        seed=config.optimiser.seed,
+        seed=config.seed,
         clip=noise.clip if noise else None,
     )
     append_refused(job.run.refused, refused)

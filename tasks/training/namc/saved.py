@@ -105,11 +105,11 @@ def make_large(words: DecoderWords, config: NamcConfig, *, features: int, codes:
     Raises:
         ModelError: CLIP's weights are missing, damaged, or of another form.
     """
-    width = config.width
+    width = config.hidden_size
     sizes = NamcSizes(width=width, heads=width // HEAD, features=features, codes=codes, vocabulary=words.size)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Captioner(Namc(sizes, _noise(config.clip, width) if config.noise else None), words, config.cnn)
+        return Captioner(Namc(sizes, _noise(config.clip, width) if config.noise_enabled else None), words, config.cnn)
 
 
 def _noise(clip: DualEncoderConfig, width: int) -> NoiseIdentifier:
@@ -168,11 +168,11 @@ def load_captioner(folder: Path, *, noise: bool = False, config: NamcConfig | No
         ModelError: the folder holds another model, or is damaged.
     """
     about, words, weights = read_about(folder), saved_words(folder / WORDS), _read_weights(folder)
-    asked = config.config if config else about.config
+    asked = config.size if config else about.config
     if about.config != asked or (noise and not about.noise):
         raise ModelError(
-            f"{FIELD}: {folder} holds a NAMC of --config {about.config} {'with' if about.noise else 'without'} its "
-            f"noise module, not of --config {asked}{' with it' if noise else ''}"
+            f"{FIELD}: {folder} holds a NAMC of --size {about.config} {'with' if about.noise else 'without'} its "
+            f"noise module, not of --size {asked}{' with it' if noise else ''}"
         )
     if about.sizes is None:
         captioner = make_captioner(words, noise=noise, seed=0)

@@ -57,12 +57,12 @@ def check_settings(config: TrainConfig) -> None:
     Raises:
         ConfigError: names the setting.
     """
-    if config.negatives:
-        raise ConfigError("negatives: NAMC learns from chosen texts alone")
+    if config.negatives_from:
+        raise ConfigError("negatives_from: NAMC learns from chosen texts alone")
     if config.optimiser.precision == "fp16":
         raise ConfigError("optimiser.precision: NAMC is trained in bf16 or fp32")
-    if config.saving.report_to:
-        raise ConfigError("saving.report_to: a training of NAMC has its own page only")
+    if config.output.report_to:
+        raise ConfigError("output.report_to: a training of NAMC has its own page only")
 
 
 def train_namc(job: Job) -> Ended:
@@ -98,7 +98,7 @@ def _begin(job: Job) -> Training:
 
 
 def _count_steps(config: TrainConfig, rows: int) -> int:
-    return config.optimiser.steps or max(1, round(config.optimiser.epochs * _per_epoch(config, rows)))
+    return config.optimiser.max_steps or max(1, round(config.optimiser.num_train_epochs * _per_epoch(config, rows)))
 
 
 def _per_epoch(config: TrainConfig, rows: int) -> int:
@@ -106,7 +106,7 @@ def _per_epoch(config: TrainConfig, rows: int) -> int:
 
 
 def _per_step(config: TrainConfig) -> int:
-    return config.optimiser.batch * config.optimiser.accumulate
+    return config.optimiser.per_device_train_batch_size * config.optimiser.gradient_accumulation_steps
 
 
 def _run(training: Training) -> int:
@@ -119,18 +119,18 @@ def _run(training: Training) -> int:
     orders = _orders(config, training.rows, done, training.steps)
     for (step, epoch, some), (batch, identity) in training.batches.ahead(orders):
         seeds = training.batches.seeds(some, int(epoch))
-        torch.manual_seed(int(np.random.default_rng([config.optimiser.seed, step]).integers(2**63)))  # of dropout
+        torch.manual_seed(int(np.random.default_rng([config.seed, step]).integers(2**63)))  # of dropout
         window.add(training.learner.step(batch, identity, seeds=seeds, number=step), weight=len(some))
         rows, done = rows + len(some), step + 1
         if job.watcher:
             job.watcher.advance(done)
-        if done % config.saving.log_every == 0 or done == training.steps:
+        if done % config.output.logging_steps == 0 or done == training.steps:
             speed = {"rows per second": rows / max(time.monotonic() - since, 1e-9)}
             _log(training, done, epoch, TRAIN, window.take() | speed)
             since, rows = time.monotonic(), 0
-        if (every := config.saving.measure_every) and done % every == 0 and done < training.steps:
+        if (every := config.output.eval_steps) and done % every == 0 and done < training.steps:
             _measure(training, done, epoch)
-        if done % config.saving.every == 0 or done == training.steps or training.stopping:
+        if done % config.output.save_steps == 0 or done == training.steps or training.stopping:
             if done == training.steps:
                 _measure(training, done, epoch)
             _save(training, done)
@@ -144,7 +144,7 @@ def _orders(config: TrainConfig, rows: int, done: int, steps: int) -> Iterator[O
     per_epoch, batch = _per_epoch(config, rows), _per_step(config)
     for step in range(done, steps):
         epoch, place = divmod(step, per_epoch)
-        order = np.random.default_rng([config.optimiser.seed, epoch]).permutation(rows)
+        order = np.random.default_rng([config.seed, epoch]).permutation(rows)
         yield step, step / per_epoch, order[place * batch : (place + 1) * batch].tolist()
 
 
@@ -176,7 +176,7 @@ def _save(training: Training, step: int) -> None:
         torch.save(training.learner.optimiser.state_dict(), place / OPTIMISER)
 
     saving.agree(write)
-    saving.agree(lambda: saving.publish(training.job.config.saving.keep))
+    saving.agree(lambda: saving.publish(training.job.config.output.save_total_limit))
 
 
 def _finish(training: Training) -> None:
@@ -206,7 +206,7 @@ def _finish(training: Training) -> None:
 
 def _samples(training: Training, said: Sequence[str]) -> Iterator[Sample]:
     job = training.job
-    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=job.config.loading.held_out)
+    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=job.config.data.eval_split)
     places = {key: place for place, key in enumerate(rows.keys())}
     for text, answer in zip(training.measured.texts[:SAMPLES], said, strict=False):
         row = rows.read(places[text.key])

@@ -57,7 +57,7 @@ def _overfitting(metrics: Metrics) -> Alarm | None:
     return Alarm(
         "The held-out loss rises",
         f"It was lowest at step {points.steps[best]:.0f} with {lowest:.3g} and ends at {last:.3g}: what is learnt "
-        "since then is the training split by heart. Fewer optimiser.epochs, or more rows.",
+        "since then is the training split by heart. Fewer optimiser.num_train_epochs, or more rows.",
     )
 
 
@@ -78,5 +78,5 @@ def _chosen_falls(metrics: Metrics) -> Alarm | None:
     return Alarm(
         "The chosen texts become less likely",
         f"Their reward is {last:.3g} at the end: the margin grows because the rejected texts fall faster. That is "
-        "common with DPO; mdpo.anchored, or a larger beta, holds them.",
+        "common with DPO; mdpo.anchor_enabled, or a larger beta, holds them.",
     )

@@ -68,8 +68,8 @@ class RetrieverAdversary:
         return [tuple(self._answers(own)) for own in self._proposed.texts]
 
     def _warm_up(self) -> None:
-        if not self.retriever.drawn and self.retriever.config.warm_up:
-            warm_up(self.retriever, self.retriever.config.warm_up)
+        if not self.retriever.drawn and self.retriever.config.warmup_steps:
+            warm_up(self.retriever, self.retriever.config.warmup_steps)
 
     def _answers(self, texts: Sequence[str]) -> Iterator[Answer]:
         """Yield each text as an answer; one that the model cannot be given is left out, and gets no reward."""
@@ -131,7 +131,7 @@ class RetrieverAdversary:
     def publish(self, folder: Path) -> None:
         """Write the file that mines negatives, and what the run's page says of the retriever."""
         config = self.retriever.config
-        about = self.retriever.encoder.about | {"scale": repr(config.scale), "tau": repr(config.tau)}
+        about = self.retriever.encoder.about | {"scale": repr(config.logit_scale), "tau": repr(config.temperature)}
         save_network(folder / NETWORK, self.retriever.encoder.network.state_dict(), about)
         page: dict[str, Any] = {
             "steps": self.retriever.steps,
@@ -175,20 +175,20 @@ def make_adversary(
         pool=material.pool,
         encoder=_make_encoder(material, config, device, clip),
         config=config.adpo,
-        seed=config.optimiser.seed,
+        seed=config.seed,
         average=average,
     )
     watch = Watch(texts=material.pool.texts, min_entropy=config.adpo.min_entropy, truth=material.truth)
     # Longer ones would seldom fit behind a prompt: those that do not are left out of the batch, whatever their length.
     return RetrieverAdversary(
-        retriever, watch, material.places, tokenize=tokenize, most_tokens=config.model.longest // 2
+        retriever, watch, material.places, tokenize=tokenize, most_tokens=config.model.max_length // 2
     )
 
 
 def _make_encoder(
     material: Material, config: TrainConfig, device: torch.device, clip: tuple[ClipConfig, Shown] | None
 ) -> Encoder:
-    seed = config.optimiser.seed
+    seed = config.seed
     if config.adpo.encoder == "clip4idc":
         if clip is None:
             raise ConfigError("adpo.encoder: clip4idc: the dataset's profile names no CLIP (embedding.clip)")
@@ -198,4 +198,6 @@ def _make_encoder(
             "adpo.encoder: heads: the dataset has no vectors of its images or texts; build it with the table "
             "embeddings, or set adpo.encoder=clip4idc"
         )
-    return HeadsEncoder(Heads(*material.features.sizes, config.adpo.width, seed=seed), material.features, device)
+    return HeadsEncoder(
+        Heads(*material.features.sizes, config.adpo.projection_dim, seed=seed), material.features, device
+    )

@@ -106,7 +106,7 @@ class Watch:
         text = (
             f"the retriever's choice has {mean:.1%} of the entropy of a uniform one, in each of the last {FEWEST} "
             f"batches less than adpo.min_entropy ({self.min_entropy:.0%}): every pair gets nearly always the same "
-            "text. Raise adpo.tau, or lower adpo.learning_rate"
+            "text. Raise adpo.temperature, or lower adpo.retriever_learning_rate"
         )
         return Alarm(name="collapse", text=text)
 
@@ -127,7 +127,7 @@ class Watch:
             return None
         text = (
             f"{share:.0%} of the negatives that can be checked are true of their pair: the policy is taught that true "
-            "texts are wrong. Raise adpo.tau, or take fewer adpo.candidates"
+            "texts are wrong. Raise adpo.temperature, or take fewer adpo.candidates"
         )
         return Alarm(name="true negatives", text=text)
 

@@ -58,7 +58,7 @@ def open_adversary(
 def _shown(material: Material, config: TrainConfig, *, rows: Path, dataset: Folder) -> Shown:
     """Return what reads and decodes a row's images, by its place among the retriever's rows."""
     where: dict[str, tuple[FrozenRows, int]] = {}
-    for split in (config.loading.split, config.loading.held_out):
+    for split in (config.data.split, config.data.eval_split):
         frozen = FrozenRows(folder=dataset, file=str(rows), split=split)
         where |= {key: (frozen, place) for place, key in enumerate(frozen.keys())}
 

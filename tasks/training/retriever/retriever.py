@@ -102,7 +102,7 @@ class Retriever:
 
     def __post_init__(self) -> None:
         """Make the optimiser."""
-        groups = self.encoder.groups(self.config.learning_rate)
+        groups = self.encoder.groups(self.config.retriever_learning_rate)
         self._weights: list[Tensor] = [weight for group in groups for weight in group["params"]]
         self._optimiser = torch.optim.Adam(groups, fused=True)
 
@@ -157,7 +157,7 @@ class Retriever:
         with torch.autocast(pairs.device.type, enabled=False):
             cosines = pairs.float() @ texts.float().T
             wanted = torch.from_numpy(columns.reshape(candidates.shape)).to(cosines.device)
-            return cosines.gather(1, wanted) * (self.config.scale / self.config.tau)
+            return cosines.gather(1, wanted) * (self.config.logit_scale / self.config.temperature)
 
     def _precisely(self) -> AbstractContextManager[object]:
         """Compute heads in float32 whatever the policy computes in; towers may have its precision."""
@@ -170,7 +170,7 @@ class Retriever:
         means = torch.stack([found.entropy, found.entropy_share, found.effective, found.available])
         values = (means * having).sum(1) / having.sum().clamp(min=1)
         names = ("retriever/entropy", "retriever/entropy share", "retriever/effective", "retriever/candidates")
-        about = {"retriever/tau": self.config.tau, "retriever/scale": self.config.scale}
+        about = {"retriever/tau": self.config.temperature, "retriever/scale": self.config.logit_scale}
         return dict(zip(names, values.tolist(), strict=True)) | about
 
     def learn(self, proposal: Proposal, rewards: "Tensor", *, last: bool = True) -> dict[str, float]:

@@ -45,8 +45,8 @@ def export(folder: Path, form: str, rows: list[PreferenceRow] = ROWS) -> int:
     return sum(rows for rows, _ in export_some(folder, rows, form=form, **setting).sizes.values())
 
 
-def verify(folder: Path, form: str, rows: int, processor, longest: int = 0) -> int:
-    ruler = make_ruler(processor, longest) if longest else None
+def verify(folder: Path, form: str, rows: int, processor, max_length: int = 0) -> int:
+    ruler = make_ruler(processor, max_length) if max_length else None
     return Verifier(form=FORMATS[form], processor=processor, ruler=ruler).verify(folder, rows, say_nothing)
 
 
@@ -54,9 +54,9 @@ def verify(folder: Path, form: str, rows: int, processor, longest: int = 0) -> i
 def test_what_is_exported_is_good_and_its_length_is_known(tmp_path: Path, processor, form: str) -> None:
     rows = export(tmp_path / "out", form)
     assert verify(tmp_path / "out", form, rows, processor) == rows >= 3
-    assert verify(tmp_path / "out", form, rows, processor, longest=300) == rows
+    assert verify(tmp_path / "out", form, rows, processor, max_length=300) == rows
     with pytest.raises(ValidationError, match=r"would not train: .* tokens, more than 20\b"):
-        verify(tmp_path / "out", form, rows, processor, longest=20)
+        verify(tmp_path / "out", form, rows, processor, max_length=20)
     with pytest.raises(ValidationError, match=f"{rows + 1} rows were written and {rows} are read back"):
         verify(tmp_path / "out", form, rows + 1, processor)
 
@@ -71,9 +71,9 @@ def test_the_length_is_that_of_the_whole_row_with_its_images(tmp_path: Path, pro
         f"<|im_start|>assistant\n{row.rejected}<|im_end|>\n"
     )
     length = len(processor.tokenizer(text)["input_ids"]) + 2 * 4
-    assert verify(tmp_path / "out", "trl", 1, processor, longest=length) == 1
+    assert verify(tmp_path / "out", "trl", 1, processor, max_length=length) == 1
     with pytest.raises(ValidationError, match=rf"train, row 0: {length} tokens, more than {length - 1}"):
-        verify(tmp_path / "out", "trl", 1, processor, longest=length - 1)
+        verify(tmp_path / "out", "trl", 1, processor, max_length=length - 1)
 
 
 @pytest.mark.parametrize("form", [form for form in FORMATS if form != "rlaif-v"])
@@ -214,15 +214,15 @@ def test_a_control_token_in_a_text_is_found_by_the_processor(tmp_path: Path, pro
     rows = export(tmp_path / "out", "llamafactory", [row])
     assert verify(tmp_path / "out", "llamafactory", rows, None) == 1
     with pytest.raises(ValidationError, match=r"line 1: the processor refuses it"):
-        verify(tmp_path / "out", "llamafactory", rows, processor, longest=500)
+        verify(tmp_path / "out", "llamafactory", rows, processor, max_length=500)
 
 
 def test_a_limit_must_be_known(processor, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert make_ruler(processor, 7).longest == 7
+    assert make_ruler(processor, 7).max_length == 7
     monkeypatch.setattr(processor.tokenizer, "model_max_length", 2048)
-    assert make_ruler(processor, 0).longest == 2048
+    assert make_ruler(processor, 0).max_length == 2048
     monkeypatch.setattr(processor.tokenizer, "model_max_length", int(1e30))  # what those without a limit have
-    with pytest.raises(ConfigError, match="give one with --longest"):
+    with pytest.raises(ConfigError, match="give one with --max-length"):
         make_ruler(processor, 0)
 
 

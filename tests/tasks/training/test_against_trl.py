@@ -61,7 +61,7 @@ def settings_of(path):
 
 def batch_of(folder, rows, config):
     examples = [make_example(row, OBJECTIVES[config.objective].needs_of(config)) for row in rows]
-    return Collator(trl_processor(folder), config.model.longest)([load_example(one, 10**7) for one in examples])[
+    return Collator(trl_processor(folder), config.model.max_length)([load_example(one, 10**7) for one in examples])[
         "batch"
     ]
 
@@ -149,7 +149,7 @@ def test_only_a_newline_is_left_out_of_the_familys_own_template(folder, rows, tm
     ("kind", "changes"),
     [
         ("sigmoid", {}),
-        ("ipo", {"form": "ipo", "length_normalised": True}),
+        ("ipo", {"loss_type": "ipo", "length_normalised": True}),
         ("sigmoid_norm", {"length_normalised": True}),
     ],
 )

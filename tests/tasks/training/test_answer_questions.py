@@ -80,7 +80,7 @@ def test_a_cut_answer_is_said_to_be_cut_also_when_it_is_kept(local: LocalModel, 
 def test_a_checkpoint_that_cannot_be_loaded_refuses_no_question(local: LocalModel, tmp_path: Path) -> None:
     """Its module of differential perception is gone, but for the settings."""
     folder = Path(shutil.copytree(local.found.folder, tmp_path / "broken"))
-    settings = {"depth": 2, "shared": True, "score": "vector", "competing": False}
+    settings = {"depth": 2, "shared_weights": True, "weight_per": "channel", "softmax": False}
     (folder / SIZES).write_text(json.dumps(settings | {"width": 32, "heads": 2, "layers": [1, 2]}))
     broken = LocalModel(find_model(str(folder)), 448 * 448)
     one = asked(broken, tmp_path / "odd", question(0))

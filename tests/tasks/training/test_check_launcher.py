@@ -36,7 +36,7 @@ def test_checkpoints_in_one_piece_lack_adapters(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     "values",
     [
-        {"model": {"differential": {"attached": True}}},
+        {"model": {"differential": {"enabled": True}}},
         {"model": {"train_vision": True, "vision_tuning": "full"}},
         {"model": {"train_vision": True}, "optimiser": {"vision_learning_rate": 1e-6}},
     ],

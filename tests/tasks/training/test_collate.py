@@ -91,14 +91,14 @@ def test_rows_that_are_too_long_are_refused_by_their_longest_answer(processor: A
     batch = Collator(processor, length - 1)(items)["batch"]
     assert batch.keys == ["short"]
     assert batch.extras["image_grid_thw"].shape == (2, 3)
-    assert refusals(batch) == {"long": ("too long", f"{length} tokens, model.longest is {length - 1}")}
+    assert refusals(batch) == {"long": ("too long", f"{length} tokens, model.max_length is {length - 1}")}
 
 
 def test_room_is_kept_for_answers_that_come_later(processor: Any) -> None:
     prompt = len(Collator(processor, 4096)([loaded("a", "b")])["batch"].prompts[0])
     assert not Collator(processor, prompt + 40, room=40)([loaded("a", "b")])["batch"].refused
     batch = Collator(processor, prompt + 40, room=41)([loaded("a", "b")])["batch"]
-    assert refusals(batch)["a"] == ("too long", f"{prompt + 41} tokens, model.longest is {prompt + 40}")
+    assert refusals(batch)["a"] == ("too long", f"{prompt + 41} tokens, model.max_length is {prompt + 40}")
 
 
 def test_an_image_that_the_processor_refuses_costs_its_row_alone(processor: Any) -> None:

@@ -208,12 +208,12 @@ def test_a_module_of_differential_perception_is_the_models(folder: Path, tmp_pat
     adapters = adapters_of(folder, tmp_path / "adapters")
     assert find_module(folder) is find_module(adapters) is None
     before = find_model(str(adapters))
-    settings = {"depth": 3, "shared": False, "score": "number", "competing": True}
+    settings = {"depth": 3, "shared_weights": False, "weight_per": "layer", "softmax": True}
     (folder / SIZES).write_text(json.dumps(settings | {"width": 32, "heads": 2, "layers": [1, 2]}))
     assert (find_module(folder), find_module(adapters)) == (folder, folder)
     now = find_model(str(adapters))
     assert (now.model != before.model, now.processor == before.processor) == (True, True)
-    assert read_module(folder) == DifferentialConfig.model_validate({"attached": True, **settings})
+    assert read_module(folder) == DifferentialConfig.model_validate({"enabled": True, **settings})
     shutil.copyfile(folder / SIZES, adapters / SIZES)
     assert find_module(adapters) == adapters
     for wrong in ("[]", "{", "{}", json.dumps(settings | {"depth": 10**6})):

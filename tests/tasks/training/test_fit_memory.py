@@ -19,29 +19,32 @@ def take(*_: Any, **__: Any) -> Any:
     return torch.empty(FAR_TOO_MUCH)
 
 
+SIZE, STEPS = "optimiser.per_device_train_batch_size", "optimiser.gradient_accumulation_steps"
+
+
 @pytest.mark.parametrize(
     ("values", "advice"),
     [
         (
-            {"objective": "dpo", "optimiser": {"batch": 8, "accumulate": 3}},
-            "--set optimiser.batch=4 --set optimiser.accumulate=6 (as many rows to a step), or "
-            "--set optimiser.checkpointing=true, or smaller images (--set model.most_pixels=100352)",
+            {"objective": "dpo", "optimiser": {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 3}},
+            f"--set {SIZE}=4 --set {STEPS}=6 (as many rows to a step), or "
+            "--set optimiser.gradient_checkpointing=true, or smaller images (--set model.max_pixels=100352)",
         ),
         (
             {
                 "objective": "sft",
                 "model": {"tuning": "full"},
-                "optimiser": {"batch": 3, "checkpointing": True},
+                "optimiser": {"per_device_train_batch_size": 3, "gradient_checkpointing": True},
             },
-            "--set optimiser.batch=1 --set optimiser.accumulate=2, or --set model.tuning=lora, or smaller images "
-            "(--set model.most_pixels=100352)",
+            f"--set {SIZE}=1 --set {STEPS}=2, or --set model.tuning=lora, or smaller images "
+            "(--set model.max_pixels=100352)",
         ),
         (
-            {"objective": "namc", "optimiser": {"batch": 32, "accumulate": 16}},
-            "--set optimiser.batch=16 --set optimiser.accumulate=32 (as many rows to a step)",
+            {"objective": "namc", "optimiser": {"per_device_train_batch_size": 32, "gradient_accumulation_steps": 16}},
+            f"--set {SIZE}=16 --set {STEPS}=32 (as many rows to a step)",
         ),
         (
-            {"objective": "namc", "optimiser": {"batch": 1}},
+            {"objective": "namc", "optimiser": {"per_device_train_batch_size": 1}},
             "a smaller model alone: there is one row at a time already",
         ),
     ],

@@ -21,7 +21,7 @@ from tests.tasks.training.kill_training import TRAINING, train_deaf
 
 LATEST = {TRAINING: 1.0, SAVING: 0.05, FINISHING: 0.05}
 """Seconds in which a kill comes, from when there is this file or folder: a moment of a training."""
-SETTINGS: dict[str, Any] = {"saving": {"every": 1, "measure_every": 7}}
+SETTINGS: dict[str, Any] = {"output": {"save_steps": 1, "eval_steps": 7}}
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Case:
 WEIGHTS = "checkpoint/adapter_model.safetensors"
 RETRIEVER = ("retriever/retriever.safetensors", "retriever/retriever.json")
 CASES = {
-    "dpo": Case(write_run, [SAVING, TRAINING] * 2, [WEIGHTS], {"optimiser": {"steps": 30}}),
+    "dpo": Case(write_run, [SAVING, TRAINING] * 2, [WEIGHTS], {"optimiser": {"max_steps": 30}}),
     "adpo": Case(
         write_adpo_run,
         [SAVING, TRAINING, SAVING, FINISHING],
         [WEIGHTS, *RETRIEVER],
-        {"optimiser": {"steps": 20}, "adpo": LIVELY | {"samples": 2}},
+        {"optimiser": {"max_steps": 20}, "adpo": LIVELY | {"samples": 2}},
     ),
 }
 

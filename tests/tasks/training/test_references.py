@@ -54,8 +54,8 @@ def settings(objective: str = "adavip", **values: Any) -> TrainConfig:
 
 def batch_of(start: Path, config: TrainConfig, rows: Sequence[PreferenceRow] = ROWS) -> Batch:
     needs = OBJECTIVES[config.objective].needs_of(config)
-    collator = Collator(load_processor(start), config.model.longest)
-    return collator([load_example(make_example(row, needs), config.model.most_pixels) for row in rows])["batch"]
+    collator = Collator(load_processor(start), config.model.max_length)
+    return collator([load_example(make_example(row, needs), config.model.max_pixels) for row in rows])["batch"]
 
 
 def packed_of(batch: Batch, model: Any, width: int = TEXTS + 1) -> Packed:
@@ -161,20 +161,20 @@ def test_rows_that_are_not_as_they_were_scored_are_refused(start: Path) -> None:
     ],
 )
 def test_what_a_run_is_compared_with(objective: str, tuning: str, by: str, chosen: str) -> None:
-    assert choose_reference(settings(objective, model={"tuning": tuning}, reference={"by": by})) == chosen
+    assert choose_reference(settings(objective, model={"tuning": tuning}, reference={"method": by})) == chosen
 
 
 def test_what_a_run_cannot_be_compared_with() -> None:
     with pytest.raises(ConfigError, match="negatives are not known before"):
-        choose_reference(settings("adpo", reference={"by": "table"}))
+        choose_reference(settings("adpo", reference={"method": "table"}))
     with pytest.raises(ConfigError, match=r"there are none with model\.tuning=full"):
-        choose_reference(settings("dpo", model={"tuning": "full"}, reference={"by": "adapters"}))
+        choose_reference(settings("dpo", model={"tuning": "full"}, reference={"method": "adapters"}))
 
 
 def test_what_is_opened(start: Path, tmp_path: Path) -> None:
     assert open_reference(settings("sft"), start, tmp_path) is None
     assert isinstance(open_reference(settings("dpo"), start, tmp_path), Adapters)
-    copy = open_reference(settings("dpo", reference={"by": "copy"}), start, tmp_path)
+    copy = open_reference(settings("dpo", reference={"method": "copy"}), start, tmp_path)
     assert isinstance(copy, Copy)
     assert not any(parameter.requires_grad for parameter in copy.model.parameters())
     assert not copy.model.training

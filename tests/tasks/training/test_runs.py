@@ -111,12 +111,12 @@ def test_differences_name_the_fields_that_change_a_result() -> None:
     values = {
         "objective": "dpo",
         "dpo": {"beta": 0.2},
-        "loading": {"workers": 3, "limit": 5},
-        "saving": {"every": 7},
-        "optimiser": {"checkpointing": True},
+        "data": {"dataloader_num_workers": 3, "max_train_rows": 5},
+        "output": {"save_steps": 7},
+        "optimiser": {"gradient_checkpointing": True},
     }
     assert list(differences(CONFIG, TrainConfig.model_validate(values))) == [
         "dpo.beta was 0.1, is 0.2",
-        "loading.limit was 0, is 5",
+        "data.max_train_rows was 0, is 5",
     ]
     assert list(differences(CONFIG, TrainConfig(objective="dpo", start="sft"))) == ["start was none, is sft"]

@@ -32,7 +32,7 @@ def test_rows_that_a_model_cannot_be_asked_about_do_not_keep_a_run_from_its_end(
         6: replace(rows[6], prompt=asked("long " * 900)),
         7: replace(rows[7], images=(b"no image",) * len(rows[7].images)),
     }
-    config = settings("dpo", model, optimiser={"steps": 1}, model={"longest": 800})
+    config = settings("dpo", model, optimiser={"max_steps": 1}, model={"max_length": 800})
     job = write_run(tmp_path, config, rows=[odd.get(place, row) for place, row in enumerate(rows)])
     assert train_model(job).finished
     lines = (job.run.folder / "samples/samples.jsonl").read_text().splitlines()
@@ -53,8 +53,8 @@ def test_all_rows_are_answered_where_it_is_set_and_long_references_make_room(
 
     monkeypatch.setattr(sample_answers, "MOST_TOKENS", 4)
     monkeypatch.setattr(sample_answers, "say_answers", say)
-    optimiser = {"steps": 1, "batch": 6}
-    job = write_run(tmp_path, settings("sft", model, optimiser=optimiser, saving={"answers": True}), rows=rows)
+    optimiser = {"max_steps": 1, "per_device_train_batch_size": 6}
+    job = write_run(tmp_path, settings("sft", model, optimiser=optimiser, output={"write_answers": True}), rows=rows)
     assert train_model(job).finished
     tokenizer = AutoTokenizer.from_pretrained(model)
     longest = max(len(tokenizer(row.chosen)["input_ids"]) for row in rows[4:]) + 1  # the mark of the end

@@ -42,7 +42,7 @@ save_file(found, out)
 KINDS: dict[str, dict[str, Any]] = {
     "full": {"model": {"tuning": "full"}},
     "merged": {"model": {"tuning": "lora"}},
-    "adapters": {"model": {"tuning": "lora"}, "saving": {"merged": False}},
+    "adapters": {"model": {"tuning": "lora"}, "output": {"merge_adapters": False}},
 }
 
 
@@ -123,7 +123,7 @@ def test_adapters_lie_beside_the_merged_weights(start: Path, tmp_path: Path) -> 
 
 def test_adapters_upon_adapters_are_merged(start: Path, tmp_path: Path) -> None:
     """Else they would name the model below both, and the first ones would be lost."""
-    config, first, second = settings(saving={"merged": False}), tmp_path / "first", tmp_path / "second"
+    config, first, second = settings(output={"merge_adapters": False}), tmp_path / "first", tmp_path / "second"
     for place, begun in ((first, start), (second, first)):
         model = trained(begun, config)
         save(model, begun, place)
@@ -140,7 +140,7 @@ def test_adapters_of_a_hubs_model_name_it_and_its_commit(start: Path, merged: bo
     place = tmp_path / "models--owner--name" / "snapshots" / ("a" * 40)
     place.parent.mkdir(parents=True)
     place.symlink_to(start)
-    config, folder = settings(saving={"merged": merged}), tmp_path / "out"
+    config, folder = settings(output={"merge_adapters": merged}), tmp_path / "out"
     save(trained(place, config), place, folder)
     finish_model(folder, place, config)
     own = json.loads((folder / (FOLDER if merged else ".") / "adapter_config.json").read_text())

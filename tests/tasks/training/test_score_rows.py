@@ -64,15 +64,15 @@ def one_by_one(folder: Path, row: PreferenceRow, config: TrainConfig) -> torch.T
     """Return a row's log-probabilities, each answer in a sequence of its own."""
     collator = Collator(load_processor(folder), 8192, apart=True)
     needs = OBJECTIVES[config.objective].measures_of(config)
-    batch = collator([load_example(make_example(row, needs), config.model.most_pixels)])["batch"]
+    batch = collator([load_example(make_example(row, needs), config.model.max_pixels)])["batch"]
     model = load_model(folder, config.model, dtype=torch.float32).eval()
     with torch.no_grad():
         return score_answers(model, pack_answers(batch, model, width=4)).logps[0]
 
 
 def test_every_answer_gets_what_it_gets_by_itself(written: Path) -> None:
-    config = settings(optimiser={"batch": 3})
-    found = ok(list(score_rows(rows(), scoring(written, optimiser={"batch": 3}))))
+    config = settings(optimiser={"per_device_train_batch_size": 3})
+    found = ok(list(score_rows(rows(), scoring(written, optimiser={"per_device_train_batch_size": 3}))))
     assert len(found) == 5
     for row in rows():
         made = found[row.key]
@@ -84,7 +84,7 @@ def test_every_answer_gets_what_it_gets_by_itself(written: Path) -> None:
 
 
 def test_as_many_negatives_as_are_asked_for(written: Path) -> None:
-    config = scoring(written, objective="dpo", dpo={"negatives": 3})
+    config = scoring(written, objective="dpo", dpo={"max_negatives": 3})
     assert (config.texts, config.images, config.beside) == (3, True, False)
     found = ok(list(score_rows(rows(), config)))
     assert [bool(count) for count in found[rows()[3].key].tokens] == [True, False, True, True, False]
@@ -93,7 +93,8 @@ def test_as_many_negatives_as_are_asked_for(written: Path) -> None:
 
 def test_packed_or_apart_is_the_same(written: Path) -> None:
     made = [
-        ok(list(score_rows(rows(), scoring(written, model={"packing": packing})))) for packing in ("auto", "off", "on")
+        ok(list(score_rows(rows(), scoring(written, model={"shared_prompt": packing}))))
+        for packing in ("auto", "never", "always")
     ]
     for key, row in made[0].items():
         for other in made[1:]:
@@ -121,7 +122,7 @@ def test_rows_that_cannot_be_scored_are_dropped_with_the_reason(written: Path) -
         silent.key: "no chosen text",
     }
     assert list(ok(found)) == [preference(0).key]
-    (dropped,) = score_rows([preference(0)], scoring(written, model={"longest": 16}))
+    (dropped,) = score_rows([preference(0)], scoring(written, model={"max_length": 16}))
     assert isinstance(dropped, Dropped)
     assert dropped.reason == "too long"
     assert list(score_rows([], scoring(written))) == []
@@ -148,20 +149,20 @@ def test_what_decides_the_numbers_decides_the_table(written: Path, tmp_path: Pat
     """Model, processor, template, pixels and precision; and what is scored of a row."""
     same = mark(scoring(written))
     assert mark(scoring(Path(shutil.copytree(written, tmp_path / "copy")))) == same, "wherever it lies"
-    assert mark(scoring(written, optimiser={"batch": 9, "learning_rate": 1e-3})) == same
+    assert mark(scoring(written, optimiser={"per_device_train_batch_size": 9, "learning_rate": 1e-3})) == same
     assert mark(scoring(written, adavip={"beta": 0.3})) == same
     assert mark(scoring(written, objective="mdpo")) == same, "objectives that score the same answers share a table"
     files = ("model.safetensors", "config.json", "processor_config.json", "tokenizer.json", "chat_template.jinja")
     others = {name: mark(scoring(changed(written, name, tmp_path))) for name in files}
     values: dict[str, dict[str, Any]] = {
-        "pixels": {"model": {"most_pixels": 10_000}},
-        "longest": {"model": {"longest": 512}},
+        "pixels": {"model": {"max_pixels": 10_000}},
+        "longest": {"model": {"max_length": 512}},
         "attention": {"model": {"attention": "eager"}},
-        "packing": {"model": {"packing": "off"}},
+        "packing": {"model": {"shared_prompt": "never"}},
         "dtype": {"optimiser": {"precision": "bf16"}},
         "weights": {"optimiser": {"precision": "bf16"}, "model": {"tuning": "full"}},
         "answers": {"objective": "dpo"},
-        "texts": {"objective": "dpo", "dpo": {"negatives": 2}},
+        "texts": {"objective": "dpo", "dpo": {"max_negatives": 2}},
     }
     others |= {name: mark(scoring(written, **own)) for name, own in values.items()}
     others["rows"] = fingerprint(STAGE, scoring(written), prompts={}, tables={"preferences": "q"})
@@ -172,7 +173,7 @@ def test_other_pixels_give_other_numbers(written: Path) -> None:
     """Which is why they are part of the fingerprint."""
     row = [preference(0)]
     one, other = (
-        next(iter(ok(list(score_rows(row, scoring(written, model={"most_pixels": most})))).values()))
+        next(iter(ok(list(score_rows(row, scoring(written, model={"max_pixels": most})))).values()))
         for most in (10_000, 784)
     )
     assert one.tokens == other.tokens

@@ -53,9 +53,9 @@ def rows(count: int = 7) -> list[PreferenceRow]:
 
 
 def with_module(start: Path, **values: Any) -> TrainConfig:
-    own: dict[str, Any] = {"train_vision": True, "vision_tuning": "full", "differential": {"attached": True}}
-    optimiser = {"steps": 3, "vision_learning_rate": 5e-4}
-    given = {"optimiser": optimiser, "saving": {"merged": True, "every": 1}, **values}
+    own: dict[str, Any] = {"train_vision": True, "vision_tuning": "full", "differential": {"enabled": True}}
+    optimiser = {"max_steps": 3, "vision_learning_rate": 5e-4}
+    given = {"optimiser": optimiser, "output": {"merge_adapters": True, "save_steps": 1}, **values}
     return settings("sft", start, **given | {"model": own | given.get("model", {})})
 
 
@@ -102,7 +102,7 @@ def _compare(whole: Run, stopped: Run, start: Path, config: TrainConfig) -> None
 def test_activations_may_be_computed_again(models: dict[str, Path], tmp_path: Path) -> None:
     curves: list[list[float]] = []
     for checkpointing in (False, True):
-        config = with_module(models["qwen2_vl"], optimiser={"steps": 2, "checkpointing": checkpointing})
+        config = with_module(models["qwen2_vl"], optimiser={"max_steps": 2, "gradient_checkpointing": checkpointing})
         job = write_run(tmp_path, config, rows=rows(), name=f"run{checkpointing}")
         train_model.train_model(job)
         curves.append(curve(job.run) + curve(job.run, "grad_norm"))
@@ -111,7 +111,7 @@ def test_activations_may_be_computed_again(models: dict[str, Path], tmp_path: Pa
 
 def test_the_module_is_trained_where_nothing_else_that_sees_is(models: dict[str, Path], tmp_path: Path) -> None:
     config = with_module(
-        models["qwen2_vl"], model={"train_vision": False}, optimiser={"steps": 2, "vision_learning_rate": 0.0}
+        models["qwen2_vl"], model={"train_vision": False}, optimiser={"max_steps": 2, "vision_learning_rate": 0.0}
     )
     job = write_run(tmp_path, config, rows=rows())
     train_model.train_model(job)
@@ -150,7 +150,7 @@ def test_rows_that_are_no_pairs_are_refused(models: dict[str, Path], tmp_path: P
 
 
 def test_both_images_of_a_pair_get_one_size() -> None:
-    needs = needs_of(TrainConfig.model_validate({"objective": "sft", "model": {"differential": {"attached": True}}}))
+    needs = needs_of(TrainConfig.model_validate({"objective": "sft", "model": {"differential": {"enabled": True}}}))
     row = replace(preference(0), images=tuple(encoded(n, size) for n, size in enumerate([(100, 40), (50, 90)])))
     found = load_example(make_example(row, needs), 1 << 20, pairs=True).images
     assert [image.size for image in found] == [(70, 60)] * 2  # roots of 100 * 50 and of 40 * 90

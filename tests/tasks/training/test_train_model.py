@@ -24,7 +24,7 @@ from tests.fixtures.preferences_to_train import CHOSEN
 from tests.fixtures.runs_to_train import PART, TABLE, curve, logged, preferences, settings, write_run
 
 WEIGHTS = "model.safetensors"
-SPARSE: dict[str, Any] = {"loading": {"held_out": ""}, "saving": {"every": 100}}
+SPARSE: dict[str, Any] = {"data": {"eval_split": ""}, "output": {"save_steps": 100}}
 """For trainings of which only the curve matters."""
 
 
@@ -47,7 +47,7 @@ def test_two_small_batches_are_one_large(model: Path, tmp_path: Path) -> None:
     """Also in the last step of an epoch, which has three rows: of 11, four by four."""
     curves: list[list[float]] = []
     for batch, accumulate in ((4, 1), (2, 2), (1, 4)):
-        optimiser = {"batch": batch, "accumulate": accumulate, "steps": 7}
+        optimiser = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulate, "max_steps": 7}
         job = write_run(tmp_path, settings("dpo", model, optimiser=optimiser, **SPARSE), name=f"run{batch}")
         train(job)
         curves.append([value for name in ("loss", "logp/chosen", "grad_norm") for value in curve(job.run, name)])
@@ -58,7 +58,7 @@ def test_two_small_batches_are_one_large(model: Path, tmp_path: Path) -> None:
 def test_token_means_are_over_all_tokens_of_a_step(model: Path, tmp_path: Path) -> None:
     norms: list[list[float]] = []
     for batch, accumulate in ((4, 1), (1, 4)):
-        optimiser = {"batch": batch, "accumulate": accumulate, "steps": 3}
+        optimiser = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulate, "max_steps": 3}
         job = write_run(tmp_path, settings("sft", model, optimiser=optimiser, **SPARSE), name=f"run{batch}")
         train(job)
         norms.append(curve(job.run, "grad_norm"))
@@ -70,7 +70,7 @@ def test_a_finished_run(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
     monkeypatch.undo()
-    job = write_run(tmp_path, settings("dpo", model, saving={"measure_every": 3, "merged": True}))
+    job = write_run(tmp_path, settings("dpo", model, output={"eval_steps": 3, "merge_adapters": True}))
     ended = train(job)
     assert (ended.step, ended.steps, ended.finished, job.run.is_finished) == (6, 6, True, True)
     assert job.run.steps() == [4, 6]
@@ -93,7 +93,11 @@ def test_a_finished_run(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 def test_loading_processes_change_nothing(model: Path, tmp_path: Path) -> None:
     jobs = [
-        write_run(tmp_path, settings("dpo", model, loading={"workers": workers, "held_out": ""}), name=f"run{workers}")
+        write_run(
+            tmp_path,
+            settings("dpo", model, data={"dataloader_num_workers": workers, "eval_split": ""}),
+            name=f"run{workers}",
+        )
         for workers in (0, 1)
     ]
     for job in jobs:
@@ -118,7 +122,7 @@ def test_a_run_of_full_tuning_goes_on_from_its_checkpoint(model: Path, tmp_path:
 
 def test_a_run_killed_before_its_model_was_written_trains_no_step_more(model: Path, tmp_path: Path) -> None:
     """Six steps are one more than an epoch of 11 rows has: the run ends within an epoch."""
-    job = write_run(tmp_path, settings("dpo", model, optimiser={"steps": 4}))
+    job = write_run(tmp_path, settings("dpo", model, optimiser={"max_steps": 4}))
     train(job)
     before = logged(job.run)
     shutil.rmtree(job.run.model)
@@ -130,7 +134,7 @@ def test_a_run_killed_before_its_model_was_written_trains_no_step_more(model: Pa
 def test_a_run_stopped_in_its_last_measurement_is_measured_by_who_goes_on(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = write_run(tmp_path, settings("dpo", model, optimiser={"steps": 2}))
+    job = write_run(tmp_path, settings("dpo", model, optimiser={"max_steps": 2}))
     measure = PreferenceTrainer._measure_batch
 
     def interrupted(trainer: PreferenceTrainer, *args: Any) -> None:
@@ -154,7 +158,11 @@ def test_bad_rows_are_named_once_and_the_others_keep_their_order(model: Path, tm
         7: replace(rows[7], prompt=(replace(rows[7].prompt[0], text="<image>" * 3 + "What?"),)),
     }
     mixed = [bad.get(place, row) for place, row in enumerate(rows)]
-    job = write_run(tmp_path, settings("dpo", model, optimiser={"batch": 1, "steps": 22}, **SPARSE), rows=mixed)
+    job = write_run(
+        tmp_path,
+        settings("dpo", model, optimiser={"per_device_train_batch_size": 1, "max_steps": 22}, **SPARSE),
+        rows=mixed,
+    )
     train(job)
     lines = [json.loads(line) for line in job.run.refused.read_text().splitlines()]
     assert {line["key"]: line["reason"] for line in lines} == {
@@ -167,7 +175,7 @@ def test_bad_rows_are_named_once_and_the_others_keep_their_order(model: Path, tm
 
 
 def test_a_training_of_which_all_rows_are_refused_ends(model: Path, tmp_path: Path) -> None:
-    config = settings("dpo", model, loading={"held_out": ""})
+    config = settings("dpo", model, data={"eval_split": ""})
     short = config.model_copy(update={"model": config.model.model_copy(update={"longest": 16})})
     job = write_run(tmp_path, short)
     with pytest.raises(TrainingError, match=r"none of the 11 rows .* too long \(11\): .* is 16\. Try a larger"):
@@ -185,7 +193,7 @@ def test_a_loss_that_is_no_number_names_step_and_rows(model: Path, tmp_path: Pat
         return (replace(loss, value=loss.value * float("nan")) if len(steps) == 4 else loss), learned
 
     monkeypatch.setattr(preference_trainer.PreferenceTrainer, "_loss", poisoned)
-    job = write_run(tmp_path, settings("dpo", model, loading={"held_out": ""}, saving={"every": 2}))
+    job = write_run(tmp_path, settings("dpo", model, data={"eval_split": ""}, output={"save_steps": 2}))
     with pytest.raises(TrainingError, match="step 4: the loss is nan") as error:
         train(job)
     assert ", ".join(steps[3]) in str(error.value)
@@ -196,9 +204,15 @@ def test_a_loss_that_is_no_number_names_step_and_rows(model: Path, tmp_path: Pat
 
 def test_gradients_that_are_no_numbers_do_not_reach_the_weights(model: Path, tmp_path: Path) -> None:
     """A rate of 1 without a bound on the gradients: the weights overflow by themselves."""
-    optimiser = {"learning_rate": 1.0, "steps": 30, "warmup": 0.0, "schedule": "constant", "clip": 1e30}
+    optimiser = {
+        "learning_rate": 1.0,
+        "max_steps": 30,
+        "warmup_ratio": 0.0,
+        "lr_scheduler_type": "constant",
+        "max_grad_norm": 1e30,
+    }
     job = write_run(
-        tmp_path, settings("sft", model, optimiser=optimiser, saving={"every": 1}, loading={"held_out": ""})
+        tmp_path, settings("sft", model, optimiser=optimiser, output={"save_steps": 1}, data={"eval_split": ""})
     )
     trainer = train_model.make_trainer(job)
     spoil = trainer.model.get_input_embeddings().weight
@@ -214,7 +228,7 @@ def test_gradients_that_are_no_numbers_do_not_reach_the_weights(model: Path, tmp
 
 
 def test_weights_that_are_no_numbers_are_not_saved(model: Path, tmp_path: Path) -> None:
-    job = write_run(tmp_path, settings("dpo", model, loading={"held_out": ""}))
+    job = write_run(tmp_path, settings("dpo", model, data={"eval_split": ""}))
     trainer = train_model.make_trainer(job)
     with torch.no_grad():
         next(one for one in trainer.model.parameters() if one.requires_grad).fill_(float("nan"))
@@ -235,7 +249,7 @@ def test_a_part_that_is_damaged_below_a_run(model: Path, tmp_path: Path) -> None
 
 
 def test_a_checkpoint_of_another_model(model: Path, tmp_path: Path) -> None:
-    config = settings("sft", model, model={"tuning": "full"}, optimiser={"steps": 2})
+    config = settings("sft", model, model={"tuning": "full"}, optimiser={"max_steps": 2})
     job = write_run(tmp_path, config)
     train(job)
     shutil.rmtree(job.run.model)
@@ -246,9 +260,9 @@ def test_a_checkpoint_of_another_model(model: Path, tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_other_adapters(model: Path, tmp_path: Path) -> None:
-    job = write_run(tmp_path, settings("dpo", model, optimiser={"steps": 2}))
+    job = write_run(tmp_path, settings("dpo", model, optimiser={"max_steps": 2}))
     train(job)
-    wide = settings("dpo", model, optimiser={"steps": 2}, model={"lora": {"rank": 8}})
+    wide = settings("dpo", model, optimiser={"max_steps": 2}, model={"lora": {"rank": 8}})
     other = write_run(tmp_path, wide, name="other")
     train(other)
     shutil.rmtree(job.run.model)
@@ -268,7 +282,7 @@ def test_a_checkpoint_of_other_adapters(model: Path, tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_file_of_a_checkpoint(name: str, content: bytes, half: Path, tmp_path: Path) -> None:
-    config = settings("dpo", half.parent / "qwen", loading={"held_out": ""})
+    config = settings("dpo", half.parent / "qwen", data={"eval_split": ""})
     job = write_run(tmp_path, config)
     shutil.copytree(half, job.run.checkpoint(2))
     (job.run.checkpoint(2) / name).write_bytes(content)
@@ -280,8 +294,10 @@ def test_a_damaged_file_of_a_checkpoint(name: str, content: bytes, half: Path, t
 def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a checkpoint from which four steps are left."""
     root = tmp_path_factory.mktemp("half")
-    config = settings("dpo", write_qwen2_vl(root / "qwen"), loading={"held_out": ""})
-    job = write_run(root, config.model_copy(update={"saving": config.saving.model_copy(update={"keep": 9})}))
+    config = settings("dpo", write_qwen2_vl(root / "qwen"), data={"eval_split": ""})
+    job = write_run(
+        root, config.model_copy(update={"output": config.output.model_copy(update={"save_total_limit": 9})})
+    )
     train(job)
     return Path(shutil.copytree(job.run.checkpoint(2), root / "checkpoint-2"))
 
@@ -314,8 +330,8 @@ def _room() -> Any:
 @pytest.mark.parametrize("file", ["adapter_model.safetensors", "optimizer.pt"])
 def test_a_disk_that_is_full_while_a_checkpoint_is_written(file: str, model: Path, tmp_path: Path) -> None:
     """PyTorch and safetensors each have their own words for it."""
-    job = write_run(tmp_path, settings("dpo", model, loading={"held_out": ""}, saving={"every": 1}))
-    train(replace(job, config=settings("dpo", model, optimiser={"steps": 1}, saving={"every": 1})))
+    job = write_run(tmp_path, settings("dpo", model, data={"eval_split": ""}, output={"save_steps": 1}))
+    train(replace(job, config=settings("dpo", model, optimiser={"max_steps": 1}, output={"save_steps": 1})))
     most = (job.run.checkpoint(1) / file).stat().st_size - 100
     job = write_run(tmp_path, job.config, name="full")
     with pytest.raises(TrainingError, match=r"checkpoint-4 could not be saved: .*checkpoint-3, is whole\. Make room"):
@@ -328,7 +344,7 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_written(file: str, model: Pat
 
 @pytest.mark.usefixtures("_room")
 def test_a_disk_that_is_full_while_the_finished_model_is_written(model: Path, tmp_path: Path) -> None:
-    config = settings("dpo", model, saving={"merged": True}, optimiser={"steps": 2})
+    config = settings("dpo", model, output={"merge_adapters": True}, optimiser={"max_steps": 2})
     job = write_run(tmp_path, config)
     most = (job.start / "model.safetensors").stat().st_size // 2
     with pytest.raises(TrainingError, match="Make room"):

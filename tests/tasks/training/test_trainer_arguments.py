@@ -30,31 +30,38 @@ def test_rates() -> None:
 
 def test_settings_arrive(tmp_path: Path) -> None:
     given = {
-        "optimiser": {"batch": 3, "accumulate": 5, "steps": 7, "seed": 11, "clip": 0.5, "checkpointing": True},
-        "saving": {"every": 9, "log_every": 2},
+        "seed": 11,
+        "optimiser": {
+            "per_device_train_batch_size": 3,
+            "gradient_accumulation_steps": 5,
+            "max_steps": 7,
+            "max_grad_norm": 0.5,
+            "gradient_checkpointing": True,
+        },
+        "output": {"save_steps": 9, "logging_steps": 2},
     }
     made = make_arguments(Run(tmp_path), config(**given), torch.float32)
     assert (made.per_device_train_batch_size, made.gradient_accumulation_steps, made.max_steps) == (3, 5, 7)
     assert (made.seed, made.data_seed, made.max_grad_norm, made.save_steps, made.logging_steps) == (11, 11, 0.5, 9, 2)
     assert (made.bf16, made.fp16, made.report_to) == (False, False, [])
     assert getattr(made, "activation_checkpointing", None) or made.gradient_checkpointing
-    whole = make_arguments(Run(tmp_path), config(optimiser={"epochs": 2.5}), torch.bfloat16)
+    whole = make_arguments(Run(tmp_path), config(optimiser={"num_train_epochs": 2.5}), torch.bfloat16)
     assert (whole.max_steps, whole.num_train_epochs, whole.bf16) == (-1, 2.5, True)
 
 
 def test_a_tracker_that_is_not_here_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer_arguments.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
-        ConfigError, match=r"saving\.report_to: wandb is not installed here: python -m pip install wandb"
+        ConfigError, match=r"output\.report_to: wandb is not installed here: python -m pip install wandb"
     ):
-        check_trackers(config(saving={"report_to": ["wandb"]}))
+        check_trackers(config(output={"report_to": ["wandb"]}))
     check_trackers(config())
 
 
 def test_tensorboard_gets_the_settings_and_what_is_measured_last(tmp_path: Path) -> None:
     """The last measurement comes when the Trainer has told it that the training is over."""
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    (tracker,) = make_trackers(Run(tmp_path), config(saving={"report_to": ["tensorboard"]}), step=0)
+    (tracker,) = make_trackers(Run(tmp_path), config(output={"report_to": ["tensorboard"]}), step=0)
     state, control = TrainerState(global_step=7, is_world_process_zero=True), TrainerControl()
     made = make_arguments(Run(tmp_path), config(), torch.float32)
     tracker.on_log(made, state, control, logs={"loss": 0.5})
@@ -85,7 +92,7 @@ def test_wandb_goes_on_with_a_run_under_its_name(wandb: Any, tmp_path: Path, mon
     monkeypatch.setenv("WANDB_MODE", "offline")
     names: list[str] = []
     for step in (0, 4, 0):
-        make_trackers(Run(tmp_path / "mine"), config(saving={"report_to": ["wandb"]}), step=step)
+        make_trackers(Run(tmp_path / "mine"), config(output={"report_to": ["wandb"]}), step=step)
         assert (wandb.run.name, wandb.config["objective"], wandb.config["dpo"]["beta"]) == ("mine", "dpo", 0.1)
         names.append(wandb.run.id)
         wandb.finish()
@@ -97,5 +104,5 @@ def test_nobody_is_logged_in_to_wandb(tmp_path: Path, monkeypatch: pytest.Monkey
     for name in ("WANDB_MODE", "WANDB_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
-    with pytest.raises(ConfigError, match=r"saving\.report_to: wandb: .*wandb login; or .*WANDB_MODE=offline"):
-        check_trackers(config(saving={"report_to": ["wandb"]}))
+    with pytest.raises(ConfigError, match=r"output\.report_to: wandb: .*wandb login; or .*WANDB_MODE=offline"):
+        check_trackers(config(output={"report_to": ["wandb"]}))

@@ -12,8 +12,8 @@ from tests.fixtures.retrievers_to_train import LIVELY, write_adpo_run
 from tests.fixtures.runs_to_train import curve, settings, write_run
 
 TRAJECTORIES = Path(__file__).parent / "trajectories"
-SHORT = {"loading": {"held_out": ""}, "saving": {"every": 100}}
-LONG = {"steps": 20, "batch": 4}
+SHORT = {"data": {"eval_split": ""}, "output": {"save_steps": 100}}
+LONG = {"max_steps": 20, "per_device_train_batch_size": 4}
 RETRIEVED = ("loss", "margin", "retriever/loss", "retriever/entropy", "retriever/effective")
 
 

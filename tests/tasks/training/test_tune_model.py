@@ -137,7 +137,7 @@ def moved_by_fixed_weights(model: Any, folder: Path) -> dict[str, torch.Tensor]:
 
 def test_what_is_trained_is_counted_and_logged(qwen: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        trained, of = count_parameters(tuned(qwen, settings(lora={"rank": 2, "targets": ["q_proj"]})))
+        trained, of = count_parameters(tuned(qwen, settings(lora={"rank": 2, "target_modules": ["q_proj"]})))
     assert trained == 2 * 2 * (64 + 64), "two layers; A (2, 64) and B (64, 2)"
     base = sum(one.numel() for one in load_model(qwen, settings().model, dtype=torch.float32).parameters())
     assert of == base + trained
@@ -152,11 +152,11 @@ def test_tied_weights_count_and_train_once(tmp_path: Path) -> None:
     language = {id(p): p.numel() for n, p in model.named_parameters() if n.startswith(LANGUAGE)}
     assert count_parameters(model)[0] == sum(language.values())
     with pytest.raises(ConfigError, match="lm_head shares its weights with the input's embedding"):
-        tuned(folder, settings(lora={"targets": ["lm_head"]}))
+        tuned(folder, settings(lora={"target_modules": ["lm_head"]}))
 
 
 def test_layers_can_be_named(qwen: Path) -> None:
-    model = tuned(qwen, settings(lora={"rank": 2, "targets": ["lm_head", "v_proj"]}))
+    model = tuned(qwen, settings(lora={"rank": 2, "target_modules": ["lm_head", "v_proj"]}))
     named = {
         plain(name).partition(".lora_")[0].rpartition(".")[2]
         for name, one in model.named_parameters()
@@ -164,7 +164,7 @@ def test_layers_can_be_named(qwen: Path) -> None:
     }
     assert named == {"lm_head", "v_proj"}
     with pytest.raises(ConfigError, match=r"\['proj'\]: no linear layer"):
-        tuned(qwen, settings(lora={"targets": ["proj"]}))
+        tuned(qwen, settings(lora={"target_modules": ["proj"]}))
 
 
 def test_merged_adapters_give_what_the_adapters_gave(qwen: Path, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ BESIDE = {"tuning": "lora", "lora": {"rank": 4}, "train_vision": True, "vision_t
 KINDS: dict[str, dict[str, Any]] = {
     "full": {"model": {"tuning": "full", "train_vision": True}},
     "merged": {"model": BESIDE},
-    "adapters": {"model": BESIDE, "saving": {"merged": False}},
+    "adapters": {"model": BESIDE, "output": {"merge_adapters": False}},
     "in the tower": {"model": BESIDE | {"vision_tuning": "same"}},
 }
 
@@ -41,7 +41,7 @@ def start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def settings(kind: str) -> TrainConfig:
     values = KINDS[kind]
-    model = values["model"] | {"differential": {"attached": True, "score": "number"}}
+    model = values["model"] | {"differential": {"enabled": True, "weight_per": "layer"}}
     return TrainConfig.model_validate({"objective": "sft", **values, "model": model})
 
 
@@ -125,7 +125,7 @@ def test_a_finished_model_is_loaded_as_it_was_trained(start: Path, kind: str, tm
     expected = logits(model, start)
     again = load_model(tmp_path, config.model, dtype=torch.float32).eval()
     torch.testing.assert_close(logits(again, start), expected, rtol=1e-4, atol=1e-4)
-    assert getattr(again, NAME).sizes.score == "number"
+    assert getattr(again, NAME).sizes.weight_per == "number"
     assert (tmp_path / SIZES).exists()
     assert (tmp_path / TUNED).exists() == (kind == "adapters")
     revision = find_model(str(tmp_path)).revision

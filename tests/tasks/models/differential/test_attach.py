@@ -103,7 +103,7 @@ def test_it_trains_with_its_base(folder):
 @torch.no_grad()
 def test_it_is_saved_and_loaded_beside_its_base(folder, tmp_path):
     model, given = load(folder), inputs(folder, COLOURS)
-    attach(model, competing=True, shared=False).out.weight.normal_()
+    attach(model, softmax=True, shared_weights=False).out.weight.normal_()
     save_differential(model, tmp_path)
     again = load(folder)
     assert load_differential(again, tmp_path)

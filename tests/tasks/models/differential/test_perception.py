@@ -52,7 +52,7 @@ def test_each_place_sees_the_other_image(scale):
     assert (changed > 1e-6).all()
 
 
-@pytest.mark.parametrize("settings", [{}, {"shared": False}, {"score": "number"}, {"competing": True}])
+@pytest.mark.parametrize("settings", [{}, {"shared_weights": False}, {"weight_per": "layer"}, {"softmax": True}])
 def test_untrained_it_changes_nothing_and_then_learns(settings):
     torch.manual_seed(0)
     module = DifferentialPerception(DifferentialSizes(width=8, heads=2, layers=(1, 2), **settings))
@@ -65,13 +65,13 @@ def test_untrained_it_changes_nothing_and_then_learns(settings):
     first, second = module(scales)
     (first.square().mean() - second.mean()).backward()
     assert all(weight.grad is not None and weight.grad.abs().sum() > 0 for weight in module.parameters())
-    assert len(module.scales) == (1 if settings.get("shared", True) else 2)
+    assert len(module.scales) == (1 if settings.get("shared_weights", True) else 2)
 
 
 def test_scores_weigh_the_scales():
     """With scores of 1/2 (sigmoid) or 1/4 each (softmax of four) and an untouched sum, the outcome is known."""
     for competing, weight in ((False, 0.5), (True, 0.25)):
-        module = DifferentialPerception(DifferentialSizes(width=8, heads=2, layers=(1, 2, 3, 4), competing=competing))
+        module = DifferentialPerception(DifferentialSizes(width=8, heads=2, layers=(1, 2, 3, 4), softmax=competing))
         with torch.no_grad():
             for one in module.score.parameters():
                 one.zero_()

@@ -67,8 +67,8 @@ def scored_of(table):
     ("kind", "changes"),
     [
         ("sigmoid", {}),
-        ("sigmoid", {"negatives": 4}),
-        ("ipo", {"form": "ipo", "length_normalised": True}),
+        ("sigmoid", {"max_negatives": 4}),
+        ("ipo", {"loss_type": "ipo", "length_normalised": True}),
         ("sigmoid_norm", {"length_normalised": True}),
     ],
 )

@@ -41,7 +41,7 @@ def test_at_the_start_it_is_log_2():
 
 def test_ipo_is_the_distance_to_half_over_beta():
     policy = score(POLICY, grad=True)
-    loss = dpo(policy, score(REFERENCE), DpoConfig(beta=0.3, form="ipo"))
+    loss = dpo(policy, score(REFERENCE), DpoConfig(beta=0.3, loss_type="ipo"))
     apart = 1.5 - 1 / (2 * 0.3)
     assert loss.value.item() == pytest.approx(apart**2, abs=1e-12)
     assert gradient(loss, policy)[0] == pytest.approx([2 * apart, 0, -2 * apart], abs=1e-12)
@@ -57,7 +57,7 @@ def test_length_normalised():
     assert loss.metrics["logp/chosen"].item() == -2
     slope = 0.3 * sigmoid(-margin)
     assert gradient(loss, policy)[0] == pytest.approx([-slope / 4, 0, slope / 10], abs=1e-12)
-    square = dpo(policy, reference, DpoConfig(beta=0.3, form="ipo", length_normalised=True))
+    square = dpo(policy, reference, DpoConfig(beta=0.3, loss_type="ipo", length_normalised=True))
     assert square.value.item() == pytest.approx((0.3 - 1 / 0.6) ** 2, abs=1e-12)
 
 
@@ -67,7 +67,7 @@ def test_smoothed_labels_are_an_expectation():
     assert loss.value.item() == pytest.approx(0.8 * surprise(MARGIN) + 0.2 * surprise(-MARGIN), abs=1e-12)
     slope = 0.3 * (0.8 * sigmoid(-MARGIN) - 0.2 * sigmoid(MARGIN))
     assert gradient(loss, policy)[0] == pytest.approx([-slope, 0, slope], abs=1e-12)
-    square = dpo(policy, reference, DpoConfig(beta=0.3, form="ipo", label_smoothing=0.2))
+    square = dpo(policy, reference, DpoConfig(beta=0.3, loss_type="ipo", label_smoothing=0.2))
     aim = 1 / 0.6
     assert square.value.item() == pytest.approx(0.8 * (1.5 - aim) ** 2 + 0.2 * (-1.5 - aim) ** 2, abs=1e-12)
 
@@ -82,7 +82,7 @@ def test_smoothed_labels_have_their_least_loss_where_the_chance_is_theirs():
 
 def test_of_several_negatives_the_chosen_text_is_first():
     policy = score([1.0, None, 0.5, -0.3, 0.2], grad=True)
-    loss = dpo(policy, zeros_like(policy), DpoConfig(beta=1.0, negatives=3))
+    loss = dpo(policy, zeros_like(policy), DpoConfig(beta=1.0, max_negatives=3))
     total = math.exp(1.0) + math.exp(0.5) + math.exp(-0.3) + math.exp(0.2)
     assert loss.value.item() == pytest.approx(-math.log(math.exp(1.0) / total), abs=1e-12)
     # S-DPO, Eq. 11: -log sigmoid(-log sum exp(differences))
@@ -94,7 +94,7 @@ def test_of_several_negatives_the_chosen_text_is_first():
 
 def test_in_full_the_whole_order_is_wanted():
     policy = score([1.0, None, 0.5, -0.3, 0.2], grad=True)
-    loss = dpo(policy, zeros_like(policy), DpoConfig(beta=1.0, negatives=3, ranking="full"))
+    loss = dpo(policy, zeros_like(policy), DpoConfig(beta=1.0, max_negatives=3, ranking="full"))
     a, b, c, d = math.exp(1.0), math.exp(0.5), math.exp(-0.3), math.exp(0.2)
     chance = a / (a + b + c + d) * b / (b + c + d) * c / (c + d)
     assert loss.value.item() == pytest.approx(-math.log(chance), abs=1e-12)
@@ -106,14 +106,14 @@ def test_in_full_the_whole_order_is_wanted():
 def test_one_of_several_is_plain_dpo(ranking):
     one, several = score(POLICY), score([*POLICY, None, None])
     plain = dpo(one, score(REFERENCE), DpoConfig(beta=0.3)).value
-    config = DpoConfig(beta=0.3, negatives=3, ranking=ranking)
+    config = DpoConfig(beta=0.3, max_negatives=3, ranking=ranking)
     assert dpo(several, score([*REFERENCE, None, None]), config).value.item() == plain.item()
     assert dpo(one, score(REFERENCE), config).value.item() == plain.item()
 
 
 def test_a_hole_among_negatives_is_left_out():
     policy, packed = score([1.0, None, None, -0.3, 0.2]), score([1.0, None, -0.3, 0.2])
-    config = DpoConfig(beta=1.0, negatives=3, ranking="full")
+    config = DpoConfig(beta=1.0, max_negatives=3, ranking="full")
     assert dpo(policy, zeros_like(policy), config).value == dpo(packed, zeros_like(packed), config).value
 
 
@@ -128,9 +128,9 @@ def test_further_negatives_are_not_looked_at():
     ("changes", "wanted"),
     [
         ({}, lambda margin: surprise(margin)),
-        ({"negatives": 2}, lambda margin: surprise(margin)),
-        ({"negatives": 2, "ranking": "full"}, lambda margin: surprise(margin)),
-        ({"form": "ipo"}, lambda margin: (margin / 0.3 - 1 / 0.6) ** 2),
+        ({"max_negatives": 2}, lambda margin: surprise(margin)),
+        ({"max_negatives": 2, "ranking": "full"}, lambda margin: surprise(margin)),
+        ({"loss_type": "ipo"}, lambda margin: (margin / 0.3 - 1 / 0.6) ** 2),
         ({"label_smoothing": 0.1}, lambda margin: 0.9 * surprise(margin) + 0.1 * surprise(-margin)),
     ],
 )
@@ -152,18 +152,18 @@ def test_without_a_rejected_text_the_rejected_image_stands_in(changes, wanted):
 
 
 def test_several_negatives_go_with_the_plain_form_only():
-    with pytest.raises(ValidationError, match="form sigmoid without label_smoothing"):
-        DpoConfig(negatives=2, form="ipo")
+    with pytest.raises(ValidationError, match="max_negatives"):
+        DpoConfig(max_negatives=2, loss_type="ipo")
 
 
 @pytest.mark.parametrize(
     "config",
     [
         DpoConfig(),
-        DpoConfig(form="ipo", length_normalised=True, label_smoothing=0.1),
+        DpoConfig(loss_type="ipo", length_normalised=True, label_smoothing=0.1),
         DpoConfig(length_normalised=True, label_smoothing=0.1),
-        DpoConfig(negatives=3),
-        DpoConfig(negatives=3, ranking="full", length_normalised=True),
+        DpoConfig(max_negatives=3),
+        DpoConfig(max_negatives=3, ranking="full", length_normalised=True),
     ],
 )
 def test_the_gradient_is_that_of_the_value(config):

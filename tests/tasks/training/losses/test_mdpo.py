@@ -47,7 +47,7 @@ def test_as_the_authors_have_it():
 
 def test_without_the_anchor_two_dpo_losses_are_added():
     policy, reference = score(POLICY), score(REFERENCE)
-    loss = mdpo(policy, reference, MdpoConfig(beta=0.3, anchored=False))
+    loss = mdpo(policy, reference, MdpoConfig(beta=0.3, anchor_enabled=False))
     text = dpo(score([-2.0, None, -5.0]), score([-3.0, None, -4.5]), DpoConfig(beta=0.3))
     image = dpo(score([-2.0, -7.0, None]), score([-3.0, -6.0, None]), DpoConfig(beta=0.3))
     assert loss.value.item() == pytest.approx(text.value.item() + image.value.item(), abs=1e-12)
@@ -58,7 +58,7 @@ def test_a_row_with_one_side_has_plain_dpo_on_it(anchored):
     rows = [[-2.0, None, -5.0], [-2.0, -7.0, None], [-2.0, None, None]]
     references = [[-3.0, None, -4.5], [-3.0, -6.0, None], [-3.0, None, None]]
     policy = score(*rows, grad=True)
-    loss = mdpo(policy, score(*references), MdpoConfig(beta=0.3, anchored=anchored))
+    loss = mdpo(policy, score(*references), MdpoConfig(beta=0.3, anchor_enabled=anchored))
     assert loss.per_example.tolist() == pytest.approx([surprise(0.45), surprise(0.6), 0], abs=1e-12)
     assert loss.value.item() == pytest.approx((surprise(0.45) + surprise(0.6)) / 2, abs=1e-12)
     assert gradient(loss, policy)[2] == [0, 0, 0]

@@ -18,14 +18,14 @@ from tests.fixtures.scores import score, zeros_like
 
 SETTINGS = [
     {"objective": "sft"},
-    {"objective": "sft", "sft": {"per": "example"}},
+    {"objective": "sft", "sft": {"average_over": "examples"}},
     {"objective": "dpo"},
-    {"objective": "dpo", "dpo": {"form": "ipo", "length_normalised": True}},
+    {"objective": "dpo", "dpo": {"loss_type": "ipo", "length_normalised": True}},
     {"objective": "dpo", "dpo": {"label_smoothing": 0.2}},
-    {"objective": "dpo", "dpo": {"negatives": 2, "ranking": "first"}},
-    {"objective": "dpo", "dpo": {"negatives": 2, "ranking": "full"}},
+    {"objective": "dpo", "dpo": {"max_negatives": 2, "ranking": "first"}},
+    {"objective": "dpo", "dpo": {"max_negatives": 2, "ranking": "full"}},
     {"objective": "mdpo"},
-    {"objective": "mdpo", "mdpo": {"anchored": False}},
+    {"objective": "mdpo", "mdpo": {"anchor_enabled": False}},
     {"objective": "adavip"},
     {"objective": "adpo"},
 ]
@@ -66,7 +66,7 @@ def test_what_is_taken_of_a_row():
         "adavip": Needs(texts=1, images=True, beside=True, least="either"),
         "adpo": Needs(texts=0, images=False, beside=False, least="nothing"),
     }
-    several = TrainConfig.model_validate({"objective": "dpo", "dpo": {"negatives": 5}})
+    several = TrainConfig.model_validate({"objective": "dpo", "dpo": {"max_negatives": 5}})
     assert OBJECTIVES["dpo"].needs_of(several).texts == 5
 
 
@@ -95,7 +95,7 @@ def test_rejected_images_are_shown_where_they_are_used():
     without_text = replace(ROW, rejected="", negatives=())
     taken = {}
     for name, goal in OBJECTIVES.items():
-        needs = goal.needs_of(TrainConfig.model_validate({"objective": name, "dpo": {"negatives": 2}}))
+        needs = goal.needs_of(TrainConfig.model_validate({"objective": name, "dpo": {"max_negatives": 2}}))
         examples = [make_example(row, needs) for row in (ROW, without_text)]
         taken[name] = [(len(example.rejected), len(example.rejected_images)) for example in examples]
     # (rejected texts, rejected images) of the row with both, and of the one without a text
@@ -153,7 +153,7 @@ def test_large_margins(config, margin):
     assert loss.per_example.isfinite().all()
     assert gradient.isfinite().all()
     assert torch.stack(list(loss.metrics.values())).isfinite().all()
-    if config.objective != "sft" and config.dpo.form == "sigmoid" and not config.dpo.label_smoothing:
+    if config.objective != "sft" and config.dpo.loss_type == "sigmoid" and not config.dpo.label_smoothing:
         assert (loss.value > 9e3) == (margin < 0)
 
 

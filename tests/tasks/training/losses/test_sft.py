@@ -24,7 +24,7 @@ def test_over_tokens():
 
 def test_over_examples():
     policy = score(*EXAMPLES, tokens=TOKENS, grad=True)
-    loss = sft(policy, None, SftConfig(per="example"))
+    loss = sft(policy, None, SftConfig(average_over="examples"))
     assert loss.value.item() == pytest.approx((6 / 4 + 3 / 1) / 2)
     assert loss.per_example.tolist() == pytest.approx([1.5, 3, 0])
     assert numbers(loss.metrics) == pytest.approx({"nll": 9 / 5, "logp/chosen": -4.5})

@@ -50,7 +50,7 @@ def batch(size: int) -> Described:
 
 
 def learn(captioner: Captioner, size: int, **settings: object) -> tuple[dict[str, float], dict[str, torch.Tensor]]:
-    config = NamcConfig.model_validate({"image_share": 0.5, "text_share": 0.5, **settings})
+    config = NamcConfig.model_validate({"image_mask_ratio": 0.5, "text_mask_ratio": 0.5, **settings})
     captioner.model.zero_grad()
     accumulator = Accumulator(captioner, config, size, torch.autocast("cpu", enabled=False))
     losses, shares = accumulator.backward(batch(captioner.words.size), SAME, list(range(2 * ROWS)))
@@ -58,7 +58,7 @@ def learn(captioner: Captioner, size: int, **settings: object) -> tuple[dict[str
     return losses | shares, {name: weight.grad.clone() for name, weight in weights if weight.grad is not None}
 
 
-@pytest.mark.parametrize("settings", [{}, {"reconstruct": False, "learn_masked": True}])
+@pytest.mark.parametrize("settings", [{}, {"reconstruction_enabled": False, "learn_masked": True}])
 def test_parts_give_the_gradients_of_the_whole(captioner: Captioner, settings: dict[str, object]) -> None:
     whole, slopes = learn(captioner, ROWS, **settings)
     parts, others = learn(captioner, 3, **settings)

@@ -70,8 +70,8 @@ def test_a_small_one_of_before_is_opened(tmp_path: Path) -> None:
     (tmp_path / "namc.json").write_text('{"model": "namc", "config": "small", "noise": false}')
     found = load_captioner(tmp_path)
     assert (found.config, found.length, found.beams) == ("small", 80, 1)
-    with pytest.raises(ModelError, match="a NAMC of --config small without its noise module, not of --config paper"):
-        load_captioner(tmp_path, config=NamcConfig(config="paper"))
+    with pytest.raises(ModelError, match="a NAMC of --size small without its noise module, not of --size paper"):
+        load_captioner(tmp_path, config=NamcConfig(size="paper"))
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,9 @@ def rows(count: int = 10) -> list[PreferenceRow]:
 def settings(**values: Any) -> TrainConfig:
     given = {
         "objective": "namc",
-        "namc": {"length": 30, "image_share": 0.4, "text_share": 0.4},
-        "optimiser": {"batch": 2, "accumulate": 2, "steps": 5},
-        "saving": {"log_every": 1, "every": 2, "keep": 9},
+        "namc": {"max_new_tokens": 30, "image_mask_ratio": 0.4, "text_mask_ratio": 0.4},
+        "optimiser": {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "max_steps": 5},
+        "output": {"logging_steps": 1, "save_steps": 2, "save_total_limit": 9},
     }
     return TrainConfig.model_validate(
         given | {name: {**given.get(name, {}), **value} for name, value in values.items()}
@@ -102,15 +102,17 @@ def write_again(job: Job, root: Path) -> Job:
     return replace(job, dataset=Folder(str(root)), run=Run(root / "runs" / job.run.folder.name))
 
 
-@pytest.mark.parametrize("shares", [{"image_share": 0.0, "text_share": 0.0}, {"image_share": 1.0, "text_share": 1.0}])
+@pytest.mark.parametrize(
+    "shares", [{"image_mask_ratio": 0.0, "text_mask_ratio": 0.0}, {"image_mask_ratio": 1.0, "text_mask_ratio": 1.0}]
+)
 def test_masks_of_nothing_and_of_nearly_all(shares: dict[str, float], tmp_path: Path) -> None:
-    job = write_run(tmp_path, settings(namc=shares | {"learn_masked": True}, optimiser={"steps": 1}), rows=rows())
+    job = write_run(tmp_path, settings(namc=shares | {"learn_masked": True}, optimiser={"max_steps": 1}), rows=rows())
     assert train_namc(job).finished
 
 
 def test_a_finished_run_is_tuned_on_any_text(trained: Job, tmp_path: Path) -> None:
     """Without noise there are no masks and no CLIP, and texts off the template are learnt from, too."""
-    config = settings(namc={"noise": False}, optimiser={"steps": 2}).model_copy(update={"start": "namc"})
+    config = settings(namc={"noise_enabled": False}, optimiser={"max_steps": 2}).model_copy(update={"start": "namc"})
     job = replace(write_run(tmp_path, config, rows=rows()), start=trained.run.model)
     assert train_namc(job).finished
     assert "masked/places" not in read_metrics(job.run.metrics).last(TRAIN)
@@ -126,7 +128,7 @@ def test_a_finished_run_is_tuned_on_any_text(trained: Job, tmp_path: Path) -> No
 def test_what_it_does_not_have_is_refused(tmp_path: Path) -> None:
     for values, named in (
         ({"optimiser": {"precision": "fp16"}}, "optimiser.precision"),
-        ({"saving": {"report_to": ["wandb"]}}, "saving.report_to"),
+        ({"output": {"report_to": ["wandb"]}}, "output.report_to"),
     ):
         with pytest.raises(ConfigError, match=named):
             check_settings(settings(**values))

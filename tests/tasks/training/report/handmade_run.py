@@ -21,8 +21,8 @@ SETTINGS = {
     "objective": "adpo",
     "start": "sft",
     "model": {"tuning": "full"},
-    "optimiser": {"batch": 2, "learning_rate": 3e-4},
-    "saving": {"report_to": ["tensorboard"], "log_every": 5},
+    "optimiser": {"per_device_train_batch_size": 2, "learning_rate": 3e-4},
+    "output": {"report_to": ["tensorboard"], "logging_steps": 5},
 }
 
 

@@ -76,7 +76,7 @@ def test_what_is_known_of_a_run_is_on_its_page(folder: Path) -> None:
         "steps 1,000, texts to choose from 4,321",
         "The model One is red, the other one is blue.", "The model (nothing)",
         "snapshot 3",
-        "optimiser.batch 2 4", "model.tuning full lora", "saving.report_to tensorboard none",
+        "optimiser.per_device_train_batch_size 2 4", "model.tuning full lora", "output.report_to tensorboard none",
         "61 rows.", "too long 60 98.4%", "The first 50", "9000 tokens",
     ):  # fmt: skip
         assert words in text, words
@@ -86,8 +86,8 @@ def test_what_is_known_of_a_run_is_on_its_page(folder: Path) -> None:
 
 def test_only_settings_that_differ_are_listed_and_all_are_in_full(folder: Path) -> None:
     table, whole = text_of(folder).split("All settings (config.yaml)")
-    assert "optimiser.warmup" not in table
-    assert "warmup: 0.1" in whole
+    assert "optimiser.warmup_ratio" not in table
+    assert "warmup_ratio: 0.1" in whole
 
 
 def test_a_run_that_has_just_begun_has_a_page(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def tokenize(text):
     return tuple(text.encode()) * (1000 if text.endswith("5") else 1)
 
 
-def made(rows=ROWS, *, features=True, longest=200_000, **adpo):
+def made(rows=ROWS, *, features=True, max_length=200_000, **adpo):
     pool = make_pool(rows)
     material = Material(
         entries=tuple(rows),
@@ -36,8 +36,8 @@ def made(rows=ROWS, *, features=True, longest=200_000, **adpo):
         features=random_features(rows, pool) if features else None,
         truth=None,
     )
-    settings = {"width": 8, "candidates": 8, "warm_up": 0, "samples": 3, **adpo}
-    config = TrainConfig.model_validate({"objective": "adpo", "adpo": settings, "model": {"longest": longest}})
+    settings = {"projection_dim": 8, "candidates": 8, "warmup_steps": 0, "samples": 3, **adpo}
+    config = TrainConfig.model_validate({"objective": "adpo", "adpo": settings, "model": {"max_length": max_length}})
     return make_adversary(material, config, tokenize=tokenize, device=torch.device("cpu"))
 
 
@@ -65,7 +65,7 @@ def test_answers_are_the_proposed_texts_in_their_columns():
 
 
 def test_texts_that_the_model_cannot_be_given_get_no_reward():
-    adversary = made(longest=2000, samples=8)
+    adversary = made(max_length=2000, samples=8)
     before = weights_of(adversary)
     answers = adversary.propose(KEYS)
     given = {bytes(answer.ids).decode() for own in answers for answer in own}
@@ -106,7 +106,7 @@ def test_a_rank_without_rows_steps_with_the_others():
 
 def test_a_rank_that_begins_without_rows_keeps_in_step():
     """It is warmed up with the others, who wait for it, and draws what a run of one process would."""
-    with_rows, without = made(warm_up=3), made(warm_up=3)
+    with_rows, without = made(warmup_steps=3), made(warmup_steps=3)
     answers = with_rows.propose(KEYS[:2])
     with_rows.learn(torch.full((len(answers), 3), torch.nan), step=True)
     without.skip(step=True)
@@ -115,14 +115,14 @@ def test_a_rank_that_begins_without_rows_keeps_in_step():
 
 
 def test_the_warm_up_is_of_new_retrievers_only(tmp_path):
-    adversary = made(warm_up=5)
+    adversary = made(warmup_steps=5)
     before = weights_of(adversary)
     answers = adversary.propose(KEYS[:2])
     warm = weights_of(adversary)
     assert not torch.equal(before, warm)
     adversary.learn(rewards_for(answers), step=True)
     adversary.save(tmp_path)
-    other = made(warm_up=5)
+    other = made(warmup_steps=5)
     other.load(tmp_path)
     loaded = weights_of(other)
     assert torch.equal(loaded, weights_of(adversary))
@@ -131,7 +131,7 @@ def test_the_warm_up_is_of_new_retrievers_only(tmp_path):
 
 
 def test_an_alarm_is_told_when_it_begins(caplog):
-    adversary = made(tau=0.001)  # so sharp that each pair gets one text
+    adversary = made(temperature=0.001)  # so sharp that each pair gets one text
     with caplog.at_level(logging.WARNING):
         for _ in range(40):
             adversary.learn(rewards_for(adversary.propose(KEYS)), step=False)

@@ -97,7 +97,7 @@ def test_images_and_texts_are_read_as_clip_reads_them(encoder):
 
 
 def test_the_retriever_shares_candidates_learns_and_reloads(encoder, config):
-    settings = AdpoConfig(encoder="clip4idc", candidates=4, samples=2, learning_rate=1e-3)
+    settings = AdpoConfig(encoder="clip4idc", candidates=4, samples=2, retriever_learning_rate=1e-3)
     pool = make_pool(ROWS)
     retriever = Retriever(pool=pool, encoder=encoder, config=settings, seed=0)
     candidates = retriever._candidates(np.arange(3), 0)

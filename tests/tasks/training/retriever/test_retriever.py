@@ -27,7 +27,7 @@ def gradient(retriever, loss):
 
 
 def test_log_q_is_the_softmax_of_scaled_cosines_over_the_candidates():
-    retriever = make_retriever(ROWS, samples=3, scale=50.0, tau=4.0, candidates=5)
+    retriever = make_retriever(ROWS, samples=3, logit_scale=50.0, temperature=4.0, candidates=5)
     proposal = retriever.propose(BATCH)
     candidates = retriever.pool.draw(np.array(BATCH), 5, seed=0, step=0)
     pairs, texts = retriever.encoder.pairs(np.array(BATCH)), retriever.encoder.texts(np.arange(9))
@@ -80,7 +80,7 @@ def test_a_text_that_was_harder_than_usual_gets_more_of_q(reward, rises):
 
 def test_mass_moves_to_the_hardest_text():
     """A policy that stays as it is finds one text as likely as the chosen one, the others wrong."""
-    retriever = make_retriever(ROWS, samples=2, learning_rate=3e-3, scale=100.0, tau=2.0)
+    retriever = make_retriever(ROWS, samples=2, retriever_learning_rate=3e-3, logit_scale=100.0, temperature=2.0)
     hardest = 6
     others = [place for place in range(9) if place != hardest]
 
@@ -100,7 +100,7 @@ def test_mass_moves_to_the_hardest_text():
 
 def test_against_a_policy_that_learns_the_margin_rises():
     """The policy is a table of scores: it must end with every text below the chosen one, the hard one, too."""
-    retriever = make_retriever(ROWS, samples=1, learning_rate=3e-3, baseline="running")
+    retriever = make_retriever(ROWS, samples=1, retriever_learning_rate=3e-3, baseline="running")
     scores = torch.zeros(9, 9)
     scores[:, 6] = 1.5  # taken for better than the chosen text, of which no score is kept
     scores.requires_grad_()
@@ -147,7 +147,7 @@ def test_draws_weights_and_baseline_go_on_bitwise_after_a_reload(tmp_path):
 
 def test_a_state_of_another_retriever_is_refused():
     retriever = make_retriever(ROWS)
-    for other in (make_retriever(ROWS, width=16), make_retriever(ROWS[:-1])):
+    for other in (make_retriever(ROWS, projection_dim=16), make_retriever(ROWS[:-1])):
         with pytest.raises(TrainingError, match="another one"):
             retriever.load_state_dict(other.state_dict())
 

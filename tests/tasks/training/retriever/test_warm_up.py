@@ -14,7 +14,7 @@ def logits_of(retriever, places):
     ids = np.array([retriever.pool.own[place, 0] for place in places])
     with torch.no_grad():
         pairs, texts = retriever.encoder.pairs(places), retriever.encoder.texts(ids)
-        return (pairs @ texts.T).double().numpy() * retriever.config.scale / retriever.config.tau
+        return (pairs @ texts.T).double().numpy() * retriever.config.logit_scale / retriever.config.temperature
 
 
 def cross_entropy(logits, right, rivals):
@@ -54,7 +54,7 @@ def test_what_is_as_right_does_not_compete():
 
 
 def test_pairs_find_their_texts():
-    retriever = make_retriever([entry(n) for n in range(40)], width=32)
+    retriever = make_retriever([entry(n) for n in range(40)], projection_dim=32)
     _, before = _contrast(retriever, np.arange(40))
     assert before < 0.3
     assert warm_up(retriever, 200) > 0.9
