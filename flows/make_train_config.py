@@ -50,7 +50,7 @@ def make_config(
         if _part(values, "model"):
             option = "--differential" if "differential" in _part(values, "model") else "--model"
             raise ConfigError(f"{option}: NAMC is a model of its own, trained from scratch or --from another run of it")
-        size = str(_part(values, "namc").setdefault("config", begun.namc.size if begun else SMALL))
+        size = str(_part(values, "namc").setdefault("size", begun.namc.size if begun else SMALL))
         for path, value in namc_defaults(size, starts=bool(values.get("start"))).items():
             section, _, last = path.partition(".")
             _part(values, section).setdefault(last, value)

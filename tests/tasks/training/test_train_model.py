@@ -176,7 +176,7 @@ def test_bad_rows_are_named_once_and_the_others_keep_their_order(model: Path, tm
 
 def test_a_training_of_which_all_rows_are_refused_ends(model: Path, tmp_path: Path) -> None:
     config = settings("dpo", model, data={"eval_split": ""})
-    short = config.model_copy(update={"model": config.model.model_copy(update={"longest": 16})})
+    short = config.model_copy(update={"model": config.model.model_copy(update={"max_length": 16})})
     job = write_run(tmp_path, short)
     with pytest.raises(TrainingError, match=r"none of the 11 rows .* too long \(11\): .* is 16\. Try a larger"):
         train(job)
