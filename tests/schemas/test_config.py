@@ -81,10 +81,10 @@ def test_a_wrong_value_is_refused_and_its_field_named(path: str, value: Any) -> 
     [
         (
             {"mining.min_similarity": 0.9, "mining.max_similarity": 0.8},
-            "min_similarity 0.9 is above max_similarity 0.8",
+            "min_similarity 0.9 .*max_similarity 0.8",
         ),
-        ({"preferences.validation": 0.5, "preferences.test": 0.5}, "leave nothing to train on"),
-        ({"mining.weights": (1.0,)}, "mining.weights has 1 numbers for 2 embedders"),
+        ({"preferences.validation": 0.5, "preferences.test": 0.5}, "train"),
+        ({"mining.weights": (1.0,)}, "mining.weights .*1 .* 2 "),
     ],
 )
 def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], message: str) -> None:

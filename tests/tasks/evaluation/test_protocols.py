@@ -39,7 +39,7 @@ def test_protocols(protocol, wanted):
 
 
 def test_records_are_needed_where_records_are_scored():
-    with pytest.raises(ConfigError, match="ref line 4: this protocol scores records"):
+    with pytest.raises(ConfigError, match=r"ref line 4: .*sentences"):
         match_captions([one("1", "x")], [one("1", "y", "ref line 4")], protocol="spot-the-diff-multi")
 
 
@@ -47,7 +47,7 @@ def test_records_are_needed_where_records_are_scored():
     ("option", "words"), [({"protocol": "std"}, "--protocol std"), ({"missing": "no"}, "--missing no")]
 )
 def test_unknown_names(option, words):
-    with pytest.raises(ConfigError, match=f"{words}: there is no such"):
+    with pytest.raises(ConfigError, match=f"{words}: .*(coco|refuse)"):
         match_captions(PREDICTIONS, REFERENCES, **option)
 
 
@@ -56,11 +56,11 @@ def test_unknown_names(option, words):
     [
         (
             [*PREDICTIONS, one("2", "again", "pred line 9")],
-            "pred line 9: id '2' has a prediction already, in pred line 1",
+            "pred line 9: id '2' .*pred line 1",
         ),
-        ([*PREDICTIONS, one("9", "x", "pred line 3")], "pred line 3: ids '9' of the predictions have no references"),
-        ([PREDICTIONS[0]], "ids '1' of the references have no prediction"),
-        ([several("1", "a", "b")], "a prediction is one text, and id '1' has 2"),
+        ([*PREDICTIONS, one("9", "x", "pred line 3")], "pred line 3: ids '9' "),
+        ([PREDICTIONS[0]], "ids '1' .*--missing"),
+        ([several("1", "a", "b")], "id '1' .*2"),
     ],
 )
 def test_ids_must_fit(predictions, words):
@@ -70,7 +70,7 @@ def test_ids_must_fit(predictions, words):
 
 def test_many_missing_ids_are_counted():
     references = [several(str(number), "x") for number in range(9)]
-    with pytest.raises(ConfigError, match="ids '1', '2', '3' and 5 more of the references have no prediction"):
+    with pytest.raises(ConfigError, match=r"ids '1', '2', '3' and 5 more .*--missing"):
         match_captions([one("0", "x")], references)
 
 
@@ -87,5 +87,5 @@ def test_items_with_blank_references_only_are_left_out_and_counted():
     found = match_captions([one("1", " "), one("2", "x")], [several("1", "x"), several("2", " ", "")])
     assert [item.name for item in found.items] == ["1"]
     assert (found.unreferenced, found.blank, found.empty) == (1, 2, 1)
-    with pytest.raises(ConfigError, match="nothing is left to score"):
+    with pytest.raises(ConfigError, match="score"):
         match_captions([one("2", "x")], [several("2", "")])

@@ -101,8 +101,8 @@ def test_without_java_the_rules_are_used_and_the_reason_is_told(monkeypatch, tmp
     monkeypatch.setenv("PATH", str(tmp_path))
     found = tokenise_texts(["It isn't."])
     assert (found.files, found.by) == ([["it is n't"]], PYTHON)
-    assert found.reason == "there is no Java on this machine (no `java` on the PATH)"
-    with pytest.raises(UnavailableError, match="no Java"):
+    assert "`java`" in found.reason
+    with pytest.raises(UnavailableError, match="Java"):
         tokenise_texts(["x"], tokeniser="java")
     assert tokenise_texts(["x"], tokeniser="python").reason == ""
 

@@ -55,9 +55,9 @@ def test_what_is_exported_is_good_and_its_length_is_known(tmp_path: Path, proces
     rows = export(tmp_path / "out", form)
     assert verify(tmp_path / "out", form, rows, processor) == rows >= 3
     assert verify(tmp_path / "out", form, rows, processor, max_length=300) == rows
-    with pytest.raises(ValidationError, match=r"would not train: .* tokens, more than 20\b"):
+    with pytest.raises(ValidationError, match=r"tokens, .*\b20\b"):
         verify(tmp_path / "out", form, rows, processor, max_length=20)
-    with pytest.raises(ValidationError, match=f"{rows + 1} rows were written and {rows} are read back"):
+    with pytest.raises(ValidationError, match=rf"\b{rows + 1} rows .*\b{rows}\b"):
         verify(tmp_path / "out", form, rows + 1, processor)
 
 
@@ -72,7 +72,7 @@ def test_the_length_is_that_of_the_whole_row_with_its_images(tmp_path: Path, pro
     )
     length = len(processor.tokenizer(text)["input_ids"]) + 2 * 4
     assert verify(tmp_path / "out", "trl", 1, processor, max_length=length) == 1
-    with pytest.raises(ValidationError, match=rf"train, row 0: {length} tokens, more than {length - 1}"):
+    with pytest.raises(ValidationError, match=rf"train, row 0: {length} tokens, .*\b{length - 1}\b"):
         verify(tmp_path / "out", "trl", 1, processor, max_length=length - 1)
 
 
@@ -81,13 +81,13 @@ def test_a_broken_image_names_its_row(tmp_path: Path, processor, form: str) -> N
     broken = replace(ROWS[1], images=(ROWS[1].images[0], ROWS[1].images[1][:200]))
     rows = export(tmp_path / "out", form, [ROWS[0], broken, ROWS[2]])
     named = {
-        "hf": r"train, row 1: an image does not decode",
-        "trl": r"train, row 1: an image does not decode",
-        "llamafactory": r"data/train.jsonl, line 2: an image does not decode",
-        "ms-swift": r"data/train-images.jsonl, line 2: an image does not decode",
-        "llava": rf"data/train.json, entry 2 \({broken.key}\): an image does not decode",
-        "webdataset": rf"data/train-000000.tar, {broken.key}: an image does not decode",
-        "openai-batch": r"data/train-00000.jsonl, line 2: an image does not decode",
+        "hf": r"train, row 1: .*image",
+        "trl": r"train, row 1: .*image",
+        "llamafactory": r"data/train.jsonl, line 2: .*image",
+        "ms-swift": r"data/train-images.jsonl, line 2: .*image",
+        "llava": rf"data/train.json, entry 2 \({broken.key}\): .*image",
+        "webdataset": rf"data/train-000000.tar, {broken.key}: .*image",
+        "openai-batch": r"data/train-00000.jsonl, line 2: .*image",
     }
     with pytest.raises(ValidationError, match=named[form]):
         verify(tmp_path / "out", form, rows, processor)
@@ -104,23 +104,23 @@ def change_line(path: Path, number: int, change: Callable[[dict], object]) -> No
 @pytest.mark.parametrize(
     ("form", "change", "why"),
     [
-        ("llamafactory", lambda r: r.pop("rejected"), "lacks rejected"),
+        ("llamafactory", lambda r: r.pop("rejected"), "rejected"),
         ("llamafactory", lambda r: r["images"].pop(), "2 <image> for 1 images"),
-        ("llamafactory", lambda r: r["images"].__setitem__(0, "../x.png"), "outside of the folder"),
-        ("llamafactory", lambda r: r["images"].__setitem__(0, "images/x.png"), "there is no file images/x.png"),
-        ("llamafactory", lambda r: r["chosen"].update({"from": "human"}), "an answer is not the assistant's"),
-        ("llamafactory", lambda r: r["rejected"].update(value=" "), "no rejected text"),
-        ("llamafactory", lambda r: r["conversations"].append({"from": "gpt", "value": "a"}), "do not take turns"),
-        ("llamafactory", lambda r: r["chosen"].update(value="a <video>"), "marks of other media"),
-        ("llamafactory", lambda r: r.update(conversations=[]), "no messages"),
-        ("ms-swift", lambda r: r.update(rejected_response=r["messages"][-1]["content"]), "is the chosen one"),
-        ("ms-swift", lambda r: r["messages"].pop(), "no answer"),
-        ("ms-swift", lambda r: r.pop("rejected_response"), "rejects something else than the file's first line"),
-        ("ms-swift", lambda r: r["messages"].insert(0, {"role": "user", "content": "a"}), "do not take turns"),
-        ("openai-batch", lambda r: r.update(custom_id=ROWS[0].key), "its custom_id came before"),
-        ("openai-batch", lambda r: r.update(url="/v1/completions"), "is no chat request"),
-        ("openai-batch", lambda r: r["body"].update(model=""), "names no model"),
-        ("openai-batch", lambda r: r.pop("method"), "has body, custom_id, url"),
+        ("llamafactory", lambda r: r["images"].__setitem__(0, "../x.png"), r"\.\./x.png"),
+        ("llamafactory", lambda r: r["images"].__setitem__(0, "images/x.png"), "images/x.png"),
+        ("llamafactory", lambda r: r["chosen"].update({"from": "human"}), "assistant"),
+        ("llamafactory", lambda r: r["rejected"].update(value=" "), "rejected"),
+        ("llamafactory", lambda r: r["conversations"].append({"from": "gpt", "value": "a"}), "turns"),
+        ("llamafactory", lambda r: r["chosen"].update(value="a <video>"), "media"),
+        ("llamafactory", lambda r: r.update(conversations=[]), "messages"),
+        ("ms-swift", lambda r: r.update(rejected_response=r["messages"][-1]["content"]), "rejected .*chosen"),
+        ("ms-swift", lambda r: r["messages"].pop(), "answer"),
+        ("ms-swift", lambda r: r.pop("rejected_response"), "first line"),
+        ("ms-swift", lambda r: r["messages"].insert(0, {"role": "user", "content": "a"}), "turns"),
+        ("openai-batch", lambda r: r.update(custom_id=ROWS[0].key), "custom_id"),
+        ("openai-batch", lambda r: r.update(url="/v1/completions"), "'/v1/completions'"),
+        ("openai-batch", lambda r: r["body"].update(model=""), "model"),
+        ("openai-batch", lambda r: r.pop("method"), "body, custom_id, url"),
     ],
 )  # fmt: skip
 def test_a_line_that_breaks_its_consumers_rules(
@@ -138,7 +138,7 @@ def test_all_lines_of_a_file_must_reject_the_same_kind_of_thing(tmp_path: Path, 
     data = tmp_path / "out/data"
     texts, images = data / "train.jsonl", data / "train-images.jsonl"
     texts.write_text(texts.read_text() + images.read_text())
-    with pytest.raises(ValidationError, match=r"train.jsonl, line 4: rejects something else"):
+    with pytest.raises(ValidationError, match=r"train\.jsonl, line 4"):
         verify(tmp_path / "out", "ms-swift", rows, processor)
 
 
@@ -154,13 +154,13 @@ def change_parquet(folder: Path, change: Callable[[dict], object]) -> None:
     ("form", "change", "why"),
     [
         ("trl", lambda r: r["images"].pop(), "2 slots for 1 images"),
-        ("trl", lambda r: r.update(rejected=[]), "no rejected text"),
-        ("trl", lambda r: r.update(chosen=[]), "no messages"),
-        ("trl", lambda r: r["prompt"][0].update(role="stranger"), "TRL's collator refuses it: .*stranger"),
+        ("trl", lambda r: r.update(rejected=[]), "rejected"),
+        ("trl", lambda r: r.update(chosen=[]), "messages"),
+        ("trl", lambda r: r["prompt"][0].update(role="stranger"), "TRL's .*stranger"),
         ("trl", lambda r: r["prompt"][0]["content"].append({"type": "text", "text": "<|image_pad|>"}), "TRL's"),
         ("hf", lambda r: r["images"].pop(), "2 slots for 1 images"),
-        ("rlaif-v", lambda r: r.update(chosen=""), "no chosen text"),
-        ("rlaif-v", lambda r: r["image"].update(bytes=b"\x89PNG"), "an image does not decode"),
+        ("rlaif-v", lambda r: r.update(chosen=""), "chosen"),
+        ("rlaif-v", lambda r: r["image"].update(bytes=b"\x89PNG"), "image"),
     ],
 )
 def test_a_row_that_breaks_its_consumers_rules(
@@ -168,14 +168,14 @@ def test_a_row_that_breaks_its_consumers_rules(
 ) -> None:
     rows = export(tmp_path / "out", form)
     change_parquet(tmp_path / "out", change)
-    with pytest.raises(ValidationError, match=rf"train, row 1.*: {why}"):
+    with pytest.raises(ValidationError, match=rf"train, row 1.*: .*{why}"):
         verify(tmp_path / "out", form, rows, processor)
 
 
 def test_a_folder_that_datasets_cannot_load(tmp_path: Path, processor) -> None:
     rows = export(tmp_path / "out", "trl")
     next((tmp_path / "out/data").iterdir()).write_bytes(b"PAR1 cut")
-    with pytest.raises(ValidationError, match="datasets cannot"):
+    with pytest.raises(ValidationError, match="datasets"):
         verify(tmp_path / "out", "trl", rows, processor)
 
 
@@ -185,17 +185,17 @@ def test_a_conversation_that_breaks_the_rules(tmp_path: Path, processor) -> None
     records = json.loads(path.read_text())
     records[2]["conversations"][0]["value"] = "<image> alone"
     path.write_text(json.dumps(records))
-    with pytest.raises(ValidationError, match=rf"entry 3 \({ROWS[2].key}\): 1 <image> for 2 images"):
+    with pytest.raises(ValidationError, match=rf"entry 3 \({ROWS[2].key}\): 1 .* 2 images"):
         verify(tmp_path / "out", "llava", rows, processor)
 
 
 @pytest.mark.parametrize(
     ("members", "why"),
     [
-        ({"a.image1.png": b"", "b.json": b"{}", "a.json": b"{}"}, "a: has no json"),
-        ({"a.json": b"{"}, "a: no JSON"),
-        ({"a.json": b"{}", "a.image1.exe": b""}, "a: image1.exe is no member that readers decode"),
-        ({"noending": b""}, "noending: is no member of a sample"),
+        ({"a.image1.png": b"", "b.json": b"{}", "a.json": b"{}"}, r"\.tar, a: .*json"),
+        ({"a.json": b"{"}, "a: .*JSONDecodeError"),
+        ({"a.json": b"{}", "a.image1.exe": b""}, "a: image1.exe"),
+        ({"noending": b""}, "noending"),
     ],
 )
 def test_members_that_break_the_naming_rules(tmp_path: Path, processor, members: dict[str, bytes], why: str) -> None:
@@ -213,7 +213,7 @@ def test_a_control_token_in_a_text_is_found_by_the_processor(tmp_path: Path, pro
     row = replace(preference(1), prompt=(Turn(role="user", text="What differs? <|image_pad|>"),))
     rows = export(tmp_path / "out", "llamafactory", [row])
     assert verify(tmp_path / "out", "llamafactory", rows, None) == 1
-    with pytest.raises(ValidationError, match=r"line 1: the processor refuses it"):
+    with pytest.raises(ValidationError, match=r"line 1: .*processor"):
         verify(tmp_path / "out", "llamafactory", rows, processor, max_length=500)
 
 
@@ -222,7 +222,7 @@ def test_a_limit_must_be_known(processor, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(processor.tokenizer, "model_max_length", 2048)
     assert make_ruler(processor, 0).max_length == 2048
     monkeypatch.setattr(processor.tokenizer, "model_max_length", int(1e30))  # what those without a limit have
-    with pytest.raises(ConfigError, match="give one with --max-length"):
+    with pytest.raises(ConfigError, match="--max-length"):
         make_ruler(processor, 0)
 
 

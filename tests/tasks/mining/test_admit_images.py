@@ -184,5 +184,5 @@ def test_an_excluded_source_is_read_whole(pictures: Path, tmp_path: Path) -> Non
 
 
 def test_a_missing_benchmark_is_named(pictures: Path, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"nowhere: there is no such folder"):
+    with pytest.raises(SourceError, match="nowhere"):
         build(tmp_path / "out", pictures, [str(tmp_path / "nowhere")])

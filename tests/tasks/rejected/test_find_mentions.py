@@ -133,5 +133,5 @@ def test_the_stage_can_be_sent_to_workers(config: NounsConfig) -> None:
 
 def test_a_missing_pipeline_is_named_before_a_build(tmp_path: Path) -> None:
     assert STAGE.pin
-    with pytest.raises(ModelError, match=r"nouns.model: the spaCy pipeline .* is not installed here"):
+    with pytest.raises(ModelError, match=r"nouns\.model"):
         STAGE.pin(NounsConfig(model=str(tmp_path / "none")))

@@ -50,7 +50,7 @@ def test_the_other_models_files_are_refused(ram: Checkpoint, sam: Path) -> None:
     said = refusal(tag_images.pin_models, tagging(ram.config, checkpoint=str(sam)))
     assert said.startswith(f"tagging.ram.checkpoint: {sam}: ")
     said = refusal(segment_boxes.pin_models, segmenting(ram.config.checkpoint))
-    assert said.startswith(f"segmentation.checkpoint: {ram.config.checkpoint} is not loaded: ")
+    assert said.startswith(f"segmentation.checkpoint: {ram.config.checkpoint} ")
     assert "set tagging.taggers to ram" in refusal(tag_images.pin_models, tagging(ram.config, "ram-plus"))
 
 

@@ -212,13 +212,13 @@ def test_the_models_are_named_with_the_words(ram: TaggingConfig) -> None:
 
 
 def test_weights_of_the_other_model_are_refused_where_they_are_loaded(ram: TaggingConfig) -> None:
-    with pytest.raises(ModelError, match=r"it is a checkpoint of RAM: set tagging.taggers to ram"):
+    with pytest.raises(ModelError, match=r"tagging\.taggers to ram\b"):
         list(tag_images([image(0)], ram.model_copy(update={"taggers": ("ram-plus",)})))
 
 
 def test_missing_weights_are_named_before_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match=r"tagging.ram: .* is not on this machine"):
+    with pytest.raises(ModelError, match=r"tagging\.ram: "):
         pin_models(TaggingConfig(taggers=("ram",)))
 
 

@@ -66,7 +66,7 @@ def test_a_wrong_model_is_told_with_those_that_there_are() -> None:
         several = one(check_served(config_of(server, model=""), "models.chat"))
     assert (wrong.state, wrong.found) == ("missing", "it has no tiny")
     assert wrong.mend == several.mend == "--set models.chat.model=NAME, of: large, larger"
-    assert several.found == "it has 2 models"
+    assert "2 models" in several.found
 
 
 def test_each_of_several_servers_is_looked_at() -> None:

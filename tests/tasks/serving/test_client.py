@@ -78,15 +78,16 @@ def test_the_only_model_needs_no_name() -> None:
         assert texts(list(asked(items(20), config_of(server, model="")))) == {str(n): "tiny" for n in range(20)}
         assert server.paths.count("/v1/models") == 1
         server.models = ("tiny", "large")
-        with pytest.raises(ServerError, match=r"it has 2 models \(tiny, large\): set models.chat.model"):
+        with pytest.raises(ServerError, match=r"\(tiny, large\).* models\.chat\.model"):
             ask_now(config_of(server, model="", max_concurrency=3))
 
 
 def test_a_server_that_refuses_everything_from_the_start_is_wrong() -> None:
-    with chat_server(lambda asked: Status(400, "one image at most")) as server:
-        words = r"it refused each of the first 5 questions \(one image at most\): start it with other limits"
-        with pytest.raises(ServerError, match=words):
-            list(asked(items(100), config_of(server)))
+    with (
+        chat_server(lambda asked: Status(400, "one image at most")) as server,
+        pytest.raises(ServerError, match=r"\b5 .*\(one image at most\)"),
+    ):
+        list(asked(items(100), config_of(server)))
     good = {"0"}
     with chat_server(lambda asked: "good" if asked.text in good else Status(400)) as server:
         config = config_of(server)
@@ -95,7 +96,7 @@ def test_a_server_that_refuses_everything_from_the_start_is_wrong() -> None:
 
 
 def test_no_address_at_all_is_said() -> None:
-    with pytest.raises(ConfigError, match="it names no server; set it to an address like"):
+    with pytest.raises(ConfigError, match=r"models\.chat\.endpoint"):
         Client(ChatConfig(model="tiny"))
 
 

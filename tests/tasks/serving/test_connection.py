@@ -1,6 +1,7 @@
 """What a server may do to a single request: every fault is named, and nothing is sent that need not be."""
 
 import asyncio
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -114,12 +115,15 @@ def test_an_answer_cut_at_any_byte_is_asked_for_again() -> None:
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (Status(401), r"HTTP 401: scripted: it wants a key; put the right one into the environment variable PAIR"),
-        (Status(403), r"HTTP 403: scripted: it wants a key"),
-        (Status(402, "no money"), r"HTTP 402: no money: is this the address of an OpenAI-compatible server\?"),
-        (Status(301, headers={"Location": "http://elsewhere/v1"}), r"HTTP 301: it leads to http://elsewhere/v1: put"),
-        (Status(307, headers={"Location": "/v2"}), r"HTTP 307: it leads to /v2"),
-        (Status(405), r"HTTP 405: scripted: is this the address"),
+        (Status(401), r"HTTP 401: scripted: .*PAIRWRIGHT_TEST_KEY"),
+        (Status(403), r"HTTP 403: scripted: .*PAIRWRIGHT_TEST_KEY"),
+        (Status(402, "no money"), r"HTTP 402: no money: .*models\.chat\.endpoint"),
+        (
+            Status(301, headers={"Location": "http://elsewhere/v1"}),
+            "HTTP 301: .*http://elsewhere/v1: ",
+        ),
+        (Status(307, headers={"Location": "/v2"}), r"HTTP 307: .*/v2"),
+        (Status(405), r"HTTP 405: scripted: .*models\.chat\.endpoint"),
     ],
 )
 def test_a_server_that_does_not_fit_ends_the_shard_at_once(fault: Status, words: str) -> None:
@@ -133,8 +137,8 @@ def test_a_model_that_is_not_there_is_named_beside_those_that_are() -> None:
     with chat_server(lambda _: "good", models=("tiny", "large")) as server:
         with pytest.raises(ServerError) as caught:
             ask_now(config_of(server, model="huge"))
-        assert str(caught.value) == f"{server.url}: no model 'huge' there, but tiny, large: set models.chat.model"
-        with pytest.raises(ServerError, match=r"HTTP 404: Not Found: is this the address .* They often end in /v1"):
+        assert re.match(rf"{server.url}: .*'huge'.* tiny, large\b.*models\.chat\.model", str(caught.value))
+        with pytest.raises(ServerError, match=r"HTTP 404: .*/v1; .*models\.chat\.endpoint"):
             ask_now(config_of(server.url.removesuffix("/v1")))
 
 
@@ -201,7 +205,7 @@ def test_what_is_no_address_is_named_without_its_secrets(url: str) -> None:
 def test_certificates_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context, trusted = write_certificate(tmp_path)
     with chat_server(lambda _: "good", context=context) as server:
-        with pytest.raises(ServerError, match=r"no connection: .*CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(ServerError, match="CERTIFICATE_VERIFY_FAILED"):
             ask_now(config_of(server, patience_seconds=0.1))
         assert server.asked == []
         monkeypatch.setenv("SSL_CERT_FILE", str(trusted))

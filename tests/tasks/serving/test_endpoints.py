@@ -66,7 +66,7 @@ def test_nobody_asks_a_server_that_wants_to_be_left_alone() -> None:
 
 def test_retry_after_is_capped_by_patience() -> None:
     with chat_server(lambda _: Status(429, headers={"Retry-After": "86400"})) as server:
-        with pytest.raises(ServerError, match=r"the server does not answer for 0\.3 s \(at last: server busy: HTTP 42"):
+        with pytest.raises(ServerError, match=r"0\.3 s .*HTTP 429"):
             ask_now(config_of(server, patience_seconds=0.3))
         assert len(server.asked) == 2, "once more when patience ends"
 
@@ -89,12 +89,12 @@ def test_each_shard_that_fails_halves_the_patience_until_there_is_an_answer() ->
         config = config_of(server, patience_seconds=0.2)
         server.stop()
         for patience in ("0.2", "0.1", "0.05"):
-            with pytest.raises(ServerError, match=rf"for {patience} s \(at last: no connection: Connection refused\)"):
+            with pytest.raises(ServerError, match=rf"\b{patience} s .*Connection refused"):
                 list(asked(items(10), config))
         server.start()
         assert len(texts(list(asked(items(10), config)))) == 10
         server.stop()
-        with pytest.raises(ServerError, match=r"for 0\.2 s"):
+        with pytest.raises(ServerError, match=r"\b0\.2 s"):
             list(asked(items(10), config))
 
 
@@ -107,7 +107,7 @@ def test_one_question_that_no_server_survives_is_no_proof_against_the_server() -
 
 
 def test_many_questions_without_an_answer_are() -> None:
-    with chat_server(lambda _: Raw(b"<html>")) as server, pytest.raises(ServerError, match="not JSON"):
+    with chat_server(lambda _: Raw(b"<html>")) as server, pytest.raises(ServerError, match="JSON"):
         list(asked(items(60), config_of(server, max_attempts=100, patience_seconds=0.2)))
 
 
@@ -287,7 +287,7 @@ def test_all_who_wait_are_told_that_there_is_nothing_to_wait_for(why: str) -> No
         else:
             endpoints.failed(turn, GONE, 1)
             turn = await waiting.pop(0)
-            with pytest.raises(ServerError, match=r"127\.0\.0\.1:1/v1: the server does not answer for"):
+            with pytest.raises(ServerError, match=r"127\.0\.0\.1:1/v1"):
                 endpoints.failed(turn, GONE, 1)
         results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
         assert [type(result) for result in results] == [ServerError] * len(waiting)

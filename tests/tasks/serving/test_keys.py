@@ -26,7 +26,7 @@ def test_a_key_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert key == SECRET
     assert f"Bearer {key}" == f"Bearer {SECRET}"
     assert repr(key) == "Key('SOME_KEY')"
-    assert key.place == "the environment variable SOME_KEY"
+    assert "SOME_KEY" in key.place
 
 
 @pytest.mark.parametrize("value", [None, "", " \n"])
@@ -42,9 +42,7 @@ def test_no_key_is_empty(monkeypatch: pytest.MonkeyPatch, value: str | None) -> 
 @pytest.mark.parametrize("value", ["sk 123", "sk-1\nsk-2", "sk-\u00e9", "sk-\x00".replace("\x00", "\x01")])
 def test_what_is_no_key_is_refused_without_being_shown(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("SOME_KEY", value)
-    with pytest.raises(
-        ConfigError, match=r"^models\.chat\.key: the environment variable SOME_KEY holds more than a key"
-    ) as e:
+    with pytest.raises(ConfigError, match=r"^models\.chat\.key: .*SOME_KEY") as e:
         load_key("SOME_KEY")
     assert "sk" not in str(e.value)
 
@@ -58,7 +56,7 @@ def test_a_key_is_taken_out_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_key_does_not_travel_with_a_pickle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_KEY", SECRET)
-    with pytest.raises(TypeError, match="a key stays in its process"):
+    with pytest.raises(TypeError, match=r"\bkey\b"):
         pickle.dumps(load_key("SOME_KEY"))
 
 

@@ -169,7 +169,7 @@ def test_a_server_that_dies_shows_the_end_of_its_log(servers, diary) -> None:
 
 @pytest.mark.parametrize("fault", ["never", "other"])
 def test_a_server_that_does_not_answer_in_time_is_stopped(servers, diary, fault) -> None:
-    with pytest.raises(ServerError, match=r"tiny did not answer within 1\.5 s \(launch\.start_seconds\)"):
+    with pytest.raises(ServerError, match=r"tiny .*1\.5 s .*launch\.start_seconds"):
         servers.ready(local(diary, fault=fault, start_seconds=1.5))
     assert are_gone(entries(diary)[0], within_s=0)
 
@@ -205,16 +205,16 @@ def test_ports_that_are_always_taken_are_an_error(servers, diary, monkeypatch) -
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": ""}, "language.model is empty"),
+        ({"model": ""}, "language.model"),
         (
             {"endpoint": ("http://h/v1",)},
-            "language.endpoint http://h/v1 and language.launch.enabled",
+            "language.endpoint http://h/v1 .*language.launch.enabled",
         ),
         (
             {"launch": LaunchConfig(enabled=True, command=("vllm-that-is-not-there",))},
             "language.launch.command: 'vllm-that-is-not",
         ),
-        ({"launch": LaunchConfig(enabled=True, command=())}, "language.launch.command: '' is no program"),
+        ({"launch": LaunchConfig(enabled=True, command=())}, "language.launch.command: ''"),
     ],
 )
 def test_a_profile_that_cannot_be_started_names_the_field(servers, diary, changes, message) -> None:

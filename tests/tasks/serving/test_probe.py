@@ -1,6 +1,7 @@
 """What a build finds out of its servers when it starts: which model they serve, and whether they hold to a form."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -107,27 +108,23 @@ def test_of_several_models_one_must_be_named() -> None:
 
 def test_a_server_without_models() -> None:
     with chat_server(obeys_all, models=[]) as server:
-        assert refusal(ConfigError, server) == f"models.chat.model: name one of those that {server.url} serves: none"
+        assert re.fullmatch(rf"models\.chat\.model: .*{server.url}.* none", refusal(ConfigError, server))
 
 
 def test_a_model_that_is_not_served_is_refused() -> None:
     with chat_server(obeys_all, models=["one", "two"]) as server:
         said = refusal(ConfigError, server, model="three")
-        assert said == f'models.chat.model: {server.url} does not serve "three"; it serves one, two'
+        assert re.fullmatch(rf"models\.chat\.model: {server.url} .*three.* one, two", said)
         assert server.asked == []
 
 
 def test_messages_name_the_profiles_field() -> None:
-    with pytest.raises(
-        ConfigError, match=r"^judge\.endpoint: name an OpenAI-compatible server \(--set judge\.endpoint"
-    ):
+    with pytest.raises(ConfigError, match=r"^judge\.endpoint: .*--set judge\.endpoint"):
         find_model(ChatConfig(), field="judge")
 
 
 def test_no_endpoint_is_refused_with_what_to_do() -> None:
-    with pytest.raises(
-        ConfigError, match=r"^models\.chat\.endpoint: name an OpenAI-compatible server .*--until mining\)$"
-    ):
+    with pytest.raises(ConfigError, match=r"^models\.chat\.endpoint: .*--until mining\)$"):
         find_model(ChatConfig(model="tiny"))
 
 
@@ -136,13 +133,11 @@ def test_a_model_of_which_a_server_knows_only_a_part_is_refused(tmp_path, inside
     """Also where the server says what it serves."""
     (tmp_path / inside).mkdir(exist_ok=True)
     (tmp_path / inside / "differential.json").write_text("{}")
-    with pytest.raises(
-        ConfigError, match=r"^models\.chat\.model: .* differential perception, which vLLM does not know"
-    ):
+    with pytest.raises(ConfigError, match=r"^models\.chat\.model: .*vLLM"):
         find_model(ChatConfig(endpoint=("http://127.0.0.1:9/v1",), model=str(tmp_path)))
     with (
         chat_server(obeys_all, models=[str(tmp_path)]) as server,
-        pytest.raises(ConfigError, match="serve the model without it"),
+        pytest.raises(ConfigError, match=r"^models\.chat\.model: .*vLLM"),
     ):
         find_model(ChatConfig(endpoint=(server.url,)))
 
@@ -152,11 +147,11 @@ def test_a_server_that_the_build_starts_is_not_asked() -> None:
     found = find_model(launched, images=2)
     assert (found.model, found.structured) == ("tiny", "vllm")
     assert find_model(launched.model_copy(update={"structured": "off"})).structured == "off"
-    with pytest.raises(ConfigError, match=r"models\.chat\.model is empty"):
+    with pytest.raises(ConfigError, match=r"models\.chat\.model"):
         find_model(launched.model_copy(update={"model": ""}))
-    with pytest.raises(ConfigError, match="exclude each other"):
+    with pytest.raises(ConfigError, match=r"models\.chat\.endpoint .*models\.chat\.launch\.enabled"):
         find_model(launched.model_copy(update={"endpoint": ("http://127.0.0.1:1/v1",)}))
-    with pytest.raises(ConfigError, match=r"models\.chat\.launch\.command: 'no-such-vllm' is no program here"):
+    with pytest.raises(ConfigError, match=r"models\.chat\.launch\.command: 'no-such-vllm'"):
         find_model(launched.model_copy(update={"launch": LaunchConfig(enabled=True, command=("no-such-vllm",))}))
 
 
@@ -166,7 +161,7 @@ def test_a_model_that_sees_no_images_is_refused_before_the_build() -> None:
 
     with chat_server(answer) as server:
         assert find_model(ChatConfig(endpoint=(server.url,)), images=1, pace=QUICK).model == "tiny"
-        with pytest.raises(ConfigError, match=r"models.chat: tiny at .* refuses to look at 2 images at once"):
+        with pytest.raises(ConfigError, match=r"models\.chat: tiny at .* 2 images"):
             find_model(ChatConfig(endpoint=(server.url,)), images=2, pace=QUICK)
 
 
@@ -181,7 +176,7 @@ def test_a_model_that_says_nothing_of_images_has_seen_them() -> None:
 def test_several_servers_must_serve_the_same() -> None:
     with chat_server(obeys_all, models=["one"]) as first, chat_server(obeys_all, models=["two"]) as second:
         said = refusal(ConfigError, first, second)
-        assert said.startswith("models.chat.endpoint: the servers must serve the same model")
+        assert said.startswith("models.chat.endpoint: ")
         assert f"{first.url} serves one" in said
         assert f"{second.url} serves two" in said
         assert f'{second.url} does not serve "one"' in refusal(ConfigError, first, second, model="one")
@@ -197,7 +192,7 @@ def test_a_server_that_is_not_there() -> None:
     url = f"http://127.0.0.1:{free_port()}/v1"
     with pytest.raises(ServerError) as caught:
         find_model(ChatConfig(endpoint=(url,)))
-    assert str(caught.value).startswith(f"{url}: no connection: ")
+    assert str(caught.value).startswith(f"{url}: ")
     assert "is the server running" in str(caught.value)
 
 
@@ -240,7 +235,7 @@ def test_faults_that_pass_do_not_decide(faults) -> None:
 def test_a_server_that_stays_busy_decides_nothing() -> None:
     with chat_server(lambda asked: Status(503, "loading")) as server:
         said = refusal(ServerError, server, max_attempts=3)
-        assert said.startswith(f"{server.url}: server busy: HTTP 503: loading")
+        assert re.match(f"{server.url}: .*HTTP 503: loading", said)
         assert len(server.asked) == 3
 
 
@@ -283,5 +278,5 @@ def test_a_real_vllm_holds_to_choices(qwen_server, mixtral_server) -> None:
     for server in (qwen_server, mixtral_server):
         found = find_model(ChatConfig(endpoint=(server.endpoint,)))
         assert (found.model, found.structured) == (server.model, "vllm")
-    with pytest.raises(ConfigError, match='does not serve "another"; it serves mixtral'):
+    with pytest.raises(ConfigError, match=r"another.*mixtral"):
         find_model(ChatConfig(endpoint=(mixtral_server.endpoint,), model="another"))

@@ -199,20 +199,20 @@ def test_chunks_of_rows_are_read_whole(images, tmp_path, monkeypatch):
 
 def test_a_folder_without_the_images_is_a_source_error(images, tmp_path):
     path = write_parquet(tmp_path / "tables/a.parquet", RECORDS)
-    with pytest.raises(SourceError, match=r"none of the images that it names is in .*tables.*reading\.images=FOLDER"):
+    with pytest.raises(SourceError, match=r"a\.parquet: .*tables.*reading\.images=FOLDER"):
         read_all(config_of(KIND, path))
     assert len(read_all(config_of(KIND, write_parquet(images / "a.parquet", RECORDS)))[0]) == 2
 
 
 def test_what_is_not_cad_inst_is_a_source_error(images, tmp_path):
     (tmp_path / "x.json").write_text("{}")
-    with pytest.raises(SourceError, match="holds no records"):
+    with pytest.raises(SourceError, match=r"x\.json"):
         read_all(source(tmp_path / "x.json", images))
-    with pytest.raises(SourceError, match="has no column answer"):
+    with pytest.raises(SourceError, match=r"x\.parquet: .* answer; "):
         read_all(source(write_table(tmp_path / "x.parquet", {"image": ["a"], "n": [1]}), images))
-    with pytest.raises(SourceError, match="no such file"):
+    with pytest.raises(SourceError, match="nowhere"):
         read_all(source(tmp_path / "nowhere", images))
-    with pytest.raises(SourceError, match="JSON files have no splits"):
+    with pytest.raises(SourceError, match=r"reading\.splits"):
         read_all(source(tmp_path / "x.json", images, splits=("train",)))
 
 

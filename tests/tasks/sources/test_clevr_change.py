@@ -96,10 +96,10 @@ def test_types_may_be_missing_but_splits_may_not(tmp_path: Path) -> None:
     (tmp_path / "type_mapping.json").unlink()
     assert read(tmp_path)["000001.png"].change_types == ()
     put(tmp_path, "splits.json", {"train": 3})
-    with pytest.raises(SourceError, match=r"splits\.json: train must be a list"):
+    with pytest.raises(SourceError, match=r"splits\.json: train .*list"):
         read(tmp_path)
     (tmp_path / "splits.json").unlink()
-    with pytest.raises(SourceError, match=r"holds no splits\.json"):
+    with pytest.raises(SourceError, match=r"splits\.json$"):
         read(tmp_path)
 
 

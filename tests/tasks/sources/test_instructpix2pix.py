@@ -146,12 +146,12 @@ def test_a_list_of_nothing_is_a_source_error(tmp_path, text):
 
 
 def test_a_missing_folder_an_unknown_split_and_a_folder_of_neither_form_are_source_errors(folder, tmp_path):
-    with pytest.raises(SourceError, match="no such file"):
+    with pytest.raises(SourceError, match="nowhere"):
         read_all(config_of(KIND, tmp_path / "nowhere"))
-    with pytest.raises(SourceError, match=r"reading\.splits: this form has no splits"):
+    with pytest.raises(SourceError, match=r"reading\.splits"):
         read_all(config_of(KIND, folder, splits=("train",)))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SourceError, match="holds no Parquet file"):
+    with pytest.raises(SourceError, match=r"empty: .*Parquet"):
         read_all(config_of(KIND, tmp_path / "empty"))
 
 

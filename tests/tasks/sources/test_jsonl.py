@@ -230,7 +230,7 @@ def test_a_pair_gives_everything_or_one_reason(folder):
 def test_splits(folder):
     path = manifest(folder, {"image": "a.png", "split": "train"}, {"image": "b.png", "split": "val"}, b"{")
     assert [item.name for item in listed(path, splits=("val",))] == ["b.png", "line 3"]
-    with pytest.raises(SourceError, match=r"'test'; there are: train, val"):
+    with pytest.raises(SourceError, match=r"reading\.splits .*'test'.*train, val"):
         listed(path, splits=("train", "test"))
 
 
@@ -259,13 +259,13 @@ def test_an_image_that_changes_after_listing(folder):
 )
 def test_a_file_that_is_no_manifest_is_a_source_error(folder, text):
     (folder / "m.jsonl").write_bytes(text)
-    with pytest.raises(SourceError, match=r"m\.jsonl: is no manifest"):
+    with pytest.raises(SourceError, match=r"m\.jsonl: .*image_path"):
         listed(folder / "m.jsonl")
 
 
 @pytest.mark.parametrize("place", ["none.jsonl", "", "s3://bucket/m.jsonl"])
 def test_a_manifest_that_is_not_there_is_a_source_error(folder, place):
-    with pytest.raises(SourceError, match=r"there is no such file|is no file|local disks"):
+    with pytest.raises(SourceError, match=place or str(folder)):
         listed(place if "://" in place else folder / place)
 
 

@@ -53,14 +53,14 @@ def test_answers_are_captions(folder):
 
 def test_another_table_is_refused_with_its_columns(tmp_path):
     write_table(tmp_path / "a.parquet", {"image": [DATA[0]], "text": ["a"]})
-    with pytest.raises(SourceError, match=r"has no column conversations, id; the columns are: image \(binary\), text"):
+    with pytest.raises(SourceError, match=r"conversations, id; .*image \(binary\), text"):
         read_all(config_of(KIND, tmp_path))
 
 
 def test_listing_is_stable_and_limited(folder):
     items, _ = read_all(config_of(KIND, folder))
     assert [item.key for item in read_all(config_of(KIND, folder), 3)[0]] == [item.key for item in items[:3]]
-    with pytest.raises(SourceError, match="no such file"):
+    with pytest.raises(SourceError, match="nowhere"):
         read_all(config_of(KIND, folder / "nowhere"))
 
 

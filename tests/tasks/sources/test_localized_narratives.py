@@ -109,7 +109,7 @@ def test_bad_lines_are_dropped_by_their_number(tmp_path: Path) -> None:
 def test_a_file_without_any_narrative_is_a_source_error(tmp_path: Path) -> None:
     write_localized_narratives(tmp_path)
     put_lines(tmp_path, COCO, {"image": "a.jpg", "caption": "x"})
-    with pytest.raises(SourceError, match="no line is a narrative with dataset_id, image_id and caption"):
+    with pytest.raises(SourceError, match=r"\.jsonl: .*dataset_id, image_id .*caption"):
         list_all(source_of("localized-narratives", tmp_path))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import datasets
 import fsspec
@@ -87,11 +88,9 @@ def test_of_several_columns_of_bytes_the_usual_name_or_the_configured_one_counts
     assert keys_of(read_all(config_of(path))[1]) == {"a.parquet#0": [make_key(DATA[1])]}
     assert keys_of(read_all(config_of(path, image_column="mask"))[1]) == {"a.parquet#0": [make_key(DATA[0])]}
     other = write_table(tmp_path / "b.parquet", {"left": [DATA[0]], "right": [DATA[1]]})
-    with pytest.raises(
-        SourceError, match=r"b\.parquet: no column is known .* reading\.image_column; .*left \(binary\)"
-    ):
+    with pytest.raises(SourceError, match=r"b\.parquet: .* reading\.image_column; .*left \(binary\)"):
         listed(other)
-    with pytest.raises(SourceError, match=r"reading\.image_column: 'up' holds no images"):
+    with pytest.raises(SourceError, match=r"reading\.image_column: 'up'"):
         listed(other, image_column="up")
 
 
@@ -102,7 +101,7 @@ def test_captions_are_found_by_name_or_configured(tmp_path):
     assert row.captions == ("one", "two")
     (row,) = read_all(config_of(path, caption_column="alt"))[1]["a.parquet#0"]
     assert row.captions == ("other",)
-    with pytest.raises(SourceError, match=r"reading\.caption_column: 'image' holds no texts"):
+    with pytest.raises(SourceError, match=r"reading\.caption_column: 'image'"):
         listed(path, caption_column="image")
 
 
@@ -178,7 +177,7 @@ def test_the_layout_of_the_hub_and_its_splits(tmp_path):
         "train-00000-of-00002.parquet#0",
         "train-00001-of-00002.parquet#0",
     ]
-    with pytest.raises(SourceError, match="there is no split validation; there are: test, train"):
+    with pytest.raises(SourceError, match=r"reading\.splits: .*validation; .*test, train"):
         listed(tmp_path, splits=("validation", "train"))
 
 
@@ -218,14 +217,14 @@ def test_what_datasets_writes_is_read(tmp_path):
 )
 def test_a_hostile_saved_folder_is_refused(tmp_path, name, state):
     (tmp_path / name).write_text(json.dumps(state))
-    with pytest.raises(SourceError, match=f"{name}: (does not name its files|is not what)"):
+    with pytest.raises(SourceError, match=f"{name}: .*`datasets`"):
         listed(tmp_path)
 
 
 def test_rows_selected_by_indices_are_refused(tmp_path):
     state = {"_data_files": [{"filename": "d.arrow"}], "_indices_data_files": [{"filename": "i.arrow"}]}
     (tmp_path / "state.json").write_text(json.dumps(state))
-    with pytest.raises(SourceError, match="selects rows"):
+    with pytest.raises(SourceError, match=r"state\.json .*rows"):
         listed(tmp_path)
 
 
@@ -242,7 +241,7 @@ def test_damaged_files_are_items_that_are_dropped(tmp_path):
         "d.parquet": "wrong columns",
     }
     (tmp_path / "b.parquet").unlink()
-    with pytest.raises(SourceError, match=r"no table can be read: a\.parquet: .*Parquet magic bytes"):
+    with pytest.raises(SourceError, match=r"a\.parquet: .*Parquet magic bytes"):
         listed(tmp_path)
 
 
@@ -406,20 +405,20 @@ def test_a_medium_that_fails_is_owed_again(tmp_path, monkeypatch):
     rows = list(READERS["parquet"].read_items(items, config))
     assert [type(row) for row in rows] == [Failed, Failed]
     assert {row.reason for row in rows} == {"I/O error"}
-    with pytest.raises(SourceError, match=r"a\.parquet: cannot be read: OSError"):
+    with pytest.raises(SourceError, match=r"a\.parquet: .*OSError"):
         list(READERS["parquet"].list_items(config, None))
 
 
 @pytest.mark.parametrize("place", ["missing", "empty", "missing.parquet", "x-*.parquet"])
 def test_nothing_to_list_is_a_source_error(tmp_path, place):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SourceError, match=r"no such file|holds no Parquet file"):
+    with pytest.raises(SourceError, match=re.escape(place)):
         listed(tmp_path / place)
 
 
 def test_tables_without_rows_are_a_source_error(tmp_path):
     write_table(tmp_path / "a.parquet", {"image": []}, types={"image": IMAGE})
-    with pytest.raises(SourceError, match="have no rows"):
+    with pytest.raises(SourceError, match="rows"):
         listed(tmp_path)
 
 
@@ -444,7 +443,7 @@ def test_a_remote_store_is_read_like_a_disk(tmp_path):
         store.pipe_file("/bucket/set/data/train-00000-of-00001.parquet", data[:-1] + b"x")
         (row, _) = READERS["parquet"].read_items(items, config)
         assert row.reason == "changed since it was listed"
-        with pytest.raises(SourceError, match="memory://nowhere: there is no such file"):
+        with pytest.raises(SourceError, match="memory://nowhere"):
             listed("memory://nowhere")
     finally:
         store.rm("/bucket", recursive=True)

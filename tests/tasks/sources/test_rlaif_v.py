@@ -78,7 +78,7 @@ def test_the_model_is_the_data_set_where_none_is_named(text):
 
 def test_another_table_is_refused(tmp_path):
     write_table(tmp_path / "a.parquet", {"image": [DATA[0]], "question": ["a"]})
-    with pytest.raises(SourceError, match="has no column chosen, rejected"):
+    with pytest.raises(SourceError, match="chosen, rejected; "):
         read_all(config_of(KIND, tmp_path))
 
 

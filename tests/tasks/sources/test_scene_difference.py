@@ -61,7 +61,7 @@ def test_rows_become_pairs_with_their_answers(folder):
 
 def test_another_subset_of_the_cauldron_is_refused(tmp_path):
     write_table(tmp_path / "a.parquet", {"images": [["a.png"]], "texts": [[]]})
-    with pytest.raises(SourceError, match="column images holds no images"):
+    with pytest.raises(SourceError, match=r"column images .*images \(list<"):
         read_all(config_of(KIND, tmp_path))
 
 

@@ -214,13 +214,13 @@ def test_keys_follow_what_a_line_says_but_not_where_it_stands(tmp_path):
 
 @pytest.mark.parametrize("text", [b"", b"\n", b"/home/a.jpg\n" * 200, b"\x89PNG\r\n", b'[{"url": 1}]'])
 def test_a_file_that_is_no_list_is_a_source_error(tmp_path, text):
-    with pytest.raises(SourceError, match=r"list\.txt: is no list of addresses"):
+    with pytest.raises(SourceError, match=r"list\.txt: .*https://"):
         listed(written(tmp_path, text))
 
 
 @pytest.mark.parametrize("place", ["none.txt", "", "s3://bucket/list.txt", "http://public.example/a.jpg"])
 def test_a_list_that_is_not_there_is_a_source_error(tmp_path, place):
-    with pytest.raises(SourceError, match=r"there is no such file|is no file|local disks"):
+    with pytest.raises(SourceError, match=place or str(tmp_path)):
         listed(place if "://" in place else tmp_path / place)
 
 

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import re
 import tarfile
 from typing import ClassVar
 
@@ -273,20 +274,20 @@ def test_truncated_and_damaged_tars_give_what_is_whole_and_say_that_something_is
 )
 def test_a_file_that_is_no_tar_or_holds_no_sample_is_a_source_error(tmp_path, data):
     (tmp_path / "a.tar").write_bytes(data)
-    with pytest.raises(SourceError, match=r"a\.tar: no sample"):
+    with pytest.raises(SourceError, match=r"a\.tar: "):
         listed(tmp_path / "a.tar")
 
 
 @pytest.mark.parametrize("place", ["missing.tar", "empty", "nothing-*.tar", "nothing-{0..3}.tar", "odd://x/a.tar"])
 def test_nothing_to_list_is_a_source_error(tmp_path, place):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SourceError, match=r"no archive found|cannot be read"):
+    with pytest.raises(SourceError, match=re.escape(place)):
         listed(place if "://" in place else tmp_path / place)
 
 
 def test_splits_are_refused(tmp_path):
     path = write_tar(tmp_path / "a.tar", ("a.png", picture()))
-    with pytest.raises(SourceError, match=r"reading\.splits asks for train"):
+    with pytest.raises(SourceError, match=r"reading\.splits .*train"):
         list(READER.list_items(config_of(path, splits=("train",)), None))
 
 

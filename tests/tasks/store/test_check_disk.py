@@ -27,7 +27,7 @@ def test_a_folder_that_is_to_be_made_is_tried_above_it(tmp_path: Path) -> None:
 def test_a_file_is_no_place_for_a_dataset(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (check,) = check_place("dataset", str(tmp_path / "file" / "out"))
-    assert (check.state, check.mend) == ("missing", "name another folder with --out")
+    assert (check.state, "--out" in check.mend) == ("missing", True)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -42,12 +42,12 @@ def test_a_folder_without_leave_to_write_is_said(tmp_path: Path) -> None:
 def test_a_place_that_takes_no_files_is_said() -> None:
     checks = found(check_place("dataset", "/proc"))
     assert checks["dataset: files"].state == "missing"
-    assert "/proc cannot be written to" in checks["dataset: files"].found
+    assert "/proc" in checks["dataset: files"].found
 
 
 def test_an_object_store_takes_a_file_and_gives_it_back() -> None:
     (check,) = check_place("dataset", "memory://doctor/out")
-    assert (check.state, check.found) == ("ok", "memory://doctor/out takes a file and gives it back")
+    assert (check.state, "memory://doctor/out" in check.found) == ("ok", True)
 
 
 def test_more_workers_than_cores_are_too_many() -> None:

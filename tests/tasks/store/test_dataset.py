@@ -291,7 +291,7 @@ def test_a_damaged_part_is_named_and_once_deleted_made_anew(tmp_path: Path) -> N
     tree = read_tree(tmp_path)
     path = min(tmp_path.glob("tables/pairs/*/part-*.parquet"))
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(StoreError, match=f"{path.name}.*damaged"):
+    with pytest.raises(StoreError, match=path.name):
         build_toy(tmp_path, WORDS, rows_per_shard=4)
     path.unlink()
     build_toy(tmp_path, WORDS, rows_per_shard=4)
@@ -324,12 +324,12 @@ def test_an_empty_listing_owes_nothing(tmp_path: Path) -> None:
 
 def test_the_record_of_a_build_is_kept(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
-    with pytest.raises(ConfigError, match="holds no dataset"):
+    with pytest.raises(ConfigError, match=f"{tmp_path}.*`pairwright build --out`"):
         read_record(folder)
     write_record(folder, record_of(limit=3))
     assert read_record(folder) == record_of(limit=3)
     (tmp_path / "build.json").write_text("{")
-    with pytest.raises(StoreError, match=r"build\.json: is damaged"):
+    with pytest.raises(StoreError, match=r"build\.json"):
         read_record(folder)
 
 

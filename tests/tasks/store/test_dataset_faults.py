@@ -153,7 +153,7 @@ def test_a_fault_of_reading_is_not_taken_for_damage(
         if FaultyFile.left >= 0:
             break
         assert errors[0].startswith(f"{root}/")
-        assert errors[0].endswith("could not be read: Input/output error")
+        assert errors[0].endswith("Input/output error")
         FaultyFile.left = 10**9
         assert not _errors(root)
         assert _sorted(say(read_toy(root, WORDS))) == _sorted(expect(WORDS))
@@ -166,6 +166,6 @@ def test_a_plan_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch,
 
     with monkeypatch.context() as patches:
         patches.setattr(shard_file.pa.ipc, "new_file", refuse)
-        with pytest.raises(StoreError, match=r"work/.*plan-images-.*: could not be written: No space left"):
+        with pytest.raises(StoreError, match=r"work/.*plan-images-.*: .*No space left"):
             build_toy(tmp_path, WORDS)
     assert not _errors(tmp_path)

@@ -30,7 +30,7 @@ def test_one_sample_says_nothing_of_the_spread() -> None:
 
 
 def test_there_is_no_rate_of_nothing() -> None:
-    with pytest.raises(ValueError, match="no rate can be taken of nothing"):
+    with pytest.raises(ValueError, match="rate"):
         ratio([], [])
 
 

@@ -40,7 +40,7 @@ def test_a_name_is_taken_once(folder: Folder) -> None:
 
 
 def test_a_missing_file_is_named(folder: Folder) -> None:
-    with pytest.raises(StoreError, match=r"nowhere/x: could not be opened: .*[Nn]o such file|nowhere/x"):
+    with pytest.raises(StoreError, match="nowhere/x"):
         folder.read("nowhere/x")
 
 
@@ -53,13 +53,13 @@ def test_a_folder_travels_to_another_process(folder: Folder) -> None:
 
 
 def test_an_address_of_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(StoreError, match="nonsense://x: cannot be opened"):
+    with pytest.raises(StoreError, match="nonsense://x"):
         Folder("nonsense://x").names("")
 
 
 def test_a_path_on_which_nothing_can_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match=r"file/x: could not be written: (File exists|Not a directory)"):
+    with pytest.raises(StoreError, match=r"file/x: .*(File exists|Not a directory)"):
         Folder(str(tmp_path / "file")).write("x", b"1")
 
 
@@ -100,7 +100,7 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytes
     folder = Folder(str(tmp_path))
     folder.write("x", b"old")
     monkeypatch.setattr(files, "os", SimpleNamespace(**{**vars(os), "fsync": refuse}))
-    with pytest.raises(StoreError, match="x: could not be written: Input/output error"):
+    with pytest.raises(StoreError, match=r"x: .*Input/output error"):
         folder.write("x", b"new")
     assert (folder.read("x"), folder.names("")) == (b"old", ["x"])
 

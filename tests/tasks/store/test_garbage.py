@@ -216,9 +216,9 @@ def test_nothing_is_cleared_up_while_somebody_reads_or_builds(tmp_path: Path) ->
     with open_toy(tmp_path, WORDS) as build:
         with alone(folder):
             pass
-        with build.locked(build.planned[0]), pytest.raises(StoreError, match=r"a build, or something else.*is at work"):
+        with build.locked(build.planned[0]), pytest.raises(StoreError, match=r"work/\w+\.lock"):
             alone(folder).__enter__()
-    with alone(folder), pytest.raises(StoreError, match="clears it up, now"):
+    with alone(folder), pytest.raises(StoreError, match=str(tmp_path)):
         alone(folder).__enter__()
     with alone(folder):
         pass

@@ -233,7 +233,7 @@ def test_a_patch_replaces_its_window_and_nothing_else():
 @pytest.mark.parametrize("window", [(0, 0, 2, 3), (5, 1, 8, 3), (4, 4, 7, 6)], ids=["turned", "right", "below"])
 def test_a_patch_that_does_not_fit_is_an_error(window):
     pixels, patch = np.zeros((5, 7, 3), dtype=np.uint8), encode_png(np.zeros((2, 3, 3), dtype=np.uint8))
-    with pytest.raises(ValueError, match="does not fill the window"):
+    with pytest.raises(ValueError, match=r"3 x 2 .*window \("):
         put_patch(pixels, patch, window)
 
 
@@ -251,5 +251,5 @@ def test_a_window_is_shown_at_the_size_of_the_image():
 
 @pytest.mark.parametrize("window", [(0, 0, 91, 60), (-1, 0, 3, 3), (4, 4, 4, 6), (5, 9, 8, 3)])
 def test_a_window_that_is_not_in_the_image_is_an_error(window):
-    with pytest.raises(ValueError, match="is not in an image of 90 x 60 pixels"):
+    with pytest.raises(ValueError, match="90 x 60"):
         show_window(np.zeros((60, 90, 3), dtype=np.uint8), window)

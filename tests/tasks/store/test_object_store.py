@@ -138,15 +138,13 @@ def test_a_name_is_ones_own_where_the_answer_was_lost(server: S3Server, root: st
 
 def test_what_goes_on_failing_is_said_with_what_to_look_at(server: S3Server, root: str) -> None:
     server.set_faults({"method": "PUT", "path": "/x", "what": "503", "left": 99})
-    with pytest.raises(
-        StoreError, match=rf"{root}/x: could not be written, 7 times: .*Look whether s3://data is there"
-    ):
+    with pytest.raises(StoreError, match=rf"{root}/x: .*\b7\b.*s3://data"):
         Folder(root).write("x", b"1")
     assert server.done() == {"503": remote.TRIES}
     server.set_faults()
-    with pytest.raises(StoreError, match=r"s3://nowhere/x: could not be written: .*bucket does not exist"):
+    with pytest.raises(StoreError, match=r"s3://nowhere/x: .*bucket does not exist"):
         Folder("s3://nowhere").write("x", b"1")
-    with pytest.raises(StoreError, match=rf"{root}/missing: could not be read"):
+    with pytest.raises(StoreError, match=rf"{root}/missing"):
         Folder(root).read("missing")
 
 
@@ -156,7 +154,7 @@ def test_a_refusal_is_not_asked_for_again(server: S3Server, root: str, monkeypat
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
     S3FileSystem.clear_instance_cache()
     server.set_faults()
-    with pytest.raises(StoreError, match=r"could not be written: Unable to locate credentials.*credentials may"):
+    with pytest.raises(StoreError, match=r"Unable to locate credentials.*s3://data"):
         Folder(root).write("x", b"1")
     S3FileSystem.clear_instance_cache()
     assert server.done() == {}

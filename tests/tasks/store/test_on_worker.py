@@ -45,10 +45,8 @@ def test_a_worker_that_does_not_see_a_folder_or_has_other_code_does_nothing(tmp_
     assert needs_of([str(tmp_path)], elsewhere=True) == Needs(code_mark(), (str(tmp_path),))
     assert not error(run_here(done, planned("a"), shard(tmp_path), needs_of([str(tmp_path)], elsewhere=True)))
     away = tmp_path / "away"
-    assert f"does not see {away}" in error(
-        run_here(done, planned("a"), shard(tmp_path), needs_of([str(away)], elsewhere=False))
-    )
-    assert "other code" in error(run_here(done, planned("a"), shard(tmp_path), Needs("of another commit", ())))
+    assert str(away) in error(run_here(done, planned("a"), shard(tmp_path), needs_of([str(away)], elsewhere=False)))
+    assert "code" in error(run_here(done, planned("a"), shard(tmp_path), Needs("of another commit", ())))
 
 
 def test_a_worker_of_many_threads_runs_one_shard_at_a_time(tmp_path: Path) -> None:

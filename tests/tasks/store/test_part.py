@@ -96,7 +96,7 @@ def test_any_changed_byte_is_found_and_the_file_named(half: int) -> None:
     part = Part(Folder(f"memory://flipped-{half}"), "part-1.parquet")
     for place in range(half * len(DATA) // 2, (half + 1) * len(DATA) // 2):
         part.folder.write(part.name, _flip(place, 1 << rng.randrange(8)))
-        with pytest.raises(StoreError, match=r"part-1\.parquet: the part is damaged"):
+        with pytest.raises(StoreError, match=r"part-1\.parquet"):
             read_part(part)
 
 
@@ -193,7 +193,7 @@ def test_parts_of_cells_of_any_size_have_room(part: Part, kind: str, count: int)
 
 
 def test_a_missing_part_and_a_column_that_it_lacks_are_named(part: Part) -> None:
-    with pytest.raises(StoreError, match=r"part-2\.parquet: could not be"):
+    with pytest.raises(StoreError, match=r"part-2\.parquet"):
         read_part(Part(part.folder, "tables/x/part-2.parquet"))
     with pytest.raises(StoreError, match=r"part-1\.parquet"):
         read_rows(part, [130])

@@ -64,5 +64,5 @@ def test_the_key_decides_and_nothing_else(kind):
 
 def test_wrong_kinds_and_severities_are_refused():
     for kind, severity in [("frost", 1), ("fog", 0), ("fog", 6)]:
-        with pytest.raises(ValueError, match="there are gaussian-noise, fog, severities 1 to 5"):
+        with pytest.raises(ValueError, match=r"gaussian-noise, fog, .*1 .*5"):
             perturb_image(GREY, kind, severity=severity, key="a")

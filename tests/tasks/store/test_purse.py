@@ -68,5 +68,5 @@ def test_a_torn_payment_counts_once_it_is_whole(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="file/purse: could not be opened"):
+    with pytest.raises(StoreError, match="file/purse"):
         Purse(str(tmp_path / "file" / "purse")).take(1)

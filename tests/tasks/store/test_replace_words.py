@@ -51,8 +51,8 @@ def test_the_key_decides_and_all_words_are_drawn():
 
 
 def test_what_cannot_be_done_is_refused():
-    with pytest.raises(ValueError, match="not between 0 and 1"):
+    with pytest.raises(ValueError, match=r"1\.1"):
         replace_words(TEXT, 1.1, key="a")
     for vocabulary in ((), ("xyz", "XYZ")):
-        with pytest.raises(ValueError, match="no other word than 'xyz'"):
+        with pytest.raises(ValueError, match="'xyz'"):
             replace_words("xyz", 1, key="a", vocabulary=vocabulary)

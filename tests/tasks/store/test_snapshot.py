@@ -62,7 +62,7 @@ def test_of_two_that_write_at_once_the_second_takes_the_next_number(
 def test_a_damaged_snapshot_is_named(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     folder.write("snapshots/000007.json", b'{"version": 7')
-    with pytest.raises(StoreError, match=r"000007\.json: the snapshot is damaged"):
+    with pytest.raises(StoreError, match=r"000007\.json"):
         latest_snapshot(folder)
 
 

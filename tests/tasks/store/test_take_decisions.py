@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -25,15 +26,15 @@ def test_a_bad_line_spoils_the_file_and_is_named(tmp_path):
     with pytest.raises(ConfigError) as error:
         read_decision_file(path)
     said = str(error.value)
-    assert said.startswith(f"{path}: nothing is stored, since ")
+    assert said.startswith(f"{path}: ")
     for part in ("line 2: Invalid JSON", "line 3: verdict: Input should be", "line 4: "):
         assert part in said
-    assert "longer than 200,000 bytes" in said
+    assert "200,000 bytes" in said
 
 
 @pytest.mark.parametrize("name", ["no-such-file", "."])
 def test_what_cannot_be_read_is_named(tmp_path, name):
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match=re.escape(str(tmp_path / name))):
         read_decision_file(tmp_path / name)
 
 
@@ -46,10 +47,10 @@ def test_a_page_sends_a_list():
     ("body", "why"),
     [
         (b"", "EOF"),
-        (b"{}", "a list of at most"),
-        (json.dumps([GOOD] * (MOST_SENT + 1)).encode(), "a list of at most"),
-        (json.dumps([GOOD, {**GOOD, "x": 1}]).encode(), "decision 2: x: Extra"),
-        (json.dumps([GOOD, 7]).encode(), "decision 2: Input should be an object"),
+        (b"{}", "1,000"),
+        (json.dumps([GOOD] * (MOST_SENT + 1)).encode(), "1,000"),
+        (json.dumps([GOOD, {**GOOD, "x": 1}]).encode(), "decision 2: x: "),
+        (json.dumps([GOOD, 7]).encode(), "decision 2: .*object"),
         (b"[" * 100_000, "recursion"),
     ],
 )

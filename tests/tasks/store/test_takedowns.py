@@ -103,7 +103,7 @@ def test_a_damaged_entry_stops_everything(tmp_path: Path) -> None:
     build_toy(tmp_path, ["a1"])
     (tmp_path / "takedowns").mkdir()
     (tmp_path / "takedowns/000001.json").write_text(json.dumps({"keys": ["1"]}))
-    with pytest.raises(StoreError, match=r"000001\.json: is damaged"):
+    with pytest.raises(StoreError, match=r"000001\.json"):
         build_toy(tmp_path, ["a1"])
 
 

@@ -64,13 +64,13 @@ def test_every_vector_is_found_by_its_image(tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", [make_key("stranger"), "0" * 32, "f" * 32])
 def test_an_image_without_a_vector_is_refused(tmp_path: Path, missing: str) -> None:
     write_vectors(tmp_path / "vectors", _index(tmp_path, [_row(image, "colour") for image in IMAGES]))
-    with pytest.raises(KeyError, match="no vector"):
+    with pytest.raises(KeyError, match="vector"):
         open_vectors(tmp_path / "vectors")["colour"].rows_of([IMAGES[0], missing])
 
 
 def test_an_embedder_that_misses_an_image_is_named(tmp_path: Path) -> None:
     rows = [_row(image, embedder) for image in IMAGES for embedder in SIZES][:-1]
-    with pytest.raises(StoreError, match="1 images have no shape vector"):
+    with pytest.raises(StoreError, match=r"\b1 images .*shape.*pairwright resume"):
         write_vectors(tmp_path / "vectors", _index(tmp_path, rows))
 
 

@@ -74,7 +74,7 @@ def test_svo_probes_by_what_differs(tmp_path: Path) -> None:
         ("verb", "accuracy"): 0.5,
     }
     (folder / "svo_probes.csv").write_text(head + "A man sits.,m,m,u,u,3,../5,False,True,False\n")
-    with pytest.raises(ConfigError, match=r"svo_probes\.csv line 2: '\.\./5' is no number"):
+    with pytest.raises(ConfigError, match=r"svo_probes\.csv line 2: '\.\./5'"):
         opened("svo", folder)
     lines = [line(5263, ["00003.jpg", "4.jpg"], CAPTION.format("a dog"), "A", category="subject")]
     exam = opened("svo", write_folder(tmp_path, images=[], files={}, lines={"SVO_Probes.jsonl": lines}))
@@ -122,12 +122,12 @@ def test_eqben_by_source(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([line("0_0", ["a", "b"], "What is it?", "A")], "line 1: text: asks something else"),
-        ([line("0_0", ["a", "b"], CAPTION.format("x"), "B")], "line 1: question_id must be N_0"),
-        ([line("0_0", ["a", "b"], CAPTION.format("x"), "A")], "0_0 and 0_1 must both be there"),
-        ([line("0_0", ["a", "/etc/b"], CAPTION.format("x"), "A")], "'/etc/b' is no name of an image"),
+        ([line("0_0", ["a", "b"], "What is it?", "A")], "line 1: text"),
+        ([line("0_0", ["a", "b"], CAPTION.format("x"), "B")], "line 1: question_id .*N_0"),
+        ([line("0_0", ["a", "b"], CAPTION.format("x"), "A")], "line 1: 0_0 and 0_1"),
+        ([line("0_0", ["a", "/etc/b"], CAPTION.format("x"), "A")], "line 1: '/etc/b'"),
         ([line(0.5, ["a", "b"], CAPTION.format("x"), "A")], "line 1: question_id"),
-        ([line("0_0", ["a"], CAPTION.format("x"), "A")], "line 1: needs two images"),
+        ([line("0_0", ["a"], CAPTION.format("x"), "A")], "line 1: .*two images"),
         ([line("0_0", ["a", "b"], CAPTION.format("x"), "A")] * 2, "line 2: question_id"),
     ],
 )

@@ -116,12 +116,24 @@ def test_amber_with_words_that_are_alike(amber: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("annotations.json", [{"id": 1, "type": "generative", "truth": ["sky"]}], "truth and hallu must be lists"),
-        ("annotations.json", [{"id": 1, "type": "generative", "truth": ["cow"], "hallu": []}], "has no 'cow'"),
-        ("annotations.json", [{"id": 1, "type": "other", "truth": "yes"}], "record 1: type must be"),
-        ("annotations.json", [{"id": 9, "type": "relation", "truth": "yes"}], "says nothing of 1"),
-        ("relation.json", {"sky": "blue"}, "must be an object of lists"),
-        ("query_all.json", [{"id": 1, "image": "/etc/x", "query": "?"}], "is no name of an image"),
+        (
+            "annotations.json",
+            [{"id": 1, "type": "generative", "truth": ["sky"]}],
+            "record 1: truth and hallu",
+        ),
+        (
+            "annotations.json",
+            [{"id": 1, "type": "generative", "truth": ["cow"], "hallu": []}],
+            "relation.*'cow'",
+        ),
+        ("annotations.json", [{"id": 1, "type": "other", "truth": "yes"}], "record 1: type .*generative"),
+        (
+            "annotations.json",
+            [{"id": 9, "type": "relation", "truth": "yes"}],
+            "record 1: id: annotations",
+        ),
+        ("relation.json", {"sky": "blue"}, r"relation\.json: "),
+        ("query_all.json", [{"id": 1, "image": "/etc/x", "query": "?"}], r"query_all\.json record 1: '/etc/x'"),
     ],
 )
 def test_wrong_files_of_amber_are_named(amber: Path, file: str, content: object, message: str) -> None:
@@ -171,5 +183,5 @@ def test_object_halbench(tmp_path: Path) -> None:
         ("", "answers that name objects"): round(1 / 3, 6),
     }  # fmt: skip
     (folder / "annotations/instances_val2014.json").unlink()
-    with pytest.raises(ConfigError, match="say nothing of image 5"):
+    with pytest.raises(ConfigError, match=r"instances_val2014\.json .*image 5"):
         opened("object-halbench", folder)

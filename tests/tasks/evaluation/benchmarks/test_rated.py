@@ -167,7 +167,7 @@ def test_perturbed_questions_are_other_questions(tmp_path: Path) -> None:
     old, new = (re.findall(r'"(.*)" True or', asked.text)[0].split() for asked in (plain, words))
     assert sum(one != other for one, other in zip(old, new, strict=True)) == 2
     assert json.loads((folder / "scores.json").read_text())["perturbed"] == "words:0.5"
-    with pytest.raises(ConfigError, match="must be noise:1"):
+    with pytest.raises(ConfigError, match=r"--perturb noise:6: .*noise:1 to noise:5"):
         evaluate_model(
             Wanted(model="tiny", benchmark="nlvr2", data=folder, server=config, perturb="noise:6"), watch=count_steps
         )

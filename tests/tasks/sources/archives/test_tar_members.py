@@ -40,5 +40,5 @@ def test_a_gzipped_tar_may_unpack_to_a_hundred_times_its_size_but_to_a_gigabyte_
     data = gzip.compress(bytes(4 << 20))  # 4 MiB of zeros in 4 KiB
     medium = GzippedTar(io.BytesIO(data), len(data))
     assert medium.reaches(100 * len(data))
-    with pytest.raises(DamagedArchiveError, match="unpacks to too much"):
+    with pytest.raises(DamagedArchiveError, match=str(100 * len(data))):
         medium.reaches(4 << 20)

@@ -30,13 +30,13 @@ def test_paths_below_the_folder_are_taken(path: str) -> None:
     ],
 )
 def test_paths_that_leave_are_refused(path: str) -> None:
-    with pytest.raises(RefusedEntryError, match="path leaves the folder"):
+    with pytest.raises(RefusedEntryError, match="folder"):
         check_path(path)
 
 
 @pytest.mark.parametrize("path", [None, 7, ["a.png"], {}, "", "a\0.png", "\ud800.png", "a" * 1001])
 def test_what_is_no_path_is_refused(path: object) -> None:
-    with pytest.raises(RefusedEntryError, match="no path of an image"):
+    with pytest.raises(RefusedEntryError, match="path"):
         check_path(path)
 
 
@@ -68,18 +68,18 @@ def test_other_texts_are_refused(value: object, reason: str) -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "is no JSON"),
-        (b"{", "is no JSON"),
-        (b"[" * 100_000, "is no JSON"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "is no JSON"),
-        (b"\xff\xff\xff", "is no JSON"),
-        (b"[]", "must hold an object, not list"),
-        (b'{"a": 3}', "a must be a list, not int"),
+        (b"", "JSON"),
+        (b"{", "JSON"),
+        (b"[" * 100_000, "JSON"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "JSON"),
+        (b"\xff\xff\xff", "JSON"),
+        (b"[]", "object.* list"),
+        (b'{"a": 3}', "a .*list.* int"),
     ],
 )
 def test_files_that_are_no_annotations_are_a_source_error(data: bytes, said: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(data)
-    with pytest.raises(SourceError, match=rf"a\.json: {said}"):
+    with pytest.raises(SourceError, match=rf"a\.json: .*{said}"):
         load_lists(tmp_path / "a.json")
 
 
@@ -89,11 +89,11 @@ def test_files_with_a_byte_order_mark_are_read(tmp_path: Path) -> None:
 
 
 def test_missing_and_oversized_files_are_a_source_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SourceError, match="No such file"):
+    with pytest.raises(SourceError, match=r"a\.json: .*No such file"):
         load_json(tmp_path / "a.json", list)
     (tmp_path / "a.json").write_bytes(b"[1, 2]")
     monkeypatch.setattr(annotations, "MANIFEST_BYTES", 5)
-    with pytest.raises(SourceError, match="has 6 bytes; annotations may have 5"):
+    with pytest.raises(SourceError, match=r"a\.json: .*6 bytes.* 5"):
         load_json(tmp_path / "a.json", list)
 
 

@@ -225,24 +225,24 @@ def test_images_may_be_elsewhere(sample: Sample, tmp_path: Path) -> None:
     config = source_of(sample.kind, tmp_path / "in", images=str(tmp_path / "pictures"))
     rows = [row for rows in read_all(config).values() for row in rows]
     assert len({row.key for row in rows if isinstance(row, ImageRow)}) == sample.images
-    with pytest.raises(SourceError, match=r"nowhere: there is no such folder; give reading\.images"):
+    with pytest.raises(SourceError, match=r"nowhere: .*reading\.images"):
         list_all(source_of(sample.kind, tmp_path / "in", images=str(tmp_path / "nowhere")))
 
 
 @every_kind
 def test_what_is_no_such_source_is_named(sample: Sample, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for path, said in (("missing", "there is no such folder"), ("empty", "holds no ")):
-        with pytest.raises(SourceError, match=f"{path}: {said}"):
+    for path in ("missing", "empty"):
+        with pytest.raises(SourceError, match=f"{path}: "):
             list_all(source_of(sample.kind, tmp_path / path))
-    with pytest.raises(SourceError, match="local disks only"):
+    with pytest.raises(SourceError, match="s3://bucket/x"):
         list_all(source_of(sample.kind, Path("x")).model_copy(update={"path": "s3://bucket/x"}))
 
 
 @every_kind
 def test_unknown_splits_are_named_with_those_there_are(sample: Sample, tmp_path: Path) -> None:
     sample.write(tmp_path)
-    with pytest.raises(SourceError, match=r"reading\.splits names 'dev'; there are: .*(train|coco_train)"):
+    with pytest.raises(SourceError, match=r"reading\.splits .*'dev'.*(train|coco_train)"):
         list_all(source_of(sample.kind, tmp_path, splits=["dev"]))
 
 
