@@ -12,7 +12,7 @@ VLLM_PIP := .venv-vllm/bin/python -m pip --disable-pip-version-check --quiet
 # A container may forbid it; then each of the many processes compiles all that it imports: thrice the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo train test serve-test lint bench soak clean help
+.PHONY: demo train test serve-test lint docs bench soak clean help
 
 help:  ## show what there is
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile
@@ -35,6 +35,10 @@ lint: .venv/.lint  ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+docs: .venv/.core  ## write the pages that are made from the source
+	$(BIN)/pairwright settings --markdown > docs/settings.md
+	$(BIN)/pairwright settings --tables --markdown > docs/tables.md
 
 bench: .venv/.tests $(if $(filter serve,$(BENCH)),.venv-vllm/.served)  ## measure; prints ratios of two sides measured in one run
 	@for name in $(or $(BENCH),cluster store build embed search remove train namc captions export view $(if $(wildcard .venv-vllm/.served),serve)); do $(BIN)/python -m tests.bench.bench_$$name || exit 1; done

@@ -4,13 +4,15 @@ Reads the pydantic models themselves, so that no setting is missing; the verbs `
 """
 
 import ast
+import difflib
 import inspect
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from textwrap import dedent
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
@@ -78,8 +80,18 @@ def list_settings(section: str = "", *, profile: str = "scenes") -> list[Setting
     found = [one for name, one in named.items() if f"{name}.".startswith(f"{section}.") or not section]
     if not found:
         sections = dict.fromkeys(one.name.partition(".")[0] for one in build if "." in one.name)
-        raise ConfigError(f"{section}: no such section. Choose from {', '.join(sections)}, {TRAIN}")
+        near = ", ".join(_near(section, named))
+        hint = f"did you mean {near}?" if near else f"choose from {', '.join(sections)}, {TRAIN}"
+        raise ConfigError(f"{section}: no such section or setting; {hint}")
     return found
+
+
+def _near(section: str, names: Iterable[str]) -> list[str]:
+    """Return up to three sections and settings whose name, or last part of it, is nearly the one asked for."""
+    known = [part for name in names for part in accumulate(name.split("."), "{}.{}".format)]
+    whole = difflib.get_close_matches(section, dict.fromkeys(known), n=3)
+    last = section.rpartition(".")[2]
+    return whole or [name for name in dict.fromkeys(known) if name.rpartition(".")[2] == last][:3]
 
 
 def list_profiles() -> list[ProfileSummary]:
@@ -196,3 +208,12 @@ def _say_length(schema: Mapping[str, Any]) -> str:
     if low is not None and high is not None:
         return f"{low} to {high} of them"
     return "not empty" if low else ""
+
+
+def as_typed(value: Any) -> str:
+    """Return a value as a user would type it."""
+    if isinstance(value, str):
+        return value or "''"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(as_typed, cast('Iterable[Any]', value)))}]"
+    return "(none)" if value is None else json.dumps(value)

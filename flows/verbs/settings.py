@@ -1,8 +1,10 @@
 """The verbs that say what there is to set: ``settings`` and ``profiles``."""
 
 import json
-from collections.abc import Iterable
-from typing import Annotated, Any
+import shutil
+import sys
+import textwrap
+from typing import Annotated
 
 import typer
 
@@ -15,15 +17,21 @@ def settings(
     *,
     profile: ProfileName = "scenes",
     tables: Annotated[bool, typer.Option("--tables", help="Show the tables of a dataset instead.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Write the page of the documentation.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the settings that `--set` and profiles take, with type, range, default and meaning."""
+    if markdown:
+        from pairwright.flows.document_settings import write_settings_page, write_tables_page
+
+        print(write_tables_page() if tables else write_settings_page(), end="")
+        return
     if tables:
         from pairwright.flows.list_tables import draw_tables, list_tables
 
         print(json.dumps([one.as_json() for one in list_tables()], indent=2) if as_json else draw_tables())
         return
-    from pairwright.flows.list_settings import list_settings
+    from pairwright.flows.list_settings import as_typed, list_settings
 
     found = list_settings(section, profile=profile)
     if as_json:
@@ -32,9 +40,11 @@ def settings(
     for command in dict.fromkeys(one.command for one in found):
         print(f"pairwright {command} --set NAME=VALUE{f'  (values of profile {profile})' * (command == 'build')}\n")
         for one in (one for one in found if one.command == command):
-            default = "" if one.value == one.default else f" (default {_say(one.default)})"
-            print(f"{one.name} = {_say(one.value)}{default}    [{'; '.join(filter(None, (one.type, one.range)))}]")
-            print(f"    {one.meaning}\n")
+            default = "" if one.value == one.default else f" (default {as_typed(one.default)})"
+            allowed = "; ".join(filter(None, (one.type, one.range)))
+            _print_wrapped(f"{one.name} = {as_typed(one.value)}{default}", "        ")
+            _print_wrapped(f"    [{allowed}] {one.meaning}", "    ")
+            print()
 
 
 @app.command(epilog="Example: `pairwright profiles`")
@@ -47,13 +57,11 @@ def profiles(*, as_json: AsJson = False) -> None:
         print(json.dumps([one.as_json() for one in found], indent=2))
         return
     for one in found:
-        print(f"{one.name:10}{one.about}\n{'':10}{one.path}")
+        _print_wrapped(f"{one.name:10}{one.about}", " " * 10)
+        print(f"{'':10}{one.path}")
 
 
-def _say(value: Any) -> str:
-    """Return a value as a user would type it."""
-    if isinstance(value, str):
-        return value or "''"
-    if isinstance(value, Iterable) and not isinstance(value, dict):
-        return f"[{', '.join(map(_say, value))}]"
-    return "(none)" if value is None else json.dumps(value)
+def _print_wrapped(text: str, indent: str) -> None:
+    """Print a paragraph as wide as the terminal; where there is none, on one line."""
+    width = shutil.get_terminal_size((sys.maxsize, 0)).columns
+    print(textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from pairwright.flows.cli import app
+from pairwright.flows.document_settings import write_settings_page, write_tables_page
 from pairwright.flows.list_settings import list_profiles, list_settings
 from pairwright.flows.load_profile import load_profile, profile_names
 from pairwright.flows.stages import STAGES
@@ -82,3 +84,26 @@ def test_the_verbs_print_what_is_listed() -> None:
     assert json.loads(run.output) == [one.as_json() for one in list_settings("mining", profile="laptop")]
     assert "mining.gamma" in CliRunner().invoke(app, ["settings", "mining.gamma"]).output
     assert json.loads(CliRunner().invoke(app, ["profiles", "--json"]).output)[0]["name"] == "gpu"
+
+
+@pytest.mark.parametrize(("page", "made"), [("settings", write_settings_page), ("tables", write_tables_page)])
+def test_the_pages_of_the_documentation_are_what_the_source_gives(page: str, made: Callable[[], str]) -> None:
+    written = (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    assert written == made(), "write them again with: make docs"
+
+
+@pytest.mark.parametrize(
+    ("asked", "near"),
+    [("minning", "mining"), ("train.optimizer", "train.optimiser"), ("max_similarity", "mining.max_similarity")],
+)
+def test_an_unknown_section_gives_the_nearest_names(asked: str, near: str) -> None:
+    with pytest.raises(ConfigError, match=rf"\b{re.escape(near)}\b"):
+        list_settings(asked)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_list_fits_a_terminal(columns: int) -> None:
+    printed = CliRunner().invoke(app, ["settings"], env={"COLUMNS": str(columns)}).output
+    wide = [line for line in printed.splitlines() if len(line) > columns]
+    assert all(len(line.split()) == 1 for line in wide), "only what cannot be wrapped may be longer"
+    assert " ".join(printed.split()).count("Peak learning rate of the vision tower") == 1
