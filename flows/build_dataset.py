@@ -11,8 +11,8 @@ as long.)
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from queue import Queue
 from threading import Event
@@ -36,10 +36,11 @@ from prefect.states import Completed, Crashed, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
+from pairwright.flows.dataset import Dataset
 from pairwright.flows.find_workers import workers_of
 from pairwright.flows.load_profile import profile_names
 from pairwright.flows.progress import LineWatcher, log_outcome
-from pairwright.flows.run_build import Request, RunShards, RunStep, make_request, resume_request, run_build
+from pairwright.flows.run_build import Request, RunShards, RunStep, Work
 from pairwright.flows.say_outcome import say_shard
 from pairwright.flows.show_in_prefect import (
     UNREACHED,
@@ -93,7 +94,7 @@ def build_dataset(
     """
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
     with logged():
-        return run_as_flow(make_request(out, source, **words, exclude=exclude or []))
+        return end_of(Dataset.build(source, out=out, **words, exclude=exclude or [], worker=as_flow_run))
 
 
 @flow(name="resume-dataset", flow_run_name="resume-{dataset}", task_runner=RUNNER, persist_result=False)
@@ -109,7 +110,7 @@ def resume_dataset(
         settings: Fields of `run` to set ("run.budget.max_calls=5000").
     """
     with logged():
-        return run_as_flow(resume_request(dataset, stage=stage, reason=reason, settings=settings or []))
+        return resume(Dataset.open(dataset), stage=stage, reason=reason, settings=settings or [])
 
 
 @flow(name="update-dataset", flow_run_name="update-{dataset}", task_runner=RUNNER, persist_result=False)
@@ -121,14 +122,14 @@ def update_dataset(dataset: str) -> State[None]:
     """
     folder = Folder(dataset)
     with logged():
-        request = resume_request(dataset, stage="", reason="")
+        opened = Dataset.open(dataset)
         try:
             with hold(folder, LOCK, _refuse if folder.is_local else None):
                 if folder.is_local:
                     _bury_dead_runs()
                 if made_up := _made_up(folder):
                     return Completed(name=SKIPPED, message=made_up)
-                return run_as_flow(request)
+                return resume(opened)
         except _Busy:
             return Completed(
                 name=SKIPPED, message=f"another update of {dataset} is running; the next one sees the same"
@@ -180,18 +181,29 @@ class StageLines(LineWatcher):
         """Nothing to say: who ran the shard has said it."""
 
 
-def run_as_flow(request: Request) -> State[None]:
-    """Build within a flow run; return the state that it ends with."""
+@contextmanager
+def as_flow_run(request: Request) -> Generator[Work]:
+    """Give the way in which a build is done within a flow run."""
     dataset, gone = request.folder.url, Event()
     with tagged(dataset_name(dataset), request.profile.name), workers_of(request) as workers:
-        report = run_build(
-            request,
+        yield Work(
             run_shards=as_task_runs(workers, gone),
             run_step=as_subflows(dataset, gone),
             watcher=StageLines(),
         )
-    publish_report(dataset, report)
-    return end_state(report, dataset)
+
+
+def resume(dataset: Dataset, **words: Any) -> State[None]:
+    """Resume a dataset within a flow run; return the state that this ends with."""
+    dataset.resume(**words, worker=as_flow_run)
+    return end_of(dataset)
+
+
+def end_of(dataset: Dataset) -> State[None]:
+    """Show how a dataset's build has ended; return the state that its flow run ends with."""
+    assert dataset.outcome
+    publish_report(dataset.url, dataset.outcome)
+    return end_state(dataset.outcome, dataset.url)
 
 
 def as_subflows(url: str, gone: Event) -> RunStep:

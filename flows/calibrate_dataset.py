@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass
 
-from pairwright.flows.pipeline import running_stages, why_no_neighbours
+from pairwright.flows.pipeline import Pipeline, why_no_neighbours
 from pairwright.flows.report_dataset import day_of, name_of, put_pages
 from pairwright.flows.version import Version, open_present
 from pairwright.schemas.errors import ConfigError
@@ -58,7 +58,7 @@ def calibrate_dataset(folder: Folder, *, per_bin: int, width: float) -> Calibrat
 def _reason(present: Version) -> str:
     """Say why there are no neighbours, and what to do."""
     profile = present.profile
-    if "neighbours" in (stage.name for stage in running_stages(profile)):
+    if "neighbours" in (stage.name for stage in Pipeline(profile).running):
         return (
             f"it was built until {present.record.until} only. Build it further: `pairwright build "
             f"{shlex.quote(profile.source)} --out {shlex.quote(present.folder.url)} --until mining`"

@@ -13,7 +13,7 @@ from typing import Any
 
 from pairwright.flows.find_models import served_models
 from pairwright.flows.load_profile import load_profile
-from pairwright.flows.pipeline import running_stages
+from pairwright.flows.pipeline import Pipeline
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.health import Check, missing, ok, warning
@@ -73,7 +73,7 @@ def check_profile(profile: Profile, until: str) -> Iterator[Check]:
     Raises:
         ConfigError: there is no such stage.
     """
-    stages = running_stages(profile, until)
+    stages = Pipeline(profile, until).running
     extras = list(_extras(stages, profile))
     if extras:
         yield from _look("packages", "extras", partial(_check_extras, extras))

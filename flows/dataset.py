@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from pairwright.flows.export_dataset import ExportConfig
     from pairwright.flows.list_runs import Listed as ListedRun
     from pairwright.flows.list_versions import Listed as ListedVersion
+    from pairwright.flows.pipeline import Pipeline
+    from pairwright.flows.plan_build import Plan
     from pairwright.flows.refilter_dataset import Refiltered
     from pairwright.flows.remove_images import Removal
     from pairwright.flows.report_dataset import ReportPages
-    from pairwright.flows.run_build import Report
+    from pairwright.flows.run_build import Report, Request, Worker
     from pairwright.flows.show_status import Status
     from pairwright.flows.table import Table
     from pairwright.flows.trace_lineage import Lineage
@@ -89,6 +91,8 @@ class Dataset:
         settings: Settings = (),
         limit: int | None = None,
         until: str = "",
+        exclude: Sequence[str] = (),
+        worker: "Worker | None" = None,
     ) -> Self:
         """Build a dataset, or do what an earlier build of it still owes, and open it; ``outcome`` says how it ended.
 
@@ -101,21 +105,57 @@ class Dataset:
             settings: fields to set over the profile.
             limit: only the first so many images of the source.
             until: the last stage, or the last group of stages; empty: all.
+            exclude: sources whose images are kept out, and what is nearly one of them.
+            worker: gives what runs the shards and who is told; none: this machine's processes, and bars or lines.
 
         Raises:
-            ConfigError: the profile, a setting or the stage is wrong.
+            ConfigError: the profile, a setting or the stage is wrong, or a served model cannot be reached.
             SourceError: the source cannot be read.
             ModelError: weights or packages are not on this machine.
-            ServerError: a served model cannot be reached.
         """
         from pairwright.flows.run_build import make_request
 
         place = None if source is None else str(source)
         words: dict[str, Any] = {"profile": profile, "settings": _lines(settings), "limit": limit, "until": until}
-        request = make_request(str(out), place, **words)
+        request = make_request(str(out), place, **words, exclude=exclude)
         found = cls(request.folder)
-        found._run(request)
+        found._run(request, worker)
         return found
+
+    @classmethod
+    def plan(
+        cls,
+        source: str | Path | None = None,
+        *,
+        out: str | Path = "",
+        profile: str = "",
+        settings: Settings = (),
+        limit: int | None = None,
+        until: str = "",
+        trial: int = 0,
+        keep: bool = False,
+        watch: Callable[[int], None] | None = None,
+    ) -> "Plan":
+        """Say, per stage, what a build would do: rows, calls, tokens, hours, disk. Builds nothing but the trial.
+
+        ``Dataset.plan("photos/", profile="laptop", trial=50).totals["hours"]``
+
+        Args:
+            source: as for ``build``.
+            out: a dataset: only what it still owes is planned.
+            profile: as for ``build``; empty: the dataset's own.
+            settings: as for ``build``.
+            limit: as for ``build``.
+            until: as for ``build``.
+            trial: build so many of its rows to measure what they need; 0: none.
+            keep: whether the trial is kept; the plan's ``trial`` says where.
+            watch: hears how many items of the source are listed.
+        """
+        from pairwright.flows.plan_build import foresee_build, request_to_plan
+
+        place = None if source is None else str(source)
+        words: dict[str, Any] = {"profile": profile, "settings": _lines(settings), "limit": limit, "until": until}
+        return foresee_build(request_to_plan(str(out), place, **words), rows=trial, keep=keep, watch=watch)
 
     @property
     def url(self) -> str:
@@ -197,7 +237,9 @@ class Dataset:
         with present.settled() as (build, _):
             yield from list_refused(build, present.planned, name)
 
-    def resume(self, *, stage: str = "", reason: str = "", settings: Settings = ()) -> "Report":
+    def resume(
+        self, *, stage: str = "", reason: str = "", settings: Settings = (), worker: "Worker | None" = None
+    ) -> "Report":
         """Look at the source anew, finish what is owed, and publish a version; return how that ended.
 
         ``album.resume(stage="captioning", reason="no answer in time")``
@@ -206,10 +248,20 @@ class Dataset:
             stage: retry failed rows of this stage only; empty: of all.
             reason: only rows that failed for this reason.
             settings: fields of ``run``, ``gates`` and ``health``, which change no row.
+            worker: as for ``build``.
         """
         from pairwright.flows.run_build import resume_request
 
-        return self._run(resume_request(self.url, stage=stage, reason=reason, settings=_lines(settings)))
+        return self._run(resume_request(self.url, stage=stage, reason=reason, settings=_lines(settings)), worker)
+
+    def run(self, pipeline: "Pipeline") -> "Report":
+        """Do what is owed of a pipeline's stages, and publish a version; return how that ended.
+
+        ``album.run(Pipeline(album.profile, until="captioning"))``, or ``Pipeline(...).run(album)``
+        """
+        from pairwright.flows.run_build import request_of
+
+        return self._run(request_of(pipeline, self.folder))
 
     def report(self, *, pairs: int = 60) -> "ReportPages":
         """Write pages that show this version; ``page`` is the first, which opens from disk.
@@ -335,8 +387,8 @@ class Dataset:
         from pairwright.flows.work_here import working
 
         request = refilter_request(self.folder, _lines(settings))
-        with working(request) as (run_shards, watcher):
-            return refilter_dataset(request, run_shards=run_shards, watcher=watcher, keep=keep)
+        with working(request) as work:
+            return refilter_dataset(request, work, keep=keep)
 
     def decide(self, file: str | Path) -> "Decided":
         """Store which rows of this version people accepted, rejected or edited; exports and trainings follow.
@@ -435,12 +487,12 @@ class Dataset:
 
         return collect_garbage(self.folder, keep=keep, dry_run=dry_run, watch=watch)
 
-    def _run(self, request: Any) -> "Report":
+    def _run(self, request: "Request", worker: "Worker | None" = None) -> "Report":
         from pairwright.flows.run_build import run_build
         from pairwright.flows.work_here import working
 
-        with working(request) as (run_shards, watcher):
-            self.outcome = run_build(request, run_shards=run_shards, watcher=watcher)
+        with (worker or working)(request) as work:
+            self.outcome = run_build(request, work)
         self._number = self._version = None
         return self.outcome
 

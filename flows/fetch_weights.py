@@ -13,7 +13,7 @@ from rich.table import Table
 
 from pairwright.flows.find_models import served_models
 from pairwright.flows.load_profile import load_profile
-from pairwright.flows.pipeline import running_stages
+from pairwright.flows.pipeline import Pipeline
 from pairwright.flows.run_build import with_source
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ModelError
@@ -76,7 +76,7 @@ def fetch_weights(profile: Profile, until: str, *, fetch: bool, say: Say) -> Fet
         ConfigError: there is no such stage.
     """
     done = Fetched()
-    stages = {stage.config: stage for stage in running_stages(profile, until) if stage.pin}
+    stages = {stage.config: stage for stage in Pipeline(profile, until).running if stage.pin}
     while True:
         looked = [_rehearse(stage, profile) for stage in stages.values()]
         new = list(dict.fromkeys(file for files, _ in looked for file in files if file not in done.found))

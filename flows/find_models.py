@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pairwright.flows.pipeline import running_stages
+from pairwright.flows.pipeline import Pipeline
 from pairwright.schemas.config import Profile, ResolvedProfile, resolve
+from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.section import changed_fields
 from pairwright.schemas.served import ChatConfig
@@ -33,7 +34,7 @@ def pin_models(profile: Profile, until: str) -> ResolvedProfile:
     Raises:
         ModelError: one is missing, or Faiss is.
     """
-    stages = running_stages(profile, until)
+    stages = Pipeline(profile, until).running
     if search_neighbours.STAGE.name in {stage.name for stage in stages}:
         require_faiss()
     found: dict[str, Any] = {}
@@ -48,8 +49,7 @@ def pin_served(profile: Profile, until: str) -> ResolvedProfile:
     """Return the profile with the name found of each served model that the build asks, and its form of grammar.
 
     Raises:
-        ConfigError: no server is named, or it does not serve the model.
-        ServerError: one cannot be reached.
+        ConfigError: no server is named, it cannot be reached, or it does not serve the model.
     """
     images: dict[str, int] = {}
     for section in _asking(profile, until):
@@ -59,7 +59,11 @@ def pin_served(profile: Profile, until: str) -> ResolvedProfile:
     for name, count in images.items():
         own = profile.settled.served[name]
         place = f"models.{name}"
-        found.update(changed_fields(own, find_model(own, field=place, images=count), place))
+        try:
+            served = find_model(own, field=place, images=count)
+        except ServerError as error:  # nothing has begun: an address is wrong, or nobody is there
+            raise ConfigError(str(error)) from error
+        found.update(changed_fields(own, served, place))
     return resolve(profile, found)
 
 
@@ -71,7 +75,7 @@ def served_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
 
 def _asking(profile: Profile, until: str) -> list[ServedSection]:
     """Return the sections of the stages that ask a served model."""
-    sections = [profile.section(stage.config) for stage in running_stages(profile, until)]
+    sections = [profile.section(stage.config) for stage in Pipeline(profile, until).running]
     return [own for own in sections if isinstance(own, ServedSection) and own.is_served]
 
 

@@ -44,10 +44,10 @@ def make_table(version: Version, stage: Stage, config: Section, *, after: Sequen
 
 def _run(build: Build, planned: Planned, request: Request) -> None:
     start = time.monotonic()
-    with working(request) as (run_shards, watcher):
-        with build.locked(planned, watcher.waiting):
-            counts, failures = run_stage(build, planned, request, run_shards=run_shards, watcher=watcher)
-        watcher.end(planned, counts, time.monotonic() - start)
+    with working(request) as work:
+        with build.locked(planned, work.watcher.waiting):
+            counts, failures = run_stage(build, planned, request, work)
+        work.watcher.end(planned, counts, time.monotonic() - start)
     _check(planned, counts, failures)
 
 

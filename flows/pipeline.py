@@ -7,7 +7,10 @@ empty.
 
 from collections.abc import Container
 from dataclasses import replace
+from functools import cached_property
+from typing import Protocol, TypeVar
 
+from pairwright.flows.load_profile import load_profile
 from pairwright.flows.stages import GROUPS, RESULTS, STAGES, TABLES
 from pairwright.prompts import load
 from pairwright.schemas.config import Profile
@@ -16,26 +19,79 @@ from pairwright.schemas.rows import CheckRow, PairRow, PreferenceRow, make_key
 from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.store.stage import Planned, Stage, fingerprint
 
+T_co = TypeVar("T_co", covariant=True)
 
-def stages_until(profile: Profile, until: str = "") -> tuple[Stage, ...]:
-    """Return the stages up to a group ("mining") or a table ("pairs"), both included; all for an empty name.
 
-    Raises:
-        ConfigError: there is no such stage.
+class Runs(Protocol[T_co]):
+    """Dataset that can do what it owes of a pipeline."""
+
+    def run(self, pipeline: "Pipeline") -> T_co:
+        """Do it, and return how it ended."""
+        ...
+
+
+class Pipeline:
+    """Pipeline: the stages of a build, in order, as a profile has them, up to one of them or to the last.
+
+    pipeline = pw.Pipeline("scenes", until="mining")
+    pipeline.tables                              # the table that each stage writes; the same for every profile
+    [stage.name for stage in pipeline.running]   # those that are on
+    pipeline.run(pw.open("album"))               # do what the dataset owes of them
     """
-    check_stage(until)
-    on = {stage.name: stage for stage in _needed(_switched_on(profile), until)}
-    stages = tuple(on.get(stage.name) or _off(stage) for stage in STAGES)
-    if not until:
-        return stages
-    if until in GROUPS:
-        return tuple(stage for stage in stages if GROUPS.index(stage.group) <= GROUPS.index(until))
-    return stages[: TABLES.index(until) + 1]
 
+    def __init__(self, profile: Profile | str, until: str = "") -> None:
+        """Choose the stages.
 
-def running_stages(profile: Profile, until: str = "") -> tuple[Stage, ...]:
-    """Return those of ``stages_until`` that are on."""
-    return tuple(stage for stage in stages_until(profile, until) if stage.is_on)
+        Args:
+            profile: says which are on; or its name, or a .yaml file.
+            until: the last group of stages ("mining") or table ("pairs"), included; empty: all.
+
+        Raises:
+            ConfigError: there is no such stage or profile, or the profile is wrong.
+        """
+        check_stage(until)
+        self.profile = load_profile(profile) if isinstance(profile, str) else profile
+        self.until = until
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """Return the stages with what each reads; one that is off reads nothing."""
+        on = {stage.name: stage for stage in _needed(_switched_on(self.profile), self.until)}
+        stages = tuple(on.get(stage.name) or _off(stage) for stage in STAGES)
+        if not self.until:
+            return stages
+        if self.until in GROUPS:
+            return tuple(stage for stage in stages if GROUPS.index(stage.group) <= GROUPS.index(self.until))
+        return stages[: TABLES.index(self.until) + 1]
+
+    @property
+    def running(self) -> tuple[Stage, ...]:
+        """Return the stages that are on."""
+        return tuple(stage for stage in self.stages if stage.is_on)
+
+    @property
+    def tables(self) -> list[str]:
+        """Return the names of the tables: each is written by the stage of its name."""
+        return [stage.name for stage in self.stages]
+
+    def plan(self) -> list[Planned]:
+        """Return the stages with their configurations and fingerprints."""
+        planned: list[Planned] = []
+        tables: dict[str, str] = {}
+        for stage in self.stages:
+            config = self.profile.section(stage.config)
+            prompts = {name: load(name).sha256 for name in stage.prompts}
+            off = make_key(stage.name, "off")[:16]
+            tables[stage.name] = fingerprint(stage, config, prompts=prompts, tables=tables) if stage.is_on else off
+            planned.append(Planned(stage=stage, config=config, fingerprint=tables[stage.name]))
+        return planned
+
+    def run(self, dataset: Runs[T_co]) -> T_co:
+        """Do what a dataset owes of these stages, and publish a version; return how that ended."""
+        return dataset.run(self)
+
+    def __repr__(self) -> str:
+        return f"<pipeline of profile {self.profile.name}: {' > '.join(stage.name for stage in self.running)}>"
 
 
 def _switched_on(profile: Profile) -> list[Stage]:
@@ -121,20 +177,3 @@ def why_no_neighbours(profile: Profile) -> str:
     if profile.pairing != "similarity":
         return f"its images pair by {profile.pairing}, not by how they look"
     return f"its source ({profile.sources.kind}) brought the pairs"
-
-
-def plan_stages(profile: Profile, until: str = "") -> list[Planned]:
-    """Return the stages up to a group or a table, with their configurations and fingerprints.
-
-    Raises:
-        ConfigError: there is no such stage.
-    """
-    planned: list[Planned] = []
-    tables: dict[str, str] = {}
-    for stage in stages_until(profile, until):
-        config = profile.section(stage.config)
-        prompts = {name: load(name).sha256 for name in stage.prompts}
-        off = make_key(stage.name, "off")[:16]
-        tables[stage.name] = fingerprint(stage, config, prompts=prompts, tables=tables) if stage.is_on else off
-        planned.append(Planned(stage=stage, config=config, fingerprint=tables[stage.name]))
-    return planned

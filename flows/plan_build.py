@@ -3,16 +3,20 @@
 Reads a source's listing and a dataset; writes nothing, but for the folder of a trial.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pairwright.flows.find_models import gpus_of
 from pairwright.flows.find_rates import rates_for, shard_seconds
 from pairwright.flows.load_profile import change_profile, load_profile
-from pairwright.flows.pipeline import check_stage, plan_stages
+from pairwright.flows.pipeline import Pipeline, check_stage
 from pairwright.flows.run_build import Request, make_request, with_source
-from pairwright.flows.run_trial import Measured, measure_dataset
+from pairwright.flows.run_trial import Measured, measure_dataset, run_trial, trial_request
 from pairwright.flows.version import Version
+from pairwright.flows.work_here import working
 from pairwright.schemas.config import Profile
 from pairwright.schemas.rows import ItemRow
 from pairwright.tasks.mining import pair_neighbours, search_neighbours
@@ -22,8 +26,9 @@ from pairwright.tasks.store.dataset import RECORD, read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.measure_stage import StageRates, listed_keys
-from pairwright.tasks.store.plan_line import Site, StagePlan, plan_line, total_of
+from pairwright.tasks.store.plan_line import Estimate, Site, StagePlan, plan_line, total_of
 from pairwright.tasks.store.pool import count_cores
+from pairwright.tasks.store.scratch import own_temporary_folder, scratch_folder
 from pairwright.tasks.store.stage import Planned
 
 AMOUNTS = ("calls", "prompt_tokens", "completion_tokens", "cpu_hours", "gpu_hours", "hours", "bytes")
@@ -57,12 +62,77 @@ class Plan:
     wanted: Wanted
     stages: Sequence[StagePlan]
     notes: Sequence[str]
+    trial: str = ""
+    """Where the trial is that was kept."""
 
     @property
     def running(self) -> list[StagePlan]:
         """Return the stages that are on."""
         on = {one.stage.name for one in self.wanted.planned if one.stage.is_on}
         return [one for one in self.stages if one.stage in on]
+
+    @property
+    def totals(self) -> dict[str, tuple[Estimate, list[str]]]:
+        """Return what the stages need together, and of which it is not known."""
+        return {name: total_of(self.stages, name) for name in AMOUNTS}
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for scripts."""
+        wanted = self.wanted
+        stages = [
+            {
+                "stage": one.stage,
+                "known_from": one.known_from,
+                **{name: None if amount is None else amount.as_json() for name, amount in one.amounts.items()},
+            }
+            for one in self.stages
+        ]
+        return {
+            "source": wanted.request.profile.source,
+            "dataset": "" if wanted.is_new else wanted.request.folder.url,
+            "items": wanted.items,
+            "new_items": wanted.new_items,
+            "stages": stages,
+            "total": {name: {**total.as_json(), "without": missing} for name, (total, missing) in self.totals.items()},
+            "notes": list(self.notes),
+        }
+
+
+def foresee_build(
+    request: Request, *, rows: int = 0, keep: bool = False, watch: Callable[[int], None] | None = None
+) -> Plan:
+    """List a build's source, see what is owed, and say what doing it would take.
+
+    Args:
+        request: the build, as ``request_to_plan`` returns it.
+        rows: build so many, the first, to measure what they need; 0: none.
+        keep: whether what that built is kept; the plan says where.
+        watch: hears how many items of the source are listed.
+
+    Raises:
+        ConfigError, ModelError: the trial could not begin.
+        SourceError: the source cannot be listed.
+    """
+    is_new = request.folder.url == "." or not request.folder.exists(RECORD)
+    wanted = look_at_source(request, is_new=is_new, say=watch or (lambda _: None))
+    if not rows:
+        return plan_build(wanted, None)
+    with _folder(keep=keep) as place:
+        small = trial_request(request, Folder(f"{place}/trial"), rows)
+        site = site_of(small, planned_of(small), shard_seconds=0.0)
+        with working(small) as work:
+            measured = run_trial(small, work, processes=site.processes)
+        return replace(plan_build(wanted, measured), trial=f"{place}/trial" if keep else "")
+
+
+@contextmanager
+def _folder(*, keep: bool) -> Generator[str]:
+    """Give a folder for a trial, which goes afterwards unless it is to be kept."""
+    if keep:
+        yield tempfile.mkdtemp(prefix="pairwright-trial-")
+        return
+    with scratch_folder(own_temporary_folder()) as path:
+        yield str(path)
 
 
 def request_to_plan(
@@ -88,7 +158,7 @@ def request_to_plan(
 
 def planned_of(request: Request) -> list[Planned]:
     """Return the stages of a build."""
-    return plan_stages(request.profile, request.until)
+    return Pipeline(request.profile, request.until).plan()
 
 
 def look_at_source(request: Request, *, is_new: bool, say: Callable[[int], None]) -> Wanted:

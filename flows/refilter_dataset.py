@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pairwright.flows.load_profile import change_profile
-from pairwright.flows.pipeline import running_stages, why_no_neighbours
-from pairwright.flows.run_build import Request, RunShards, Watcher, run_stage
+from pairwright.flows.pipeline import Pipeline, why_no_neighbours
+from pairwright.flows.run_build import Request, Work, run_stage
 from pairwright.flows.version import Version
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import ConfigError
@@ -59,7 +59,7 @@ def refilter_request(folder: Folder, settings: Sequence[str]) -> Request:
     return replace(request, profile=change_profile(request.profile, settings), until=SECTION)
 
 
-def refilter_dataset(request: Request, *, run_shards: RunShards, watcher: Watcher, keep: bool) -> Refiltered:
+def refilter_dataset(request: Request, work: Work, *, keep: bool) -> Refiltered:
     """Make the pairs of the request's thresholds and compare them with those that the dataset has.
 
     Raises:
@@ -83,8 +83,8 @@ def refilter_dataset(request: Request, *, run_shards: RunShards, watcher: Watche
                     f"pairwright resume {request.folder.url}"
                 )
         for stage in made:
-            with build.locked(stage, watcher.waiting):
-                counts, failed = run_stage(build, stage, request, run_shards=run_shards, watcher=watcher)
+            with build.locked(stage, work.watcher.waiting):
+                counts, failed = run_stage(build, stage, request, work)
             failures += failed
             after.append(counts)
         new = _keys(build, made[-1])
@@ -101,7 +101,7 @@ def refilter_dataset(request: Request, *, run_shards: RunShards, watcher: Watche
 
 
 def _tables(request: Request) -> set[str]:
-    return {stage.name for stage in running_stages(request.profile, SECTION)}
+    return {stage.name for stage in Pipeline(request.profile, SECTION).running}
 
 
 def _mined(folder: Folder, record: BuildRecord) -> Version:

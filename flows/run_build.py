@@ -17,8 +17,10 @@ from typing import Protocol, Self
 
 from pairwright.flows.find_models import gpus_of, pin_models, pin_served, run_served, servers_of, waits_for
 from pairwright.flows.load_profile import change_profile, load_profile
-from pairwright.flows.pipeline import check_stage, find_table
+from pairwright.flows.pipeline import Pipeline, check_stage, find_table
 from pairwright.flows.publish_version import now, publish_version
+from pairwright.flows.say_outcome import say_held
+from pairwright.flows.show_status import Status
 from pairwright.flows.stages import STAGES
 from pairwright.flows.version import Version, open_present
 from pairwright.schemas.budget import BudgetConfig
@@ -82,6 +84,15 @@ class Watcher(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Work:
+    """Way in which a build's work is done: who runs its shards and steps, and who is told."""
+
+    run_shards: RunShards
+    watcher: Watcher
+    run_step: RunStep = run_here
+
+
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """Say what to build."""
 
@@ -95,6 +106,11 @@ class Request:
     only_reason: str = ""
     """Retry only rows that failed for this reason."""
 
+    @property
+    def pipeline(self) -> Pipeline:
+        """Return its stages."""
+        return Pipeline(self.profile, self.until)
+
     @classmethod
     def again(cls, folder: Folder, record: BuildRecord | None = None) -> Self:
         """Return what a build was asked for; without its record, the dataset's last build.
@@ -105,6 +121,10 @@ class Request:
         """
         record = record or read_record(folder)
         return cls(folder=folder, profile=record.profile, limit=record.limit, until=record.until)
+
+
+Worker = Callable[[Request], AbstractContextManager[Work]]
+"""Gives the way in which the work of a request is done, for as long as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +147,12 @@ class Report:
         """Say whether nothing is owed any more, and a version was published."""
         return not self.failures and self.verdict.complete and not self.verdict.held
 
+    def status(self, dataset: str) -> Status:
+        """Return the status that it left a dataset in."""
+        version = self.snapshot.number if self.snapshot else 0
+        held = list(say_held(self.verdict, version, dataset))
+        return Status(dataset=dataset, version=version, counts=self.counts, held=held)
+
 
 def make_request(
     out: str,
@@ -144,13 +170,22 @@ def make_request(
         ConfigError: the profile, a setting or the stage is wrong.
         SourceError: there is no such source.
         ModelError: a model's weights or packages are not on this machine.
-        ServerError: a served model cannot be reached.
     """
-    check_stage(until)
     chosen = with_excluded(with_source(load_profile(profile, settings), source), exclude)
-    _check_tables(chosen)
     _check_place(out, chosen)
-    return Request(folder=Folder(out), profile=pin_models(pin_served(chosen, until), until), limit=limit, until=until)
+    return replace(request_of(Pipeline(chosen, until), Folder(out)), limit=limit)
+
+
+def request_of(pipeline: Pipeline, folder: Folder) -> Request:
+    """Return the request of a dataset's build by a pipeline, its tables and models looked up.
+
+    Raises:
+        ConfigError: a setting is of no table, or a served model cannot be reached.
+        ModelError: a model's weights or packages are not on this machine.
+    """
+    profile, until = pipeline.profile, pipeline.until
+    _check_tables(profile)
+    return Request(folder=folder, profile=pin_models(pin_served(profile, until), until), until=until)
 
 
 def _check_tables(profile: Profile) -> None:
@@ -200,7 +235,7 @@ def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[
     return replace(request, only_stage=stage, only_reason=reason)
 
 
-def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher, run_step: RunStep = run_here) -> Report:
+def run_build(request: Request, work: Work) -> Report:
     """Do everything that is owed, stage by stage, and publish a version where the profile's gates hold.
 
     Raises:
@@ -211,24 +246,25 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher, run_
         log.info("%s: not as in the last build of this dataset: %s", request.folder.url, change)
     began = now()
     items = take_listing(request)  # first, so that what is killed from here on can be resumed
-    request = embed_excluded(request, run_shards=run_shards, watcher=watcher, run_step=run_step)
+    request = embed_excluded(request, work)
     record = record_of(request, items)
     write_record(request.folder, record)
     version = Version.of(request.folder, record)
     counts: list[Counts] = []
     seconds: list[float] = []
     failures: list[ShardFailed] = []
-    with version.opened() as build, servers_of(request.folder) as servers, kept(request) as keeper:
+    with version.opened() as build, servers_of(request.folder) as servers, keeper_of(request) as keeper:
 
         def run_stages(stages: Sequence[Planned]) -> Sequence[Counts]:
             for stage in stages:
                 start = time.monotonic()
                 if stage.stage.is_on:
-                    with build.locked(stage, watcher.waiting):
-                        run = keeper.limited(partial(run_served, run_shards, servers, waits_for(stage, counts)))
-                        count, failed = run_stage(build, stage, request, run_shards=run, watcher=watcher)
+                    with build.locked(stage, work.watcher.waiting):
+                        run = partial(run_served, work.run_shards, servers, waits_for(stage, counts))
+                        kept = replace(work, run_shards=keeper.limited(run))
+                        count, failed = run_stage(build, stage, request, kept)
                     failures.extend(failed)
-                    watcher.end(stage, count, time.monotonic() - start)
+                    work.watcher.end(stage, count, time.monotonic() - start)
                 else:
                     count = build.settle(stage)
                 counts.append(count)
@@ -236,7 +272,7 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher, run_
             return counts[-len(stages) :]
 
         for name, stages in groupby(version.planned, lambda one: STEPS[one.stage.group]):
-            run_step(name, partial(run_stages, list(stages)))
+            work.run_step(name, partial(run_stages, list(stages)))
         done = list(zip(version.planned, counts, strict=True))
         snapshot, verdict = publish_version(build, done, record=record, began=began)
     return Report(
@@ -244,7 +280,7 @@ def run_build(request: Request, *, run_shards: RunShards, watcher: Watcher, run_
     )
 
 
-def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher, run_step: RunStep) -> Request:
+def embed_excluded(request: Request, work: Work) -> Request:
     """Embed the images that are to be kept out, each set a small dataset of its own below this one.
 
     Such a source is read whole: what ``reading`` says is about the source of the dataset.
@@ -262,7 +298,7 @@ def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher,
         profile = resolve(request.profile, {"exclude.files": (), "exclude.marks": ()})
         profile = profile.model_copy(update={**own, "run": run})
         inner = Request(folder=folder, profile=profile, until=embed_images.STAGE.name)
-        if not run_build(inner, run_shards=run_shards, watcher=watcher, run_step=run_step).is_complete:
+        if not run_build(inner, work).is_complete:
             raise SourceError(f"{source}: not all images to exclude could be read: build again, or leave it out")
         with open_present(folder).settled() as (build, stages):
             by_name = {planned.stage.name: planned for planned, _ in stages}
@@ -275,19 +311,17 @@ def embed_excluded(request: Request, *, run_shards: RunShards, watcher: Watcher,
     return replace(request, profile=resolve(request.profile, found))
 
 
-def run_stage(
-    build: Build, planned: Planned, request: Request, *, run_shards: RunShards, watcher: Watcher
-) -> tuple[Counts, list[ShardFailed]]:
+def run_stage(build: Build, planned: Planned, request: Request, work: Work) -> tuple[Counts, list[ShardFailed]]:
     """Run the shards of one stage that owe something; return what became of its rows, and the shards that failed."""
     build.clean(planned)
     counts = build.settle(planned)
     chosen = not request.only_stage or request.only_stage in (planned.stage.name, planned.stage.group)
     shards = build.shards(planned, reason=request.only_reason) if chosen else []
-    watcher.begin(planned, shards)
+    work.watcher.begin(planned, shards)
     failures: list[ShardFailed] = []
     done = 0
-    for outcome in run_shards(planned, shards):
-        watcher.advance(planned, outcome)
+    for outcome in work.run_shards(planned, shards):
+        work.watcher.advance(planned, outcome)
         if isinstance(outcome.result, ShardFailed):
             failures.append(outcome.result)
         else:
@@ -320,7 +354,7 @@ def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:
     return BuildRecord(items=items, profile=resolve(request.profile, {}), limit=request.limit, until=request.until)
 
 
-def kept(request: Request) -> AbstractContextManager[Keeper]:
+def keeper_of(request: Request) -> AbstractContextManager[Keeper]:
     """Give who keeps a build within the budget of its profile."""
     run = request.profile.run
     journals = journals_of(request.folder)

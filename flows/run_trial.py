@@ -5,11 +5,11 @@ shards in which worker processes start can be told from the others.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pairwright.flows.find_models import pin_models, pin_served
-from pairwright.flows.pipeline import running_stages
-from pairwright.flows.run_build import Request, RunShards, Watcher, run_build
+from pairwright.flows.pipeline import Pipeline
+from pairwright.flows.run_build import Request, Watcher, Work, run_build
 from pairwright.flows.version import open_present
 from pairwright.schemas.budget import BudgetConfig
 from pairwright.schemas.config import RunConfig
@@ -87,10 +87,10 @@ def trial_request(request: Request, folder: Folder, rows: int) -> Request:
     """Return the request of a trial: the same build of the first rows, in small shards, in a folder of its own.
 
     Raises:
-        ConfigError, ModelError, ServerError: the build could not begin.
+        ConfigError, ModelError: the build could not begin.
     """
     profile = pin_models(pin_served(request.profile, request.until), request.until)
-    names = [stage.name for stage in running_stages(profile, request.until)]
+    names = [stage.name for stage in Pipeline(profile, request.until).running]
     size = -(-rows // max(SHARDS, SHARDS_PER_WORKER * (profile.run.workers or count_cores())))
     run = RunConfig(workers=profile.run.workers, rows_per_shard_of=dict.fromkeys(names, size), budget=BudgetConfig())
     profile = profile.model_copy(update={"run": run, "gates": GatesConfig()})
@@ -98,10 +98,10 @@ def trial_request(request: Request, folder: Folder, rows: int) -> Request:
     return Request(folder=folder, profile=profile, limit=limit, until=request.until)
 
 
-def run_trial(request: Request, *, run_shards: RunShards, watcher: Watcher, processes: Mapping[str, int]) -> Measured:
+def run_trial(request: Request, work: Work, *, processes: Mapping[str, int]) -> Measured:
     """Build what a trial asks for, and return what it has shown; ``processes`` is how many shards run at once."""
-    collector = Collector(watcher)
-    report = run_build(request, run_shards=run_shards, watcher=collector)
+    collector = Collector(work.watcher)
+    report = run_build(request, replace(work, watcher=collector))
     with open_present(request.folder).settled() as (_, stages):
         samples = {planned.stage.name: collector.samples(planned.stage.name) for planned, _ in stages}
         shard_seconds = min((one.seconds for some in samples.values() for one in some if one.seconds), default=0.0)

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from pairwright.flows.pipeline import plan_stages
+from pairwright.flows.pipeline import Pipeline
 from pairwright.prompts import load
 from pairwright.schemas.config import BuildRecord, Profile
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
@@ -57,7 +57,7 @@ class Version:
     @classmethod
     def of(cls, folder: Folder, record: BuildRecord) -> Self:
         """Return the tables of a build as they are now."""
-        planned = plan_stages(record.profile, record.until)
+        planned = Pipeline(record.profile, record.until).plan()
         return cls(folder=folder, record=record, planned=planned)
 
     @property

@@ -6,18 +6,18 @@ from contextlib import contextmanager
 
 from pairwright.flows.find_workers import workers_of
 from pairwright.flows.progress import watching
-from pairwright.flows.run_build import Request, RunShards, Watcher
+from pairwright.flows.run_build import Request, Work
 
 
 @contextmanager
-def working(request: Request) -> Generator[tuple[RunShards, Watcher]]:
+def working(request: Request) -> Generator[Work]:
     """Give what runs a build's shards in the workers that its profile names, and who shows how it goes.
 
     Raises:
         ConfigError: the profile names a cluster that there is not.
     """
     with _heard(), watching() as watcher, workers_of(request) as workers:
-        yield workers.run, watcher
+        yield Work(run_shards=workers.run, watcher=watcher)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pairwright.flows.dataset import Dataset
+    from pairwright.flows.pipeline import Pipeline
     from pairwright.flows.table import Table
     from pairwright.schemas.errors import (
         BudgetError,
@@ -40,6 +41,7 @@ __all__ = [
     "Dataset",
     "ModelError",
     "PairwrightError",
+    "Pipeline",
     "ServerError",
     "SourceError",
     "StoreError",
@@ -52,6 +54,7 @@ __all__ = [
 ]
 _PLACES = {
     "Dataset": "pairwright.flows.dataset",
+    "Pipeline": "pairwright.flows.pipeline",
     "Table": "pairwright.flows.table",
     **{name: "pairwright.schemas.errors" for name in __all__ if name.endswith("Error")},
 }

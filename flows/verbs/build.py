@@ -1,6 +1,8 @@
 """The verbs that build a dataset: build, resume, refilter, fetch."""
 
+import os
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -19,8 +21,8 @@ from pairwright.flows.verbs.options import (
     Until,
     app,
 )
-from pairwright.flows.verbs.run_request import print_failures, print_reasons, print_table, run_request, stopping
-from pairwright.schemas.errors import ConfigError, ServerError
+from pairwright.flows.verbs.print_build import conclude, print_failures, print_reasons, print_table, stopping
+from pairwright.schemas.errors import PairwrightError, ServerError
 
 
 @app.command(epilog="Example: `pairwright build PHOTOS --out dataset --until mining`")
@@ -38,15 +40,9 @@ def build(
 ) -> None:
     """Build a dataset, or do what an earlier build of it still owes."""
     load_profile(profile, settings or [])  # a wrong setting is refused before the stages are loaded
-    from pairwright.flows.run_build import make_request
-
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
-    words["exclude"] = exclude or []
-    try:
-        request = make_request(out, source, **words)
-    except ServerError as error:  # nothing has begun: an address is wrong, or nobody is there
-        raise ConfigError(str(error)) from error
-    run_request(request, "build_dataset", {"out": out, "source": source, **words})
+    words |= {"out": out, "source": source, "exclude": exclude or []}
+    conclude(_run("build_dataset", words, out, lambda: Dataset.build(**words)))
 
 
 @app.command(epilog="Example: `pairwright resume dataset --stage captioning --reason 'no answer in time'`")
@@ -62,10 +58,42 @@ def resume(
     ] = None,
 ) -> None:
     """Finish what a dataset still owes: a build that was killed, rows that failed, what its budget left."""
-    from pairwright.flows.run_build import resume_request
-
     words: dict[str, Any] = {"stage": stage, "reason": reason, "settings": settings or []}
-    run_request(resume_request(dataset, **words), "resume_dataset", {"dataset": dataset, **words})
+
+    def resume_here() -> Dataset:
+        opened = Dataset.open(dataset)
+        opened.resume(**words)
+        return opened
+
+    conclude(_run("resume_dataset", {"dataset": dataset, **words}, dataset, resume_here))
+
+
+def _run(flow: str, words: dict[str, Any], url: str, here: Callable[[], Dataset]) -> Dataset:
+    """Build as a flow run where a Prefect server is configured; else, or where that is lost, here."""
+    if os.environ.get("PREFECT_API_URL") and _run_with_prefect(flow, words):
+        return Dataset.open(url)
+    with stopping(url):
+        return here()
+
+
+def _run_with_prefect(flow: str, words: dict[str, Any]) -> bool:
+    """Run a build as a flow run; return whether its server was there to its end. The build's errors are raised."""
+    import httpx
+
+    from pairwright.flows import build_dataset
+
+    server = os.environ["PREFECT_API_URL"]
+    try:
+        state = getattr(build_dataset, flow)(**words, return_state=True)
+    except RuntimeError as error:
+        raise ServerError(f"{server}: no Prefect server answers: {error}") from error
+    except httpx.HTTPError as error:
+        print(f"{server}: Prefect's server is gone ({error}), the rows are not", file=sys.stderr)
+        return False
+    failure = state.result(raise_on_failure=False) if state.is_failed() else None
+    if isinstance(failure, PairwrightError):
+        raise failure
+    return True
 
 
 @app.command(epilog="Example: `pairwright refilter dataset --set mining.min_similarity=0.8`")

@@ -8,7 +8,7 @@ import typer
 
 from pairwright.flows.dataset import Dataset
 from pairwright.flows.verbs.options import OWED, AsJson, DatasetUrl, Version, app
-from pairwright.flows.verbs.run_request import print_reasons, print_table
+from pairwright.flows.verbs.print_build import print_reasons, print_table
 
 if TYPE_CHECKING:
     from pairwright.flows.show_status import Status

@@ -3,14 +3,14 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
+from pairwright.flows.dataset import Dataset
 from pairwright.flows.verbs.options import AsJson, Limit, Settings, Source, Until, app, refuse_empty
-from pairwright.schemas.errors import ConfigError, ServerError
+from pairwright.flows.verbs.print_build import stopping
 
 SAY_SECONDS = 5.0
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"))
@@ -42,21 +42,15 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show, per stage, what a build would do: rows, calls, tokens, hours, disk. Builds nothing but the trial."""
-    from pairwright.flows.plan_build import look_at_source, plan_build, request_to_plan
-    from pairwright.tasks.store.dataset import RECORD
-
+    if trial:
+        print(f"Trying the first {trial:,} rows ...", file=sys.stderr)
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
-    is_new = True
-    try:
-        request = request_to_plan(out, source, **words)
-        is_new = not out or not request.folder.exists(RECORD)
-        wanted = look_at_source(request, is_new=is_new, say=_counting())
-        measured = _try_out(request, trial, keep=keep) if trial else None
-    except ServerError as error:  # nothing has begun: an address is wrong, or nobody is there
-        raise ConfigError(str(error)) from error
-    found = plan_build(wanted, measured)
+    with stopping(""):
+        found = Dataset.plan(source, out=out, **words, trial=trial, keep=keep, watch=_counting())
+    if found.trial:
+        print(f"The trial is kept in {found.trial}", file=sys.stderr)
     if as_json:
-        print(json.dumps(_as_json(found), indent=1))
+        print(json.dumps(found.as_json(), indent=1))
     else:
         _print_plan(found)
 
@@ -73,67 +67,9 @@ def _counting() -> Callable[[int], None]:
     return say
 
 
-def _try_out(request: Any, rows: int, *, keep: bool) -> Any:
-    """Build the first rows in a folder of their own, which goes afterwards unless it is to be kept."""
-    from pairwright.flows.plan_build import planned_of, site_of
-    from pairwright.flows.run_trial import run_trial, trial_request
-    from pairwright.flows.verbs.run_request import working
-    from pairwright.tasks.store.files import Folder
-
-    with _folder(keep=keep) as place:
-        small = trial_request(request, Folder(f"{place}/trial"), rows)
-        site = site_of(small, planned_of(small), shard_seconds=0.0)
-        print(f"Trying the first {rows:,} rows ...", file=sys.stderr)
-        with working(small) as (run_shards, watcher):
-            return run_trial(small, run_shards=run_shards, watcher=watcher, processes=site.processes)
-
-
-@contextmanager
-def _folder(*, keep: bool) -> Generator[str]:
-    import tempfile
-
-    from pairwright.tasks.store.scratch import own_temporary_folder, scratch_folder
-
-    if keep:
-        place = tempfile.mkdtemp(prefix="pairwright-trial-")
-        print(f"The trial is kept in {place}/trial", file=sys.stderr)
-        yield place
-        return
-    with scratch_folder(own_temporary_folder()) as path:
-        yield str(path)
-
-
-def _as_json(plan: Any) -> dict[str, Any]:
-    from pairwright.flows.plan_build import AMOUNTS
-    from pairwright.tasks.store.plan_line import total_of
-
-    wanted = plan.wanted
-    stages = [
-        {
-            "stage": one.stage,
-            "known_from": one.known_from,
-            **{name: None if amount is None else amount.as_json() for name, amount in one.amounts.items()},
-        }
-        for one in plan.stages
-    ]
-    totals = {name: total_of(plan.stages, name) for name in AMOUNTS}
-    return {
-        "source": wanted.request.profile.source,
-        "dataset": "" if wanted.is_new else wanted.request.folder.url,
-        "items": wanted.items,
-        "new_items": wanted.new_items,
-        "stages": stages,
-        "total": {name: {**total.as_json(), "without": missing} for name, (total, missing) in totals.items()},
-        "notes": list(plan.notes),
-    }
-
-
 def _print_plan(plan: Any) -> None:
     from rich.console import Console
     from rich.table import Table
-
-    from pairwright.flows.plan_build import AMOUNTS
-    from pairwright.tasks.store.plan_line import total_of
 
     wanted = plan.wanted
     new = "" if wanted.is_new else f", {wanted.new_items:,} of them new to {wanted.request.folder.url}"
@@ -150,7 +86,7 @@ def _print_plan(plan: Any) -> None:
         cells = [_ranged(one.inputs), _ranged(one.rows)]
         cells += [show(amount) if (amount := one.amounts[name]) else "?" for name, show in shown.items()]
         table.add_row(one.stage, *cells)
-    totals = {name: total_of(plan.stages, name) for name in AMOUNTS}
+    totals = plan.totals
     sums = [_sum(totals[name], show) for name, show in shown.items()]
     table.add_row("[bold]total[/bold]", "", "", *sums)
     Console(width=None if sys.stdout.isatty() else 160).print(table)

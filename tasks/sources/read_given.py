@@ -27,7 +27,8 @@ def read_given(rows: Sequence[ItemRow], config: SourceConfig, *, wanted: type[Ro
 
 def brings(config: SourceConfig, *, wanted: type[Row]) -> bool:
     """Say whether the source brings rows of a type."""
-    return wanted in READERS[config.kind].brings
+    reader = READERS.get(config.kind)  # a profile may name no source yet
+    return reader is not None and wanted in reader.brings
 
 
 def _stage(name: str, writes: type[Row]) -> Stage:

@@ -16,6 +16,7 @@ import yaml
 
 from pairwright.flows.plan_build import planned_of, request_to_plan, site_of
 from pairwright.flows.progress import LineWatcher
+from pairwright.flows.run_build import Work
 from pairwright.flows.run_trial import Measured, run_trial, trial_request
 from pairwright.schemas.rates import StoredRate, StoredRates
 from pairwright.tasks.store.check_disk import memory_bytes
@@ -36,7 +37,7 @@ def measure(folder: Path) -> Measured:
     request = trial_request(request_to_plan("", None, **words), Folder(str(folder)), WORLDS * PHOTOGRAPHS)
     processes = site_of(request, planned_of(request), shard_seconds=0.0).processes
     with Workers(0) as workers:
-        return run_trial(request, run_shards=workers.run, watcher=LineWatcher(), processes=processes)
+        return run_trial(request, Work(run_shards=workers.run, watcher=LineWatcher()), processes=processes)
 
 
 def stored(rates: StageRates) -> StoredRate:

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import resume_request, run_build
+from pairwright.flows.run_build import Work, resume_request, run_build
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Workers
 from tests.fixtures.prefect_server import PrefectServer, free_port, prefect_server
@@ -114,7 +114,7 @@ def test_a_build_has_four_steps(rendered: Path, tmp_path: Path) -> None:
 
     request = resume_request(str(out), stage="", reason="")
     with Workers(1) as workers:
-        report = run_build(request, run_shards=workers.run, run_step=run_step, watcher=LineWatcher())
+        report = run_build(request, Work(run_shards=workers.run, run_step=run_step, watcher=LineWatcher()))
     assert list(steps) == ["mine-pairs", "write-texts", "reject-images", "build-preferences"]
     assert [stage for stages in steps.values() for stage in stages] == [count.stage for count in report.counts]
 

@@ -7,7 +7,7 @@ import pytest
 
 import pairwright as pw
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import make_request, run_build
+from pairwright.flows.run_build import Work, make_request, run_build
 from pairwright.flows.stages import TABLES
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import Workers
@@ -25,7 +25,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, mined: Path) -> Iterator[str
         patches.setenv("TMPDIR", str(folder))
         request = make_request(OUT, str(mined.parent / "in"), **words)
         with Workers(2) as workers:
-            assert run_build(request, run_shards=workers.run, watcher=LineWatcher()).is_complete
+            assert run_build(request, Work(run_shards=workers.run, watcher=LineWatcher())).is_complete
         yield OUT
 
 
@@ -52,5 +52,5 @@ def test_it_owes_nothing(built: str, mined: Path) -> None:
 
     with Workers(1) as workers:
         request = make_request(built, str(mined.parent / "in"), **words)
-        assert run_build(request, run_shards=workers.run, watcher=Watcher()).is_complete
+        assert run_build(request, Work(run_shards=workers.run, watcher=Watcher())).is_complete
     assert outcomes == []

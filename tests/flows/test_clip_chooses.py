@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Report, make_request, run_build
+from pairwright.flows.run_build import Report, Work, make_request, run_build
 from pairwright.flows.version import open_present
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import Outcome, ShardFailed, Workers
@@ -55,7 +55,7 @@ def build(out: Path, clip: Path, losing: str = "") -> Report:
             for shard in shards:
                 yield Outcome(shard=shard, result=ShardFailed(name=shard.name, error="lost"), seconds=0.0)
 
-        return run_build(request, run_shards=run, watcher=LineWatcher())
+        return run_build(request, Work(run_shards=run, watcher=LineWatcher()))
 
 
 def live(out: Path, table: str) -> list[dict[str, Any]]:

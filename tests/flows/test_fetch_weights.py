@@ -276,14 +276,14 @@ def has_part_of(folder: Path, size: int) -> bool:
 
 
 def test_missing_weights_name_a_setting_that_there_is(monkeypatch, tmp_path):
-    from pairwright.flows.pipeline import running_stages
+    from pairwright.flows.pipeline import Pipeline
     from pairwright.schemas.errors import ModelError
 
     monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     gpu = load_profile("gpu", ["source=folder:x"])
     named = []
-    for stage in running_stages(gpu):
+    for stage in Pipeline(gpu).running:
         if not stage.pin:
             continue
         try:

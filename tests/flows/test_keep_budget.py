@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Report, make_request, resume_request, run_build
+from pairwright.flows.run_build import Report, Work, make_request, resume_request, run_build
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.asked import AskedOf
 from pairwright.tasks.store.dataset import journals_of, read_record
@@ -40,13 +40,13 @@ def build(out: Path, server: ChatServer, *settings: str, workers: int = 1) -> Re
     words = [*SERVED, f"models.chat.endpoint={server.url}", *settings]
     request = make_request(str(out), None, profile="scenes", settings=words, limit=None, until=UNTIL)
     with Workers(workers) as pool:
-        return run_build(request, run_shards=pool.run, watcher=LineWatcher())
+        return run_build(request, Work(run_shards=pool.run, watcher=LineWatcher()))
 
 
 def resume(out: Path, *settings: str) -> Report:
     with Workers(1) as pool:
         request = resume_request(str(out), stage="", reason="", settings=settings)
-        return run_build(request, run_shards=pool.run, watcher=LineWatcher())
+        return run_build(request, Work(run_shards=pool.run, watcher=LineWatcher()))
 
 
 def questions(server: ChatServer) -> list[str]:
@@ -65,7 +65,7 @@ def mined(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("mined") / "out"
     request = make_request(str(out), None, profile="scenes", settings=SERVED, limit=None, until="mining")
     with Workers(1) as pool:
-        assert run_build(request, run_shards=pool.run, watcher=LineWatcher()).is_complete
+        assert run_build(request, Work(run_shards=pool.run, watcher=LineWatcher())).is_complete
     return out
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import pairwright as pw
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import make_request, run_build
+from pairwright.flows.run_build import Work, make_request, run_build
 from pairwright.tasks.store.pool import Workers
 from tests.flows.conftest import SMALL, WIDE
 
@@ -47,7 +47,7 @@ def built(tmp_path_factory, vllm_servers):
 def build(out, settings):
     request = make_request(str(out), None, profile="scenes", settings=settings, limit=None, until="")
     with Workers(1) as workers:
-        return run_build(request, run_shards=workers.run, watcher=LineWatcher())
+        return run_build(request, Work(run_shards=workers.run, watcher=LineWatcher()))
 
 
 def test_every_row_is_accounted_for_and_preferences_come_out(built) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from pairwright.flows import pipeline
 from pairwright.flows.load_profile import load_profile, profile_names
-from pairwright.flows.pipeline import plan_stages, running_stages, stages_until
+from pairwright.flows.pipeline import Pipeline
 from pairwright.flows.stages import GROUPS, STAGES, TABLES
 from pairwright.schemas.config import ExcludeConfig, MiningConfig, Profile, RejectionsConfig, TaggingConfig
 from pairwright.schemas.encoders import ClipConfig
@@ -38,7 +38,7 @@ USUAL = [
 
 
 def on(profile: Profile, until: str = "") -> dict[str, Stage]:
-    return {stage.name: stage for stage in running_stages(profile, until)}
+    return {stage.name: stage for stage in Pipeline(profile, until).running}
 
 
 def reads(profile: Profile, until: str = "") -> dict[str, list[str]]:
@@ -51,7 +51,7 @@ def bring(monkeypatch: pytest.MonkeyPatch, *rows: type[Row]) -> None:
 
 
 def fingerprints(profile: Profile, until: str = "") -> dict[str, str]:
-    return {one.stage.name: one.fingerprint for one in plan_stages(profile, until)}
+    return {one.stage.name: one.fingerprint for one in Pipeline(profile, until).plan()}
 
 
 def test_every_table_has_one_name_and_one_writer() -> None:
@@ -67,7 +67,7 @@ def test_every_table_has_one_name_and_one_writer() -> None:
 def test_every_profile_has_all_tables(name: str) -> None:
     for source in ("folder:/here", "scenes:", "rlaif-v:/here", "spot-the-diff:/here"):
         profile = load_profile(name).model_copy(update={"source": source})
-        assert [stage.name for stage in stages_until(profile)] == list(TABLES)
+        assert [stage.name for stage in Pipeline(profile).stages] == list(TABLES)
 
 
 def test_a_source_of_images_has_every_stage_that_needs_no_served_model() -> None:
@@ -141,13 +141,13 @@ def test_pairs_by_nouns_need_no_vectors() -> None:
 
 
 def test_a_build_stops_after_a_group_or_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [stage.name for stage in stages_until(PHOTOGRAPHS, "mining")][-1] == "pairs"
+    assert [stage.name for stage in Pipeline(PHOTOGRAPHS, "mining").stages][-1] == "pairs"
     assert list(on(PHOTOGRAPHS, "embeddings")) == ["images", "embeddings"]
     bring(monkeypatch, PairRow)
     assert list(on(PHOTOGRAPHS, "mining")) == ["images", "given_pairs", "pairs"]
     assert list(on(PHOTOGRAPHS, "embeddings")) == ["images", "given_pairs", "embeddings"]
     with pytest.raises(ConfigError, match="minig: no such stage"):
-        stages_until(PHOTOGRAPHS, "minig")
+        Pipeline(PHOTOGRAPHS, "minig")
 
 
 CLIP = {"embedding": {"embedders": ["clip", "dinov2"]}, "rejections": {"scorer": "clip"}}
@@ -186,7 +186,7 @@ def test_where_clip_chooses_images_without_an_element_are_embedded(monkeypatch: 
 def test_the_weights_of_the_images_vectors_are_those_of_the_removals() -> None:
     """Whoever runs one of these stages has the other's pin, so that no weights are missing, nor other ones taken."""
     for profile, until in ((CHOOSING, ""), (CHOOSING, "fitted"), (CHOOSING, "rejected"), (GIVEN, "fitted")):
-        assert "embedding" in {stage.config for stage in running_stages(profile, until) if stage.pin}
+        assert "embedding" in {stage.config for stage in Pipeline(profile, until).running if stage.pin}
     clip = ClipConfig(model="ViT-B-32", revision="abc")
     embedding = CHOOSING.embedding.model_copy(update={"clip": clip})
     other = CHOOSING.model_copy(update={"embedding": embedding})
@@ -211,7 +211,7 @@ def test_a_table_is_the_same_however_far_a_build_goes(source: str) -> None:
         chosen = load_profile(name).model_copy(update={"source": source})
         whole, running = fingerprints(chosen), set(on(chosen))
         for until in (*GROUPS, *TABLES):
-            found = plan_stages(chosen, until)
+            found = Pipeline(chosen, until).plan()
             assert all(one.fingerprint == whole[one.stage.name] for one in found if one.stage.name in running)
 
 
@@ -251,7 +251,7 @@ def test_a_check_that_comes_later_leaves_the_descriptions() -> None:
 
 
 def test_stages_with_checks_travel_between_processes() -> None:
-    planned = plan_stages(SERVED)
+    planned = Pipeline(SERVED).plan()
     assert [stage.fingerprint for stage in pickle.loads(pickle.dumps(planned))] == [
         stage.fingerprint for stage in planned
     ]

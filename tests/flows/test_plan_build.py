@@ -10,7 +10,7 @@ from PIL import Image
 
 from pairwright.flows.find_rates import load_rates, rates_for
 from pairwright.flows.load_profile import load_profile
-from pairwright.flows.pipeline import plan_stages, running_stages
+from pairwright.flows.pipeline import Pipeline
 from pairwright.flows.stages import TABLES
 from tests.flows.conftest import SMALL
 from tests.flows.test_cli import run
@@ -114,7 +114,7 @@ def test_what_nobody_has_measured_is_said_to_be_unknown(pictures: Path, capsys: 
     assert run("plan", pictures, "--profile", "laptop", "--set", "models.chat.endpoint=http://127.0.0.1:9/v1") == 0
     printed = capsys.readouterr().out
     assert "lists 12 items" in printed
-    on = [stage.name for stage in running_stages(load_profile("laptop", [f"source=folder:{pictures}"]))]
+    on = [stage.name for stage in Pipeline(load_profile("laptop", [f"source=folder:{pictures}"])).running]
     assert tuple(on[:6]) == FIRST
     assert shown(printed) == [*on, "total"], "of stages that are off there is nothing to say"
     assert f"Not known: {', '.join(FIRST)} and {len(on) - 6} more; nobody has measured this here." in printed
@@ -137,11 +137,11 @@ def test_stored_rates_hold_where_a_stage_is_configured_as_they_were_measured() -
     assert load_rates(), "some are stored"
     for stored in load_rates():
         profile = load_profile(stored.profile, stored.settings)
-        line = plan_stages(profile, "")
+        line = Pipeline(profile, "").plan()
         assert set(stored.stages) == {one.stage.name for one in line if one.stage.is_on}, stored.machine
         assert set(rates_for(profile, line)) == set(stored.stages)
     larger = load_profile("scenes", ["scenes.width=512", "scenes.worlds=500"])
-    line = plan_stages(larger, "")
+    line = Pipeline(larger, "").plan()
     found = rates_for(larger, line)
     assert "images" not in found, "larger ones take longer"
     assert "embeddings" in found
@@ -165,6 +165,6 @@ def test_eight_scenes_are_tried_in_every_stage(capsys: pytest.CaptureFixture[str
     assert 12 <= found["images"]["rows"]["value"] <= 18
     assert all(stage["rows"] is not None for name, stage in found.items() if name in FIRST)
     assert found["preferences"]["inputs"] is None or found["preferences"]["inputs"]["high"] >= 1
-    on = {stage.name for stage in running_stages(load_profile("scenes"))}
+    on = {stage.name for stage in Pipeline(load_profile("scenes")).running}
     assert {*FIRST} < on < {*found}
     assert {name for name, stage in found.items() if stage["known_from"]} <= on

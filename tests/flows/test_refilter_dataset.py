@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from pairwright.flows.cli import app
 from pairwright.flows.progress import LineWatcher
 from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
-from pairwright.flows.run_build import Request, run_build
+from pairwright.flows.run_build import Request, Work, run_build
 from pairwright.flows.version import open_present
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.dataset import read_record
@@ -30,7 +30,7 @@ def dataset(mined: Path, tmp_path: Path) -> Folder:
 def refilter(folder: Folder, settings: list[str], *, keep: bool = False) -> Refiltered:
     with Workers(1) as workers:
         request = refilter_request(folder, settings)
-        return refilter_dataset(request, run_shards=workers.run, watcher=LineWatcher(), keep=keep)
+        return refilter_dataset(request, Work(run_shards=workers.run, watcher=LineWatcher()), keep=keep)
 
 
 def pairs_of(folder: Folder) -> set[str]:
@@ -66,7 +66,7 @@ def test_the_dataset_is_as_it_was_unless_the_thresholds_are_kept(dataset: Folder
     assert (kept.profile.mining.min_similarity, kept.until) == (0.85, "mining")
     assert by_name(open_present(dataset).counts())["pairs"] == found.after[-1]
     with Workers(1) as workers:
-        report = run_build(kept, run_shards=workers.run, watcher=LineWatcher())
+        report = run_build(kept, Work(run_shards=workers.run, watcher=LineWatcher()))
     assert report.is_complete
     assert report.snapshot.number == 2
     assert refilter(dataset, TIGHTER).gained == refilter(dataset, TIGHTER).lost == 0

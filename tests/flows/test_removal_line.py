@@ -22,7 +22,7 @@ import pytest
 
 import pairwright as pw
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import make_request, run_build
+from pairwright.flows.run_build import Work, make_request, run_build
 from pairwright.tasks.serving.probe import LOOK
 from pairwright.tasks.store.pool import Workers
 from tests.fixtures.chat_server import Asked, chat_server
@@ -148,7 +148,7 @@ def build(out: Path, source: Path, words: list[str]) -> tuple[Any, list[str]]:
                 ran.extend(shard.name for shard in shards)
                 yield from workers.run(planned, shards)
 
-            return run_build(request, run_shards=run, watcher=LineWatcher()), ran
+            return run_build(request, Work(run_shards=run, watcher=LineWatcher())), ran
     finally:
         torch.set_num_threads(threads)
 

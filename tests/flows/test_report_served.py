@@ -8,7 +8,7 @@ import pytest
 
 import pairwright as pw
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import make_request, run_build
+from pairwright.flows.run_build import Work, make_request, run_build
 from pairwright.tasks.serving.probe import LOOK
 from pairwright.tasks.store.pool import Workers
 from tests.fixtures.chat_server import chat_server
@@ -70,7 +70,7 @@ def served(rendered, tmp_path_factory):
             str(folder), None, profile="scenes", settings=[*SMALL, *WIDE, *SERVED, *chat], limit=None, until=""
         )
         with Workers(1) as workers:
-            assert run_build(request, run_shards=workers.run, watcher=LineWatcher()).is_complete
+            assert run_build(request, Work(run_shards=workers.run, watcher=LineWatcher())).is_complete
         asked = Counter(map(kind_of, server.asked))
     pw.open(folder).report(pairs=30)
     return folder, asked

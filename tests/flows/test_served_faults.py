@@ -15,7 +15,7 @@ import pytest
 
 import pairwright as pw
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import make_request, run_build
+from pairwright.flows.run_build import Work, make_request, run_build
 from pairwright.tasks.store.pool import Workers
 from tests.fixtures.chat_server import Asked, Close, Hang, Raw, Reply, Status, chat_server
 from tests.flows.conftest import WIDE
@@ -58,7 +58,7 @@ def build(out, server, *settings: str):
 def run_line(out, words, *, until: str = ""):
     request = make_request(str(out), None, profile="scenes", settings=words, limit=None, until=until)
     with Workers(1) as workers:
-        return run_build(request, run_shards=workers.run, watcher=LineWatcher())
+        return run_build(request, Work(run_shards=workers.run, watcher=LineWatcher()))
 
 
 def rows_of(out) -> dict[str, list[tuple[str, str]]]:

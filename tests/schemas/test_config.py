@@ -7,11 +7,11 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from pairwright.flows.list_settings import meanings_of
-from pairwright.flows.pipeline import plan_stages, running_stages
+from pairwright.flows.pipeline import Pipeline
 from pairwright.schemas.config import Profile, ResolvedProfile, Section, SourceConfig, resolve
 
 START = Profile()
-STAGES = running_stages(START)
+STAGES = Pipeline(START).running
 
 
 def _change(values: dict[str, Any]) -> Profile:
@@ -137,7 +137,7 @@ def test_the_source_is_taken_apart_at_the_first_colon() -> None:
 
 
 def _changed_stages(values: dict[str, Any]) -> set[str]:
-    before, after = (plan_stages(profile) for profile in (START, _change(values)))
+    before, after = (Pipeline(profile).plan() for profile in (START, _change(values)))
     return {a.stage.name for a, b in zip(before, after, strict=True) if a.fingerprint != b.fingerprint}
 
 

@@ -10,7 +10,7 @@ from PIL import Image, ImageEnhance
 from skimage import data
 
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Request, make_request, resume_request, run_build
+from pairwright.flows.run_build import Request, Work, make_request, resume_request, run_build
 from pairwright.flows.version import open_present
 from pairwright.schemas.config import ExcludeConfig
 from pairwright.schemas.errors import SourceError
@@ -102,7 +102,7 @@ def requested(out: Path, source: Path, exclude: list[str], *settings: str) -> Re
 def build(out: Path, source: Path, exclude: list[str], *settings: str) -> Folder:
     request = requested(out, source, exclude, *settings)
     with Workers(1) as workers:
-        assert run_build(request, run_shards=workers.run, watcher=LineWatcher()).is_complete
+        assert run_build(request, Work(run_shards=workers.run, watcher=LineWatcher())).is_complete
     return request.folder
 
 
@@ -168,11 +168,11 @@ class Interrupting(LineWatcher):
 def test_a_build_that_ends_among_the_excluded_images_is_resumed(pictures: Path, tmp_path: Path) -> None:
     request = requested(tmp_path / "out", pictures, [str(pictures)])
     with Workers(1) as workers, pytest.raises(KeyboardInterrupt):
-        run_build(request, run_shards=workers.run, watcher=Interrupting())
+        run_build(request, Work(run_shards=workers.run, watcher=Interrupting()))
     assert not request.folder.folders("tables/images")
     with Workers(1) as workers:
         resumed = resume_request(request.folder.url, stage="", reason="")
-        assert run_build(resumed, run_shards=workers.run, watcher=LineWatcher()).is_complete
+        assert run_build(resumed, Work(run_shards=workers.run, watcher=LineWatcher())).is_complete
     assert counts_of(request.folder)["admitted"].dropped == 10
 
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import make_request, run_build
+from pairwright.flows.run_build import Work, make_request, run_build
 from pairwright.tasks.store.pool import Workers
 from tests.fixtures.builds import ok_rows
 
@@ -43,7 +43,7 @@ def build(tmp_path: Path, pictures: Path, names: list[str], *, out: str, setting
         str(tmp_path / out), str(album), profile="scenes", settings=words, limit=None, until="neighbours"
     )
     with Workers(1) as workers:
-        report = run_build(request, run_shards=workers.run, watcher=LineWatcher())
+        report = run_build(request, Work(run_shards=workers.run, watcher=LineWatcher()))
     assert report.is_complete
     counts = report.counts[-1]
     stage = report.snapshot.content["stages"]["neighbours"]

@@ -29,7 +29,7 @@ def test_the_widths_are_those_of_the_searched_vectors(mined_vectors: Path) -> No
 def mined_vectors(tmp_path: Path) -> Path:
     """Return a dataset of a few pictures, embedded."""
     from pairwright.flows.progress import LineWatcher
-    from pairwright.flows.run_build import make_request, run_build
+    from pairwright.flows.run_build import Work, make_request, run_build
     from pairwright.tasks.store.pool import Workers
     from tests.fixtures.photographs import write_photographs
 
@@ -39,5 +39,5 @@ def mined_vectors(tmp_path: Path) -> Path:
         until="embeddings",
     )  # fmt: skip
     with Workers(1) as workers:
-        assert run_build(request, run_shards=workers.run, watcher=LineWatcher()).is_complete
+        assert run_build(request, Work(run_shards=workers.run, watcher=LineWatcher())).is_complete
     return tmp_path / "out"
