@@ -78,7 +78,7 @@ def test_no_hostile_pickle_is_run(tmp_path: Path) -> None:
         with pytest.raises(ModelError) as caught:
             read_checkpoint(path, field="tagging.ram.checkpoint")
         assert not marker.exists(), name
-        assert str(caught.value).startswith(f"tagging.ram.checkpoint: {path} is not loaded: "), name
+        assert str(caught.value).startswith(f"tagging.ram.checkpoint: {path} "), name
 
 
 def test_the_payloads_run_where_nothing_guards(tmp_path: Path) -> None:
@@ -100,26 +100,26 @@ def test_the_payloads_run_where_nothing_guards(tmp_path: Path) -> None:
     [
         (
             "zip os.system",
-            "it wants 'os.system', which is more than tensors. If it comes from somebody you trust, convert",
+            "'os.system'",
         ),
-        ("zip torch.storage._load_from_bytes", "it wants 'torch.storage._load_from_bytes'"),
-        ("in state", "it wants 'os.system'"),
-        ("legacy 0", "it wants 'os.system'"),
-        ("legacy 4", "it wants 'os.system'"),
-        ("opcode INST", "it wants 'os.system'"),
-        ("opcode OBJ", "it wants 'os.system'"),
-        ("opcode STACK_GLOBAL", "it wants 'os.system'"),
-        ("opcode STACK_GLOBAL by memo", "it wants 'os.system'"),
-        ("opcode extension", r"it wants \"number 1 of copyreg's extensions\""),
-        ("opcode two spaces", "it wants 'builtins.  eval'"),
-        ("tar", "it is a tar"),
-        ("TorchScript", "it is a TorchScript program, not a checkpoint"),
-        ("two pickles", "it holds 2 files named data.pkl"),
+        ("zip torch.storage._load_from_bytes", "'torch.storage._load_from_bytes'"),
+        ("in state", "'os.system'"),
+        ("legacy 0", "'os.system'"),
+        ("legacy 4", "'os.system'"),
+        ("opcode INST", "'os.system'"),
+        ("opcode OBJ", "'os.system'"),
+        ("opcode STACK_GLOBAL", "'os.system'"),
+        ("opcode STACK_GLOBAL by memo", "'os.system'"),
+        ("opcode extension", "number 1 of copyreg's extensions"),
+        ("opcode two spaces", "'builtins.  eval'"),
+        ("tar", r"\btar\b"),
+        ("TorchScript", "TorchScript"),
+        ("two pickles", "2 files .*data.pkl"),
     ],
 )
 def test_the_reason_says_what_a_pickle_wants(tmp_path: Path, name: str, reason: str) -> None:
     path = write_payloads(tmp_path / "files", tmp_path / "ran")[name]
-    with pytest.raises(ModelError, match=f"x: {path} is not loaded: {reason}"):
+    with pytest.raises(ModelError, match=f"x: {path} .*{reason}"):
         read_checkpoint(path, field="x")
 
 
@@ -136,30 +136,30 @@ def test_broken_files_are_refused(tmp_path: Path, whole: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("empty", "it is empty"),
-        ("folder", "it is no file"),
-        ("noise", "it is cut short, or no pickle"),
-        ("a bomb", "its members are compressed"),
-        ("members larger than the file", "its members say that they are larger than the file"),
-        ("one number for many", r"'w' says that it is larger than the file: \(10000000000,\)"),
-        ("laughs", "its objects share parts so that"),
-        ("opcodes without end", "its pickle has over 1,000,000 opcodes"),
-        ("a list", "it holds a list, not named tensors"),
-        ("nothing", "it holds nothing, not named tensors"),
-        ("a number within", "'epoch' is a int, not a tensor"),
-        ("a dictionary within", "'teacher' is a dict, not a tensor"),
-        ("numbers as names", "'1' is a Tensor, named by a int"),
-        ("a list under its key", "it holds a list, not named tensors"),
+        ("empty", "empty"),
+        ("folder", "file"),
+        ("noise", "no pickle"),
+        ("a bomb", "compressed"),
+        ("members larger than the file", "members .*larger"),
+        ("one number for many", r"'w' .*\(10000000000,\)"),
+        ("laughs", "objects"),
+        ("opcodes without end", "1,000,000 opcodes"),
+        ("a list", r"\blist\b"),
+        ("nothing", "nothing"),
+        ("a number within", r"'epoch' .*\bint\b"),
+        ("a dictionary within", r"'teacher' .*\bdict\b"),
+        ("numbers as names", r"'1' .*\bint\b"),
+        ("a list under its key", r"\blist\b"),
     ],
 )
 def test_the_reason_says_what_is_broken(tmp_path: Path, whole: Path, name: str, reason: str) -> None:
     path = write_broken(tmp_path / "files", whole)[name]
-    with pytest.raises(ModelError, match=f"x: {path} is not loaded: {reason}"):
+    with pytest.raises(ModelError, match=f"x: {path} .*{reason}"):
         read_checkpoint(path, field="x", under="model")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=f"x: {tmp_path}/none.pth: no such file"):
+    with pytest.raises(ModelError, match=rf"x: {tmp_path}/none\.pth"):
         read_checkpoint(tmp_path / "none.pth", field="x")
 
 
@@ -169,6 +169,6 @@ def test_allowed_globals_of_others_open_nothing(tmp_path: Path) -> None:
     torch.save({"w": torch.zeros(1), "pickler": pickle.PickleError("x")}, path)
     with (
         torch.serialization.safe_globals([pickle.PickleError]),
-        pytest.raises(ModelError, match=r"it wants '_?pickle.PickleError'"),
+        pytest.raises(ModelError, match=r"'_?pickle.PickleError'"),
     ):
         read_checkpoint(path, field="x")

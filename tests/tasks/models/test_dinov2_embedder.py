@@ -119,12 +119,12 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch, model, words):
         (
             "config.json",
             json.dumps({"model_type": "bert"}),
-            "describes a bert, not a dinov2 or a dinov2_with_registers",
+            "bert.* dinov2.* dinov2_with_registers",
         ),
-        ("config.json", "{", "embedding.dinov2: .* cannot be loaded: JSONDecodeError"),
-        ("preprocessor_config.json", "{", "embedding.dinov2: .* cannot be loaded: JSONDecodeError"),
-        ("preprocessor_config.json", '{"do_center_crop": false}', "they differ in size"),
-        ("model.safetensors", "not weights", "embedding.dinov2: .* cannot be loaded"),
+        ("config.json", "{", "embedding.dinov2: .*JSONDecodeError"),
+        ("preprocessor_config.json", "{", "embedding.dinov2: .*JSONDecodeError"),
+        ("preprocessor_config.json", '{"do_center_crop": false}', "size"),
+        ("model.safetensors", "not weights", "embedding.dinov2: "),
     ],
 )
 def test_a_damaged_folder_is_one_message(folder, tmp_path, name, text, words):
@@ -138,5 +138,5 @@ def test_a_changed_folder_is_refused_where_a_record_names_the_old_one(folder, tm
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     config = pin_dinov2(Dinov2Config(model=str(tmp_path)), download=False)
     write_dinov2_folder(tmp_path, seed=1)
-    with pytest.raises(ModelError, match="has changed since"):
+    with pytest.raises(ModelError, match=r"embedding\.dinov2\.revision"):
         pin_dinov2(config, download=False)

@@ -52,19 +52,19 @@ def test_texts_are_tagged_as_they_come(tagger):
 
 
 def test_a_missing_pipeline_is_named_with_the_command_that_fetches_it():
-    with pytest.raises(ModelError, match=r"en_nowhere_sm is not installed.*python -m spacy download en_nowhere_sm\n"):
+    with pytest.raises(ModelError, match=r"python -m spacy download en_nowhere_sm\n"):
         next(find_nouns_of(["a dog"], NounsConfig(model="en_nowhere_sm")))
 
 
 def test_without_spacy_the_message_says_what_installs_it(monkeypatch, tagger):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "spacy" else find(name))
-    with pytest.raises(ModelError, match=r"needs spaCy.*pip install -e '\.\[cpu,nouns\]'"):
+    with pytest.raises(ModelError, match=r"spaCy.*pip install -e '\.\[cpu,nouns\]'"):
         pin_model(NounsConfig(model=str(tagger)))
 
 
 def test_a_folder_that_is_no_pipeline_is_said_to_be_none(tmp_path):
-    with pytest.raises(ModelError, match=r"is no spaCy pipeline: it holds no meta\.json"):
+    with pytest.raises(ModelError, match=r"meta\.json"):
         pin_model(NounsConfig(model=str(tmp_path)))
 
 
@@ -72,7 +72,7 @@ def test_a_pipeline_without_a_tagger_is_refused(tmp_path):
     import spacy
 
     spacy.blank("en").to_disk(tmp_path / "blank")
-    with pytest.raises(ModelError, match=r"gives words no POS and no LEMMA \(its parts: none\)"):
+    with pytest.raises(ModelError, match=r"POS .*LEMMA .*none"):
         nouns("a dog", tmp_path / "blank")
 
 
@@ -83,7 +83,7 @@ def test_a_pipeline_without_a_tagger_is_refused(tmp_path):
 def test_a_broken_pipeline_is_refused_with_its_name(tmp_path, file, data):
     folder = write_tagger(tmp_path / "broken")
     (folder / file).write_bytes(data.encode() if isinstance(data, str) else data)
-    with pytest.raises(ModelError, match=r"nouns\.model: .*broken cannot be loaded: \w+"):
+    with pytest.raises(ModelError, match=r"nouns\.model: .*broken"):
         nouns("a dog", folder)
 
 
@@ -97,7 +97,7 @@ def test_a_folder_is_known_by_its_files_wherever_it_lies(tagger, tmp_path, monke
     assert (same.revision, same.model) == (pinned.revision, str(tmp_path / "same"))
     other = write_tagger(tmp_path / "other", {"cow": "cow"})
     assert pin_model(NounsConfig(model=str(other))).revision != pinned.revision
-    with pytest.raises(ModelError, match=rf"is xxh3:\w+ on this machine, not {pinned.revision}"):
+    with pytest.raises(ModelError, match=rf"nouns\.revision: .*{pinned.revision}"):
         nouns("a cow", other, revision=pinned.revision)
 
 

@@ -117,9 +117,9 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch, config, words):
 def test_a_folder_without_weights_never_becomes_a_random_model(tmp_path, folder):
     (tmp_path / FOLDER_CONFIG).write_bytes((folder / FOLDER_CONFIG).read_bytes())
     config = ClipConfig(checkpoint=str(tmp_path))
-    with pytest.raises(ModelError, match="holds no weights"):
+    with pytest.raises(ModelError, match=str(tmp_path)):
         pin_clip(config, download=False)
-    with pytest.raises(ModelError, match="holds no weights"):
+    with pytest.raises(ModelError, match=str(tmp_path)):
         _ = OpenClip(config=config).prepare
 
 
@@ -134,7 +134,7 @@ def test_damaged_or_foreign_weights_are_one_message(tmp_path, damage):
     else:
         path.write_bytes(pickle.dumps(Bomb(tmp_path / "exploded")))
     embedder = OpenClip(config=ClipConfig(model=str(described), checkpoint=str(path)))
-    with pytest.raises(ModelError, match=r"embedding.clip.checkpoint: .*tiny-damaged.pt cannot be loaded"):
+    with pytest.raises(ModelError, match=r"embedding\.clip\.checkpoint: .*tiny-damaged\.pt"):
         _ = embedder.prepare
     assert not (tmp_path / "exploded").exists()
 
@@ -153,9 +153,9 @@ def test_a_changed_file_is_refused_where_a_record_names_the_old_one(tmp_path):
     described = write_clip_file(tmp_path / "tiny-changed.pt")
     config = pin_clip(ClipConfig(model=str(described), checkpoint=str(tmp_path / "tiny-changed.pt")), download=False)
     write_clip_file(tmp_path / "tiny-changed.pt", seed=1)
-    with pytest.raises(ModelError, match="has changed since"):
+    with pytest.raises(ModelError, match=r"embedding\.clip\.revision"):
         pin_clip(config, download=False)
-    with pytest.raises(ModelError, match="has changed since"):
+    with pytest.raises(ModelError, match=r"embedding\.clip\.revision"):
         _ = OpenClip(config=config).prepare
     again = pin_clip(config.model_copy(update={"revision": ""}), download=False)
     assert identify(again) != identify(config)

@@ -105,7 +105,7 @@ def test_a_file_with_a_description_of_the_model(tmp_path, scorer):
 def test_a_tower_that_knows_fewer_words_than_its_tokenizer_is_one_message(tmp_path):
     assert CLIP_ARCHITECTURE["text_cfg"]["vocab_size"] == 64
     small = OpenClipTexts(config=ClipConfig(checkpoint=str(write_clip_folder(tmp_path))))
-    with pytest.raises(ModelError, match=r"embedding.clip: its tokenizer knows more words"):
+    with pytest.raises(ModelError, match=r"embedding\.clip: .*tokenizer"):
         small.embed(["a dog"])
 
 
@@ -116,7 +116,7 @@ def test_a_tokenizer_that_is_not_there_is_one_message(tmp_path, monkeypatch):
     config = json.loads(path.read_text())
     config["model_cfg"]["text_cfg"]["hf_tokenizer_name"] = "nobody/nothing"
     path.write_text(json.dumps(config))
-    with pytest.raises(ModelError, match=r"embedding.clip, tokenizer: .* cannot be loaded"):
+    with pytest.raises(ModelError, match=r"embedding\.clip, tokenizer"):
         OpenClipTexts(config=ClipConfig(checkpoint=str(folder))).embed(["a dog"])
 
 
@@ -128,7 +128,7 @@ def test_a_vector_that_is_not_finite_is_one_message(tmp_path):
     weights = load_file(path)
     weights["text_projection"].fill_(float("nan"))
     save_file(weights, path)
-    with pytest.raises(ModelError, match="not finite"):
+    with pytest.raises(ModelError, match="finite"):
         OpenClipTexts(config=ClipConfig(checkpoint=str(folder))).embed(["a dog"])
 
 

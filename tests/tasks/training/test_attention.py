@@ -48,9 +48,7 @@ def test_settings_choose_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert choose_attention("eager") == "eager"
     assert choose_attention("auto") == choose_attention("sdpa") == {"text_config": SPLIT, "vision_config": "sdpa"}
-    with pytest.raises(
-        ConfigError, match=r"model\.attn_implementation: flex_attention cannot be trained with on a CPU; use sdpa"
-    ):
+    with pytest.raises(ConfigError, match=r"model\.attn_implementation: flex_attention .*sdpa"):
         choose_attention("flex_attention")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert choose_attention("flex_attention") == {"text_config": FLEX, "vision_config": "sdpa"}

@@ -1,6 +1,7 @@
 """Each family's chat format: what is around an answer, and which texts would steer it."""
 
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def test_a_text_is_tokenised_as_behind_the_prompt(family: str, processors: dict[
 def test_control_tokens_are_found_wherever_they_stand(family: str, token: str, processors: dict[str, Any]) -> None:
     chat = Chat(processors[family])
     for text in (token, f"A red{token}ball.", f"A red ball. {token}"):
-        with pytest.raises(RefusedRowError, match="a control token in a text") as caught:
+        with pytest.raises(RefusedRowError, match=re.escape(token)) as caught:
             chat.tokenise([text])[text].checked()
         assert caught.value.detail == token
 
@@ -89,10 +90,10 @@ def test_nothing_is_nothing(processors: dict[str, Any]) -> None:
 def test_a_template_without_an_answer_is_refused(tmp_path: Path) -> None:
     processor: Any = AutoProcessor.from_pretrained(write_qwen2_vl(tmp_path))
     processor.chat_template = "{{ raise_exception('for questions only') }}"
-    with pytest.raises(ModelError, match=r"takes no question and answer: .*for questions only"):
+    with pytest.raises(ModelError, match=r"model\.name: .*for questions only"):
         _ = Chat(processor).frame
     processor.chat_template = None
-    with pytest.raises(ModelError, match=r"model\.name: its chat template takes no question and answer"):
+    with pytest.raises(ModelError, match=r"model\.name: .*chat template"):
         _ = Chat(processor).frame
 
 

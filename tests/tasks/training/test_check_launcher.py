@@ -21,7 +21,7 @@ def test_the_first_fsdp_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for version in ("", "1"):
         if version:
             monkeypatch.setenv("FSDP_VERSION", version)
-        with pytest.raises(ConfigError, match=r"fsdp_version is 1; give --fsdp_version 2"):
+        with pytest.raises(ConfigError, match="--fsdp_version 2"):
             check_launcher(CONFIG)
 
 
@@ -29,7 +29,7 @@ def test_checkpoints_in_one_piece_lack_adapters(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     monkeypatch.setenv("FSDP_VERSION", "2")
     monkeypatch.setenv("FSDP_STATE_DICT_TYPE", "FULL_STATE_DICT")
-    with pytest.raises(ConfigError, match=r"give --fsdp_state_dict_type SHARDED_STATE_DICT"):
+    with pytest.raises(ConfigError, match="--fsdp_state_dict_type SHARDED_STATE_DICT"):
         check_launcher(CONFIG)
 
 
@@ -45,7 +45,7 @@ def test_checkpoints_in_one_piece_lack_adapters(monkeypatch: pytest.MonkeyPatch)
 def test_what_is_kept_whole_is_not_spread(name: str, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"ACCELERATE_USE_{name}", "true")
     monkeypatch.setenv("FSDP_VERSION", "2")
-    with pytest.raises(ConfigError, match="are not spread over processes"):
+    with pytest.raises(ConfigError, match="torchrun -m pairwright train"):
         check_launcher(TrainConfig.model_validate({"objective": "sft", **values}))
 
 
@@ -57,5 +57,5 @@ def test_weights_are_not_spread_over_cpus(name: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     monkeypatch.setenv(f"ACCELERATE_USE_{name}", "true")
     monkeypatch.setenv("FSDP_VERSION", "2")
-    with pytest.raises(ConfigError, match=rf"use_{name.lower()}: weights are spread over several GPUs"):
+    with pytest.raises(ConfigError, match=rf"use_{name.lower()}: .*torchrun --nproc-per-node 2"):
         check_launcher(CONFIG)

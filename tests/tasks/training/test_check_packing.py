@@ -1,5 +1,6 @@
 """The try before packing: models that can, one that cannot, and one whose settings do not show that it cannot."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,15 +29,14 @@ def test_families_that_can_be_packed_are(family: str, dtype: torch.dtype, tmp_pa
 
 def test_settings_speak_first(tmp_path: Path) -> None:
     model, collator = opened(write_gemma3(tmp_path))
-    assert packs_well(model, collator, ragged()) == "it has layers of sliding_attention"
+    assert "sliding_attention" in packs_well(model, collator, ragged())
 
 
 def test_scores_that_differ_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, collator = opened(write_gemma3(tmp_path))
     monkeypatch.setattr("pairwright.tasks.training.check_packing.why_not_packed", lambda _: "")
     why = packs_well(model, collator, ragged())
-    assert why.startswith("log-probabilities of answers that share a prompt differ by 0.")
-    assert why.endswith("in float32, up to 0.001 may be rounding")
+    assert re.search(r"differ by 0\..*float32.* 0\.001\b", why)
 
 
 def test_the_model_stays_as_it_was(tmp_path: Path) -> None:

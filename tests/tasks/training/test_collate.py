@@ -1,6 +1,7 @@
 """Batches: what is in them, what is refused, and that they can be made in another process."""
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def test_where_all_is_refused_the_batch_is_empty(processor: Any) -> None:
 
 def test_images_that_cannot_be_decoded_are_refused() -> None:
     example = Example(key="a", turns=(), images=(png(picture(8, 8))[:-30],), chosen="b")
-    with pytest.raises(RefusedRowError, match="an image cannot be decoded"):
+    with pytest.raises(RefusedRowError, match="image"):
         load_example(example, 1 << 20)
 
 
@@ -159,13 +160,13 @@ def test_answers_of_texts_are_those_of_rows(processor: Any) -> None:
     known = collator([loaded("a", "A ball.", ("No.",))])["batch"].answers[0]
     assert collator.answer("A ball.", CHOSEN) == known[0]
     assert collator.answers(["No.", "A ball."], TEXTS)[0] == known[1]
-    with pytest.raises(RefusedRowError, match="a control token in a text"):
+    with pytest.raises(RefusedRowError, match=re.escape("<|im_end|>")):
         collator.answers(["No.", "<|im_end|>"], TEXTS)
 
 
 def test_a_processor_without_template_is_refused_at_once(processor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processor, "chat_template", None)
-    with pytest.raises(ModelError, match="chat template"):
+    with pytest.raises(ModelError, match=r"model\.name"):
         Collator(processor, 4096)
 
 

@@ -87,7 +87,7 @@ def test_a_folder_that_is_no_longer_the_same_is_refused(folder: Path) -> None:
     known = find_model(str(folder)).revision
     assert find_model(str(folder), known).revision == known
     (folder / "chat_template.jinja").write_text("{{ messages }}")
-    with pytest.raises(ModelError, match="not the model that it was"):
+    with pytest.raises(ModelError, match=known):
         find_model(str(folder), known)
 
 
@@ -102,14 +102,14 @@ def test_the_hubs_cache_is_looked_into_by_name_and_by_commit(written: Path, cach
 
 
 def test_what_is_not_in_the_cache_names_what_fetches_it(cache: Path, written: Path) -> None:
-    with pytest.raises(ModelError, match=r"model.name: owner/none.*models--owner--none.*hf download owner/none"):
+    with pytest.raises(ModelError, match=r"model\.name: owner/none .*models--owner--none.*hf download owner/none"):
         find_model("owner/none")
     with pytest.raises(ModelError, match=f"hf download owner/none --revision {COMMIT}"):
         find_model("owner/none", COMMIT)
-    with pytest.raises(ModelError, match="neither a folder nor"):
+    with pytest.raises(ModelError, match="no such name, as it has spaces"):
         find_model("no such name, as it has spaces")
     (into_cache(cache, written, "owner/half") / "model.safetensors").unlink()
-    with pytest.raises(ModelError, match=r"holds no model.safetensors.*hf download owner/half"):
+    with pytest.raises(ModelError, match=r"model\.safetensors.*hf download owner/half"):
         find_model("owner/half")
 
 
@@ -121,7 +121,7 @@ def test_weights_in_several_files_are_those_that_the_index_names(folder: Path) -
     shards = sorted(folder.glob("model-*.safetensors"))
     assert len(shards) > 1
     shards[1].unlink()
-    with pytest.raises(ModelError, match=f"holds no {shards[1].name}"):
+    with pytest.raises(ModelError, match=shards[1].name):
         find_model(str(folder))
 
 
@@ -129,24 +129,24 @@ def test_weights_in_several_files_are_those_that_the_index_names(folder: Path) -
 def test_an_index_that_names_other_places_is_refused(folder: Path, names: object) -> None:
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
-    with pytest.raises(ModelError, match="does not name the files of its weights"):
+    with pytest.raises(ModelError, match=r"model\.safetensors\.index\.json"):
         find_model(str(folder))
 
 
 def test_pickles_are_refused_with_the_reason(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(ModelError, match=r"only pytorch_model\.bin: weights are loaded from safetensors alone"):
+    with pytest.raises(ModelError, match=r"pytorch_model\.bin"):
         find_model(str(folder))
 
 
 def test_what_is_no_model_that_sees_says_so(folder: Path, tmp_path: Path) -> None:
     (folder / "processor_config.json").unlink()
-    with pytest.raises(ModelError, match=r"holds no preprocessor_config\.json and no processor_config\.json"):
+    with pytest.raises(ModelError, match=r"preprocessor_config\.json .*processor_config\.json"):
         find_model(str(folder))
     (folder / "config.json").unlink()
-    with pytest.raises(ModelError, match=r"holds no config\.json"):
+    with pytest.raises(ModelError, match=r"\bconfig\.json"):
         find_model(str(folder))
-    with pytest.raises(ModelError, match="is no folder"):
+    with pytest.raises(ModelError, match="nowhere"):
         find_model(str(tmp_path / "nowhere"))
 
 
@@ -154,13 +154,13 @@ def test_what_is_no_model_that_sees_says_so(folder: Path, tmp_path: Path) -> Non
 def test_adapters_whose_settings_are_broken_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "adapter_config.json").write_bytes(text.encode(errors="surrogateescape"))
     for look in (lambda: find_model(str(tmp_path)), lambda: find_base(tmp_path)):
-        with pytest.raises(ModelError, match=r"adapter_config\.json that"):
+        with pytest.raises(ModelError, match=r"adapter_config\.json"):
             look()
 
 
 def test_adapters_beside_a_model_are_ambiguous(folder: Path) -> None:
     (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "elsewhere"}')
-    with pytest.raises(ModelError, match="put one of them into another folder"):
+    with pytest.raises(ModelError, match=r"adapter_config\.json"):
         find_model(str(folder))
 
 
@@ -179,7 +179,7 @@ def test_adapters_are_others_on_another_model(folder: Path, tmp_path: Path) -> N
     now = find_model(str(adapters))
     assert (now.model != before.model, now.revision != before.revision) == (True, True)
     assert (now.processor, now.template) == (before.processor, before.template)
-    with pytest.raises(ModelError, match="not the model that it was"):
+    with pytest.raises(ModelError, match=before.revision):
         find_model(str(adapters), before.revision)
 
 
@@ -198,8 +198,8 @@ def test_adapters_of_a_hubs_model_are_of_the_commit_that_they_name(written: Path
 def test_adapters_of_adapters_and_of_themselves_are_refused(folder: Path, tmp_path: Path) -> None:
     first = adapters_of(folder, tmp_path / "first")
     second, circle = adapters_of(first, tmp_path / "second"), adapters_of(tmp_path / "circle", tmp_path / "circle")
-    for one in (second, circle):
-        with pytest.raises(ModelError, match="which holds adapters, too"):
+    for one, below in ((second, first), (circle, circle)):
+        with pytest.raises(ModelError, match=f"{one} .*{below}"):
             find_model(str(one))
 
 
@@ -224,5 +224,5 @@ def test_a_module_of_differential_perception_is_the_models(folder: Path, tmp_pat
 
 def test_without_the_packages_the_command_that_installs_them_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PACKAGES", ("torch", "no_such_package"))
-    with pytest.raises(ModelError, match=r"needs no_such_package.*pip install -c constraints.txt -e '.\[cpu,train\]'"):
+    with pytest.raises(ModelError, match=r"no_such_package.*pip install -c constraints.txt -e '.\[cpu,train\]'"):
         module.require_packages()

@@ -52,8 +52,7 @@ SIZE, STEPS = "optimiser.per_device_train_batch_size", "optimiser.gradient_accum
 def test_what_helps(values: dict[str, Any], advice: str, tmp_path: Path) -> None:
     with pytest.raises(TrainingError) as caught, fitting(TrainConfig.model_validate(values), Run(tmp_path)):
         take()
-    assert str(caught.value).startswith("out of memory: ")
-    assert str(caught.value).endswith(f" Less is needed with {advice}")
+    assert str(caught.value).endswith(advice)
 
 
 def test_other_faults_are_not_taken_for_it(tmp_path: Path) -> None:
@@ -67,5 +66,5 @@ def test_other_faults_are_not_taken_for_it(tmp_path: Path) -> None:
 def test_a_run_with_a_checkpoint_keeps_its_settings(tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / "checkpoint-2").mkdir(parents=True)
     config = TrainConfig.model_validate({"objective": "namc"})
-    with pytest.raises(TrainingError, match="has a checkpoint and keeps its settings"), fitting(config, Run(tmp_path)):
+    with pytest.raises(TrainingError, match="--name"), fitting(config, Run(tmp_path)):
         take()

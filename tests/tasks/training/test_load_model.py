@@ -69,7 +69,7 @@ def test_weights_in_several_files_are_loaded(written: Path, folder: Path) -> Non
 
 def test_a_text_only_model_is_refused(folder: Path) -> None:
     settings_of(folder, lambda config: config.update(model_type="qwen2"))
-    with pytest.raises(ModelError, match="'qwen2', which is no model that takes images and texts"):
+    with pytest.raises(ModelError, match="'qwen2'"):
         load(folder)
 
 
@@ -84,7 +84,7 @@ def test_code_of_a_checkpoint_is_never_run(folder: Path, tmp_path: Path) -> None
     settings_of(folder, lambda config: config.update(auto_map=mapping))
     load(folder)
     settings_of(folder, lambda config: config.update(model_type="theirs"))
-    with pytest.raises(ModelError, match="It brings code of its own, which is never run"):
+    with pytest.raises(ModelError, match="'theirs'"):
         load(folder)
     (folder / "processor_config.json").write_text(json.dumps({"processor_class": "Model", "auto_map": mapping}))
     with pytest.raises(ModelError):
@@ -95,16 +95,16 @@ def test_code_of_a_checkpoint_is_never_run(folder: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda c: layers(c, 3), r"its files have no .*layers\.2"),
-        (lambda c: layers(c, 1), r"no place for .*layers\.1"),
-        (lambda c: c["text_config"].update(num_hidden_layers=10**9), "says 1000000000 layers, its files hold"),
-        (lambda c: c["text_config"].update(vocab_size=10**9), "parameters, its files hold"),
+        (lambda c: layers(c, 3), r"layers\.2"),
+        (lambda c: layers(c, 1), r"layers\.1"),
+        (lambda c: c["text_config"].update(num_hidden_layers=10**9), "1000000000 layers"),
+        (lambda c: c["text_config"].update(vocab_size=10**9), "parameters"),
         (
             lambda c: c["text_config"].update(intermediate_size=95),
-            r"of another shape .*down_proj.weight \(64, 96\) and \(64, 95\)",
+            r"down_proj.weight \(64, 96\) and \(64, 95\)",
         ),
-        (lambda c: c["text_config"].update(hidden_size="wide"), "cannot be loaded"),
-        (lambda c: c["text_config"].update(hidden_size=-1), "cannot be loaded"),
+        (lambda c: c["text_config"].update(hidden_size="wide"), "hidden_size"),
+        (lambda c: c["text_config"].update(hidden_size=-1), "negative dimension"),
     ],
 )
 def test_settings_that_do_not_fit_the_weights_are_refused(folder: Path, change: Any, words: str) -> None:
@@ -121,7 +121,7 @@ def test_weights_that_are_no_numbers_are_refused(folder: Path, value: float) -> 
         tensors[name][3, 5] = value
 
     weights_of(folder, spoil)
-    with pytest.raises(ModelError, match=f"{name} holds values that are no numbers"):
+    with pytest.raises(ModelError, match=f"{name} .*NaN"):
         load(folder)
 
 
@@ -130,22 +130,22 @@ def test_damaged_weights_are_refused(folder: Path) -> None:
     data = path.read_bytes()
     for damaged in (data[: len(data) // 2], data[:4], b"", b"\xff" * 64):
         path.write_bytes(damaged)
-        with pytest.raises(ModelError, match="cannot be loaded"):
+        with pytest.raises(ModelError, match=str(folder)):
             load(folder)
 
 
 def test_weights_of_another_model_are_refused(folder: Path) -> None:
     weights_of(folder, lambda tensors: tensors.update(stranger=torch.zeros(3)))
-    with pytest.raises(ModelError, match="no place for stranger"):
+    with pytest.raises(ModelError, match="stranger"):
         load(folder)
     weights_of(folder, lambda tensors: [tensors.pop(name) for name in ("stranger", "lm_head.weight")])
-    with pytest.raises(ModelError, match=r"its files have no lm_head\.weight"):
+    with pytest.raises(ModelError, match=r"lm_head\.weight"):
         load(folder)
 
 
 def test_a_processor_without_a_chat_template_is_refused(folder: Path) -> None:
     (folder / "chat_template.jinja").unlink()
-    with pytest.raises(ConfigError, match="has no chat template"):
+    with pytest.raises(ConfigError, match=f"--model {folder}"):
         load_processor(folder)
 
 
@@ -171,5 +171,5 @@ def test_what_is_small_is_kept_where_steps_are_small() -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_it_is_float32() -> None:
     assert choose_precision(TrainConfig(objective="sft")) is torch.float32
-    with pytest.raises(ConfigError, match="fp16 needs a GPU"):
+    with pytest.raises(ConfigError, match=r"optimiser\.precision: fp16"):
         choose_precision(TrainConfig.model_validate({"objective": "sft", "optimiser": {"precision": "fp16"}}))

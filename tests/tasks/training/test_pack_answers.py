@@ -124,20 +124,20 @@ def test_prompts_without_images_pass(family: Path, *, mixed: bool) -> None:
 
 def test_a_model_that_does_not_see_alone_what_is_behind_is_told_from_its_settings(family: Path) -> None:
     why = why_not_packed(load(family))
-    assert why == ("it has layers of sliding_attention" if family.name == "gemma3" else "")
+    assert ("sliding_attention" in why) == bool(why) == (family.name == "gemma3")
 
 
 def test_image_tokens_that_see_each_other_forbid_packing(tmp_path: Path) -> None:
     model = load(write_gemma3(tmp_path))
     model.config.text_config.layer_types = ["full_attention"] * 2
     model.config.text_config.sliding_window = None
-    assert why_not_packed(model) == "the tokens of an image see each other"
+    assert "image" in why_not_packed(model)
 
 
 def test_a_sliding_window_forbids_packing(tmp_path: Path) -> None:
     model = load(PACKED["qwen2_vl"](tmp_path))
     model.config.text_config.sliding_window = 64
-    assert why_not_packed(model) == "its layers see the last 64 tokens only"
+    assert "64 tokens" in why_not_packed(model)
 
 
 def test_logits_are_computed_of_answers_alone(family: Path) -> None:
@@ -264,5 +264,5 @@ def test_other_kinds_of_attention_cannot_pack(tmp_path: Path) -> None:
     folder = PACKED["qwen2_vl"](tmp_path)
     model, batch = load(folder), batch_of(folder, ragged())
     model.config.text_config._attn_implementation = "flash_attention_2"
-    with pytest.raises(ConfigError, match="'flash_attention_2' cannot keep the answers to a prompt apart; use sdpa"):
+    with pytest.raises(ConfigError, match=r"'flash_attention_2' .*sdpa"):
         pack_answers(batch, model, width=WIDTH)

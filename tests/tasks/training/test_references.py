@@ -135,15 +135,16 @@ def test_rows_that_are_not_as_they_were_scored_are_refused(start: Path) -> None:
     table, policy = table_of(start, config), policy_of(start, config)
     changed = replace(ROWS[0], chosen="A red ball is new, and a blue one.")
     batch = batch_of(start, config, [ROWS[1], changed])
-    with pytest.raises(TrainingError, match=f"row {changed.key}: answer 0 has .* when the reference was scored"):
+    with pytest.raises(TrainingError, match=f"row {changed.key}: answer 0 "):
         table.score(Asked(policy, packed_of(batch, policy), batch.keys))
     stranger = preference(9)
     batch = batch_of(start, config, [ROWS[1], stranger])
-    for one in (table, Table(table.keys[:0], table.logps[:0], table.tokens[:0])):
-        with pytest.raises(TrainingError, match="has no row"):
+    for one, lacks in (
+        (table, stranger),
+        (Table(table.keys[:0], table.logps[:0], table.tokens[:0]), ROWS[1]),
+    ):
+        with pytest.raises(TrainingError, match=lacks.key):
             one.score(Asked(policy, packed_of(batch, policy), batch.keys))
-    with pytest.raises(TrainingError, match=stranger.key):
-        table.score(Asked(policy, packed_of(batch, policy), batch.keys))
 
 
 @pytest.mark.parametrize(
@@ -165,9 +166,9 @@ def test_what_a_run_is_compared_with(objective: str, tuning: str, by: str, chose
 
 
 def test_what_a_run_cannot_be_compared_with() -> None:
-    with pytest.raises(ConfigError, match="negatives are not known before"):
+    with pytest.raises(ConfigError, match=r"reference\.method: table"):
         choose_reference(settings("adpo", reference={"method": "table"}))
-    with pytest.raises(ConfigError, match=r"there are none with model\.tuning=full"):
+    with pytest.raises(ConfigError, match=r"reference\.method: adapters: .*model\.tuning=full"):
         choose_reference(settings("dpo", model={"tuning": "full"}, reference={"method": "adapters"}))
 
 
@@ -181,5 +182,5 @@ def test_what_is_opened(start: Path, tmp_path: Path) -> None:
     for content in (None, b"no table"):
         if content:
             (tmp_path / "reference.arrow").write_bytes(content)
-        with pytest.raises(StoreError, match=r"reference\.arrow: cannot be read"):
+        with pytest.raises(StoreError, match=r"reference\.arrow"):
             open_table(tmp_path / "reference.arrow")

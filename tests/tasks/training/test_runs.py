@@ -71,7 +71,7 @@ def test_what_a_killed_process_left_goes(tmp_path: Path) -> None:
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
-    with run.locked(), pytest.raises(ConfigError, match="another process"), Run(tmp_path / "run").locked():
+    with run.locked(), pytest.raises(ConfigError, match="--name"), Run(tmp_path / "run").locked():
         pass
     with run.locked():
         (run.folder / "config.yaml").touch()

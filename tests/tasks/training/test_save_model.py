@@ -131,7 +131,7 @@ def test_adapters_upon_adapters_are_merged(start: Path, tmp_path: Path) -> None:
     assert find_model(str(second)).base == ("", "")
     found = load_model(second, config.model, dtype=torch.float32).eval()
     torch.testing.assert_close(logits_here(found, start), logits_here(model, start), rtol=1e-5, atol=1e-5)
-    with pytest.raises(ModelError, match="which holds adapters, too"):
+    with pytest.raises(ModelError, match=f"{second / FOLDER} .*{first}"):
         find_model(str(second / FOLDER))
 
 
@@ -150,7 +150,7 @@ def test_adapters_of_a_hubs_model_name_it_and_its_commit(start: Path, merged: bo
 def test_a_start_that_is_gone_and_a_disk_that_refuses(start: Path, tmp_path: Path) -> None:
     config, folder = settings(), tmp_path / "checkpoint"
     save(trained(start, config), start, folder)
-    with pytest.raises(ModelError, match=r"holds no config\.json|cannot be read"):
+    with pytest.raises(ModelError, match=r"config\.json|gone"):
         finish_model(folder, tmp_path / "gone", config)
     (folder / "model.safetensors").mkdir()
     with pytest.raises(NOT_SAVED):

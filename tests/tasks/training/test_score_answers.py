@@ -96,5 +96,5 @@ def test_logits_of_another_shape_are_refused() -> None:
     def model(**_: Any) -> SimpleNamespace:
         return SimpleNamespace(logits=torch.zeros(2, 7, 4))
 
-    with pytest.raises(TrainingError, match=r"logits of shape \(2, 7, 4\) for tokens of \(2, 3\)"):
+    with pytest.raises(TrainingError, match=r"\(2, 7, 4\) .*\(2, 3\)"):
         score_answers(model, packed())

@@ -40,5 +40,5 @@ def test_each_weight_has_its_rate(family: str, tmp_path: Path) -> None:
 def test_a_family_that_is_not_known_is_refused(tmp_path: Path) -> None:
     folder = write_smolvlm(tmp_path / "smolvlm")
     model = load_model(folder, TrainConfig(objective="sft").model, dtype=torch.float32)
-    with pytest.raises(ModelError, match=r"^optimiser\.vision_learning_rate: knows the towers of"):
+    with pytest.raises(ModelError, match=r"^optimiser\.vision_learning_rate: .*qwen2_vl"):
         split_rates(torch.optim.AdamW(model.parameters()), model, 1e-6)

@@ -78,7 +78,7 @@ def test_a_run_goes_on_from_its_checkpoint(models: dict[str, Path], family: str,
     if tuning == "lora":
         shutil.rmtree(stopped.run.model)
         (stopped.run.checkpoints / "checkpoint-3" / TUNED).unlink()
-        with pytest.raises(ModelError, match=f"{TUNED}: no such file"):
+        with pytest.raises(ModelError, match=TUNED):
             train_model.train_model(stopped)
 
 
@@ -139,7 +139,7 @@ def test_rows_that_are_no_pairs_are_refused(models: dict[str, Path], tmp_path: P
     """Of three images one has nothing to be compared with; four are two pairs."""
     needs = needs_of(with_module(models["qwen2_vl"]))
     for images in (0, 1, 3):
-        with pytest.raises(RefusedRowError, match=f"no pairs: {images}, where"):
+        with pytest.raises(RefusedRowError, match=f"pairs: {images}"):
             make_example(preference(0, images=images), needs)
     assert len(load_example(make_example(preference(0, images=4), needs), 10_000, pairs=True).images) == 4
     given = [preference(n, images=1 + n % 3) for n in range(6)]

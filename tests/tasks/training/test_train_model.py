@@ -178,7 +178,7 @@ def test_a_training_of_which_all_rows_are_refused_ends(model: Path, tmp_path: Pa
     config = settings("dpo", model, data={"eval_split": ""})
     short = config.model_copy(update={"model": config.model.model_copy(update={"max_length": 16})})
     job = write_run(tmp_path, short)
-    with pytest.raises(TrainingError, match=r"none of the 11 rows .* too long \(11\): .* is 16\. Try a larger"):
+    with pytest.raises(TrainingError, match=r"\b11 rows .*\(11\): .* 16\b"):
         train(job)
 
 
@@ -194,10 +194,10 @@ def test_a_loss_that_is_no_number_names_step_and_rows(model: Path, tmp_path: Pat
 
     monkeypatch.setattr(preference_trainer.PreferenceTrainer, "_loss", poisoned)
     job = write_run(tmp_path, settings("dpo", model, data={"eval_split": ""}, output={"save_steps": 2}))
-    with pytest.raises(TrainingError, match="step 4: the loss is nan") as error:
+    with pytest.raises(TrainingError, match=r"step 4: .*nan") as error:
         train(job)
     assert ", ".join(steps[3]) in str(error.value)
-    assert "checkpoint-2, is from before" in str(error.value)
+    assert "checkpoint-2" in str(error.value)
     assert len(curve(job.run)) == 3, "also what was logged since"
     assert job.run.steps() == [2]
 
@@ -221,7 +221,7 @@ def test_gradients_that_are_no_numbers_do_not_reach_the_weights(model: Path, tmp
         return torch.full_like(grad, float("inf")) if trainer.state.global_step == 2 else grad
 
     next(one for one in trainer.model.parameters() if one.requires_grad).register_hook(overflow)
-    with pytest.raises(TrainingError, match=r"step 3: the norm of the gradients is (inf|nan)"):
+    with pytest.raises(TrainingError, match=r"step 3: .*(inf|nan)"):
         trainer.train()
     assert job.run.steps() == [1, 2]
     assert spoil.isfinite().all()
@@ -232,7 +232,7 @@ def test_weights_that_are_no_numbers_are_not_saved(model: Path, tmp_path: Path) 
     trainer = train_model.make_trainer(job)
     with torch.no_grad():
         next(one for one in trainer.model.parameters() if one.requires_grad).fill_(float("nan"))
-    with pytest.raises(TrainingError, match="weights are no longer finite"):
+    with pytest.raises(TrainingError, match=r"step 1: .*finite"):
         trainer._save_checkpoint(trainer.model, None)
     assert job.run.steps() == []
 
@@ -244,7 +244,7 @@ def test_a_part_that_is_damaged_below_a_run(model: Path, tmp_path: Path) -> None
     for place in range(len(data) // 4, len(data) // 2):
         data[place] ^= 1
     part.write_bytes(data)
-    with pytest.raises(TrainingError, match=rf"{PART}.*goes on with the same command when this part is back"):
+    with pytest.raises(TrainingError, match=PART):
         train(job)
 
 
@@ -255,7 +255,7 @@ def test_a_checkpoint_of_another_model(model: Path, tmp_path: Path) -> None:
     shutil.rmtree(job.run.model)
     other = write_qwen2_5_vl(tmp_path / "other")
     shutil.copy(other / "model.safetensors", job.run.checkpoint(2) / "model.safetensors")
-    with pytest.raises(ModelError, match=r"checkpoint-2: is no checkpoint of this run's model: .*Delete"):
+    with pytest.raises(ModelError, match=r"checkpoint-2: .*Delete"):
         train(job)
 
 
@@ -267,7 +267,7 @@ def test_a_checkpoint_of_other_adapters(model: Path, tmp_path: Path) -> None:
     train(other)
     shutil.rmtree(job.run.model)
     shutil.copy(other.run.checkpoint(2) / "adapter_model.safetensors", job.run.checkpoint(2))
-    with pytest.raises(ModelError, match="checkpoint-2: is no checkpoint of this run's model"):
+    with pytest.raises(ModelError, match="checkpoint-2"):
         train(job)
 
 
@@ -286,7 +286,7 @@ def test_a_damaged_file_of_a_checkpoint(name: str, content: bytes, half: Path, t
     job = write_run(tmp_path, config)
     shutil.copytree(half, job.run.checkpoint(2))
     (job.run.checkpoint(2) / name).write_bytes(content)
-    with pytest.raises(ModelError, match=r"checkpoint-2.*: cannot be read: .*Delete .*/checkpoint-2 to go on"):
+    with pytest.raises(ModelError, match=r"checkpoint-2.*Delete .*/checkpoint-2"):
         train(job)
 
 
@@ -334,7 +334,7 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_written(file: str, model: Pat
     train(replace(job, config=settings("dpo", model, optimiser={"max_steps": 1}, output={"save_steps": 1})))
     most = (job.run.checkpoint(1) / file).stat().st_size - 100
     job = write_run(tmp_path, job.config, name="full")
-    with pytest.raises(TrainingError, match=r"checkpoint-4 could not be saved: .*checkpoint-3, is whole\. Make room"):
+    with pytest.raises(TrainingError, match=r"checkpoint-4 .*checkpoint-3"):
         train(replace(job, watcher=Filling(4, most)))
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert job.run.steps() == [2, 3]
@@ -347,7 +347,7 @@ def test_a_disk_that_is_full_while_the_finished_model_is_written(model: Path, tm
     config = settings("dpo", model, output={"merge_adapters": True}, optimiser={"max_steps": 2})
     job = write_run(tmp_path, config)
     most = (job.start / "model.safetensors").stat().st_size // 2
-    with pytest.raises(TrainingError, match="Make room"):
+    with pytest.raises(TrainingError, match=str(job.run.folder)):
         train(replace(job, watcher=Filling(2, most)))
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert (job.run.steps(), job.run.is_finished) == ([2], False)

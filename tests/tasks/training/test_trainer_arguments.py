@@ -51,9 +51,7 @@ def test_settings_arrive(tmp_path: Path) -> None:
 
 def test_a_tracker_that_is_not_here_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer_arguments.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(
-        ConfigError, match=r"output\.report_to: wandb is not installed here: python -m pip install wandb"
-    ):
+    with pytest.raises(ConfigError, match=r"output\.report_to: wandb .*python -m pip install wandb"):
         check_trackers(config(output={"report_to": ["wandb"]}))
     check_trackers(config())
 
@@ -104,5 +102,5 @@ def test_nobody_is_logged_in_to_wandb(tmp_path: Path, monkeypatch: pytest.Monkey
     for name in ("WANDB_MODE", "WANDB_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
-    with pytest.raises(ConfigError, match=r"output\.report_to: wandb: .*wandb login; or .*WANDB_MODE=offline"):
+    with pytest.raises(ConfigError, match=r"output\.report_to: wandb: .*wandb login; .*WANDB_MODE=offline"):
         check_trackers(config(output={"report_to": ["wandb"]}))

@@ -151,7 +151,7 @@ def test_tied_weights_count_and_train_once(tmp_path: Path) -> None:
     assert model.lm_head.weight is model.get_input_embeddings().weight
     language = {id(p): p.numel() for n, p in model.named_parameters() if n.startswith(LANGUAGE)}
     assert count_parameters(model)[0] == sum(language.values())
-    with pytest.raises(ConfigError, match="lm_head shares its weights with the input's embedding"):
+    with pytest.raises(ConfigError, match="lm_head"):
         tuned(folder, settings(lora={"target_modules": ["lm_head"]}))
 
 
@@ -163,7 +163,7 @@ def test_layers_can_be_named(qwen: Path) -> None:
         if one.requires_grad
     }
     assert named == {"lm_head", "v_proj"}
-    with pytest.raises(ConfigError, match=r"\['proj'\]: no linear layer"):
+    with pytest.raises(ConfigError, match=r"\['proj'\]"):
         tuned(qwen, settings(lora={"target_modules": ["proj"]}))
 
 
@@ -219,10 +219,10 @@ def test_adapters_alone_are_loaded_with_the_model_that_they_name(qwen: Path, ada
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda tensors: tensors.pop(min(tensors)), "belongs to another model"),
-        (lambda tensors: tensors.update(stranger=torch.zeros(2)), "belongs to another model: stranger"),
-        (lambda tensors: tensors[min(tensors)].fill_(float("nan")), "holds values that are no numbers"),
-        (lambda tensors: tensors.update({min(tensors): torch.zeros(3, 3)}), "cannot be loaded"),
+        (lambda tensors: tensors.pop(min(tensors)), r"lora_A\.default"),
+        (lambda tensors: tensors.update(stranger=torch.zeros(2)), "stranger"),
+        (lambda tensors: tensors[min(tensors)].fill_(float("nan")), r"lora_A\.weight .*NaN"),
+        (lambda tensors: tensors.update({min(tensors): torch.zeros(3, 3)}), "size mismatch"),
     ],
 )
 def test_adapters_that_do_not_fit_are_refused(adapters: Path, change: Any, words: str) -> None:
@@ -239,7 +239,7 @@ def test_adapters_of_another_kind_are_refused(qwen: Path, adapters: Path) -> Non
         "base_model_name_or_path": str(qwen),
     }
     (adapters / "adapter_config.json").write_text(json.dumps(own))
-    with pytest.raises(ModelError, match=r"adapters of kind .*IA3; LoRA's can be merged"):
+    with pytest.raises(ModelError, match="IA3"):
         load_model(adapters, settings().model, dtype=torch.float32)
 
 

@@ -163,14 +163,14 @@ def test_what_belongs_to_another_model_is_refused(start: Path, tmp_path: Path) -
     restore_beside(model, tmp_path)
     assert torch.equal(trained_beside(model)[name], before)
     for broken, why in (
-        ({"strange": whole[name]}, "belongs to another model: strange"),
-        ({name: whole[name][..., None]}, "belongs to another model"),
-        ({name: whole[name] * float("nan")}, "no numbers"),
-        ({other: weight for other, weight in whole.items() if other != name}, f"has no {name}"),
+        ({"strange": whole[name]}, "strange"),
+        ({name: whole[name][..., None]}, name),
+        ({name: whole[name] * float("nan")}, "NaN"),
+        ({other: weight for other, weight in whole.items() if other != name}, name),
     ):
         save_file(broken, tmp_path / TUNED)
         with pytest.raises(ModelError, match=why):
             restore_beside(model, tmp_path)
     (tmp_path / TUNED).unlink()
-    with pytest.raises(ModelError, match="no such file"):
+    with pytest.raises(ModelError, match=TUNED):
         restore_beside(model, tmp_path)

@@ -113,7 +113,7 @@ def test_it_is_saved_and_loaded_beside_its_base(folder, tmp_path):
 
 def test_what_does_not_fit_is_refused(folder, tmp_path):
     model = load(folder)
-    with pytest.raises(ModelError, match="goes on with layer 2"):
+    with pytest.raises(ModelError, match="layer 2"):
         attach(model, layers=(1,))
     module = attach(model)
     with pytest.raises(ModelError, match="already"):
@@ -121,16 +121,16 @@ def test_what_does_not_fit_is_refused(folder, tmp_path):
     save_differential(model, tmp_path)
     sizes, bare = json.loads((tmp_path / SIZES).read_text()), load(folder)
     for changes, said in (
-        ({"width": 64}, "width 64"),
-        ({"heads": 0}, f"0 heads do not share a width of {module.sizes.width}"),
-        ({"depth": 3}, "it has no scales.0.layers.inner.2"),
-        ({"depth": 1}, "it is another model: there is no place for scales.0.layers.inner.1"),
+        ({"width": 64}, "64"),
+        ({"heads": 0}, str(module.sizes.width)),
+        ({"depth": 3}, "scales.0.layers.inner.2"),
+        ({"depth": 1}, "scales.0.layers.inner.1"),
     ):
         (tmp_path / SIZES).write_text(json.dumps(sizes | changes))
         with pytest.raises(ModelError, match=said):
             load_differential(bare, tmp_path)
     (tmp_path / SIZES).write_text("[]")
-    with pytest.raises(ModelError, match=f"{SIZES}: cannot be read"):
+    with pytest.raises(ModelError, match=SIZES):
         load_differential(bare, tmp_path)
     assert not hasattr(bare, NAME)
     assert (tmp_path / WEIGHTS).exists()
@@ -140,11 +140,11 @@ def test_images_of_other_sizes_are_no_pair(tmp_path):
     folder = write_qwen2_vl(tmp_path / "qwen")
     model = load(folder)
     attach(model)
-    with pytest.raises(ModelError, match=r"images 3 and 4 have 6 x 8 and 6 x 16 places; bring both to one size"):
+    with pytest.raises(ModelError, match=r"images 3 and 4 .*6 x 8 .*6 x 16"):
         model(**inputs(folder, COLOURS, [(112, 84), (112, 84), (112, 84), (224, 84)]))
 
 
 def test_other_families_are_refused(tmp_path):
     model = load(write_smolvlm(tmp_path / "smolvlm"))
-    with pytest.raises(ModelError, match="knows the towers of qwen2_vl"):
+    with pytest.raises(ModelError, match="qwen2_vl"):
         attach(model)

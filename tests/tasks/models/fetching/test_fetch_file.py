@@ -171,7 +171,7 @@ def test_tries_are_counted_from_the_last_that_brought_something(web, part):
 def test_a_server_that_changes_the_file_each_time_is_given_up(web, part):
     url = web.put("/a.pth", DATA)
     web.next_answers = [fault for n in range(20) for fault in (cut(100_000), Fault(headers={"ETag": f'"{n}"'}))]
-    assert "gave up after 6 tries" in refused(url, part)
+    assert "6 tries" in refused(url, part)
     assert len(web.asked) < 20
 
 
@@ -187,14 +187,13 @@ def test_retry_after_is_heeded(web, part, monkeypatch):
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (Fault(status=404), "the server answers HTTP 404"),
-        (Fault(status=403), "the server answers HTTP 403"),
-        (Fault(status=204), "the server answers HTTP 204"),
-        (Fault(headers={"Content-Type": "Text/HTML; charset=utf-8"}), r"a web page (text/html), not a file"),
-        (Fault(headers={"Content-Encoding": "gzip"}), "sends it compressed (gzip)"),
-        (Fault(headers={"Content-Length": "200001"}), "it has 200001 bytes; the limit is 200000"),
-        (Fault(headers={"Content-Length": None}), "more than the limit of 200000 bytes came"),
-        (Fault(headers={"Content-Length": "9" * 18}), "the limit is 200000"),
+        (Fault(status=404), "HTTP 404"),
+        (Fault(status=204), "HTTP 204"),
+        (Fault(headers={"Content-Type": "Text/HTML; charset=utf-8"}), "(text/html)"),
+        (Fault(headers={"Content-Encoding": "gzip"}), "(gzip)"),
+        (Fault(headers={"Content-Length": "200001"}), "200001 bytes"),
+        (Fault(headers={"Content-Length": None}), "200000 bytes"),
+        (Fault(headers={"Content-Length": "9" * 18}), "200000"),
     ],
 )
 def test_what_is_no_such_file_is_refused_at_once(web, part, fault, words):
@@ -208,7 +207,7 @@ def test_what_is_no_such_file_is_refused_at_once(web, part, fault, words):
 def test_a_length_that_promises_more_than_comes_is_no_file(web, part):
     url = web.put("/a.pth", DATA)
     web.next_answers = [Fault(headers={"Content-Length": "400000"})] * 6
-    assert "gave up after 6 tries" in refused(url, part)
+    assert "6 tries" in refused(url, part)
 
 
 def test_a_length_that_promises_less_than_comes_is_what_counts(web, part):
@@ -273,13 +272,13 @@ def test_a_redirect_is_followed_and_taken_up_through_it(web, part):
 @pytest.mark.parametrize(
     ("location", "words"),
     [
-        ("file:///etc/passwd", "not an http address"),
-        ("ftp://127.0.0.1/a", "not an http address"),
-        ("http://example.org/a.pth", "not an https address"),
-        ("https://169.254.169.254/latest/meta-data", "redirected to a private address"),
+        ("file:///etc/passwd", "http address"),
+        ("ftp://127.0.0.1/a", "http address"),
+        ("http://example.org/a.pth", "https address"),
+        ("https://169.254.169.254/latest/meta-data", "private address"),
         ("https://user:word@127.0.0.1/a", "credentials in the address"),
         ("http://[::1", "damaged address"),
-        ("/a.pth", "more than 10 redirects"),
+        ("/a.pth", "10 redirects"),
     ],
 )
 def test_a_redirect_that_leads_astray_is_not_followed(web, part, location, words):
@@ -300,13 +299,13 @@ PLACES |= {"odd.example": "169.254.1.1", "six.example": "2606:2800:220:1::1", "m
         ("https://public.example/", "https://private.example/", ""),
         ("http://here.example/", "http://here.example/", ""),
         ("https://unknown.example/", "https://public.example/", ""),  # a proxy may know it
-        ("http://public.example/", "http://public.example/", "not an https address"),
-        ("http://private.example/", "http://here.example/", "not an https address"),
-        ("https://private.example/", "https://public.example/", "redirected to a private address"),
-        ("https://mapped.example/", "https://public.example/", "redirected to a private address"),
-        ("https://here.example/", "https://private.example/", "redirected to a private address"),
-        ("http://here.example/", "https://public.example/", "redirected to a private address"),
-        ("https://odd.example/", "https://here.example/", "redirected to a private address"),
+        ("http://public.example/", "http://public.example/", "https address"),
+        ("http://private.example/", "http://here.example/", "https address"),
+        ("https://private.example/", "https://public.example/", "private address"),
+        ("https://mapped.example/", "https://public.example/", "private address"),
+        ("https://here.example/", "https://private.example/", "private address"),
+        ("http://here.example/", "https://public.example/", "private address"),
+        ("https://odd.example/", "https://here.example/", "private address"),
     ],
 )
 def test_no_redirect_leads_nearer_to_this_machine(address, first, words):
@@ -318,7 +317,7 @@ def test_no_redirect_leads_nearer_to_this_machine(address, first, words):
         found = ""
     except RefusedAddressError as refused:
         found = refused.reason
-    assert found == words
+    assert (bool(found), words in found) == (bool(words), True)
 
 
 def test_plain_http_is_for_loopback_only():

@@ -102,7 +102,7 @@ def test_a_wrong_hash_is_told_and_nothing_is_left(hub, blobs):
 
 def test_a_missing_repository_or_file_is_one_message(hub):
     files = HubFiles(field="f", repository="owner/model", revision="", weights=("a.safetensors", "a.bin"))
-    with pytest.raises(ModelError, match=r"f: owner/model holds none of a.safetensors, a.bin"):
+    with pytest.raises(ModelError, match=r"f: owner/model .*a\.safetensors, a\.bin"):
         find_on_hub(files, download=True)
     assert not [path for path, _ in hub.gets if "/a." in path]
 

@@ -204,9 +204,9 @@ def test_a_local_model_is_known_by_its_bytes_wherever_it_lies(folder, tmp_path):
     assert names.pop().startswith("Grounding DINO xxh3:")
     pinned = pin_grounding_dino(DetectionConfig(model=str(tmp_path / "copy")), download=False)
     (tmp_path / "copy" / "config.json").write_text("{}")
-    with pytest.raises(ModelError, match="has changed since"):
+    with pytest.raises(ModelError, match=r"detection\.revision"):
         pin_grounding_dino(pinned, download=False)
-    with pytest.raises(ModelError, match="has changed since"):
+    with pytest.raises(ModelError, match=r"detection\.revision"):
         detect(GroundingDino(config=pinned), [PHOTOGRAPHS["china"]], [["cat"]])
 
 
@@ -231,19 +231,19 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch, model, words):
 def test_pickles_are_not_read(folder, tmp_path):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
-    with pytest.raises(ModelError, match="no weights as safetensors"):
+    with pytest.raises(ModelError, match="safetensors"):
         pin_grounding_dino(DetectionConfig(model=str(tmp_path)), download=False)
 
 
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("config.json", json.dumps({"model_type": "bert"}), "describes a bert, not a grounding-dino"),
-        ("config.json", "{", r"detection: .* cannot be loaded: JSONDecodeError"),
-        ("processor_config.json", "{", r"detection: .* cannot be loaded: JSONDecodeError"),
-        ("processor_config.json", "{}", r"detection: .* cannot be loaded: FileNotFoundError"),
-        ("tokenizer.json", "{", r"detection: .* cannot be loaded"),
-        ("model.safetensors", "not weights", r"detection: .* cannot be loaded"),
+        ("config.json", json.dumps({"model_type": "bert"}), "bert.* grounding-dino"),
+        ("config.json", "{", "detection: .*JSONDecodeError"),
+        ("processor_config.json", "{", "detection: .*JSONDecodeError"),
+        ("processor_config.json", "{}", "detection: .*FileNotFoundError"),
+        ("tokenizer.json", "{", "detection: "),
+        ("model.safetensors", "not weights", "detection: "),
     ],
 )
 def test_a_damaged_folder_is_one_message(folder, tmp_path, name, text, words):
@@ -257,7 +257,7 @@ def test_weights_for_another_tokenizer_are_refused(folder, tmp_path):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     moved = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, ".": 5, "?": 6, "cat": 7}
     BertTokenizer(vocab=moved).save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="its tokenizer is not BERT's"):
+    with pytest.raises(ModelError, match="tokenizer"):
         detect(detector(tmp_path), [PHOTOGRAPHS["china"]], [["cat"]])
 
 

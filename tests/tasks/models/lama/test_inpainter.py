@@ -182,7 +182,7 @@ def test_unknown_programs_do_not_run(tmp_path):
     path, marker = tmp_path / "lama.pt", tmp_path / "marker"
     sha256 = write_marker(path, marker)
     config = LamaConfig(checkpoint=str(path))
-    with pytest.raises(ModelError, match=f"its SHA-256 is {sha256}.*--set removals.lama.sha256={sha256}"):
+    with pytest.raises(ModelError, match=f"SHA-256 .*--set removals.lama.sha256={sha256}"):
         pin_lama(config, download=False)
     with pytest.raises(ModelError, match=sha256):
         list(LamaInpainter(config=RemovalsConfig(inpainter="lama", lama=config)).fill([]))
@@ -212,7 +212,7 @@ def test_a_truncated_file_is_an_error(tmp_path, kept):
     write_lama(path)
     data = path.read_bytes()
     path.write_bytes(data[: int(kept * len(data)) if isinstance(kept, float) else kept])
-    with pytest.raises(ModelError, match="no TorchScript file"):
+    with pytest.raises(ModelError, match=str(path)):
         pin_lama(LamaConfig(checkpoint=str(path)), download=False)
 
 
@@ -224,16 +224,16 @@ def test_a_trusted_file_that_is_damaged_inside_is_an_error(tmp_path):
     data[place + 20 : place + 120] = bytes(100)
     path.write_bytes(data)
     config = LamaConfig(checkpoint=str(path), sha256=hashlib.sha256(data).hexdigest())
-    with pytest.raises(ModelError, match="cannot be loaded"):
+    with pytest.raises(ModelError, match=str(path)):
         list(LamaInpainter(config=RemovalsConfig(inpainter="lama", lama=config)).fill([]))
 
 
 @pytest.mark.parametrize(
     ("network", "words"),
     [
-        (OneArgument(), r"does not run as LaMa does, on images \(n, 3, h, w\) and masks \(n, 1, h, w\)"),
-        (Halves(), r"gives \[\(32, 32, 3\), \(32, 32, 3\)\] for two images of 64 x 64 pixels"),
-        (Nothing(), "gave pixels that are not finite"),
+        (OneArgument(), r"\(n, 3, h, w\) .*\(n, 1, h, w\)"),
+        (Halves(), r"\(32, 32, 3\), \(32, 32, 3\).* 64 x 64"),
+        (Nothing(), "finite"),
     ],
 )
 def test_other_programs_are_errors(tmp_path, network, words):
@@ -244,15 +244,15 @@ def test_other_programs_are_errors(tmp_path, network, words):
 def test_a_file_that_has_changed_is_not_taken(tmp_path):
     model = inpainter(tmp_path / "lama.pt")
     write_lama(tmp_path / "lama.pt", Ramp())
-    with pytest.raises(ModelError, match="has changed since the dataset was built"):
+    with pytest.raises(ModelError, match=r"lama.pt"):
         list(model.fill([]))
 
 
 def test_a_missing_file_says_what_fetches_it(tmp_path, monkeypatch):
     monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match=r"big-lama.pt is not on this machine.*pairwright fetch"):
+    with pytest.raises(ModelError, match=r"big-lama\.pt .*pairwright fetch"):
         pin_lama(LamaConfig(), download=False)
-    with pytest.raises(ModelError, match="no such file"):
+    with pytest.raises(ModelError, match=r"none\.pt"):
         pin_lama(LamaConfig(checkpoint=str(tmp_path / "none.pt")), download=False)
 
 
@@ -260,7 +260,7 @@ def test_another_file_in_the_cache_is_not_taken(tmp_path, monkeypatch):
     monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
     (tmp_path / "weights").mkdir()
     write_marker(tmp_path / "weights" / PUBLISHED.name, tmp_path / "marker")
-    with pytest.raises(ModelError, match=f"is another file.*published.*{PUBLISHED.sha256}"):
+    with pytest.raises(ModelError, match=PUBLISHED.sha256):
         pin_lama(LamaConfig(), download=False)
     assert not list(tmp_path.glob("marker*"))
 

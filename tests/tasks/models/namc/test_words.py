@@ -77,7 +77,7 @@ def test_what_is_no_vocabulary_is_refused(tmp_path):
     with pytest.raises(ModelError, match=r"\[PAD\]"):
         bert_words(tmp_path / "vocab.txt")
     (tmp_path / "words.json").write_text("{")
-    with pytest.raises(ModelError, match="cannot be read as a vocabulary"):
+    with pytest.raises(ModelError, match=r"words\.json"):
         saved_words(tmp_path / "words.json")
-    with pytest.raises(ModelError, match="ends of words"):
+    with pytest.raises(ModelError, match="words"):
         ClipWords(object())

@@ -34,13 +34,13 @@ def test_without_thresholds_all_have_the_public_code_s(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tags", "thresholds", "message"),
     [
-        ("", "0.5", f"{FIELD}.tags: .*tags.txt is empty"),
-        ("dog\n\ncat", "0.5\n0.5\n0.5", "line 2 is empty"),
-        ("dog\ncat", "0.5\n0.5\n0.5", "thresholds.txt has 3 lines, and .*tags.txt names 2 tags"),
-        ("dog", "high", "line 1 is no number from 0 to 1: 'high'"),
-        ("dog\ncat", "0.5\n1.5", "line 2 is no number from 0 to 1: '1.5'"),
-        ("dog", "nan", "line 1 is no number from 0 to 1: 'nan'"),
-        ("x" * (1 << 21), "0.5", "is larger than a megabyte"),
+        ("", "0.5", f"{FIELD}.tags: .*tags.txt"),
+        ("dog\n\ncat", "0.5\n0.5\n0.5", "line 2"),
+        ("dog\ncat", "0.5\n0.5\n0.5", "thresholds.txt has 3 .*tags.txt .* 2 tags"),
+        ("dog", "high", "line 1 .*'high'"),
+        ("dog\ncat", "0.5\n1.5", "line 2 .*'1.5'"),
+        ("dog", "nan", "line 1 .*'nan'"),
+        ("x" * (1 << 21), "0.5", "megabyte"),
     ],
 )
 def test_broken_lists_are_refused(tmp_path: Path, tags: str, thresholds: str, message: str) -> None:
@@ -51,7 +51,7 @@ def test_broken_lists_are_refused(tmp_path: Path, tags: str, thresholds: str, me
 def test_a_list_that_is_no_text_is_refused(tmp_path: Path) -> None:
     listed = files(tmp_path, "dog", "0.5")
     listed.tags.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ModelError, match=r"tags.txt cannot be read"):
+    with pytest.raises(ModelError, match=r"tags\.txt"):
         read_tags(listed)
 
 
@@ -72,18 +72,18 @@ def test_a_file_that_changed_is_refused(tmp_path: Path, name: str) -> None:
     pinned = pin_ram(write_ram(tmp_path).config, plus=False, download=False)
     with Path(getattr(pinned, name)).open("ab") as stream:
         stream.write(b"\n")
-    with pytest.raises(ModelError, match=r"tagging.ram.revision: .* the file has changed"):
+    with pytest.raises(ModelError, match=r"tagging\.ram\.revision"):
         pin_ram(pinned, plus=False, download=False)
 
 
 def test_published_files_are_looked_for_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(ModelError, match=r"ram_tag_list_threshold.txt is not on this machine.*tagging.download=true"):
+    with pytest.raises(ModelError, match=r"ram_tag_list_threshold\.txt .*tagging\.download=true"):
         find_ram(RamConfig(), plus=False, download=False)
     lists = {"tags": str(tmp_path / "tags.txt")}
     (tmp_path / "tags.txt").write_text("\n".join(TAGS))
     for plus, file in ((False, RAM), (True, RAM_PLUS)):
-        with pytest.raises(ModelError, match=f"{file.name} is not on this machine.*{file.url}"):
+        with pytest.raises(ModelError, match=f"{file.name} .*{file.url}"):
             find_ram(RamConfig(**lists), plus=plus, download=False)
 
 
@@ -94,7 +94,7 @@ def test_a_cached_file_that_is_not_the_published_one_is_refused(
     made = write_ram(tmp_path / "made").config
     (tmp_path / "weights").mkdir()
     Path(made.checkpoint).rename(tmp_path / "weights" / RAM.name)
-    with pytest.raises(ModelError, match=r"is another file: its SHA-256 is .* published one: 15c729c7"):
+    with pytest.raises(ModelError, match=r"SHA-256 .*15c729c7"):
         find_ram(made.model_copy(update={"checkpoint": ""}), plus=False, download=False)
 
 
@@ -102,5 +102,5 @@ def test_a_cached_file_that_is_not_the_published_one_is_refused(
 def test_a_missing_local_file_is_named(tmp_path: Path, name: str) -> None:
     made = write_ram(tmp_path).config
     Path(getattr(made, name)).unlink()
-    with pytest.raises(ModelError, match=f"tagging.ram.{name}: .*: no such file"):
+    with pytest.raises(ModelError, match=rf"tagging\.ram\.{name}"):
         pin_ram(made, plus=False, download=False)

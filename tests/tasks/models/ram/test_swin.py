@@ -101,20 +101,20 @@ def test_masks_say_the_size_of_images() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({f"{SWIN}norm.weight": None}, "it has no norm.weight$"),
-        ({f"{SWIN}patch_embed.proj.weight": None}, "it has no visual_encoder.patch_embed.proj.weight"),
-        ({f"{SWIN}patch_embed.proj.weight": torch.zeros(8)}, "its image encoder is no Swin transformer"),
-        ({f"{SWIN}layers.1.blocks.1.lora.weight": torch.zeros(8)}, "another model: there is no place for layers.1.blo"),
+        ({f"{SWIN}norm.weight": None}, r"\bnorm.weight$"),
+        ({f"{SWIN}patch_embed.proj.weight": None}, "visual_encoder.patch_embed.proj.weight"),
+        ({f"{SWIN}patch_embed.proj.weight": torch.zeros(8)}, "Swin"),
+        ({f"{SWIN}layers.1.blocks.1.lora.weight": torch.zeros(8)}, "layers.1.blocks.1.lora"),
         (
             {f"{SWIN}layers.0.downsample.reduction.weight": torch.zeros(16, 33)},
-            r"is \(16, 33\), and should be \(16, 32",
+            r"\(16, 33\).* \(16, 32",
         ),
-        ({f"{SWIN}layers.7.norm.weight": torch.zeros(8)}, "layers.N are not numbered from 0 on"),
+        ({f"{SWIN}layers.7.norm.weight": torch.zeros(8)}, "layers.N"),
         (
             {f"{SWIN}layers.0.blocks.0.attn.relative_position_bias_table": torch.zeros(50, 2)},
-            "50 rows, which is no squ",
+            "50 rows",
         ),
-        ({f"{SWIN}layers.0.blocks.0.attn.relative_position_bias_table": torch.zeros(49, 0)}, "no Swin transformer"),
+        ({f"{SWIN}layers.0.blocks.0.attn.relative_position_bias_table": torch.zeros(49, 0)}, "Swin"),
     ],
 )
 def test_others_are_refused(change: dict[str, torch.Tensor | None], message: str) -> None:
@@ -133,5 +133,5 @@ def test_others_are_refused(change: dict[str, torch.Tensor | None], message: str
     ],
 )
 def test_absurd_sizes_are_refused_before_anything_is_made(change: dict[str, tuple[int, ...]]) -> None:
-    with pytest.raises(ModelError, match="which is absurd"):
+    with pytest.raises(ModelError, match="absurd"):
         read_swin_shape({**PUBLISHED, **change})

@@ -109,12 +109,12 @@ def test_a_list_of_another_length_is_refused(tmp_path: Path, plus: bool) -> None
     config = write_ram(tmp_path, plus=plus).config
     Path(config.tags).write_text("\n".join(TAGS[:-1]))
     Path(config.thresholds).write_text("\n".join(["0.5"] * (len(TAGS) - 1)))
-    rows = "561 descriptions, which is no multiple" if plus else "11 tags, which is not the number"
-    with pytest.raises(ModelError, match=f"tagging.ram.tags: .*: the checkpoint has {rows} of the list's 10"):
+    rows = "561 descriptions" if plus else "11 tags"
+    with pytest.raises(ModelError, match=rf"tagging\.ram\.tags: .*{rows}, .* 10"):
         RamTagger(config=config, plus=plus).tag([np.zeros((SIDE, SIDE, 3), dtype=np.uint8)])
 
 
 def test_weights_that_are_not_numbers_are_found_out(tmp_path: Path) -> None:
     config = write_ram(tmp_path, changes={"fc.bias": torch.tensor([float("nan")])}).config
-    with pytest.raises(ModelError, match="probabilities that are not finite"):
+    with pytest.raises(ModelError, match="finite"):
         RamTagger(config=config).tag([np.zeros((SIDE, SIDE, 3), dtype=np.uint8)])

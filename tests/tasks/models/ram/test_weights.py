@@ -58,7 +58,7 @@ def test_parts_that_write_captions_are_left(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("plus", "found", "wanted"), [(False, "RAM\\+\\+", "ram-plus"), (True, "RAM", "ram")])
 def test_a_checkpoint_of_the_other_model_is_told(tmp_path: Path, plus: bool, found: str, wanted: str) -> None:
     path = write_ram(tmp_path, plus=not plus).config.checkpoint
-    message = f"x: {path}: it is a checkpoint of {found}: set tagging.taggers to {wanted}, or name another file"
+    message = rf"x: {path}: .*{found}: .*tagging\.taggers to {wanted}\b"
     with pytest.raises(ModelError, match=message):
         load_ram(Path(path), field="x", plus=plus)
 
@@ -66,19 +66,19 @@ def test_a_checkpoint_of_the_other_model_is_told(tmp_path: Path, plus: bool, fou
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({QUERY: None}, "it has no tagging_head.encoder.layer.1.crossattention.self.query.weight$"),
-        ({"label_embed": None}, "it has no label_embed"),
-        ({"label_embed": torch.zeros(3)}, "it has no label_embed"),
-        ({"fc.bias": None, "image_proj.bias": None}, "it has no image_proj.bias, fc.bias"),
+        ({QUERY: None}, " tagging_head.encoder.layer.1.crossattention.self.query.weight$"),
+        ({"label_embed": None}, "label_embed"),
+        ({"label_embed": torch.zeros(3)}, "label_embed"),
+        ({"fc.bias": None, "image_proj.bias": None}, "image_proj.bias, fc.bias"),
         (
             {"image_proj.weight": torch.zeros(WIDTH, VISION + 1)},
-            r"image_proj.weight is \(12, 17\), and should be \(12,",
+            r"image_proj.weight .*\(12, 17\).* \(12,",
         ),
-        ({"fc.weight": torch.zeros(2, HIDDEN)}, r"fc.weight is \(2, 16\), and should be \(1, 16\)"),
-        ({"wordvec_proj.weight": torch.zeros(HIDDEN + 1, WIDTH)}, "17 numbers, which 4 heads cannot share"),
-        ({"fc.weight": torch.zeros(1, HIDDEN, dtype=torch.int64)}, "fc.weight holds torch.int64"),
-        ({"fc.lora_A": torch.zeros(1)}, "another model: there is no place for fc.lora_A"),
-        ({"tagging_head.encoder.layer.4.output.dense.bias": torch.zeros(1)}, "are not numbered from 0 on"),
+        ({"fc.weight": torch.zeros(2, HIDDEN)}, r"fc.weight .*\(2, 16\).* \(1, 16\)"),
+        ({"wordvec_proj.weight": torch.zeros(HIDDEN + 1, WIDTH)}, "17 numbers, .*4 heads"),
+        ({"fc.weight": torch.zeros(1, HIDDEN, dtype=torch.int64)}, "fc.weight .*torch.int64"),
+        ({"fc.lora_A": torch.zeros(1)}, "fc.lora_A"),
+        ({"tagging_head.encoder.layer.4.output.dense.bias": torch.zeros(1)}, "layer.N"),
     ],
 )
 def test_what_does_not_fit_is_named(tmp_path: Path, change: dict[str, torch.Tensor | None], message: str) -> None:
@@ -94,6 +94,6 @@ def test_other_files_are_refused_and_not_run(tmp_path: Path) -> None:
         with pytest.raises(ModelError):
             load_ram(path, field="x", plus=False)
     torch.save(torch.nn.Linear(3, 2).state_dict(), tmp_path / "linear.pth")
-    with pytest.raises(ModelError, match=r"it has no visual_encoder.patch_embed.proj.weight"):
+    with pytest.raises(ModelError, match=r"visual_encoder.patch_embed.proj.weight"):
         load_ram(tmp_path / "linear.pth", field="x", plus=False)
     assert not marker.exists()

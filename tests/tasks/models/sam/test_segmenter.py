@@ -225,7 +225,7 @@ def test_numbers_that_are_not_finite_are_an_error(tmp_path, path):
     weights["image_encoder.neck.3.bias"][0] = torch.nan
     torch.save(weights, tmp_path / "nan.pth")
     image = PHOTOGRAPHS["small"]
-    with pytest.raises(ModelError, match="segmentation: SAM gave scores that are not finite"):
+    with pytest.raises(ModelError, match=r"segmentation: .*finite"):
         segmented(sam(tmp_path / "nan.pth"), [image], [random_boxes(image, 1, tags=1)], tags=1)
 
 
@@ -234,7 +234,7 @@ def test_a_local_file_is_known_by_its_bytes_and_found_from_anywhere(path, tmp_pa
     config = pin_sam(SegmentationConfig(segmenter="sam", checkpoint=path.name))
     assert (config.checkpoint, config.revision) == (str(path), identify_files([path]))
     assert Sam(config=config).version == f"SAM {config.revision}"
-    with pytest.raises(ModelError, match="has changed since"):
+    with pytest.raises(ModelError, match=r"segmentation\.revision"):
         pin_sam(config.model_copy(update={"checkpoint": str(write_sam(tmp_path / "sam.pth", seed=1))}))
 
 
@@ -247,10 +247,10 @@ def test_published_weights_are_looked_for_in_the_cache(path, tmp_path, monkeypat
         url="https://dl.fbaipublicfiles.com/segment_anything/sam_vit_l_0b3195.pth",
         sha256="3adcc4315b642a4d2101128f611684e8734c41232a17c648ed1693702a49a622",
     )
-    with pytest.raises(ModelError, match=r"sam_vit_l_0b3195\.pth is not on this machine.*segmentation\.download=true"):
+    with pytest.raises(ModelError, match=r"sam_vit_l_0b3195\.pth .*segmentation\.download=true"):
         pin_sam(config)
     write_sam(tmp_path / "weights" / "sam_vit_l_0b3195.pth")
-    with pytest.raises(ModelError, match="is another file: its SHA-256"):
+    with pytest.raises(ModelError, match="SHA-256"):
         pin_sam(config)
 
 
@@ -263,7 +263,7 @@ def test_the_names_of_published_files_are_the_registrys():
 @pytest.mark.parametrize(
     ("name", "data", "words"),
     [
-        ("missing.pth", None, "segmentation.checkpoint: .*missing.pth: no such file"),
+        ("missing.pth", None, "segmentation.checkpoint: .*missing.pth"),
         ("text.pth", b"not weights", "segmentation.checkpoint: .*text.pth"),
         ("text.safetensors", b"not weights", "segmentation.checkpoint: .*text.safetensors"),
     ],

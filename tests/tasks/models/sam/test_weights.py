@@ -79,25 +79,25 @@ def test_a_tensor_that_is_missing_or_of_another_shape_is_one_message(name):
 def test_what_is_missing_and_what_is_too_much_are_named(tmp_path):
     path = tmp_path / "other.pth"
     torch.save({"model.weight": torch.zeros(2)}, path)
-    message = f"here: {path}: it is no SAM checkpoint: it has no image_encoder.pos_embed, .* and 5 more"
+    message = f"here: {path}: .*image_encoder.pos_embed, .* 5 more"
     with pytest.raises(ModelError, match=message):
         load_sam(path, field="here")
     torch.save({**WEIGHTS, "mask_decoder.hf_token.weight": torch.zeros(1, 16)}, path)  # as SAM-HQ has
     with pytest.raises(ModelError, match=re.escape("mask_decoder.hf_token.weight")):
         load_sam(path, field="here")
     name = "mask_decoder.iou_token.weight"
-    with pytest.raises(ModelError, match=re.escape(f"{name} is (1, 15), and should be (1, 16)")):
+    with pytest.raises(ModelError, match=re.escape(name) + r" .*\(1, 15\).* \(1, 16\)"):
         fill_sam({**WEIGHTS, name: torch.zeros(1, 15)})
-    with pytest.raises(ModelError, match=f"{name} are not floating-point numbers"):
+    with pytest.raises(ModelError, match=name):
         fill_sam({**WEIGHTS, name: torch.zeros(1, 16, dtype=torch.int64)})
 
 
 def test_sizes_that_would_fill_the_memory_are_refused():
     grid = torch.zeros(1).expand(1, 1 << 16, 1 << 16, 24)
-    with pytest.raises(ModelError, match="524288 x 524288 pixels, not squares up to 4096"):
+    with pytest.raises(ModelError, match=r"524288 x 524288 .*4096"):
         fill_sam({**WEIGHTS, "image_encoder.pos_embed": grid})
     blocks = {f"image_encoder.blocks.{n}.attn.rel_pos_h": torch.zeros(31, 12) for n in (2, 10**9)}
-    with pytest.raises(ModelError, match="not numbered from 0"):
+    with pytest.raises(ModelError, match="blocks"):
         fill_sam({**WEIGHTS, **blocks})
 
 

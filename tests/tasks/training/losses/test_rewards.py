@@ -71,9 +71,9 @@ def test_the_reference_gets_no_gradient():
 
 def test_a_missing_or_another_reference_is_refused():
     policy = score([-2.0, None, -3.0])
-    with pytest.raises(ValueError, match="its log-probabilities are missing"):
+    with pytest.raises(ValueError, match="reference"):
         rewards_of(policy, None, beta=1.0)
-    with pytest.raises(ValueError, match=r"other answers: \(1, 3\) and \(1, 1\)"):
+    with pytest.raises(ValueError, match=r"\(1, 3\) and \(1, 1\)"):
         rewards_of(policy, score([-2.0]), beta=1.0)
 
 

@@ -102,15 +102,15 @@ def test_patches_are_those_of_open_clip(images: list[ImageRow], tmp_path: Path) 
 
 def test_models_that_see_other_places_are_refused(tmp_path: Path) -> None:
     cnn = write_cnn(tmp_path / "resnet18.pth")
-    with pytest.raises(ModelError, match=r"namc\.cnn: .*resnet18.pth: does not fit the model: "):
+    with pytest.raises(ModelError, match=r"namc\.cnn: .*resnet18\.pth: .*layer1\.0\.bn3\.bias"):
         load_grids(CnnConfig(model="resnet50", checkpoint=str(cnn)).model_dump_json())
-    with pytest.raises(ModelError, match=r"namc\.cnn\.model: convnext_atto: its third stage has places of 32 pixels"):
+    with pytest.raises(ModelError, match=r"namc\.cnn\.model: convnext_atto: .*32 pixels"):
         load_grids(CnnConfig(model="convnext_atto", checkpoint=str(cnn)).model_dump_json())
-    with pytest.raises(ModelError, match=r"namc\.vqgan: .*resnet18.pth is no VQGAN"):
+    with pytest.raises(ModelError, match=r"namc\.vqgan: .*resnet18\.pth"):
         load_codes(VqganConfig(checkpoint=str(cnn)).model_dump_json())
     file = tmp_path / "small.safetensors"
     described = write_clip_file(file, architecture=READING_CLIP)
-    with pytest.raises(ModelError, match=r"namc\.clip\.model: .*not 224 in 14 x 14"):
+    with pytest.raises(ModelError, match=r"namc\.clip\.model: .*224 in 14 x 14"):
         load_patches(DualEncoderConfig(model=str(described), checkpoint=str(file)).model_dump_json())
 
 
@@ -120,7 +120,7 @@ def test_weights_that_give_no_numbers_are_refused(images: list[ImageRow], tmp_pa
         model.layer3[1].bn2.weight.fill_(1e9)
     torch.save(model.state_dict(), tmp_path / "resnet18.pth")
     config = CnnConfig(model="resnet18", checkpoint=str(tmp_path / "resnet18.pth"))
-    with pytest.raises(ModelError, match=r"namc\.cnn: its weights give numbers that are not finite"):
+    with pytest.raises(ModelError, match=r"namc\.cnn: .*finite"):
         list(encode_places.encode_grids(images, config))
 
 

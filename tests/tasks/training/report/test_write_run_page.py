@@ -108,7 +108,7 @@ def test_a_page_is_written_anew_while_the_run_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_run_is_refused_and_left_alone(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no training run"):
+    with pytest.raises(ConfigError, match=r"config\.yaml"):
         write_run_page(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

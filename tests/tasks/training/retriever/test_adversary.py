@@ -92,7 +92,7 @@ def test_missing_columns_are_missing_rewards():
 
 def test_learning_needs_a_proposal():
     adversary = made()
-    with pytest.raises(ValueError, match="nothing was proposed"):
+    with pytest.raises(ValueError, match="proposed"):
         adversary.learn(torch.zeros(1, 3), step=True)
 
 
@@ -160,10 +160,10 @@ def test_what_is_published_makes_the_network_again_and_tells_the_page(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "values", "what"),
     [
-        ([entry(0), entry(1, "text 0!")], {}, "1 distinct chosen texts"),
-        ([entry(0, in_pool=False)], {}, "0 distinct chosen texts"),
-        (ROWS, {"features": False}, "no vectors"),
-        (ROWS, {"encoder": "clip4idc"}, "names no CLIP"),
+        ([entry(0), entry(1, "text 0!")], {}, r"\b1 .*texts.* --objective dpo"),
+        ([entry(0, in_pool=False)], {}, r"\b0 .*texts.* --objective dpo"),
+        (ROWS, {"features": False}, r"adpo\.encoder: heads: .*vectors"),
+        (ROWS, {"encoder": "clip4idc"}, r"embedding\.clip"),
     ],
 )
 def test_what_cannot_work_is_refused_at_the_start(rows, values, what):

@@ -50,11 +50,11 @@ def test_all_embedders_but_the_hash_of_copies_stand_side_by_side():
 @pytest.mark.parametrize(
     ("images", "texts", "what"),
     [
-        ({}, TEXTS, "no vectors of its images"),
-        ({"perceptual-hash": vectors(IMAGES, 7)}, TEXTS, "no vectors of its images"),
-        ({"shape": vectors(IMAGES, 3)}, {}, "no vectors of its texts"),
-        ({"shape": vectors(IMAGES[:4], 3)}, TEXTS, "has no vector: run"),
-        ({"shape": vectors(IMAGES, 3)}, {"words": vectors([text_key("a")], 4)}, "has no vector: run"),
+        ({}, TEXTS, "images"),
+        ({"perceptual-hash": vectors(IMAGES, 7)}, TEXTS, "images"),
+        ({"shape": vectors(IMAGES, 3)}, {}, "of its texts"),
+        ({"shape": vectors(IMAGES[:4], 3)}, TEXTS, "pairwright resume"),
+        ({"shape": vectors(IMAGES, 3)}, {"words": vectors([text_key("a")], 4)}, "pairwright resume"),
     ],
 )
 def test_missing_vectors_are_a_matter_of_the_dataset(images, texts, what):

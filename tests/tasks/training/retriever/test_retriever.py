@@ -148,7 +148,7 @@ def test_draws_weights_and_baseline_go_on_bitwise_after_a_reload(tmp_path):
 def test_a_state_of_another_retriever_is_refused():
     retriever = make_retriever(ROWS)
     for other in (make_retriever(ROWS, projection_dim=16), make_retriever(ROWS[:-1])):
-        with pytest.raises(TrainingError, match="another one"):
+        with pytest.raises(TrainingError, match=r"encoder .*pool"):
             retriever.load_state_dict(other.state_dict())
 
 
@@ -247,7 +247,7 @@ def test_rows_that_may_have_no_negative_teach_nothing():
 
 def test_a_reward_that_is_infinite_stops_the_run():
     retriever = make_retriever(ROWS)
-    with pytest.raises(TrainingError, match="not finite"):
+    with pytest.raises(TrainingError, match="finite"):
         retriever.learn(retriever.propose([0]), torch.tensor([[torch.inf]]))
 
 
