@@ -13,6 +13,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.fixtures.parsed import imports_in
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 FOLDERS = ("pairwright", "schemas", "prompts", "tasks", "flows")
@@ -38,9 +40,9 @@ def imported(folder: str) -> dict[str, str]:
     """Return the libraries that files below a folder import, each with one such file."""
     found: dict[str, str] = {}
     for path in sorted((ROOT / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+        for node in imports_in(path):
+            within = [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else within
             found |= {name.split(".")[0]: str(path.relative_to(ROOT)) for name in names}
     own = {"pairwright", "tests", "__future__"}
     return {name: path for name, path in found.items() if name not in sys.stdlib_module_names | own}

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.parsed import imports_in, parse
+
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("schemas", "prompts", "tasks", "flows")
 SHARED = ("tasks.models", "tasks.pages", "tasks.serving", "tasks.store")
@@ -46,10 +48,10 @@ def package_of(name: str) -> str:
 
 def imports_of(path: Path) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in imports_in(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif node.module:
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
     assert not {name.split(".")[0] for name in found} & set(FOLDERS), "modules are pairwright.flows, ..."
     return {name for name in found if name.startswith("pairwright.") and name != "pairwright"}
@@ -121,7 +123,7 @@ def read_imports(path: Path, own: Container[str]) -> Imports:
                         found.others.add(name.split(".")[0])
             walk(child, is_inner=is_inner or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
 
-    walk(ast.parse(path.read_text()), is_inner=False)
+    walk(parse(path), is_inner=False)
     return found
 
 

@@ -124,7 +124,9 @@ def test_the_reason_says_what_a_pickle_wants(tmp_path: Path, name: str, reason: 
 
 
 def test_broken_files_are_refused(tmp_path: Path, whole: Path) -> None:
-    for name, path in write_broken(tmp_path / "files", whole).items():
+    files = write_broken(tmp_path / "files", whole)
+    del files["opcodes without end"]  # takes a second; below
+    for name, path in files.items():
         with pytest.raises(ModelError) as caught:
             read_checkpoint(path, field="tagging.ram.checkpoint", under="model")
         message = str(caught.value)

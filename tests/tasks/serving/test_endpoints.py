@@ -129,6 +129,7 @@ def test_an_endpoint_that_only_fails_is_left_alone() -> None:
         assert len(bad.asked) < 100
 
 
+@pytest.mark.slow  # on busy cores the fast one is slow, too
 def test_a_slow_endpoint_is_asked_less() -> None:
     with (
         chat_server(lambda asked: Reply(asked.text, after=0.3)) as slow,

@@ -121,6 +121,7 @@ def test_an_image_of_too_many_captions_is_dropped(tmp_path: Path) -> None:
     assert row.reason == "too much text"
 
 
+@pytest.mark.slow
 def test_listing_takes_the_same_memory_for_more_lines(tmp_path: Path) -> None:
     put(tmp_path, "images/0.jpg", cut(0, kind="JPEG"))
 
