@@ -110,9 +110,9 @@ def test_what_a_build_that_published_nothing_made_is_not_seen(two: Path, tmp_pat
 
 
 def test_a_version_that_is_not_there_is_wrong_usage(two: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"there is no version 7\. There are: 1, 2"):
+    with pytest.raises(ConfigError, match=r"version 7\b.* 1, 2"):
         next(pw.open(two, version=7)["images"].rows())
-    with pytest.raises(ConfigError, match="holds no dataset"):
+    with pytest.raises(ConfigError, match="pairwright build"):
         next(pw.open(tmp_path, version=1)["images"].rows())
 
 
@@ -121,13 +121,13 @@ def test_a_version_whose_parts_are_gone_or_changed_is_refused(two: Path, tmp_pat
     shutil.copytree(two, out)
     path = next(out.glob("tables/preferences/*/part-*"))
     path.unlink()
-    with pytest.raises(StoreError, match=rf"{path.name}.* version 1 names it, and it is gone"):
+    with pytest.raises(StoreError, match=rf"{path.name}.* version 1"):
         next(pw.open(out, version=1)["images"].rows())
     assert len(list(pw.open(out)["images"].rows())) == 6
     stages = json.loads((out / "snapshots/000002.json").read_text())["stages"]
     stages["pairs"]["parts"] = {name: count + 1 for name, count in stages["pairs"]["parts"].items()}
     _edit(out, 2, stages=stages)
-    with pytest.raises(StoreError, match=r"version 2 states .* rows of pairs, and its parts hold"):
+    with pytest.raises(StoreError, match=r"version 2 .*\bpairs\b"):
         next(pw.open(out)["pairs"].rows())
 
 
@@ -137,10 +137,10 @@ def test_a_version_of_another_release_is_refused_clearly(two: Path, tmp_path: Pa
     content = json.loads((out / "snapshots/000001.json").read_text())
     content["lineage"]["profile"]["mining"]["flavour"] = 3
     _edit(out, 1, lineage=content["lineage"])
-    with pytest.raises(StoreError, match=r"version 1 was made by another release.*profile\.mining\.flavour"):
+    with pytest.raises(StoreError, match=r"version 1 .*profile\.mining\.flavour"):
         next(pw.open(out, version=1)["images"].rows())
     del content["stages"]["splits"]
     del content["lineage"]["profile"]["mining"]["flavour"]
     _edit(out, 1, stages=content["stages"], lineage=content["lineage"])
-    with pytest.raises(StoreError, match=r"version 1 was made by another release.*it has the tables images"):
+    with pytest.raises(StoreError, match=r"version 1 .*\bimages\b"):
         next(pw.open(out, version=1)["images"].rows())

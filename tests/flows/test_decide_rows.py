@@ -45,22 +45,19 @@ def test_a_file_is_stored_and_what_it_is_not_about_is_named(dataset, tmp_path, m
     )
     assert run(monkeypatch, "decide", dataset, file) == 1
     said = capsys.readouterr()
-    assert "Decisions stored: 2" in said.out
-    assert "Rows that people have decided about: 2 (1 edited, 1 rejected)" in said.out
+    assert "stored: 2" in said.out
+    assert "2 (1 edited, 1 rejected)" in said.out
     assert f"pairwright export {dataset} --to DIR --accepted" in said.out
-    assert "not stored: 1 about rows that this version has not (made anew since? Then look at" in said.err
-    assert f"them again): {'f' * 32}" in said.err
-    assert f"not stored: 1 that edit a pair without a preference, which has no texts of its own: {pair}" in said.err
+    assert "f" * 32 in said.err
+    assert pair in said.err
     assert run(monkeypatch, "decide", dataset, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["decided"], told["accept"], told["edit"], told["reject"]) == (2, 0, 1, 1)
     file.write_text('{"key": 1}\n')
     assert run(monkeypatch, "decide", dataset, file) == 2
-    assert "nothing is stored, since 1 of its lines are no decisions: line 1: key: Input should be" in (
-        capsys.readouterr().err
-    )
+    assert "line 1: key: " in (capsys.readouterr().err)
     assert run(monkeypatch, "export", dataset, "--to", tmp_path / "out", "--format", "trl") == 0
-    assert "People said of the selected rows: 1 edited, 1 rejected and left out; " in capsys.readouterr().out
+    assert "1 edited, 1 rejected" in capsys.readouterr().out
 
 
 def test_trainings_leave_out_what_people_rejected_or_edited(dataset, tmp_path):

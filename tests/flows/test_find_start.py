@@ -70,7 +70,7 @@ def test_a_run_writes_down_which_model_it_began_with(
 def test_a_run_does_not_go_on_with_a_model_that_has_changed(dataset: Folder, model: Path) -> None:
     run = begun(dataset, find_start(dataset, settings(name=str(model)), run_of(dataset)))
     (model / "chat_template.jinja").write_text("{{ messages }}")
-    with pytest.raises(ModelError, match="is not the model that it was"):
+    with pytest.raises(ModelError, match="--name"):
         find_start(dataset, settings(name=str(model)), run)
 
 
@@ -109,18 +109,18 @@ def test_a_run_whose_start_was_trained_anew_is_refused(dataset: Folder, model: P
     dpo = begun(dataset, find_start(dataset, settings(start="sft"), run_of(dataset)))
     assert find_start(dataset, settings(start="sft"), dpo).found.folder == sft.model
     (sft.model / "chat_template.jinja").write_text("{{ messages }}")
-    with pytest.raises(ConfigError, match=r"began with another model than .*sft/checkpoint now holds"):
+    with pytest.raises(ConfigError, match="sft/checkpoint"):
         find_start(dataset, settings(start="sft"), dpo)
 
 
 def test_runs_that_cannot_be_started_from(dataset: Folder, model: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--from sft: no run is called so in .*Finished there: none"):
+    with pytest.raises(ConfigError, match=r"--from sft: .*none"):
         find_run(dataset, "sft")
     finished(dataset, model, "sft")
     begun(dataset, find_start(dataset, settings(name=str(model)), run_of(dataset, "half")), "half")
-    with pytest.raises(ConfigError, match=r"--from half: .*runs/half is not finished.*Finished there: sft"):
+    with pytest.raises(ConfigError, match=r"--from half: .*runs/half .*\bsft\b"):
         find_start(dataset, settings(start="half"), run_of(dataset))
-    with pytest.raises(ConfigError, match=r"--from nope: no run is called so.*Finished there: sft"):
+    with pytest.raises(ConfigError, match=r"--from nope: .*\bsft\b"):
         find_start(dataset, settings(start="nope"), run_of(dataset))
 
 
@@ -130,12 +130,12 @@ def test_a_run_of_another_model_than_the_one_named_is_refused(dataset: Folder, m
     find_start(dataset, settings(start="sft", name=str(other)), run_of(dataset))  # the same bytes elsewhere
     (other / "chat_template.jinja").write_text("{{ messages }}")
     for name in (str(other), "tiny"):
-        with pytest.raises(ConfigError, match=f"--from sft: that run trained {model}, and --model says {name}"):
+        with pytest.raises(ConfigError, match=rf"--from sft: .*{model}.*--model .*{name}"):
             find_start(dataset, settings(start="sft", name=name), run_of(dataset))
 
 
 def test_what_is_no_model_ends_before_anything_begins(dataset: Folder, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"model\.name: .*nowhere is no folder"):
+    with pytest.raises(ModelError, match=r"model\.name: .*nowhere"):
         find_start(dataset, settings(name=str(tmp_path / "nowhere")), run_of(dataset))
     assert not run_of(dataset).folder.exists()
 
@@ -150,7 +150,7 @@ def test_the_stand_in_learns_its_tokens_from_the_dataset_and_stays(rendered: Pat
     run = begun(dataset, start)
     assert find_start(dataset, settings(), run).found == start.found
     (start.found.folder / "chat_template.json").write_text("{}")
-    with pytest.raises(ModelError, match="is not the model that it was"):
+    with pytest.raises(ModelError, match="--name"):
         find_start(dataset, settings(), run)
 
 
@@ -164,5 +164,5 @@ def test_the_defaults_are_those_of_the_model_that_is_started_from(dataset: Folde
     own, small = (make_config("dpo", [], start=name, dataset=dataset.url) for name in ("sft", "new"))
     assert (own.model.tuning, own.optimiser) == ("lora", OptimiserConfig())
     assert (small.model.tuning, small.optimiser.learning_rate) == ("full", 3e-4)
-    with pytest.raises(ConfigError, match="--from nope: no run is called so"):
+    with pytest.raises(ConfigError, match="--from nope: "):
         make_config("dpo", [], start="nope", dataset=dataset.url)

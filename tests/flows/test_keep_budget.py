@@ -91,8 +91,8 @@ def test_calls_are_never_passed_and_none_is_asked_twice(out: Path, whole: int) -
     with chat_server(sound) as server:
         report = build(out, server, "run.budget.max_calls=2")  # a shard has three rows
         assert len(questions(server)) == 2
-        assert report.stopped.startswith(f"{STOPPED}max_calls would be passed: 2 of 2 are used")
-        assert report.stopped.endswith(f"Go on with: pairwright resume {out} --set run.budget.max_calls=4")
+        assert report.stopped.startswith(f"{STOPPED}max_calls ")
+        assert report.stopped.endswith(f"pairwright resume {out} --set run.budget.max_calls=4")
         assert not report.is_complete
         assert asked_of(out) == (2, 20), "answers of the shard that was cut off count, too"
         again = resume(out)
@@ -130,7 +130,7 @@ def test_a_round_takes_half_of_what_is_left_and_the_last_ones_are_small(out: Pat
     with chat_server(sound) as server:
         report = build(out, server, "run.budget.max_calls=8")
         assert len(questions(server)) == 6, "of the two calls that are left a shard of three rows has no use"
-    assert report.stopped.startswith(f"{STOPPED}max_calls would be passed: 6 of 8 are used")
+    assert re.match(rf"{STOPPED}max_calls .*\b6 of 8\b", report.stopped)
     assert not report.failures
 
 
@@ -142,17 +142,15 @@ def test_time_and_disk_stop_a_build_between_rounds(tmp_path: Path, capsys: pytes
     words = ["--until", "sources", "--set", "run.workers=1", "--set", "run.rows_per_shard_of={images: 1}"]
     assert run("build", tmp_path / "in", "--out", out, *words, "--set", "run.budget.max_hours=0.000000001") == 1
     said = capsys.readouterr().err
-    assert re.search(rf"{STOPPED}max_hours would be passed: \S+ of 1e-09 are used", said)
-    assert f"Go on with: pairwright resume {out}\n" in said
+    assert re.search(rf"{STOPPED}max_hours .* of 1e-09\b", said)
+    assert f"pairwright resume {out}\n" in said
     assert run("resume", out, "--set", "run.budget.max_hours=0", "--set", "run.budget.max_disk_gb=0.000001") == 1
-    assert f"{STOPPED}max_disk_gb would be passed" in capsys.readouterr().err
+    assert f"{STOPPED}max_disk_gb " in capsys.readouterr().err
     assert run("resume", out, "--set", "run.budget.max_disk_gb=1") == 0
 
 
 def test_resume_takes_no_setting_that_changes_rows(mined: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"--set mining\.gamma=2: what is resumed takes settings of `run`, `gates` and `health` only"
-    ):
+    with pytest.raises(ConfigError, match=r"--set mining\.gamma=2: .*`run`, `gates` and `health`"):
         resume_request(str(mined), stage="", reason="", settings=["mining.gamma=2"])
-    with pytest.raises(ConfigError, match=r"run\.budget\.call: no such field. Did you mean max_calls\?"):
+    with pytest.raises(ConfigError, match=r"run\.budget\.call: .*max_calls"):
         resume_request(str(mined), stage="", reason="", settings=["run.budget.call=2"])

@@ -61,7 +61,7 @@ def test_after_a_fault_what_is_made_is_kept(folder: Folder) -> None:
         return embed_chosen_texts(rows, config)
 
     small = replace(STAGE, rows_per_shard=2)
-    with pytest.raises(TrainingError, match=r"text_vectors: .* rows could not be made: OSError: No space left"):
+    with pytest.raises(TrainingError, match=r"text_vectors: .*OSError: No space left"):
         make_table(open_version(folder), replace(small, function=breaks), CONFIG)
     (table,) = Path(folder.path("tables/text_vectors")).iterdir()
     first = parts(folder, f"tables/text_vectors/{table.name}")
@@ -75,7 +75,7 @@ def test_after_a_fault_what_is_made_is_kept(folder: Folder) -> None:
 
 def test_a_table_can_be_made_of_another_beside_it(folder: Folder) -> None:
     again = replace(STAGE, name="again", reads={"text_vectors": EmbeddingRow}, function=_same, without=(), models=None)
-    with pytest.raises(ConfigError, match="again: is made of text_vectors, which this dataset has not"):
+    with pytest.raises(ConfigError, match=r"again: .*text_vectors"):
         make_table(open_version(folder), again, CONFIG)
     first = make_table(open_version(folder), STAGE, CONFIG)
     second = make_table(open_version(folder), again, CONFIG, after=[first])

@@ -53,10 +53,10 @@ def test_differential_perception_has_the_papers_settings(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("objective", "settings", "why"),
     [
-        ("dpo", ["model.differential.enabled=true"], "trained with objective sft only"),
-        ("namc", ["model.differential.enabled=true"], "^--differential: NAMC is a model of its own"),
-        ("adavip", ["model.tuning=lora", "model.vision_tuning=full"], "beside LoRA with objective sft only"),
-        ("sft", ["model.train_vision=false", "optimiser.vision_learning_rate=1e-6"], "set model.train_vision"),
+        ("dpo", ["model.differential.enabled=true"], "objective sft"),
+        ("namc", ["model.differential.enabled=true"], "^--differential: "),
+        ("adavip", ["model.tuning=lora", "model.vision_tuning=full"], "LoRA .*objective sft"),
+        ("sft", ["model.train_vision=false", "optimiser.vision_learning_rate=1e-6"], "model.train_vision"),
         ("sft", ["model.differential.depth=9"], "model.differential.depth"),
     ],
 )

@@ -84,11 +84,11 @@ def test_a_limit_on_pairs_per_image_is_tried_too(dataset: Folder) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ([], "nothing to change"),
-        (["search.k=9"], r"refilter changes mining\.\* only"),
-        (["mining.min_similarty=0.8"], "Did you mean min_similarity"),
-        (["mining.min_similarity=2"], "less than or equal to 1"),
-        (["mining.min_similarity=0.9", "mining.max_similarity=0.8"], "no pair fits"),
+        ([], "--set mining"),
+        (["search.k=9"], r"mining\.\*"),
+        (["mining.min_similarty=0.8"], "mining.min_similarty: .*min_similarity"),
+        (["mining.min_similarity=2"], "mining.min_similarity"),
+        (["mining.min_similarity=0.9", "mining.max_similarity=0.8"], "min_similarity 0.9 .*max_similarity 0.8"),
     ],
 )
 def test_wrong_settings_are_refused(dataset: Folder, settings: list[str], words: str) -> None:
@@ -99,7 +99,7 @@ def test_wrong_settings_are_refused(dataset: Folder, settings: list[str], words:
 def test_neighbours_must_be_there(mined: Path, tmp_path: Path) -> None:
     folder = tmp_path / "dataset"
     build(folder, str(mined.parent / "in"), until="embeddings", settings=["run.workers=1"])
-    with pytest.raises(ConfigError, match=r"still owes 104 rows.*pairwright resume"):
+    with pytest.raises(ConfigError, match=r"104 rows.*pairwright resume"):
         refilter(Folder(str(folder)), TIGHTER)
 
 
@@ -108,7 +108,6 @@ def test_the_command_says_what_comes_and_goes(dataset: Folder) -> None:
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert " come, " in result.output
-    assert "The dataset is as it was." in result.output
     assert f"refilter {dataset.url} --set {TIGHTER[0]} --set {TIGHTER[1]} --keep" in result.output
     result = CliRunner().invoke(app, [*words, "--keep"])
     assert f"pairwright resume {dataset.url}" in result.output

@@ -93,5 +93,5 @@ def test_on_an_object_store_the_first_page_comes_last_and_old_files_go(tmp_path,
 
 
 def test_no_dataset_is_a_clear_error(tmp_path):
-    with pytest.raises(ConfigError, match="holds no dataset"):
+    with pytest.raises(ConfigError, match="pairwright build"):
         pw.open(tmp_path).report(pairs=3)

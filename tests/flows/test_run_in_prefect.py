@@ -60,7 +60,7 @@ def test_what_cannot_be_scored_fails_the_run(prefect: PrefectServer, tmp_path: P
     asked = CAPTIONS.replace('"cider-d"', '"spice"')  # CoreNLP's files are fetched by nobody unasked
     prefect.run("python", "-c", asked, *paths, PATH="")
     skipped = prefect.flow_runs(f"evaluate-{paths[0]}")[-1]
-    assert (skipped["state_type"], "spice was skipped: " in skipped["state"]["message"]) == ("FAILED", True)
+    assert (skipped["state_type"], "spice " in skipped["state"]["message"]) == ("FAILED", True)
     paths[0].write_text("")
     assert prefect.run("python", "-c", CAPTIONS, *paths).returncode != 0
     failed = prefect.flow_runs(f"evaluate-{paths[0]}")[-1]
@@ -106,7 +106,7 @@ def test_a_training_shows_up_in_prefect(prefect: PrefectServer, tmp_path: Path) 
     done = prefect.run("pairwright", *words, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     run = Run(dataset / "runs/dpo")
-    assert f"Trained, 4 steps: {run.model}" in done.stdout
+    assert f"4 steps: {run.model}" in done.stdout
     (flow_run,) = prefect.ask("flow_runs", flow_runs={"tags": {"all_": ["dogs", "dpo"]}})
     assert flow_run["state_type"] == "COMPLETED"
     assert prefect.our_lines(flow_run), "its steps are in Prefect's log"

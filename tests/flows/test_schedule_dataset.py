@@ -36,7 +36,7 @@ def test_what_is_no_schedule_is_refused_by_name(album: Path, capsys: pytest.Capt
     assert run("schedule", album, *NIGHTLY, "--timezone", "Mars/Olympus") == 2
     assert "--timezone Mars/Olympus: " in capsys.readouterr().err
     assert run("schedule", album.parent / "nothing", *NIGHTLY) == 2
-    assert "holds no dataset" in capsys.readouterr().err
+    assert "`pairwright build" in capsys.readouterr().err
     assert run("schedule", album, *NIGHTLY) == 2
     said = capsys.readouterr().err
     assert "PREFECT_API_URL" in said

@@ -130,7 +130,7 @@ def test_a_model_that_cannot_be_loaded_is_the_models_fault(fresh: Folder, writte
     broken = Path(shutil.copytree(written, tmp_path / "broken"))
     data = (broken / "model.safetensors").read_bytes()
     (broken / "model.safetensors").write_bytes(data[: len(data) // 2])
-    with pytest.raises(ModelError, match=r"broken cannot be loaded"):
+    with pytest.raises(ModelError, match="broken"):
         score(fresh, find_model(str(broken)), tmp_path / "run")
     assert not (tmp_path / "run" / FILE).exists()
 

@@ -49,7 +49,7 @@ def test_it_is_trained_looked_at_scored_and_tuned(dataset: Path, capsys: pytest.
     assert (row["state"], bool(row["answer"])) == ("answered", True)
     capsys.readouterr()
     assert run(*words) == 0
-    assert "is finished already" in capsys.readouterr().out
+    assert "finished" in capsys.readouterr().out
     assert run(*words, "--from", "namc", "--name", "tuned") == 0
     capsys.readouterr()
     assert run("runs", dataset, "--json") == 0
@@ -59,7 +59,7 @@ def test_it_is_trained_looked_at_scored_and_tuned(dataset: Path, capsys: pytest.
         "tuned": ("namc small", "namc"),
     }
     assert run(*words, "--set", "namc.num_beams=2") == 2
-    assert "begun with other settings: namc.num_beams" in capsys.readouterr().err
+    assert "namc.num_beams" in capsys.readouterr().err
 
 
 def test_texts_of_another_form(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,14 +73,14 @@ def test_texts_of_another_form(dataset: Path, capsys: pytest.CaptureFixture[str]
     words = ["train", dataset, "--objective", "namc", *words_of(FAST)]
     assert run(*words) == 2
     said = capsys.readouterr().err
-    assert "NAMC can learn from no row of split 'train': no implicit-change description (" in said
+    assert "no implicit-change description (" in said
     advice = said.partition("Any text will do with: ")[2].split()
     assert advice == ["--set", "namc.noise_enabled=false"]
     assert run(*words, *advice) == 0
 
 
 def test_it_has_no_model_of_others() -> None:
-    with pytest.raises(ConfigError, match="a model of its own"):
+    with pytest.raises(ConfigError, match="--model"):
         make_config("namc", [], model="tiny")
     with pytest.raises(ConfigError, match=r"namc\.config"):
         make_config("namc", ["namc.size=huge"])
