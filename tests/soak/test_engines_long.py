@@ -136,7 +136,7 @@ def test_a_stopped_build_leaves_nobody_at_work_and_goes_on(name: str, number: in
     _, said = process.communicate(timeout=120)
     if number == signal.SIGINT:
         assert process.returncode == 130, said.decode()
-        assert b"Stopped. Nothing finished is lost" in said
+        assert b"Stopped" in said
         assert b"Traceback" not in said
     deadline = time.monotonic() + 120
     while left := marked(mark):

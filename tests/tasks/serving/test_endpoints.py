@@ -116,8 +116,7 @@ def test_a_dead_endpoint_costs_no_row(caplog: pytest.LogCaptureFixture) -> None:
         config = config_of(dead, alive, max_attempts=1)
         dead.stop()
         assert len(texts(list(asked(items(100), config)))) == 100
-        words = f"{dead.url} rests and is tried now and then: no connection: Connection refused"
-        assert caplog.messages == [words], "it is said once"
+        assert [said.startswith(f"{dead.url} ") for said in caplog.messages] == [True], "it is said once"
         dead.start()
         assert len(texts(list(asked(items(300), config)))) == 300
         assert dead.asked, "it is tried again"

@@ -193,15 +193,14 @@ def test_a_server_that_is_not_there() -> None:
     with pytest.raises(ServerError) as caught:
         find_model(ChatConfig(endpoint=(url,)))
     assert str(caught.value).startswith(f"{url}: ")
-    assert "is the server running" in str(caught.value)
 
 
 @pytest.mark.parametrize("path", ["", "/v2", "/v1/chat"])
 def test_an_address_of_something_else(path) -> None:
     with chat_server(obeys_all) as server, pytest.raises(ServerError) as caught:
         find_model(ChatConfig(endpoint=(server.url.removesuffix("/v1") + path,)), pace=QUICK)
-    assert "no list of models (HTTP 404)" in str(caught.value)
-    assert "They often end in /v1; correct models.chat.endpoint" in str(caught.value)
+    assert "(HTTP 404)" in str(caught.value)
+    assert re.search(r"/v1; .*models\.chat\.endpoint", str(caught.value))
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://127.0.0.1/v1", "http://", "/tmp/server"])

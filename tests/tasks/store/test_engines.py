@@ -65,7 +65,7 @@ def test_a_worker_that_is_not_fit_does_nothing(engine: Runner, tmp_path: Path, m
     counts, outcomes = build_toy(tmp_path / "out", WORDS, workers=engine, stages=STAGES[:1])
     assert counts[0].pending == len(WORDS)
     errors = {outcome.result.error for outcome in outcomes if isinstance(outcome.result, ShardFailed)}
-    assert [error.partition(": ")[2][:28] for error in errors] == ["it has other code of Pairwri"]
+    assert [": it has other code" in error for error in errors] == [True]
 
 
 @pytest.mark.parametrize(("name", "package"), [("dask", "distributed"), ("ray", "ray")])

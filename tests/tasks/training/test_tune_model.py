@@ -141,8 +141,8 @@ def test_what_is_trained_is_counted_and_logged(qwen: Path, caplog: pytest.LogCap
     assert trained == 2 * 2 * (64 + 64), "two layers; A (2, 64) and B (64, 2)"
     base = sum(one.numel() for one in load_model(qwen, settings().model, dtype=torch.float32).parameters())
     assert of == base + trained
-    assert f"trained: 512 of {of:,} parameters" in caplog.text
-    assert "adapters of rank 2" in caplog.text
+    assert f"512 of {of:,} " in caplog.text
+    assert "rank 2" in caplog.text
 
 
 def test_tied_weights_count_and_train_once(tmp_path: Path) -> None:

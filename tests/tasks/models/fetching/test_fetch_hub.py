@@ -3,6 +3,7 @@
 import hashlib
 import os
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -96,7 +97,7 @@ def test_a_wrong_hash_is_told_and_nothing_is_left(hub, blobs):
     with pytest.raises(ModelError) as caught:
         find_on_hub(FILES, download=True)
     right, found = hashlib.sha256(DATA).hexdigest(), hashlib.sha256(wrong).hexdigest()
-    assert f"SHA-256 {found}, not {right}; it was removed" in str(caught.value)
+    assert re.search(f"SHA-256 .*{found}.* {right}", str(caught.value))
     assert {file.name for file in blobs.iterdir()} == {git_hash(CONFIG)}
 
 

@@ -173,10 +173,10 @@ def test_without_a_published_hash_the_first_one_counts(wanted, folder, web, capl
     caplog.set_level(logging.INFO)
     unhashed = replace(wanted, sha256="")
     path = find_published(unhashed, download=True)
-    assert f"a.pth: no hash is published for it; SHA-256 {SHA} counts from now on" in caplog.text
+    assert re.search(f"a.pth: .*SHA-256 {SHA}", caplog.text)
     caplog.clear()
     assert find_published(unhashed, download=False) == path
-    assert "no hash" not in caplog.text
+    assert "SHA-256" not in caplog.text
     path.write_bytes(OTHER)
     assert f"the first one that was found, in {record_path(path)}: {SHA}" in refused(unhashed)
     path.unlink()
@@ -229,7 +229,7 @@ def test_of_two_at_once_one_fetches_and_both_have_it(wanted, web):
     with start(wanted) as first:
         wait_for(lambda: web.asked)
         with start(wanted) as second:
-            assert "another process is fetching it; waiting for that" in second.stderr.readline()
+            assert "another process" in second.stderr.readline()
             stall.set()
             ends = [process.communicate()[0] for process in (first, second)]
     assert ends[0] == ends[1] == f"{weights_folder() / 'a.pth'}\n"
@@ -241,8 +241,8 @@ def test_a_full_disk_is_told_and_the_part_is_kept(wanted, folder):
     words = [sys.executable, "-c", code, wanted.name, wanted.url, wanted.sha256]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert f"ModelError: tagging.ram: a.pth could not be fetched from {wanted.url}: " in done.stderr
-    assert "a.pth.part cannot be written: File too large" in done.stderr
+    assert re.search(f"ModelError: tagging.ram: a.pth .*{wanted.url}: ", done.stderr)
+    assert re.search("a.pth.part .*File too large", done.stderr)
     assert (folder / "a.pth.part").stat().st_size <= 100_000
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 100_000
     assert find_published(wanted, download=True).read_bytes() == DATA
