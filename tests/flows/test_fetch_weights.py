@@ -102,7 +102,7 @@ def test_everything_comes_verified_and_a_build_then_finds_it(web, fetch, profile
         ["segmentation", "127.0.0.1:" + str(web.port), "sam.pth"],
     ]
     assert len(rows(out, "git SHA-1")) == 2
-    assert profile in out.splitlines()[-1]
+    assert str(profile) in out.splitlines()[-1]
     asked = len(web.asked)
     pinned = pin_models(load_profile(str(profile)), "")
     assert pinned.found["embedding.dinov2.revision"] == pinned.section("embedding").dinov2.revision == COMMIT

@@ -82,5 +82,5 @@ def test_texts_of_another_form(dataset: Path, capsys: pytest.CaptureFixture[str]
 def test_it_has_no_model_of_others() -> None:
     with pytest.raises(ConfigError, match="--model"):
         make_config("namc", [], model="tiny")
-    with pytest.raises(ConfigError, match=r"namc\.config"):
+    with pytest.raises(ConfigError, match=r"namc\.size"):
         make_config("namc", ["namc.size=huge"])
