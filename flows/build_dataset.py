@@ -51,7 +51,7 @@ from pairwright.flows.show_in_prefect import (
     step_state,
     tagged,
 )
-from pairwright.flows.stages import GROUPS, TABLES
+from pairwright.flows.stages import BY_NAME, GROUPS
 from pairwright.schemas.errors import PairwrightError
 from pairwright.tasks.store.dataset import hold
 from pairwright.tasks.store.files import Folder
@@ -67,7 +67,7 @@ AHEAD = 2
 LOCK = "schedule"
 SKIPPED = "Skipped"
 log = logging.getLogger(__name__)
-StageName = Annotated[str, Field(json_schema_extra={"enum": ["", *GROUPS, *TABLES]})]
+StageName = Annotated[str, Field(json_schema_extra={"enum": ["", *GROUPS, *BY_NAME]})]
 ProfileName = Annotated[str, Field(json_schema_extra={"examples": [*profile_names()]})]
 
 

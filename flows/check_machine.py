@@ -77,15 +77,15 @@ def check_profile(profile: Profile, until: str) -> Iterator[Check]:
     extras = list(_extras(stages, profile))
     if extras:
         yield from _look("packages", "extras", partial(_check_extras, extras))
-    for stage in {one.config: one for one in stages if one.pin}.values():
-        yield from _look("weights", stage.config, partial(_check_weights, stage, profile))
+    for stage in {one.section: one for one in stages if one.pin}.values():
+        yield from _look("weights", stage.section, partial(_check_weights, stage, profile))
     for field, chat in served_models(profile, until).items():
         yield from _look("served", field, partial(check_served, chat, field))
 
 
 def _extras(stages: Sequence[Stage], profile: Profile) -> Iterator[str]:
     """Yield the extras of packages that the stages need beside the core."""
-    if any(one.processes and one.processes(getattr(profile, one.config)) is not None for one in stages):
+    if any(one.processes and one.processes(profile.section(one.section)) is not None for one in stages):
         yield "models"
     if any(one.name in NOUNS for one in stages):
         yield "nouns"
@@ -99,18 +99,18 @@ def _check_extras(extras: Sequence[str]) -> Iterator[Check]:
 def _check_weights(stage: Stage, profile: Profile) -> Iterator[Check]:
     """Yield whether what a stage loads is here; nothing for one that loads nothing."""
     assert stage.pin
-    own = getattr(profile, stage.config)
+    own = profile.section(stage.section)
     try:
         pinned = stage.pin(own)
     except ModelError as error:
         said, _, how = str(error).partition(FETCH)
         mend = f"pairwright fetch --profile {profile.name}, with the same --set"
-        yield missing("weights", stage.config, said, mend=how.splitlines()[0] if stage.name in NOUNS and how else mend)
+        yield missing("weights", stage.section, said, mend=how.splitlines()[0] if stage.name in NOUNS and how else mend)
         return
     if stage.processes and stage.processes(own) is None:
         return
     models = stage.models(pinned) if stage.models else ()
-    yield ok("weights", stage.config, ", ".join(models) or "here")
+    yield ok("weights", stage.section, ", ".join(models) or "here")
 
 
 def can_build(checks: Iterable[Check]) -> bool:

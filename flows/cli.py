@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pairwright.flows.verbs.lazy_group import LazyGroup
-from pairwright.flows.verbs.options import OWED, STOPPED, WRONG
+from pairwright.flows.verbs.options import OWED, STOPPED, WRONG, load_plugins
 from pairwright.schemas.errors import ConfigError, ModelError, PairwrightError, SourceError
 
 app = typer.Typer(
@@ -52,6 +52,16 @@ def _main(
         bool,
         typer.Option("--verbose", "-v", help="Log details, too.", callback=_be_verbose, expose_value=False),
     ] = False,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--plugin",
+            metavar="FILE.py",
+            help="Load sources, stages, ... of your own from this file (repeatable).",
+            callback=load_plugins,
+            expose_value=False,
+        ),
+    ] = None,
 ) -> None:
     pass
 

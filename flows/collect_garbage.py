@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from pairwright.flows.stages import TABLES
+from pairwright.flows.stages import BY_NAME
 from pairwright.flows.version import open_present, open_version
 from pairwright.schemas.errors import PairwrightError
 from pairwright.schemas.rows import make_key
@@ -202,7 +202,7 @@ def _need_files(folder: Folder, kept: Sequence[int], present: Present, needed: N
 
 def _beside(folder: Folder) -> Iterator[str]:
     """Yield the tables that trainings have made beside the dataset's own."""
-    own = {*TABLES, "items"}
+    own = {*BY_NAME, "items"}
     yield from sorted({table for table, _ in list_parts(folder) if table.split("/")[1] not in own})
 
 

@@ -76,7 +76,7 @@ def fetch_weights(profile: Profile, until: str, *, fetch: bool, say: Say) -> Fet
         ConfigError: there is no such stage.
     """
     done = Fetched()
-    stages = {stage.config: stage for stage in Pipeline(profile, until).running if stage.pin}
+    stages = {stage.section: stage for stage in Pipeline(profile, until).running if stage.pin}
     while True:
         looked = [_rehearse(stage, profile) for stage in stages.values()]
         new = list(dict.fromkeys(file for files, _ in looked for file in files if file not in done.found))
@@ -151,12 +151,12 @@ def _rehearse(stage: Stage, profile: Profile) -> tuple[list[Wanted], str]:
     assert stage.pin
     with rehearsing() as noted:
         try:
-            stage.pin(getattr(profile, stage.config))
+            stage.pin(profile.section(stage.section))
             fault = ""
         except ModelError as error:
             fault = str(error)
         except Exception as error:  # noqa: BLE001 - an empty file stands in for what is missing: anything may follow
-            fault = f"{stage.config}: {type(error).__name__}: {error}"
+            fault = f"{stage.section}: {type(error).__name__}: {error}"
     return [file for file in noted if isinstance(file, Wanted)], fault
 
 

@@ -40,8 +40,8 @@ def pin_models(profile: Profile, until: str) -> ResolvedProfile:
     found: dict[str, Any] = {}
     for stage in stages:
         if stage.pin:
-            own = getattr(profile.settled, stage.config)
-            found.update(changed_fields(own, stage.pin(own), stage.config))
+            own = profile.section(stage.section)
+            found.update(changed_fields(own, stage.pin(own), stage.section))
     return resolve(profile, found)
 
 
@@ -75,7 +75,7 @@ def served_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
 
 def _asking(profile: Profile, until: str) -> list[ServedSection]:
     """Return the sections of the stages that ask a served model."""
-    sections = [profile.section(stage.config) for stage in Pipeline(profile, until).running]
+    sections = [profile.section(stage.section) for stage in Pipeline(profile, until).running]
     return [own for own in sections if isinstance(own, ServedSection) and own.is_served]
 
 

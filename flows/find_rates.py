@@ -58,7 +58,7 @@ def _is_alike(planned: Planned, profile: Profile, measured: Profile) -> bool:
     """Say whether a row of the stage is the same work in both."""
     if "items" in planned.stage.reads and profile.sources.kind != measured.source.partition(":")[0]:
         return False
-    name = planned.stage.config
+    name = planned.stage.section
     sections = ("images", "reading", "scenes") if name == "sources" else (name,)
     return all(list(_counted(profile, one)) == list(_counted(measured, one)) for one in sections)
 

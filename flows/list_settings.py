@@ -21,6 +21,7 @@ from pydantic_core import PydanticUndefined, to_jsonable_python
 from pairwright.flows.load_profile import FOLDER, load_profile, profile_names
 from pairwright.schemas.config import STANDARD_MODELS, Profile
 from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.plugins import find_plugins, settings_model
 from pairwright.schemas.section import Section, filled_by, section_within
 from pairwright.schemas.training import TrainConfig
 
@@ -74,7 +75,7 @@ def list_settings(section: str = "", *, profile: str = "scenes") -> list[Setting
     Raises:
         ConfigError: there is no such section or profile.
     """
-    build = list(_walk("build", Profile, _with_model(load_profile(profile), section)))
+    build = list(_walk("build", Profile, _describe_all(load_profile(profile), section)))
     train = list(_walk("train", TrainConfig, None))
     named = {one.name: one for one in build} | {f"{TRAIN}.{one.name}": one for one in train}
     found = [one for name, one in named.items() if f"{name}.".startswith(f"{section}.") or not section]
@@ -102,12 +103,14 @@ def list_profiles() -> list[ProfileSummary]:
     ]
 
 
-def _with_model(profile: Profile, section: str) -> Profile:
-    """Return the profile with ``models.chat`` described, and the standard model that a section is about."""
+def _describe_all(profile: Profile, section: str) -> Profile:
+    """Return the profile with ``models.chat``, the standard model that a section is about, and plugins' stages."""
     place, _, rest = section.partition(".")
     name = rest.partition(".")[0] if place == "models" else ""
     asked = ("chat", *({name} & set(STANDARD_MODELS)))
-    return profile.model_copy(update={"models": {**{one: profile.served[one] for one in asked}, **profile.models}})
+    models = {**{one: profile.served[one] for one in asked}, **profile.models}
+    stages = {**{one: settings_model(one)() for one in find_plugins("stages")}, **profile.stages}
+    return profile.model_copy(update={"models": models, "stages": stages})
 
 
 def _walk(command: Command, kind: type[Section], own: Section | None, place: str = "") -> Iterator[Setting]:
@@ -119,7 +122,7 @@ def _walk(command: Command, kind: type[Section], own: Section | None, place: str
         inner = section_within(field.annotation)
         if inner and isinstance(value, Mapping):
             for key, one in value.items():
-                yield from _walk(command, inner, one, f"{place}{name}.{key}.")
+                yield from _walk(command, type(one), one, f"{place}{name}.{key}.")
             continue
         if inner:
             yield from _walk(command, inner, value if isinstance(value, Section) else None, f"{place}{name}.")

@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from pairwright.flows.stages import STAGES
+from pairwright.flows.pipeline import list_stages
+from pairwright.flows.stages import BY_NAME
 from pairwright.tasks.store.stage import Stage
 
 
@@ -30,7 +31,7 @@ class TableSummary:
 
 
 def list_tables() -> list[TableSummary]:
-    """Return all tables in the order in which they are written."""
+    """Return all tables in the order in which they are written, with those of all plugins that there are."""
     return [
         TableSummary(
             name=stage.name,
@@ -40,14 +41,15 @@ def list_tables() -> list[TableSummary]:
             row=stage.writes.__name__,
             about=_about(stage),
         )
-        for stage in STAGES
+        for stage in list_stages(BY_NAME.plugins)
     ]
 
 
 def _about(stage: Stage) -> str:
-    """Return the first sentence of its file."""
+    """Return the first sentence of its file; of a plugin's, of its function."""
     function = stage.function.func if isinstance(stage.function, partial) else stage.function
-    words = (sys.modules[function.__module__].__doc__ or "").partition("\n\n")[0]
+    place = function if stage.name in BY_NAME.plugins else sys.modules[function.__module__]
+    words = (place.__doc__ or "").partition("\n\n")[0]
     return " ".join(words.split())
 
 

@@ -5,13 +5,13 @@ to do, where all that it reads is off, or where nothing that is on needs it: it 
 empty.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Protocol, TypeVar
 
 from pairwright.flows.load_profile import load_profile
-from pairwright.flows.stages import GROUPS, RESULTS, STAGES, TABLES
+from pairwright.flows.stages import BY_NAME, GROUPS, RESULTS, STAGES, TABLES
 from pairwright.prompts import load
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError
@@ -20,6 +20,23 @@ from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.store.stage import Planned, Stage, fingerprint
 
 T_co = TypeVar("T_co", covariant=True)
+
+
+def list_stages(plugins: Iterable[str]) -> tuple[Stage, ...]:
+    """Return our stages in order, and at the end of its group each of a plugin that is named.
+
+    Raises:
+        ConfigError: a plugin's stage cannot be loaded, or reads what is not made before it.
+    """
+    added = [BY_NAME[name] for name in plugins]
+    if strange := next((stage for stage in added if stage.group not in GROUPS), None):
+        raise ConfigError(f"plugin's stage {strange.name}: no such group {strange.group!r}: {', '.join(GROUPS)}")
+    stages = sorted((*STAGES, *added), key=lambda stage: GROUPS.index(stage.group))
+    for place, stage in enumerate(stages):
+        made = {"items", *(before.name for before in stages[:place])}
+        if stage in added and (missing := stage.tables - made):
+            raise ConfigError(f"plugin's stage {stage.name}: reads {', '.join(missing)}, which is not made before it")
+    return tuple(stages)
 
 
 class Runs(Protocol[T_co]):
@@ -52,17 +69,21 @@ class Pipeline:
         check_stage(until)
         self.profile = load_profile(profile) if isinstance(profile, str) else profile
         self.until = until
+        if until and until not in (*GROUPS, *TABLES, *self.profile.stages):
+            raise ConfigError(f"{until}: is a plugin's stage, which the profile has to name: --set stages.{until}=")
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """Return the stages with what each reads; one that is off reads nothing."""
-        on = {stage.name: stage for stage in _needed(_switched_on(self.profile), self.until)}
-        stages = tuple(on.get(stage.name) or _off(stage) for stage in STAGES)
+        every = list_stages(self.profile.stages)
+        results = {*RESULTS, *self.profile.stages, self.until}
+        on = {stage.name: stage for stage in _needed(_switched_on(self.profile, every), results)}
+        stages = tuple(on.get(stage.name) or _off(stage) for stage in every)
         if not self.until:
             return stages
         if self.until in GROUPS:
             return tuple(stage for stage in stages if GROUPS.index(stage.group) <= GROUPS.index(self.until))
-        return stages[: TABLES.index(self.until) + 1]
+        return stages[: [stage.name for stage in stages].index(self.until) + 1]
 
     @property
     def running(self) -> tuple[Stage, ...]:
@@ -79,7 +100,7 @@ class Pipeline:
         planned: list[Planned] = []
         tables: dict[str, str] = {}
         for stage in self.stages:
-            config = self.profile.section(stage.config)
+            config = self.profile.section(stage.section)
             prompts = {name: load(name).sha256 for name in stage.prompts}
             off = make_key(stage.name, "off")[:16]
             tables[stage.name] = fingerprint(stage, config, prompts=prompts, tables=tables) if stage.is_on else off
@@ -94,12 +115,12 @@ class Pipeline:
         return f"<pipeline of profile {self.profile.name}: {' > '.join(stage.name for stage in self.running)}>"
 
 
-def _switched_on(profile: Profile) -> list[Stage]:
+def _switched_on(profile: Profile, stages: Sequence[Stage]) -> list[Stage]:
     """Return the stages that have something to do, using none of the tables that are off."""
     on: dict[str, Stage] = {}
     idle = set(_idle(profile))
-    for stage in STAGES:
-        config = profile.section(stage.config)
+    for stage in stages:
+        config = profile.section(stage.section)
         if stage.name in idle or (stage.enabled and not stage.enabled(config)):
             continue
         fitted = _without_empty(stage.fit(stage, config) if stage.fit else stage, on=(*on, "items"))
@@ -121,7 +142,7 @@ def _idle(profile: Profile) -> set[str]:
     if PreferenceRow in brought and not profile.rejections.by_clip:
         idle.add("rejections")  # there are no scene graphs of such images
     checks = (stage for stage in STAGES if stage.writes is CheckRow)
-    if not any(stage.enabled and stage.enabled(profile.section(stage.config)) for stage in checks):
+    if not any(stage.enabled and stage.enabled(profile.section(stage.section)) for stage in checks):
         idle.add("refuted")  # nothing is known of what descriptions get wrong
     return idle
 
@@ -138,9 +159,9 @@ def _without_empty(stage: Stage, on: Container[str]) -> Stage:
     )
 
 
-def _needed(stages: list[Stage], until: str) -> list[Stage]:
-    """Return the stages that lead to a result, or to the table that a build ends with."""
-    needed = {*RESULTS, until}
+def _needed(stages: list[Stage], results: Iterable[str]) -> list[Stage]:
+    """Return the stages that lead to a result."""
+    needed = set(results)
     for stage in reversed(stages):
         if stage.name in needed:
             needed |= stage.tables
@@ -157,7 +178,7 @@ def check_stage(name: str) -> None:
     Raises:
         ConfigError: there is no such stage.
     """
-    if name and name not in (*GROUPS, *TABLES):
+    if name and name not in GROUPS and name not in BY_NAME:
         raise ConfigError(f"{name}: no such stage. There are {', '.join(GROUPS)}; or a table: {', '.join(TABLES)}")
 
 
@@ -167,7 +188,7 @@ def find_table(name: str) -> str:
     Raises:
         ConfigError: there is no such table.
     """
-    if name not in TABLES:
+    if name not in BY_NAME:
         raise ConfigError(f"{name}: no such table. There are {', '.join(TABLES)}")
     return name
 

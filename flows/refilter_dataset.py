@@ -70,7 +70,7 @@ def refilter_dataset(request: Request, work: Work, *, keep: bool) -> Refiltered:
     before, old = _look(_mined(request.folder, record))
     version = _mined(request.folder, record.model_copy(update={"profile": request.profile}))
     planned = version.planned
-    made = [stage for stage in planned if stage.stage.config in DECIDED and stage.stage.is_on]
+    made = [stage for stage in planned if stage.stage.section in DECIDED and stage.stage.is_on]
     stored = planned[: planned.index(made[0])]
     failures: list[ShardFailed] = []
     after: list[Counts] = []
@@ -112,7 +112,7 @@ def _mined(folder: Folder, record: BuildRecord) -> Version:
 def _look(version: Version) -> tuple[list[Counts], set[str]]:
     """Count the tables that the dataset's own thresholds decide, and return its pairs, without making any."""
     with version.settled() as (build, stages):
-        chosen = [count for planned, count in stages if planned.stage.config in DECIDED and planned.stage.is_on]
+        chosen = [count for planned, count in stages if planned.stage.section in DECIDED and planned.stage.is_on]
         return chosen, _keys(build, version.planned[-1])
 
 

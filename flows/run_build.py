@@ -7,31 +7,34 @@ configured, as one subflow per step and one task run per shard (``flows.build_da
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from pairwright.flows.find_models import gpus_of, pin_models, pin_served, run_served, servers_of, waits_for
 from pairwright.flows.load_profile import change_profile, load_profile
-from pairwright.flows.pipeline import Pipeline, check_stage, find_table
+from pairwright.flows.pipeline import Pipeline, check_stage, find_table, list_stages
 from pairwright.flows.publish_version import now, publish_version
 from pairwright.flows.say_outcome import say_held
 from pairwright.flows.show_status import Status
-from pairwright.flows.stages import STAGES
+from pairwright.flows.stages import BY_NAME
 from pairwright.flows.version import Version, open_present
 from pairwright.schemas.budget import BudgetConfig
 from pairwright.schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig, resolve
 from pairwright.schemas.errors import ConfigError, SourceError, StoreError
 from pairwright.schemas.gates import GatesConfig
+from pairwright.schemas.plugins import Registry
 from pairwright.schemas.robustness import RobustnessConfig
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.say_changes import say_changes
+from pairwright.tasks.captioning.validators import VALIDATORS
 from pairwright.tasks.mining import embed_images
 from pairwright.tasks.mining.admit_images import write_references
+from pairwright.tasks.models.embedders import EMBEDDERS
 from pairwright.tasks.sources import read_images
 from pairwright.tasks.sources.readers import READERS, recognise_source
 from pairwright.tasks.store.budget import Keeper, keeping
@@ -49,6 +52,7 @@ ROWLESS = ("run.", "gates.", "health.")
 """Sections that change no row."""
 OWN_NOTES = (*ROWLESS, *(f"found.{name}." for name in Profile.model_fields if name != "models"))
 """What changes no row, and what a build finds out beside the models that are served."""
+REGISTRIES: Mapping[str, Registry[Any]] = {one.group: one for one in (READERS, EMBEDDERS, VALIDATORS, BY_NAME)}
 RunShards = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
 STEPS = {
     "sources": "mine-pairs",
@@ -230,7 +234,9 @@ def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[
         )
     request = replace(request, profile=change_profile(request.profile, settings))
     _check_tables(request.profile)
-    if not stage or any(stage in (one.name, one.group) for one in STAGES if one.pin or one.models):
+    if not stage or any(
+        stage in (one.name, one.group) for one in list_stages(request.profile.stages) if one.pin or one.models
+    ):
         request = replace(request, profile=pin_models(request.profile, request.until))
     return replace(request, only_stage=stage, only_reason=reason)
 
@@ -351,7 +357,15 @@ def changes_since(request: Request) -> Iterator[str]:
 
 def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:
     """Return what ``resume`` and ``status`` have to know."""
-    return BuildRecord(items=items, profile=resolve(request.profile, {}), limit=request.limit, until=request.until)
+    places = [(place, *place.split(".", 1)) for place in request.profile.named]
+    origins = {place: REGISTRIES[group].origin(name) for place, group, name in places}
+    return BuildRecord(
+        plugins={place: origin for place, origin in origins.items() if origin},
+        items=items,
+        profile=resolve(request.profile, {}),
+        limit=request.limit,
+        until=request.until,
+    )
 
 
 def keeper_of(request: Request) -> AbstractContextManager[Keeper]:

@@ -3,6 +3,7 @@
 Each is declared at the end of its own file; ``flows.pipeline`` says which of them are on.
 """
 
+from pairwright.schemas.plugins import Registry
 from pairwright.tasks.captioning import (
     ask_questions,
     choose_differences,
@@ -83,5 +84,7 @@ STAGES: tuple[Stage, ...] = (
     build_preferences.STAGE,  # preferences
 )
 TABLES = tuple(stage.name for stage in STAGES)
+BY_NAME = Registry("stages", Stage, STAGES)
+"""These, and those of plugins, which a profile names to have them run."""
 RESULTS = frozenset({"images", "pairs", "differences", "comparisons", "questions", "preferences"})
 """Tables that people take away: a stage that leads to none of those that are on is off."""

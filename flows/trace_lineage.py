@@ -6,7 +6,7 @@ from typing import Any
 
 from pairwright.flows.version import Version
 from pairwright.prompts import load
-from pairwright.schemas.arrow import COLUMNS
+from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
@@ -97,7 +97,7 @@ def _made(build: Build, rows: Sequence[tuple[str, str]]) -> dict[tuple[str, str]
     for planned in build.planned:
         name = planned.stage.name
         keys = [key for table, key in found if table == name]
-        columns = [column for column in TOLD if column in dict(COLUMNS[planned.stage.writes])]
+        columns = [column for column in TOLD if column in schema_of(planned.stage.writes).names]
         cells = read_cells(build, planned, keys, columns) if keys and columns else {}
         for key, values in cells.items():
             found[name, key] = {column: value for column, value in values.items() if value not in ("", None, [])}

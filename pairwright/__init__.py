@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         TrainingError,
         ValidationError,
     )
+    from pairwright.schemas.plugins import load_plugin
 
     build = Dataset.build
     open = Dataset.open  # noqa: A001  (pw.open reads as zipfile.open and gzip.open do)
@@ -50,12 +51,14 @@ __all__ = [
     "ValidationError",
     "__version__",
     "build",
+    "load_plugin",
     "open",
 ]
 _PLACES = {
     "Dataset": "pairwright.flows.dataset",
     "Pipeline": "pairwright.flows.pipeline",
     "Table": "pairwright.flows.table",
+    "load_plugin": "pairwright.schemas.plugins",
     **{name: "pairwright.schemas.errors" for name in __all__ if name.endswith("Error")},
 }
 

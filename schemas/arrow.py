@@ -9,12 +9,13 @@ from dataclasses import fields
 from functools import cache
 from operator import attrgetter
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import (
     AdmittedRow,
     Box,
@@ -59,6 +60,16 @@ R = TypeVar("R", bound=Row)
 STRING, INT, FLOAT, BINARY, BOOL = pa.string(), pa.int32(), pa.float32(), pa.large_binary(), pa.bool_()
 STRINGS, FLOATS = pa.list_(STRING), pa.list_(FLOAT)
 NAMES = [("key", STRING), ("source_key", STRING), ("subject", STRING)]
+PLAIN: dict[Any, pa.DataType] = {
+    str: STRING,
+    int: INT,
+    float: FLOAT,
+    bool: BOOL,
+    bytes: BINARY,
+    tuple[str, ...]: STRINGS,
+    tuple[float, ...]: FLOATS,
+}
+"""Types of the fields of a plugin's rows."""
 STATUS = [("status", STRING), ("reason", STRING), ("detail", STRING)]
 OK = {"status": "ok", "reason": "", "detail": ""}
 """What the status columns hold for a row with a result."""
@@ -284,7 +295,20 @@ COLUMNS: dict[type[Row], list[tuple[str, pa.DataType]]] = {
 @cache
 def schema_of(row_type: type[Row]) -> pa.Schema:
     """Return the schema of the tables that hold rows of this type."""
-    return pa.schema([pa.field(name, kind) for name, kind in [*NAMES, *COLUMNS[row_type], *STATUS]])
+    columns = COLUMNS.get(row_type) or list(_derive_columns(row_type))
+    return pa.schema([pa.field(name, kind) for name, kind in [*NAMES, *columns, *STATUS]])
+
+
+def _derive_columns(row_type: type[Row]) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield the columns of a plugin's row, by the types of its fields."""
+    kinds = get_type_hints(row_type)
+    for field in fields(row_type)[len(NAMES) :]:
+        if kinds[field.name] not in PLAIN:
+            raise ConfigError(
+                f"{row_type.__name__}.{field.name}: a plugin's row has fields of the types "
+                f"{', '.join(str(getattr(kind, '__name__', kind)) for kind in PLAIN)}"
+            )
+        yield field.name, PLAIN[kinds[field.name]]
 
 
 def to_table(rows: Sequence[Row | Dropped | Failed], row_type: type[Row]) -> pa.Table:

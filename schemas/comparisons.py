@@ -56,7 +56,8 @@ class Comparison:
 class RefusedComparison:
     """Say why a text is no summary."""
 
-    reason: Reason
+    reason: Reason | str
+    """One of ours, or what a plugin's validator says."""
     detail: str = ""
 
 

@@ -4,14 +4,15 @@ Every stage's function receives its own section, never the whole profile. A fiel
 many workers, how large a shard) is in ``RunConfig``, which no fingerprint includes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, WithJsonSchema, model_validator
 
 from pairwright.schemas.budget import BudgetConfig
 from pairwright.schemas.encoders import ClipConfig, Dinov2Config
 from pairwright.schemas.gates import GatesConfig
+from pairwright.schemas.plugins import check_name, read_settings, require_plugins
 from pairwright.schemas.preference_health import HealthConfig
 from pairwright.schemas.removing import (
     DetectionConfig,
@@ -37,6 +38,7 @@ from pairwright.schemas.section import (
     Share,
     compose,
     filled_by_hand,
+    read_filled,
     with_field,
 )
 from pairwright.schemas.served import ChatConfig
@@ -52,11 +54,17 @@ from pairwright.schemas.writing import (
     QuestionsConfig,
     SampledTextsConfig,
     ServedSection,
+    WrittenSection,
 )
 
 STANDARD_MODELS = ("chat", "language", "judge")
 """The names of served models that sections ask by default."""
-Embedder = Literal["colour-layout", "gradients", "clip", "dinov2"]
+EMBEDDERS = ("colour-layout", "gradients", "clip", "dinov2")
+EmbedderName = Annotated[
+    str,
+    AfterValidator(lambda name: check_name("embedders", name, EMBEDDERS)),
+    WithJsonSchema({"enum": [*EMBEDDERS, "a plugin's"]}),
+]
 
 
 class ImagesConfig(Section):
@@ -135,7 +143,7 @@ class EmbeddingConfig(Section):
     """Say which vectors are made of each image."""
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"clip", "dinov2", "batch", "download"})
-    embedders: Annotated[tuple[Embedder, ...], Field(min_length=1, max_length=4)] = ("colour-layout", "gradients")
+    embedders: Annotated[tuple[EmbedderName, ...], Field(min_length=1, max_length=4)] = ("colour-layout", "gradients")
     """Which embedders, in the order that mining weighs them."""
     clip: ClipConfig = ClipConfig()
     """Which model "clip" is."""
@@ -399,6 +407,10 @@ class Profile(Section):
     """From where on the report remarks on what preferences are like."""
     run: RunConfig = RunConfig()
     """How the work is cut and spread."""
+    stages: Annotated[dict[str, SerializeAsAny[Section]], BeforeValidator(read_settings)] = Field(
+        default_factory=dict[str, Section]
+    )
+    """Stages of plugins that run, by name, each with its settings."""
 
     @property
     def source_kind(self) -> str:
@@ -427,8 +439,7 @@ class Profile(Section):
 
     def section(self, name: str) -> Section:
         """Return a section as its stage gets it: with the profile's values in its ``Filled`` fields."""
-        own: Section = getattr(self.settled, name)
-        return own.filled(self.settled)
+        return read_filled(self.settled, name)
 
     @property
     def settled(self) -> "Profile":
@@ -448,7 +459,19 @@ class Profile(Section):
 
     @property
     def _served_sections(self) -> dict[str, ServedSection]:
-        return {name: own for name, own in self if isinstance(own, ServedSection)}
+        sections = {**dict(self), **{f"stages.{name}": own for name, own in self.stages.items()}}
+        return {name: own for name, own in sections.items() if isinstance(own, ServedSection)}
+
+    @property
+    def named(self) -> Iterator[str]:
+        """Yield what may be of a plugin: "sources.folder", "stages.brightness"."""
+        for source in (self.source, *self.exclude.sources):
+            yield f"sources.{source.partition(':')[0]}"
+        yield from (f"embedders.{name}" for name in self.embedding.embedders if name not in EMBEDDERS)
+        for _, section in self:
+            if isinstance(section, WrittenSection):
+                yield from (f"validators.{name}" for name in section.validators)
+        yield from (f"stages.{name}" for name in self.stages)
 
     @model_validator(mode="after")
     def _models_are_described_and_named(self) -> "Profile":
@@ -531,6 +554,8 @@ def resolve(profile: Profile, found: Mapping[str, Any]) -> ResolvedProfile:
 class BuildRecord(Section):
     """Build record: all that ``resume`` and ``status`` have to know."""
 
+    plugins: Annotated[dict[str, str], AfterValidator(require_plugins)] = Field(default_factory=dict[str, str])
+    """Where what it uses of plugins comes from, by group and name; first, since the profile is read with them."""
     items: tuple[str, ...]
     """The parts that list the source, in its order."""
     profile: ResolvedProfile

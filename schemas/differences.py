@@ -79,7 +79,8 @@ class Difference:
 class RefusedDifference:
     """Say why a text is no implicit-change description."""
 
-    reason: Reason
+    reason: Reason | str
+    """One of ours, or what a plugin's validator says."""
     detail: str = ""
 
 

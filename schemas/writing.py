@@ -2,9 +2,10 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.plugins import check_name
 from pairwright.schemas.section import UNSET, Filled, FilledSeed, Positive, Section, Share
 from pairwright.schemas.served import ChatConfig
 
@@ -56,6 +57,8 @@ class WrittenSection(ServedSection):
 
     writer: Writer = "scene-graph"
     """Who writes: the images' own scene graphs, or a served model."""
+    validators: tuple[Annotated[str, AfterValidator(lambda name: check_name("validators", name))], ...] = ()
+    """Validators of plugins that each text must pass, beside our own."""
 
     @property
     def is_served(self) -> bool:

@@ -12,7 +12,8 @@ from pairwright.flows.verbs import VERBS
 from pairwright.flows.verbs.options import app as registered
 
 WORDS = {int: "NUMBER", float: "NUMBER"}
-LOUDNESS = ("quiet", "verbose")
+SHARED = ("quiet", "verbose", "plugin")
+"""Options that stand before or after a verb."""
 
 
 class PlainCommand(TyperCommand):
@@ -48,7 +49,7 @@ class LazyGroup(TyperGroup):
         if isinstance(command, TyperGroup):
             command.commands = {name: self._finish(one) for name, one in command.commands.items()}
         else:
-            command.params += [param for param in self.params if param.name in LOUDNESS]
+            command.params += [param for param in self.params if param.name in SHARED]
         return command
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

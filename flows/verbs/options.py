@@ -20,6 +20,15 @@ def refuse_empty(context: typer.Context, param: typer.CallbackParam, value: str 
     return value
 
 
+def load_plugins(files: list[str]) -> None:
+    """Load the files of `--plugin`."""
+    if files:
+        from pairwright.schemas.plugins import load_plugin
+
+        for file in files:
+            load_plugin(file)
+
+
 Source = Annotated[
     str | None,
     typer.Argument(callback=refuse_empty, help="A folder of images, or kind:path. Default: the profile's own source."),

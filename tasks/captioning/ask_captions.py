@@ -15,6 +15,7 @@ from pairwright.schemas.sentences import split_by_rules
 from pairwright.tasks.captioning.given_captions import caption_row, given_caption
 from pairwright.tasks.captioning.split_sentences import SCHEMA, read_sentences
 from pairwright.tasks.captioning.validate_captions import refuse_caption
+from pairwright.tasks.captioning.validators import refuse_text
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, RefusedQuestionError, seed_of
 from pairwright.tasks.serving.untrusted import as_data
@@ -50,10 +51,11 @@ async def _tell(row: ImageRow, chat: Chat, config: CaptionsConfig) -> list[Answe
         answer = await chat.ask(_question(row, config, attempt=len(tries) + 1))
         tries.append(answer)
         refused = refuse_caption(answer.text, finish_reason=answer.finish_reason)
-        if refused is None:
+        why = refused.reason if refused else refuse_text(answer.text, config)
+        if not why:
             return tries
         if len(tries) == config.max_attempts:
-            return Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
+            return Dropped(source_key=row.key, reason=why, detail=refused.detail if refused else answer.text)
 
 
 def _question(row: ImageRow, config: CaptionsConfig, *, attempt: int) -> Question:

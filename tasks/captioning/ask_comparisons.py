@@ -23,6 +23,7 @@ from pairwright.schemas.rows import CaptionRow, ComparisonRow, Dropped, Failed, 
 from pairwright.schemas.sentences import ends_short
 from pairwright.tasks.captioning.comparison_grammar import comparison_grammar
 from pairwright.tasks.captioning.conversations import nearly_match, retrieval_turns, sides_of_own_words, summary_turns
+from pairwright.tasks.captioning.validators import refuse_text
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Question, seed_of
 from pairwright.tasks.serving.untrusted import as_data
@@ -68,6 +69,8 @@ async def _compare(
         answer = await chat.ask(replace(question, seed=seed))
         tries.append(answer.served)
         read = read_answer(answer)
+        if isinstance(read, Comparison) and (why := refuse_text(read.text, config)):
+            read = RefusedComparison(why, read.text)
         if isinstance(read, Comparison):
             return _row(row, config, read=read, told=told, tries=tuple(tries))
         if len(tries) == config.max_attempts:

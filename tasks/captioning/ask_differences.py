@@ -19,6 +19,7 @@ from pairwright.schemas.no_change import says_no_change
 from pairwright.schemas.rows import CaptionRow, DifferenceRow, Dropped, Failed, ImageRow, PairRow, Row, Served, make_key
 from pairwright.schemas.sentences import ends_short
 from pairwright.tasks.captioning.statements import row_random
+from pairwright.tasks.captioning.validators import refuse_text
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.serving.untrusted import as_data
@@ -83,6 +84,8 @@ async def _write(
         answer = await chat.ask(_question(shown, config, instruction=instruction, attempt=attempt))
         tries.append(answer.served)
         read = read_answer(answer, config.max_words)
+        if isinstance(read, Difference) and (why := refuse_text(read.text, config)):
+            read = RefusedDifference(why, read.text)
         if isinstance(read, Difference):
             return _row(shown.pair, read, known=instruction.known, tries=tuple(tries))
         if len(tries) == config.max_attempts:

@@ -19,6 +19,7 @@ from pairwright.tasks.captioning.compose_comparison import compose_comparison
 from pairwright.tasks.captioning.conversations import PROMPTS, nearly_match, retrieval_turns, summary_turns
 from pairwright.tasks.captioning.pair_graphs import pair_graphs
 from pairwright.tasks.captioning.statements import SIDES, Side, row_random
+from pairwright.tasks.captioning.validators import name_validators, refuse_text
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
 
@@ -61,6 +62,8 @@ def _compare(row: PairRow, config: ComparisonsConfig, *, graphs: Graphs, texts: 
             refused = Dropped(source_key=row.key, reason=read.reason, detail=read.detail)
         elif not all_hold(written.claims, graphs):
             refused = Dropped(source_key=row.key, reason="not true of the scene graphs", detail=written.text)
+        elif why := refuse_text(read.text, config):
+            refused = Dropped(source_key=row.key, reason=why, detail=written.text)
         else:
             turns = (*summary_turns(written.text), *_retrieval(row, config, graphs=graphs, texts=texts))
             return _row(row, config, text=written.text, read=read, turns=turns)
@@ -109,6 +112,7 @@ STAGE = Stage(
     writes=ComparisonRow,
     function=compare_pairs,
     config="comparisons",
+    models=name_validators,
     prompts=("comparison_sentences", "comparison_layout", "comparison_layout_list", *PROMPTS),
     uses=(
         Uses(table="images", row=ImageRow, on="images", without=("image",)),

@@ -18,6 +18,7 @@ from pairwright.tasks.captioning.ask_differences import ask_differences
 from pairwright.tasks.captioning.compose_difference import compose_difference
 from pairwright.tasks.captioning.pair_graphs import pair_graphs
 from pairwright.tasks.captioning.statements import Statement, row_random
+from pairwright.tasks.captioning.validators import name_validators, refuse_text
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
 
@@ -53,6 +54,8 @@ def _describe(row: PairRow, config: DifferencesConfig, *, graphs: Graphs) -> Dif
             refused = Dropped(source_key=row.key, reason=read.reason, detail=read.detail)
         elif not all_hold(written.claims, graphs):
             refused = Dropped(source_key=row.key, reason="not true of the scene graphs", detail=written.text)
+        elif why := refuse_text(read.text, config):
+            refused = Dropped(source_key=row.key, reason=why, detail=written.text)
         else:
             return _row(row, config, written=written, read=read, attempt=attempt)
     return refused
@@ -93,6 +96,7 @@ STAGE = Stage(
     writes=DifferenceRow,
     function=describe_differences,
     config="differences",
+    models=name_validators,
     prompts=("difference_template", "difference_phrases"),
     uses=(
         Uses(table="images", row=ImageRow, on="images", without=("image",)),

@@ -14,6 +14,7 @@ from pairwright.tasks.captioning.ask_captions import DESCRIBE, SPLIT, ask_captio
 from pairwright.tasks.captioning.compose_caption import compose_caption
 from pairwright.tasks.captioning.given_captions import caption_row, given_caption
 from pairwright.tasks.captioning.statements import row_random
+from pairwright.tasks.captioning.validators import name_validators, refuse_text
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage
 
@@ -33,7 +34,10 @@ def _compose(row: ImageRow, config: CaptionsConfig) -> CaptionRow | Dropped:
     if row.graph is not None:
         rng = row_random("caption", config.seed, row.key)
         sentences = tuple(part.text for part in compose_caption(row.graph, rng))
-        return caption_row(row, " ".join(sentences), sentences, model=config.writer)
+        text = " ".join(sentences)
+        if why := refuse_text(text, config):
+            return Dropped(source_key=row.key, reason=why, detail=text)
+        return caption_row(row, text, sentences, model=config.writer)
     if given := given_caption(row):
         return caption_row(row, given, split_by_rules(given), model="given")
     return Dropped(source_key=row.key, reason="no scene graph", detail=row.name)
@@ -55,6 +59,7 @@ STAGE = Stage(
     writes=CaptionRow,
     function=describe_images,
     config="captions",
+    models=name_validators,
     prompts=("caption_sentences",),
     only_in=("pairs",),
     without=("image",),

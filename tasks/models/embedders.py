@@ -6,12 +6,13 @@ image into what is encoded of it (the vector itself, for a descriptor; a small s
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.config import EmbeddingConfig
+from pairwright.schemas.plugins import Registry
 from pairwright.tasks.models.descriptors import ColourLayout, Gradients
 from pairwright.tasks.models.dinov2_embedder import Dinov2
 from pairwright.tasks.models.open_clip_embedder import OpenClip
@@ -22,6 +23,7 @@ Prepare = Callable[[Pixels], NDArray[Any]]
 WITH_WEIGHTS = ("clip", "dinov2")
 
 
+@runtime_checkable
 class Embedder(Protocol):
     """Turn images into vectors of one space."""
 
@@ -45,10 +47,14 @@ class Embedder(Protocol):
         ...
 
 
+EMBEDDERS = Registry("embedders", Embedder, (ColourLayout(), Gradients(), PerceptualHash()))
+"""Those that have no settings."""
+
+
 def make_embedder(name: str, config: EmbeddingConfig) -> Embedder:
     """Return the embedder of that name; its weights are loaded when they are first needed."""
     if name == "clip":
         return OpenClip(config=config.clip, batch=config.batch)
     if name == "dinov2":
         return Dinov2(config=config.dinov2, batch=config.batch)
-    return {embedder.name: embedder for embedder in (ColourLayout(), Gradients(), PerceptualHash())}[name]
+    return EMBEDDERS[name]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from pairwright.schemas.arrow import COLUMNS, R, schema_of
+from pairwright.schemas.arrow import R, schema_of
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.index import Index, columns_without
 from pairwright.tasks.store.snapshot import live_index
@@ -71,7 +71,7 @@ class Tables:
     def served(self) -> list[str]:
         """Return the tables whose rows say what served models were asked for them, in the order of the build."""
         planned = [one.stage for one in self.build.planned]
-        return [stage.name for stage in planned if "served" in dict(COLUMNS[stage.writes])]
+        return [stage.name for stage in planned if "served" in schema_of(stage.writes).names]
 
     def read(self, name: str, columns: Sequence[str]) -> pa.Table:
         """Return some narrow columns of all live rows at once; with a table that was not reached, null columns."""

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from pairwright.schemas.errors import SourceError
+from pairwright.schemas.plugins import Registry
 from pairwright.tasks.sources import (
     cad_inst,
     clevr_change,
@@ -26,9 +27,10 @@ from pairwright.tasks.sources import (
 )
 from pairwright.tasks.sources.reader import Reader
 
-READERS: dict[str, Reader] = {
-    reader.kind: reader
-    for reader in (
+READERS = Registry(
+    "sources",
+    Reader,
+    (
         folder.READER,
         scenes.READER,
         localized_narratives.READER,  # its files are JSON Lines too: the first that recognises a source reads it
@@ -47,8 +49,9 @@ READERS: dict[str, Reader] = {
         rlaif_v.READER,
         scene_difference.READER,
         spot_the_diff.READER,
-    )
-}
+    ),
+)
+"""A plugin's is used where its kind is named."""
 
 
 def recognise_source(text: str) -> str:
@@ -75,7 +78,7 @@ def recognise_source(text: str) -> str:
     if not text:
         raise SourceError("the source is empty: name a folder, or kind:path")
     place = _absolute(text)
-    known = next((name for name, reader in READERS.items() if reader.recognises(place)), "folder")
+    known = next((name for name, reader in READERS.data.items() if reader.recognises(place)), "folder")
     return f"{known}:{place}"
 
 
@@ -88,7 +91,8 @@ def explain_reader(kind: str) -> str:
     if kind not in READERS:
         raise SourceError(f"{kind}: no such kind of source. There are: {', '.join(sorted(READERS))}")
     reader = READERS[kind]
-    said = sys.modules[f"{__package__}.{kind.replace('-', '_')}"].__doc__ or reader.about
+    module = sys.modules.get(f"{__package__}.{kind.replace('-', '_')}")
+    said = (module.__doc__ if module else reader.list_items.__doc__) or ""
     return f"{kind}: {reader.about}\n\n{said.strip()}\n\nExample: pairwright build {reader.example} --out dataset"
 
 

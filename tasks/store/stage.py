@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pairwright.schemas.plugins import LoadedFiles
 from pairwright.schemas.rows import Dropped, Failed, Row, make_key
 from pairwright.schemas.section import Section
 
@@ -62,8 +63,8 @@ class Stage:
     writes: type[Row]
     function: Callable[..., Results]
     """``function(rows, config, **uses)``; every result carries the ``key`` of its input row as ``source_key``."""
-    config: str
-    """The section of the profile that it receives."""
+    config: str | type[Section]
+    """The section of the profile that it receives; of a plugin's stage, the model of its settings."""
     uses: tuple[Uses, ...] = ()
     prompts: tuple[str, ...] = ()
     """Prompt files whose words end up in the rows."""
@@ -99,6 +100,11 @@ class Stage:
     that a killed build asks nothing twice. Such a stage needs no ``journal``."""
     rows_per_shard: int = 0
     """Input rows of a shard where the profile names none for this stage; 0: the profile's general number."""
+
+    @property
+    def section(self) -> str:
+        """Return the section of the profile that it receives."""
+        return self.config if isinstance(self.config, str) else f"stages.{self.name}"
 
     @property
     def is_on(self) -> bool:
@@ -147,6 +153,14 @@ class Planned:
     def table(self) -> str:
         """Return the folder of its table, below the dataset's."""
         return table_folder(self.stage.name, self.fingerprint)
+
+    def __reduce__(self) -> tuple[Callable[..., "Planned"], tuple[Any, ...]]:
+        """Let a worker load the plugin files before it meets what is of them."""
+        return _unpickled, (LoadedFiles(), self.stage, self.config, self.fingerprint)
+
+
+def _unpickled(_: None, stage: Stage, config: Any, mark: str) -> Planned:
+    return Planned(stage=stage, config=config, fingerprint=mark)
 
 
 def table_folder(name: str, mark: str) -> str:

@@ -45,7 +45,7 @@ def test_settings_win_over_the_file(tmp_path: Path) -> None:
         ("mining: {check_worst: sometimes}", ["mining.check_worst", "'off', 'before' or 'after'"]),
         (
             "embedding: {embedders: [sift]}",
-            ["embedding.embedders.0", "'colour-layout', 'gradients', 'clip' or 'dinov2'"],
+            ["embedding.embedders.0", "colour-layout, gradients, clip, dinov2"],
         ),
         ("mining: {weights: [1.0]}", ["mining.weights has 1 numbers for 2 embedders"]),
         ("preferences: {test: 0.5, validation: 0.5}", ["preferences", "leave nothing to train on"]),

@@ -1,0 +1,236 @@
+"""Sources, stages, validators, embedders and export formats of other people, found by name.
+
+A package names each in an entry point, which is loaded when that name is asked for:
+
+    [project.entry-points."pairwright.sources"]
+    swatches = "pairwright_swatches:SWATCHES"
+
+A file (``--plugin FILE.py``) lists them by group: ``SOURCES = [SWATCHES]``. Nothing is used that no one has named: what
+is installed changes no dataset by itself.
+"""
+
+import sys
+from collections import UserDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import ValidationError
+
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.section import Section
+
+P = TypeVar("P")
+Group = Literal["sources", "stages", "validators", "embedders", "formats"]
+_FILES: dict[str, ModuleType] = {}
+"""The plugin files that this process has loaded, by their paths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """Plugin: something that a package or a file adds to a group under a name."""
+
+    group: Group
+    name: str
+    origin: str
+    """The package with its release ("pairwright-swatches==0.1"), or the path of the file."""
+    get: Callable[[], Any]
+
+    def __str__(self) -> str:
+        return f"plugin {self.origin}, pairwright.{self.group} {self.name!r}"
+
+    def load(self) -> Any:
+        """Return the thing itself.
+
+        Raises:
+            ConfigError: it cannot be loaded.
+        """
+        try:
+            return self.get()
+        except Exception as error:
+            raise ConfigError(f"{self}: cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+class Registry(UserDict[str, P], Generic[P]):
+    """All of one group by name: Pairwright's own, then those of plugins, which are loaded when they are asked for."""
+
+    def __init__(self, group: Group, kind: type[P], own: Iterable[P]) -> None:
+        super().__init__({name_of(group, one): one for one in own})
+        self.group: Group = group
+        self.kind = kind
+
+    @property
+    def plugins(self) -> Mapping[str, Plugin]:
+        """Return what plugins add to it."""
+        return find_plugins(self.group, self.data)
+
+    def origin(self, name: str) -> str:
+        """Return where something comes from; empty: it is our own, or there is none."""
+        return self.plugins[name].origin if name not in self.data and name in self.plugins else ""
+
+    def __missing__(self, name: str) -> P:
+        plugin = self.plugins[name]
+        found = plugin.load()
+        called = name_of(self.group, found)
+        if not isinstance(found, self.kind) or called != name:
+            kind = type(found).__name__
+            raise ConfigError(
+                f"{plugin}: must be a {self.kind.__name__} of this name; it is a {kind}, named {called!r}"
+            )
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.data or name in self.plugins
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self.data, *self.plugins])
+
+    def __len__(self) -> int:
+        return len(self.data) + len(self.plugins)
+
+
+def name_of(group: Group, one: object) -> str:
+    """Return what something is called in its group; empty: it has no name, so it is nothing of the kind."""
+    return str(getattr(one, "kind" if group == "sources" else "name", ""))
+
+
+def find_plugins(group: Group, own: Collection[str] = ()) -> dict[str, Plugin]:
+    """Return what plugins add to a group, by name; nothing is loaded.
+
+    Raises:
+        ConfigError: two have one name, or one has the name of our ``own``.
+    """
+    found: dict[str, Plugin] = {}
+    for plugin in (*map(_installed, _entry_points(group)), *_listed(group)):
+        if plugin.name in own:
+            raise ConfigError(f"{plugin}: Pairwright's own {group} have this name; give it another, or remove it")
+        if plugin.name in found:
+            raise ConfigError(f"{plugin}: {found[plugin.name].origin} adds one of this name, too; remove one of them")
+        found[plugin.name] = plugin
+    return found
+
+
+@cache
+def _entry_points(group: Group) -> Sequence[EntryPoint]:
+    return tuple(entry_points(group=f"pairwright.{group}"))
+
+
+def _installed(entry: EntryPoint) -> Plugin:
+    group: Any = entry.group.rpartition(".")[2]
+    origin = f"{entry.dist.name}=={entry.dist.version}" if entry.dist else entry.value
+    return Plugin(group, entry.name, origin, entry.load)
+
+
+def _listed(group: Group) -> Iterator[Plugin]:
+    for file, module in _FILES.items():
+        for one in getattr(module, group.upper(), ()):
+            yield Plugin(group, name_of(group, one), file, lambda one=one: one)
+
+
+def load_plugin(file: str | Path) -> None:
+    """Load a Python file: it adds what is in its ``SOURCES``, ``STAGES``, ``VALIDATORS``, ``EMBEDDERS``, ``FORMATS``.
+
+    It is imported as a script's neighbour would be: its folder is put last on ``sys.path``.
+
+    Raises:
+        ConfigError: there is no such file, or it cannot be imported.
+    """
+    path = Path(file).resolve()
+    if str(path) in _FILES:
+        return
+    if not path.is_file() or path.suffix != ".py":
+        raise ConfigError(f"plugin {file}: there is no such Python file")
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    try:
+        module = import_module(path.stem)
+    except Exception as error:
+        raise ConfigError(f"plugin {path}: cannot be imported: {type(error).__name__}: {error}") from error
+    if Path(module.__file__ or "").resolve() != path:
+        raise ConfigError(f"plugin {path}: there is another module called {path.stem}; rename the file")
+    _FILES[str(path)] = module
+
+
+class LoadedFiles:
+    """Plugin files of this process: where this is unpickled, they are loaded before what comes after it."""
+
+    def __reduce__(self) -> tuple[Callable[[tuple[str, ...]], None], tuple[tuple[str, ...]]]:
+        return _load_all, (tuple(_FILES),)
+
+
+def _load_all(files: Iterable[str]) -> None:
+    for file in files:
+        load_plugin(file)
+
+
+def require_plugins(origins: Mapping[str, str]) -> Mapping[str, str]:
+    """Have each plugin that a dataset was built with, by group and name, loading the files that are not loaded yet.
+
+    Raises:
+        ConfigError: one is gone; the message says which, and what to do.
+    """
+    for place, origin in origins.items():
+        group, _, name = place.partition(".")
+        known: Any = group
+        if name in find_plugins(known):
+            continue
+        if Path(origin).is_file():
+            load_plugin(origin)
+            continue
+        what = f"this dataset was built with {name!r} (pairwright.{group}) of {origin}, which"
+        if origin.endswith(".py"):
+            raise ConfigError(f"{what} is gone: put the file back, or name it where it is now: --plugin FILE.py")
+        raise ConfigError(f"{what} is not installed: python -m pip install {origin}")
+    return origins
+
+
+def check_name(group: Group, name: str, own: Collection[str] = ()) -> str:
+    """Return the name of one of our own or of a plugin.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    if name not in own and name not in (plugins := find_plugins(group, own)):
+        there = ", ".join((*own, *plugins)) or "none: no plugin adds any"
+        raise ValueError(f"no such {group[:-1]} {name!r}; choose from {there}")
+    return name
+
+
+def read_settings(stages: object) -> object:
+    """Return the settings of plugins' stages, each read by the stage's own model.
+
+    Raises:
+        ConfigError: a stage cannot be loaded.
+        ValueError: there is no such stage, or no such setting.
+    """
+    if not isinstance(stages, Mapping):
+        return stages
+    return {name: _settings_of(str(name), given) for name, given in stages.items()}
+
+
+def _settings_of(name: str, given: object) -> Section:
+    if isinstance(given, Section):
+        return given
+    kind = settings_model(check_name("stages", name))
+    try:
+        return kind.model_validate(given or {})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join((name, *map(str, first["loc"])))
+        raise ValueError(f"{place}: {first['msg']}. Its settings: {', '.join(kind.model_fields)}") from error
+
+
+def settings_model(name: str) -> type[Section]:
+    """Return the model of the settings of a plugin's stage, which all have defaults."""
+    plugin = find_plugins("stages")[name]
+    kind = getattr(plugin.load(), "config", None)
+    if not (isinstance(kind, type) and issubclass(kind, Section)):
+        raise ConfigError(f"{plugin}: must be a Stage whose config is a subclass of Section, the model of its settings")
+    if needed := [name for name, field in kind.model_fields.items() if field.is_required()]:
+        raise ConfigError(f"{plugin}: its settings need defaults: {', '.join(needed)}")
+    return kind
