@@ -53,6 +53,13 @@ def test_status_loads_nothing_heavy(mined: Path, options: list[str]) -> None:
     assert loaded_by(RUN.format(words=["status", str(mined), *options], names=HEAVY))[-1] == ""
 
 
+@pytest.mark.parametrize("words", [["--help"], ["status"], ["build", "--out", "demo", "--set", "mining.nope=1"]])
+def test_plugins_are_not_looked_for_before_one_is_named(words: list[str], mined: Path) -> None:
+    refuse = "import importlib.metadata as m\nm.entry_points = lambda group: [] if group == 'pydantic' else 1 / 0\n"
+    said = loaded_by(refuse + RUN.format(words=[*words, *([str(mined)] if words == ["status"] else [])], names=""))
+    assert said[0] == ("2" if "--set" in words else "0")
+
+
 def test_the_heavy_are_seen_where_they_are_loaded() -> None:
     assert "pandas" in loaded_by("import pandas\n" + RUN.format(words=["--version"], names=HEAVY))[-1]
 
