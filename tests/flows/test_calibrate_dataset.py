@@ -78,8 +78,3 @@ def test_a_source_that_brings_its_pairs_has_no_thresholds(tmp_path):
     write_record(folder, BuildRecord(items=(), profile=resolve(profile, {}), limit=None, until="mining"))
     with pytest.raises(ConfigError, match="clevr-change"):
         pw.open(folder.url).calibrate(per_bin=2, width=0.02)
-
-
-def test_no_dataset_is_a_clear_error(tmp_path):
-    with pytest.raises(ConfigError, match="pairwright build"):
-        pw.open(tmp_path).calibrate(per_bin=2, width=0.02)

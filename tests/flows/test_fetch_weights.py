@@ -119,11 +119,10 @@ def test_check_fetches_nothing_and_says_what_is_missing(web, fetch, tmp_path):
     assert code == 1
     assert not web.asked
     assert len(rows(out, "NOT HERE")) == 2
-    assert err.splitlines() == [
-        f"error: embedding.dinov2: owner/dinov2 is not on this machine, or not all of it: looked in {tmp_path}/hub",
-        f"error: segmentation: sam.pth is not on this machine: looked for {tmp_path}/cache/weights/sam.pth",
-        "Fetch what is missing with the same command without --check.",
-    ]
+    first, second, advice = err.splitlines()
+    assert re.fullmatch(f"error: embedding.dinov2: owner/dinov2 .*{tmp_path}/hub", first)
+    assert re.fullmatch(f"error: segmentation: sam.pth .*{tmp_path}/cache/weights/sam.pth", second)
+    assert "--check" in advice
     assert fetch()[0] == fetch("--check")[0] == 0
 
 
@@ -210,15 +209,11 @@ def test_served_models_are_left_out_unless_they_are_asked_for(web, fetch, tmp_pa
     words = ["--until", "captioning", *SERVED, "tests"]
     code, out, _ = fetch(*words)
     assert code == 0
-    assert (
-        "Left out: owner/served (10.1 kB), which vLLM loads (models.chat). Add --served, or let vLLM fetch it: "
-        "--set models.chat.launch.download=true" in out
-    )
+    left_out = r"owner/served \(10\.1 kB\), .*\(models\.chat\).*--served, .*--set models\.chat\.launch\.download=true"
+    assert re.search(left_out, out)
     code, _, err = fetch(*words, "--served", "--check")
     assert code == 1
-    assert (
-        f"models.chat.model: owner/served is not on this machine: looked in {tmp_path}/hub/models--owner--served" in err
-    )
+    assert re.search(f"models.chat.model: owner/served .*{tmp_path}/hub/models--owner--served", err)
     assert fetch(*words, "--served")[0] == 0
     (folder,) = (tmp_path / "hub" / "models--owner--served" / "snapshots").iterdir()
     assert {file.name for file in folder.iterdir()} == {*SHARDS, *small}

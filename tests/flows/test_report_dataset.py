@@ -7,7 +7,7 @@ import pytest
 
 import pairwright as pw
 from pairwright.flows.report_dataset import _upload
-from pairwright.schemas.errors import ConfigError, StoreError
+from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.files import Folder
 from tests.tasks.report.browser import broken_images, open_chromium, open_page
 
@@ -90,8 +90,3 @@ def test_on_an_object_store_the_first_page_comes_last_and_old_files_go(tmp_path,
     assert folder.names("report") == ["index.html", "pairs-1.html"]
     assert folder.names("report/images") == ["new.png"]
     assert folder.exists("tables/kept")
-
-
-def test_no_dataset_is_a_clear_error(tmp_path):
-    with pytest.raises(ConfigError, match="pairwright build"):
-        pw.open(tmp_path).report(pairs=3)

@@ -308,7 +308,7 @@ def test_memory_that_does_not_suffice(trainer: Trainer, monkeypatch: pytest.Monk
     monkeypatch.setattr(PreferenceTrainer, "training_step", grow)
     code, _, err = trainer("sft")
     assert code == 1
-    assert "error: out of memory: " in err
+    assert "out of memory" in err
     assert "--set optimiser.per_device_train_batch_size=1 --set optimiser.gradient_accumulation_steps=2" in err
     assert "--name" in err
     assert trainer.run.steps() == [2]
@@ -317,7 +317,7 @@ def test_memory_that_does_not_suffice(trainer: Trainer, monkeypatch: pytest.Monk
     with monkeypatch.context() as full:
         full.setattr("transformers.Trainer._load_from_checkpoint", take)
         code, _, err = trainer("sft")
-    assert (code, "error: out of memory: " in err) == (1, True)
+    assert (code, "out of memory" in err) == (1, True)
     assert trainer("sft")[0] == 0
 
 
@@ -399,7 +399,7 @@ def test_runs_are_listed(trainer: Trainer) -> None:
 
 def test_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("runs", write_dataset(tmp_path / "dogs")) == 0
-    assert "No runs yet" in capsys.readouterr().out
+    assert "No runs" in capsys.readouterr().out
 
 
 def test_a_dataset_on_a_url_has_no_runs() -> None:

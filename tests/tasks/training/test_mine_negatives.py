@@ -193,7 +193,7 @@ def test_missing_vectors_are_named(tmp_path):
     path = write_retriever(tmp_path)
     with pytest.raises(ConfigError, match="vector"):
         mine(path, text_vectors={"words": vectors([text_key("a red ball")], WORDS)})
-    with pytest.raises(ConfigError, match="vectors of its images"):
+    with pytest.raises(ConfigError, match="images"):
         mine(path, embeddings={})
 
 
