@@ -2,36 +2,46 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
-if TYPE_CHECKING:
+from pairwright.flows.collect_garbage import Collected, collect_garbage
+from pairwright.flows.decide_rows import Decided, decide_rows
+from pairwright.flows.diff_versions import Difference, diff_versions
+from pairwright.flows.list_refused import list_refused
+from pairwright.flows.list_runs import Listed as ListedRun
+from pairwright.flows.list_runs import list_runs
+from pairwright.flows.list_versions import Listed as ListedVersion
+from pairwright.flows.list_versions import list_versions
+from pairwright.flows.pipeline import Pipeline, find_table
+from pairwright.flows.plan_build import Plan, foresee_build, request_to_plan
+from pairwright.flows.progress import show_steps
+from pairwright.flows.publish_version import publish_anyway
+from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
+from pairwright.flows.remove_images import Removal, list_removed, remove_images, take_back
+from pairwright.flows.run_build import Report, Request, Worker, make_request, request_of, resume_request, run_build
+from pairwright.flows.show_status import Status, look_at_status, show_stages
+from pairwright.flows.table import Table
+from pairwright.flows.trace_lineage import Lineage, trace_lineage
+from pairwright.flows.version import Version, open_present, open_version
+from pairwright.flows.work_here import working
+from pairwright.schemas.config import Profile
+from pairwright.schemas.decisions import Decisions
+from pairwright.schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow
+from pairwright.tasks.store.dataset import read_record
+from pairwright.tasks.store.decisions import read_decisions
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.gates import Verdict
+
+if TYPE_CHECKING:  # what these load is needed by one method each, and takes 0.05 to 0.1 s
     from pairwright.flows.calibrate_dataset import CalibrationPage
-    from pairwright.flows.collect_garbage import Collected
-    from pairwright.flows.decide_rows import Decided
-    from pairwright.flows.diff_versions import Difference
     from pairwright.flows.evaluate_model import Evaluated
     from pairwright.flows.export_dataset import ExportConfig
-    from pairwright.flows.list_runs import Listed as ListedRun
-    from pairwright.flows.list_versions import Listed as ListedVersion
-    from pairwright.flows.pipeline import Pipeline
-    from pairwright.flows.plan_build import Plan
-    from pairwright.flows.refilter_dataset import Refiltered
-    from pairwright.flows.remove_images import Removal
     from pairwright.flows.report_dataset import ReportPages
-    from pairwright.flows.run_build import Report, Request, Worker
-    from pairwright.flows.show_status import Status
-    from pairwright.flows.table import Table
-    from pairwright.flows.trace_lineage import Lineage
     from pairwright.flows.train_model import Trained
-    from pairwright.flows.version import Version
-    from pairwright.schemas.config import Profile
-    from pairwright.schemas.decisions import Decisions
-    from pairwright.schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow
     from pairwright.tasks.export.tally_rows import Tally
-    from pairwright.tasks.store.files import Folder
-    from pairwright.tasks.store.gates import Verdict
-    from pairwright.tasks.training.watch_training import Watcher as TrainingWatcher
+    from pairwright.tasks.training.watch_training import Watcher as TrainingWatcher  # needs PyTorch
 
 Settings = Mapping[str, Any] | Sequence[str]
 """Fields of a profile or of a training: ``{"mining.min_similarity": 0.8}`` or ``["mining.min_similarity=0.8"]``."""
@@ -71,9 +81,6 @@ class Dataset:
             ConfigError: there is no dataset, or no such version.
             StoreError: it cannot be read.
         """
-        from pairwright.tasks.store.dataset import read_record
-        from pairwright.tasks.store.files import Folder
-
         found = cls(Folder(str(url)), version)
         if version is None:
             read_record(found.folder)
@@ -113,8 +120,6 @@ class Dataset:
             SourceError: the source cannot be read.
             ModelError: weights or packages are not on this machine.
         """
-        from pairwright.flows.run_build import make_request
-
         place = None if source is None else str(source)
         words: dict[str, Any] = {"profile": profile, "settings": _lines(settings), "limit": limit, "until": until}
         request = make_request(str(out), place, **words, exclude=exclude)
@@ -151,8 +156,6 @@ class Dataset:
             keep: whether the trial is kept; the plan's ``trial`` says where.
             watch: hears how many items of the source are listed.
         """
-        from pairwright.flows.plan_build import foresee_build, request_to_plan
-
         place = None if source is None else str(source)
         words: dict[str, Any] = {"profile": profile, "settings": _lines(settings), "limit": limit, "until": until}
         return foresee_build(request_to_plan(str(out), place, **words), rows=trial, keep=keep, watch=watch)
@@ -166,8 +169,6 @@ class Dataset:
     def version(self) -> "Version":
         """Return the version that is read: the one that was asked for, or the newest when it was first looked at."""
         if self._version is None:
-            from pairwright.flows.version import open_version
-
             self._version = open_version(self.folder, self._number)
         return self._version
 
@@ -210,8 +211,6 @@ class Dataset:
         Raises:
             ConfigError: there is no such table.
         """
-        from pairwright.flows.table import Table
-
         return Table(self.version, table)
 
     def status(self, *, verify: bool = False) -> "Status":
@@ -220,8 +219,6 @@ class Dataset:
         Args:
             verify: whether every part is read and the damaged ones are named.
         """
-        from pairwright.flows.show_status import look_at_status
-
         return look_at_status(self.folder, verify=verify)
 
     def refused(self, table: str) -> Iterator[tuple[str, str, str]]:
@@ -229,10 +226,6 @@ class Dataset:
 
         ``list(album.refused("images"))``
         """
-        from pairwright.flows.list_refused import list_refused
-        from pairwright.flows.pipeline import find_table
-        from pairwright.flows.version import open_present
-
         name, present = find_table(table), open_present(self.folder)
         with present.settled() as (build, _):
             yield from list_refused(build, present.planned, name)
@@ -250,8 +243,6 @@ class Dataset:
             settings: fields of ``run``, ``gates`` and ``health``, which change no row.
             worker: as for ``build``.
         """
-        from pairwright.flows.run_build import resume_request
-
         return self._run(resume_request(self.url, stage=stage, reason=reason, settings=_lines(settings)), worker)
 
     def run(self, pipeline: "Pipeline") -> "Report":
@@ -259,8 +250,6 @@ class Dataset:
 
         ``album.run(Pipeline(album.profile, until="captioning"))``, or ``Pipeline(...).run(album)``
         """
-        from pairwright.flows.run_build import request_of
-
         return self._run(request_of(pipeline, self.folder))
 
     def report(self, *, pairs: int = 60) -> "ReportPages":
@@ -293,16 +282,13 @@ class Dataset:
             config: which rows, and what goes with them, where that is more than a split.
             watch: hears how many rows have passed by, of how many.
         """
-        from dataclasses import replace
-
         from pairwright.flows.export_dataset import ALL, export_dataset
-        from pairwright.tasks.export.export_rows import say_nothing
 
         chosen = config or ALL
         if split:
             splits = (split,) if isinstance(split, str) else tuple(split)
             chosen = replace(chosen, selection=replace(chosen.selection, splits=splits))
-        return export_dataset(self.version, str(to), form=form, config=chosen, watch=watch or say_nothing)
+        return export_dataset(self.version, str(to), form=form, config=chosen, watch=watch or _say_nothing)
 
     def train(
         self,
@@ -336,30 +322,26 @@ class Dataset:
 
     def runs(self) -> "list[ListedRun]":
         """List the trainings: what they trained, how far they are, what was measured last."""
-        from pairwright.flows.list_runs import list_runs
-
         return list_runs(self.url)
 
     def evaluate(self, model: str, benchmark: str = "scenes", **choices: Any) -> "Evaluated":
-        """Ask a model the questions of a benchmark that is made of this dataset, and score its answers.
+        """Ask a model the questions of a benchmark that is made of this version, and score its answers.
 
         ``album.evaluate(run.folder, "scenes", limit=50)``
 
         Args:
             model: a run's folder, a checkpoint, or a name on the Hub.
             benchmark: "scenes", "scene-differences", "scene-pairs" or "preferences".
-            choices: other fields of ``flows.evaluate_model.Wanted``.
+            choices: other fields of ``flows.evaluate_model.EvaluationConfig``.
         """
-        from pairwright.flows.evaluate_model import Wanted, evaluate_model
-        from pairwright.flows.progress import show_steps
+        from pairwright.flows.evaluate_model import EvaluationConfig, evaluate_model
 
-        wanted = Wanted(model=model, benchmark=benchmark, data=Path(self.folder.path("")), **choices)
-        return evaluate_model(wanted, watch=show_steps)
+        place = {"data": Path(self.folder.path("")), "version": self._number}
+        config = EvaluationConfig(model=model, benchmark=benchmark, **place, **choices)
+        return evaluate_model(config, watch=show_steps)
 
     def publish(self) -> "Verdict":
         """Publish what there is now as the newest version although its profile's gates held the build back."""
-        from pairwright.flows.publish_version import publish_anyway
-
         self._version = None
         return publish_anyway(self.folder)[1]
 
@@ -383,9 +365,6 @@ class Dataset:
             settings: fields of ``mining``.
             keep: whether the dataset has these thresholds from now on.
         """
-        from pairwright.flows.refilter_dataset import refilter_dataset, refilter_request
-        from pairwright.flows.work_here import working
-
         request = refilter_request(self.folder, _lines(settings))
         with working(request) as work:
             return refilter_dataset(request, work, keep=keep)
@@ -396,14 +375,10 @@ class Dataset:
         Args:
             file: what a page of the report offered: decisions.jsonl.
         """
-        from pairwright.flows.decide_rows import decide_rows
-
         return decide_rows(self.version, str(file))
 
     def decisions(self) -> "Decisions":
         """Return what people have decided about its rows."""
-        from pairwright.tasks.store.decisions import read_decisions
-
         return read_decisions(self.folder)
 
     def view(self, *, port: int, ready: Callable[[str, str], None], watch: Watch | None = None) -> bool:
@@ -414,14 +389,12 @@ class Dataset:
             ready: hears the address once pages are served, and one that is good for one visit.
             watch: hears how many rows are read before that, of how many.
         """
-        from pairwright.flows.view_dataset import say_nothing, view_dataset
+        from pairwright.flows.view_dataset import view_dataset
 
-        return view_dataset(self.version, port=port, ready=ready, watch=watch or say_nothing)
+        return view_dataset(self.version, port=port, ready=ready, watch=watch or _say_nothing)
 
     def versions(self) -> "list[ListedVersion]":
         """List the versions, the oldest first: when each was published, its rows, what was asked for otherwise."""
-        from pairwright.flows.list_versions import list_versions
-
         return list_versions(self.folder)
 
     def diff(self, before: int, after: int, *, stage: str = "", listed: bool = False) -> "Difference":
@@ -433,9 +406,6 @@ class Dataset:
             stage: only this table, or this group of tables.
             listed: whether the keys are wanted, too.
         """
-        from pairwright.flows.diff_versions import diff_versions
-        from pairwright.flows.version import open_version
-
         first, second = (open_version(self.folder, number) for number in (before, after))
         return diff_versions(first, second, stage=stage, listed=listed)
 
@@ -445,8 +415,6 @@ class Dataset:
         Args:
             key: the key of a row of any table, or its beginning.
         """
-        from pairwright.flows.trace_lineage import trace_lineage
-
         return trace_lineage(self.version, key)
 
     def remove(self, keys: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = "") -> "Removal":
@@ -459,20 +427,14 @@ class Dataset:
             names: images as the source calls them.
             reason: why; it is kept in the list.
         """
-        from pairwright.flows.remove_images import remove_images
-
         return remove_images(self.folder, keys, names=names, reason=reason)
 
     def take_back(self, keys: Sequence[str], *, reason: str = "") -> list[str]:
         """Enter that removed images are taken back, by their keys or the beginnings of these; return their keys."""
-        from pairwright.flows.remove_images import take_back
-
         return take_back(self.folder, keys, reason=reason)
 
     def removed(self) -> list[tuple[str, str, str]]:
         """Return the images that are removed now: when, which, why."""
-        from pairwright.flows.remove_images import list_removed
-
         return list_removed(self.folder)
 
     def gc(self, *, keep: int | None = None, dry_run: bool = False, watch: Watch | None = None) -> "Collected":
@@ -483,14 +445,9 @@ class Dataset:
             dry_run: only say what would go.
             watch: hears how many steps are done, of how many.
         """
-        from pairwright.flows.collect_garbage import collect_garbage
-
         return collect_garbage(self.folder, keep=keep, dry_run=dry_run, watch=watch)
 
     def _run(self, request: "Request", worker: "Worker | None" = None) -> "Report":
-        from pairwright.flows.run_build import run_build
-        from pairwright.flows.work_here import working
-
         with (worker or working)(request) as work:
             self.outcome = run_build(request, work)
         self._number = self._version = None
@@ -500,8 +457,6 @@ class Dataset:
         return f"<dataset {self.url}{f', version {self.number}' if self.number else ''}: {', '.join(self.tables)}>"
 
     def _repr_html_(self) -> str:
-        from pairwright.flows.show_status import show_stages
-
         return show_stages(self.url, self.number, self.version.counts())
 
 
@@ -510,3 +465,7 @@ def _lines(settings: Settings) -> list[str]:
     if isinstance(settings, Mapping):
         return [f"{name}={json.dumps(value)}" for name, value in settings.items()]
     return list(settings)
+
+
+def _say_nothing(_done: int, _total: int) -> None:
+    """Hear how much is done, and say nothing."""

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pairwright.flows.load_profile import load_profile
 from pairwright.flows.table import Table
 from pairwright.flows.version import open_version
 from pairwright.schemas.errors import ConfigError
@@ -43,21 +44,29 @@ Respond = Callable[[Iterable[tuple[str, Question]], Answers], Iterator[Reply]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """Say what is evaluated, and how."""
+class EvaluationConfig:
+    """Configuration of an evaluation: which model, on which benchmark, and how.
+
+    EvaluationConfig(model="album/runs/dpo", benchmark="scenes", data=Path("album"), limit=50)
+    """
 
     model: str
     """A checkpoint, a run's folder, a name on the Hub; or the model's name on the server."""
     benchmark: str
     data: Path
+    """Folder of its annotations and images, or a dataset."""
+    version: int | None = None
+    """The number of the dataset's version; none: the newest."""
     to: Path | None = None
     """Where the scores go; ``None``: below ``evaluations``."""
     limit: int | None = None
     """Only so many items, the first ones."""
-    server: ChatConfig | None = None
-    """Who serves the model; ``None``: it is loaded here."""
-    judge: ChatConfig | None = None
-    """Who rates."""
+    server: ChatConfig | str = ""
+    """Who serves the model, or where; empty: it is loaded here."""
+    judge: ChatConfig | str = ""
+    """Who rates: a server, its address, or a profile (its judge, else its chat)."""
+    judge_model: str = ""
+    """The judge's name on its server; empty: what the profile says, or the only one."""
     batch: int = 8
     """Questions at once, where the model is loaded here."""
     max_pixels: int = PIXELS
@@ -72,7 +81,7 @@ class Wanted:
 class Evaluated:
     """Be what was found, and where it was written."""
 
-    wanted: Wanted
+    config: EvaluationConfig
     benchmark: Benchmark
     identity: str
     """Tells the model from others."""
@@ -86,11 +95,12 @@ class Evaluated:
         return {
             "benchmark": self.benchmark.name,
             "rule": self.benchmark.rule,
-            "model": {"name": self.wanted.model, "identity": self.identity},
+            "model": {"name": self.config.model, "identity": self.identity},
             "judge": self.judge,
-            "data": str(self.wanted.data),
-            "limit": self.wanted.limit,
-            "perturbed": self.wanted.perturb,
+            "data": str(self.config.data),
+            "version": self.config.version,
+            "limit": self.config.limit,
+            "perturbed": self.config.perturb,
         }
 
     def as_json(self) -> dict[str, Any]:
@@ -98,11 +108,11 @@ class Evaluated:
         return {**self.about(), **self.results.as_json()}
 
 
-def evaluate_model(wanted: Wanted, *, watch: Watch) -> Evaluated:
+def evaluate_model(config: EvaluationConfig, *, watch: Watch) -> Evaluated:
     """Ask a model a benchmark's questions, and write its scores; what was answered before is not asked again.
 
     Args:
-        wanted: what is evaluated.
+        config: what is evaluated.
         watch: gives, for a kind of work, who hears how much of it is done.
 
     Raises:
@@ -111,53 +121,66 @@ def evaluate_model(wanted: Wanted, *, watch: Watch) -> Evaluated:
         ServerError: a server does not answer.
         StoreError: the disk refuses.
     """
-    benchmark = find_benchmark(wanted.benchmark)
-    judge = _find_judge(benchmark, wanted)
-    exam = benchmark.open(Data(folder=wanted.data, rows=partial(_rows, wanted.data)))
-    asked = first_items(exam.questions, wanted.limit)
+    benchmark = find_benchmark(config.benchmark)
+    judge = _find_judge(benchmark, config)
+    exam = benchmark.open(Data(folder=config.data, rows=partial(_rows, config)))
+    asked = first_items(exam.questions, config.limit)
     check_questions(asked)
-    change = find_change(wanted.perturb, asked, seed=wanted.seed)
-    respond, identity = _open_model(wanted, images=max((len(one.images) for one in asked), default=0))
-    to = wanted.to or _default(wanted, identity)
+    change = find_change(config.perturb, asked, seed=config.seed)
+    respond, identity = _open_model(config, images=max((len(one.images) for one in asked), default=0))
+    to = config.to or _default(config, identity)
     with Answers(to.with_suffix(ANSWERS)) as answers:
         replies = _ask(asked, respond, answers, change=change, watch=watch)
         ratings = _judge(asked, replies, benchmark, judge, answers=answers, watch=watch) if judge else {}
     results = Results(
-        exam=exam, asked=asked, replies=replies, ratings=ratings, resamples=wanted.resamples, seed=wanted.seed
+        exam=exam, asked=asked, replies=replies, ratings=ratings, resamples=config.resamples, seed=config.seed
     )
     name = judge.model if judge else ""
-    found = Evaluated(wanted=wanted, benchmark=benchmark, identity=identity, judge=name, results=results, to=to)
+    found = Evaluated(config=config, benchmark=benchmark, identity=identity, judge=name, results=results, to=to)
     write_results(results, to, found.about())
     return found
 
 
-def _find_judge(benchmark: Benchmark, wanted: Wanted) -> ChatConfig | None:
+def _find_judge(benchmark: Benchmark, config: EvaluationConfig) -> ChatConfig | None:
     if benchmark.rubric is None:
         return None
-    if wanted.judge is None:
+    if not config.judge:
         raise ConfigError(
             f"--benchmark {benchmark.name}: its answers are rated by a judge: name a served model with --judge URL, or "
             "a profile that has one"
         )
-    return find_model(wanted.judge, field="--judge")
+    return find_model(_as_judge(config.judge, config.judge_model), field="--judge")
 
 
-def _open_model(wanted: Wanted, *, images: int) -> tuple[Respond, str]:
+def _as_judge(named: ChatConfig | str, model: str) -> ChatConfig:
+    """Return how a judge is asked.
+
+    Raises:
+        ConfigError: there is no such profile.
+    """
+    if isinstance(named, str):
+        named = ChatConfig(endpoint=(named,)) if "://" in named else load_profile(named).served["judge"]
+    return named.model_copy(update={"model": model}) if model else named
+
+
+def _open_model(config: EvaluationConfig, *, images: int) -> tuple[Respond, str]:
     """Return who answers, and what tells it from others."""
-    if wanted.server:
-        config = find_model(wanted.server, field="--server", images=images)
-        return partial(ask_served, model=config), make_key("served", config.model)
+    if server := config.server:
+        if isinstance(server, str):  # greedily, in the words of the benchmark alone
+            server = ChatConfig(endpoint=(server,), model=config.model, temperature=0.0, top_p=1.0)
+        server = find_model(server, field="--server", images=images)
+        return partial(ask_served, model=server), make_key("served", server.model)
     # As in a training: threads that spin while they wait take five times as long beside other work.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from pairwright.tasks.training.answer_questions import LocalModel, answer_questions
     from pairwright.tasks.training.namc.answer_questions import is_namc
 
-    finished = Path(wanted.model, FINISHED)
-    name = str(finished) if finished.is_dir() else wanted.model
+    finished = Path(config.model, FINISHED)
+    name = str(finished) if finished.is_dir() else config.model
     if is_namc(Path(name)):
-        return _open_namc(Path(name), wanted.batch)
-    local = LocalModel(find_checkpoint(name, field="CHECKPOINT"), wanted.max_pixels)
-    return partial(answer_questions, local=local, batch=wanted.batch), local.identity
+        return _open_namc(Path(name), config.batch)
+    local = LocalModel(find_checkpoint(name, field="CHECKPOINT"), config.max_pixels)
+    return partial(answer_questions, local=local, batch=config.batch), local.identity
 
 
 def _open_namc(folder: Path, batch: int) -> tuple[Respond, str]:
@@ -170,18 +193,18 @@ def _open_namc(folder: Path, batch: int) -> tuple[Respond, str]:
     return respond, identify(folder)
 
 
-def _default(wanted: Wanted, identity: str) -> Path:
+def _default(config: EvaluationConfig, identity: str) -> Path:
     """Return where scores go that nobody named a file for."""
-    if wanted.benchmark == PREFERENCES:
-        return wanted.data / JUDGED  # the report looks there
-    named = [part for part in Path(wanted.model).parts if part != FINISHED]
-    name = "-".join(filter(None, [wanted.benchmark, *named[-1:], wanted.perturb, identity[:8]]))
+    if config.benchmark == PREFERENCES:
+        return config.data / JUDGED  # the report looks there
+    named = [part for part in Path(config.model).parts if part != FINISHED]
+    name = "-".join(filter(None, [config.benchmark, *named[-1:], config.perturb, identity[:8]]))
     return Path(FOLDER, re.sub(r"[^\w.-]+", "_", name) + ".json")
 
 
-def _rows(folder: Path, table: str, *, without: Sequence[str] = ()) -> Iterator[Row]:
+def _rows(config: EvaluationConfig, table: str, *, without: Sequence[str] = ()) -> Iterator[Row]:
     """Yield the rows of a dataset's table."""
-    yield from Table[Row](open_version(Folder(str(folder))), table).rows(without=without)
+    yield from Table[Row](open_version(Folder(str(config.data)), config.version), table).rows(without=without)
 
 
 def _ask(

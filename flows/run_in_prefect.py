@@ -13,10 +13,9 @@ from pydantic import Field
 
 from pairwright.flows.dataset import Dataset
 from pairwright.flows.evaluate_captions import evaluate_captions as score_captions
-from pairwright.flows.evaluate_model import Wanted as Evaluating
+from pairwright.flows.evaluate_model import EvaluationConfig
 from pairwright.flows.evaluate_model import evaluate_model as score_model
 from pairwright.flows.export_dataset import ExportConfig, Verifying
-from pairwright.flows.find_judge import find_judge, served_at
 from pairwright.flows.progress import log_steps
 from pairwright.flows.show_in_prefect import dataset_name, logged, publish_metrics, publish_table, tagged
 from pairwright.flows.show_marks import mark_notes
@@ -141,18 +140,18 @@ def evaluate_model(
         perturb: noise:5, fog:5 or words:0.4.
         limit: Only so many items; 0: all.
     """
-    wanted = Evaluating(
+    config = EvaluationConfig(
         model=checkpoint,
         benchmark=benchmark,
         data=Path(data),
         to=Path(to) if to else None,
         limit=limit or None,
-        server=served_at(server, checkpoint) if server else None,
-        judge=find_judge(judge) if judge else None,
+        server=server,
+        judge=judge,
         perturb=perturb,
     )
     with logged(), tagged(dataset_name(checkpoint), benchmark):
-        found = score_model(wanted, watch=log_steps)
+        found = score_model(config, watch=log_steps)
         rows = [
             {"score": one.name, "of": one.category or "all", "value": one.value, "low": one.low, "high": one.high}
             for one in found.results.scores

@@ -32,8 +32,27 @@ HEAVY = (
 )
 HEAVY_INSIDE = ("drjit", "httpcore", "httpx", "httpx2", "open_clip", "openai", "safetensors", "starlette", "uvicorn")
 """Too heavy for a start, too, but light beside what is done with them."""
-LAZY = tuple(f"pairwright.flows.{name}" for name in ("verbs", "dataset", "table"))
-"""The command line and the facade: what they run is loaded when it is run, for a quick start."""
+LAZY = {"pairwright.flows.verbs": 34, "pairwright.flows.dataset": 7, "pairwright.flows.table": 1}
+"""The command line and the facade, with how many of our modules they load when one verb or method needs them."""
+SHOWING = ("say_", "show_", "progress", "list_", "document_settings")
+"""Modules that print and draw, or look up what can be printed."""
+OTHER_WORK = {
+    "build": {"load_profile", "build_dataset", "fetch_weights"},  # a wrong setting first; as a flow run; no dataset yet
+    "doctor": {"load_profile", "check_machine"},
+    "evaluate": {"evaluate_captions", "evaluate_model"},  # of any files, of any model
+    "export": {"export_dataset", "fetch_weights"},  # what an export is configured with; how a size is said
+    "operate": {"schedule_dataset"},
+    "review": {"decide_rows", "view_dataset"},  # how refused decisions are said; opens a browser
+    "train": {"run_in_prefect"},
+    "versions": {"remove_images"},  # reads a file of keys
+}
+"""What verbs import from ``flows`` beside ``flows.dataset``, by which all work on a dataset is done."""
+TASKS = {
+    "evaluate": {"evaluation.score_captions", "evaluation.benchmark_list"},
+    "export": {"export.formats", "export.push_to_hub"},
+    "look": {"sources.readers"},
+}
+"""What verbs import from ``tasks``: lists of what there is, configurations, and what has to do with no dataset."""
 
 
 def modules() -> list[Path]:
@@ -150,13 +169,27 @@ def heavy_of(name: str, graph: Mapping[str, Imports]) -> set[str]:
 
 
 def test_functions_import_own_modules_for_heavy_libraries_only(graph: dict[str, Imports]) -> None:
-    eager = {name: found for name, found in graph.items() if not name.startswith(LAZY)}
+    eager = {name: found for name, found in graph.items() if not name.startswith(tuple(LAZY))}
     light = {
         name: sorted(other for other in found.inner if not heavy_of(other, graph) - heavy_of(name, graph))
         for name, found in eager.items()
     }
     assert not {name: others for name, others in light.items() if others}
-    assert sum(len(found.inner) for found in eager.values()) <= 40
+    assert sum(len(found.inner) for found in eager.values()) <= 25
+    for lazy, most in LAZY.items():
+        assert sum(len(found.inner) for name, found in graph.items() if name.startswith(lazy)) <= most, lazy
+
+
+def test_verbs_work_on_a_dataset_by_its_methods_alone(graph: dict[str, Imports]) -> None:
+    for name, found in graph.items():
+        verb = name.removeprefix("pairwright.flows.verbs.")
+        if verb == name:
+            continue
+        flows = {one.removeprefix("pairwright.flows.") for one in found.top | found.inner if ".flows." in one}
+        flows = {one for one in flows if not one.startswith(("verbs", *SHOWING))}
+        assert flows <= OTHER_WORK.get(verb, set()) | ({"dataset"} if verb == "options" else set()), name
+        tasks = {one.removeprefix("pairwright.tasks.") for one in found.top | found.inner if ".tasks." in one}
+        assert tasks <= TASKS.get(verb, set()), name
 
 
 def test_the_installation_has_every_package() -> None:

@@ -3,11 +3,10 @@
 import os
 import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pairwright.flows.dataset import Dataset
 from pairwright.flows.load_profile import load_profile
 from pairwright.flows.verbs.options import (
     OWED,
@@ -20,9 +19,14 @@ from pairwright.flows.verbs.options import (
     Source,
     Until,
     app,
+    load_dataset,
+    open_dataset,
 )
 from pairwright.flows.verbs.print_build import conclude, print_failures, print_reasons, print_table, stopping
 from pairwright.schemas.errors import PairwrightError, ServerError
+
+if TYPE_CHECKING:
+    from pairwright.flows.dataset import Dataset
 
 
 @app.command(epilog="Example: `pairwright build PHOTOS --out dataset --until mining`")
@@ -42,7 +46,7 @@ def build(
     load_profile(profile, settings or [])  # a wrong setting is refused before the stages are loaded
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
     words |= {"out": out, "source": source, "exclude": exclude or []}
-    conclude(_run("build_dataset", words, out, lambda: Dataset.build(**words)))
+    conclude(_run("build_dataset", words, out, lambda: load_dataset().build(**words)))
 
 
 @app.command(epilog="Example: `pairwright resume dataset --stage captioning --reason 'no answer in time'`")
@@ -60,18 +64,18 @@ def resume(
     """Finish what a dataset still owes: a build that was killed, rows that failed, what its budget left."""
     words: dict[str, Any] = {"stage": stage, "reason": reason, "settings": settings or []}
 
-    def resume_here() -> Dataset:
-        opened = Dataset.open(dataset)
+    def resume_here() -> "Dataset":
+        opened = open_dataset(dataset)
         opened.resume(**words)
         return opened
 
     conclude(_run("resume_dataset", {"dataset": dataset, **words}, dataset, resume_here))
 
 
-def _run(flow: str, words: dict[str, Any], url: str, here: Callable[[], Dataset]) -> Dataset:
+def _run(flow: str, words: dict[str, Any], url: str, here: "Callable[[], Dataset]") -> "Dataset":
     """Build as a flow run where a Prefect server is configured; else, or where that is lost, here."""
     if os.environ.get("PREFECT_API_URL") and _run_with_prefect(flow, words):
-        return Dataset.open(url)
+        return open_dataset(url)
     with stopping(url):
         return here()
 
@@ -104,7 +108,7 @@ def refilter(
 ) -> None:
     """Try other mining thresholds on the stored similarities: what pairs come and go. Nothing is embedded again."""
     with stopping(dataset):
-        found = Dataset.open(dataset).refilter(settings or [], keep=keep)
+        found = open_dataset(dataset).refilter(settings or [], keep=keep)
     print_failures(found.failures)
     for title, counts in (("Before", found.before), ("After", found.after)):
         print(f"\n{title}")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pairwright.flows.verbs.options import OWED, AsJson, app
+from pairwright.flows.verbs.options import OWED, AsJson, Version, app
 from pairwright.schemas.errors import ConfigError
 
 evaluate = typer.Typer(
@@ -100,6 +100,7 @@ def model(
     * 448,
     resamples: Annotated[int, typer.Option("--resamples", min=0, max=100_000, help="For intervals; 0: none.")] = 1000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the resamples and of --perturb.")] = 0,
+    version: Version = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask a model a benchmark's questions, and score its answers with bootstrap intervals.
@@ -112,25 +113,26 @@ def model(
         return
     if not checkpoint:
         raise ConfigError("which model? pairwright evaluate model CHECKPOINT --benchmark NAME --data DIR")
-    from pairwright.flows.evaluate_model import Wanted, evaluate_model
-    from pairwright.flows.find_judge import find_judge, served_at
+    from pairwright.flows.evaluate_model import EvaluationConfig, evaluate_model
     from pairwright.flows.progress import show_steps
 
-    wanted = Wanted(
+    config = EvaluationConfig(
         model=checkpoint,
         benchmark=benchmark,
         data=data,
+        version=version,
         to=to,
         limit=limit,
-        server=served_at(server, checkpoint) if server else None,
-        judge=find_judge(judge, judge_model) if judge else None,
+        server=server,
+        judge=judge,
+        judge_model=judge_model,
         batch=batch,
         max_pixels=max_pixels,
         perturb=perturb,
         resamples=resamples,
         seed=seed,
     )
-    found = evaluate_model(wanted, watch=show_steps)
+    found = evaluate_model(config, watch=show_steps)
     if as_json:
         print(json.dumps(found.as_json(), indent=1))
     else:

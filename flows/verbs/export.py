@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pairwright.flows.dataset import Dataset
-from pairwright.flows.verbs.options import STOPPED, DatasetUrl, Version, app, refuse_empty
+from pairwright.flows.verbs.options import STOPPED, DatasetUrl, Version, app, open_dataset, refuse_empty
 
 if TYPE_CHECKING:
     from pairwright.tasks.export.push_to_hub import Destination
@@ -108,10 +107,9 @@ def export(
     revision: Revision = "",
 ) -> None:
     """Write a dataset in a form that other programs read."""
-    from pairwright.flows.export_dataset import ExportConfig, Verifying
+    from pairwright.flows.export_dataset import ExportConfig, Selection, Verifying
     from pairwright.flows.progress import count_steps
     from pairwright.tasks.export.formats import find_form
-    from pairwright.tasks.export.select_rows import Selection
 
     selection = Selection(
         licences=tuple(licence or ()),
@@ -127,7 +125,7 @@ def export(
     destination = _find_destination(push, private=private, revision=revision)
     config = ExportConfig(selection=selection, negatives=negatives, model=model, verifying=verifying)
     with count_steps("Rows") as watch:
-        tally = Dataset.open(dataset, version).export(form, to, config=config, watch=watch)
+        tally = open_dataset(dataset, version).export(form, to, config=config, watch=watch)
     sizes = ", ".join(f"{split} {rows:,}" for split, (rows, _) in tally.sizes.items())
     left_out = f"; {tally.left_out:,} others are left out" if tally.left_out else ""
     print(f"{tally.rows:,} {find_form(form).reads} ({sizes}) are in {to}{left_out}")

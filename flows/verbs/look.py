@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pairwright.flows.dataset import Dataset
-from pairwright.flows.verbs.options import OWED, AsJson, DatasetUrl, Version, app
+from pairwright.flows.verbs.options import OWED, AsJson, DatasetUrl, Version, app, open_dataset
 from pairwright.flows.verbs.print_build import print_reasons, print_table
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def status(
     verify: Annotated[bool, typer.Option("--verify", help="Read every part and name the damaged ones.")] = False,
 ) -> None:
     """Show, per stage, what is done, dropped, failed and owed, and why. Ends with 0 also when rows are owed."""
-    opened = Dataset.open(dataset)
+    opened = open_dataset(dataset)
     if refused:
         for row in opened.refused(refused):
             print("\t".join(row))
@@ -70,7 +69,7 @@ def report(
     version: Version = None,
 ) -> None:
     """Write pages that show a dataset: pairs, texts, removals, charts. They open from disk."""
-    pages = Dataset.open(dataset, version).report(pairs=pairs)
+    pages = open_dataset(dataset, version).report(pairs=pairs)
     shown = f"Pairs shown: {pages.pairs:,}. " if pages.pairs else ""  # there are none where preferences were brought
     print(f"{shown}Open {pages.page}")
 
@@ -82,5 +81,5 @@ def calibrate(
     width: Annotated[float, typer.Option("--width", min=0.005, max=0.2, help="Width of a bin of similarity.")] = 0.02,
 ) -> None:
     """Write a page to choose mining's thresholds by looking: pairs at each similarity, to be judged, and yields."""
-    made = Dataset.open(dataset).calibrate(per_bin=per_bin, width=width)
+    made = open_dataset(dataset).calibrate(per_bin=per_bin, width=width)
     print(f"Pairs to judge: {made.pairs:,} in {made.bins:,} bins. Open {made.page}")

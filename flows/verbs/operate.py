@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pairwright.flows.dataset import Dataset
-from pairwright.flows.verbs.options import DatasetUrl, app
+from pairwright.flows.verbs.options import DatasetUrl, app, open_dataset
 
 
 @app.command(epilog="Example: `pairwright schedule dataset --cron '0 2 * * *' --timezone Europe/Zurich`")
@@ -43,7 +42,7 @@ def schedule(
 @app.command(epilog="Example: `pairwright publish dataset`")
 def publish(dataset: DatasetUrl) -> None:
     """Publish what a dataset holds as its newest version although its profile's gates held the build back."""
-    verdict = Dataset.open(dataset).publish()
+    verdict = open_dataset(dataset).publish()
     for gate in verdict.failed:
         print(f"Passed over: {gate.say()}")
     print(f"Version {verdict.version} of {dataset} is current. It is what export, report and training read.")

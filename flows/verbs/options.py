@@ -2,9 +2,12 @@
 
 import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from pairwright.flows.dataset import Dataset
 
 app = typer.Typer(rich_markup_mode=None)
 """Where the modules of this folder register their verbs."""
@@ -61,6 +64,18 @@ Until = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 Version = Annotated[int | None, typer.Option("--version", min=1, help="A version's number. Default: the newest.")]
+
+
+def load_dataset() -> "type[Dataset]":
+    """Return ``Dataset``, with which all stages are loaded: an option that is refused does not wait for them."""
+    from pairwright.flows.dataset import Dataset
+
+    return Dataset
+
+
+def open_dataset(url: str, version: int | None = None) -> "Dataset":
+    """Open a dataset."""
+    return load_dataset().open(url, version)
 
 
 def say(text: str) -> None:

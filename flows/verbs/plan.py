@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pairwright.flows.dataset import Dataset
-from pairwright.flows.verbs.options import AsJson, Limit, Settings, Source, Until, app, refuse_empty
+from pairwright.flows.verbs.options import AsJson, Limit, Settings, Source, Until, app, load_dataset, refuse_empty
 from pairwright.flows.verbs.print_build import stopping
 
 SAY_SECONDS = 5.0
@@ -46,7 +45,7 @@ def plan(
         print(f"Trying the first {trial:,} rows ...", file=sys.stderr)
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
     with stopping(""):
-        found = Dataset.plan(source, out=out, **words, trial=trial, keep=keep, watch=_counting())
+        found = load_dataset().plan(source, out=out, **words, trial=trial, keep=keep, watch=_counting())
     if found.trial:
         print(f"The trial is kept in {found.trial}", file=sys.stderr)
     if as_json:

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pairwright.flows.dataset import Dataset
-from pairwright.flows.verbs.options import OWED, STOPPED, AsJson, DatasetUrl, Version, app
+from pairwright.flows.verbs.options import OWED, STOPPED, AsJson, DatasetUrl, Version, app, open_dataset
 
 WORDS = {"accept": "accepted", "edit": "edited", "reject": "rejected"}
 
@@ -27,7 +26,7 @@ def decide(
     """
     from pairwright.flows.decide_rows import say_refused
 
-    opened = Dataset.open(dataset, version)
+    opened = open_dataset(dataset, version)
     done = opened.decide(file) if file else None
     now = done.now if done else opened.decisions()
     refused = say_refused(done.refused) if done else []
@@ -71,7 +70,7 @@ def view(
             open_browser(once)
 
     with count_steps("Rows read") as watch:
-        busy = Dataset.open(dataset, version).view(port=port, ready=ready, watch=watch)
+        busy = open_dataset(dataset, version).view(port=port, ready=ready, watch=watch)
     print("\nStopped. Decisions are in the dataset.", file=sys.stderr, flush=True)
     if busy:  # charts are being made, and all else is closed: what that thread holds would be told as leaks
         os._exit(STOPPED)

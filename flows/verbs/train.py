@@ -5,13 +5,15 @@ import logging
 import os
 import signal
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pairwright.flows.dataset import Dataset
-from pairwright.flows.verbs.options import STOPPED, AsJson, DatasetUrl, Version, app, is_first, say
+from pairwright.flows.verbs.options import STOPPED, AsJson, DatasetUrl, Version, app, is_first, open_dataset, say
 from pairwright.schemas.errors import ServerError
+
+if TYPE_CHECKING:
+    from pairwright.flows.dataset import Dataset
 
 
 @app.command(
@@ -52,14 +54,14 @@ def train(
             words |= {"dataset": dataset, "objective": objective, "version": version}
             trained = _train_with_prefect({"name": name, **words})
         else:
-            trained = _train_here(Dataset.open(dataset, version), objective, name=name, **words)
+            trained = _train_here(open_dataset(dataset, version), objective, name=name, **words)
     except KeyboardInterrupt:
         say("Stopped. The same command goes on from the last checkpoint, or begins anew where there is none.")
         raise typer.Exit(STOPPED) from None
     _conclude_training(trained, dataset, name)
 
 
-def _train_here(dataset: Dataset, objective: str, **words: Any) -> Any:
+def _train_here(dataset: "Dataset", objective: str, **words: Any) -> Any:
     from pairwright.flows.show_training import watching_training
 
     if not is_first():
@@ -115,7 +117,7 @@ def runs(dataset: DatasetUrl, as_json: AsJson = False) -> None:
 
     from pairwright.flows.list_runs import runs_table
 
-    found = Dataset.open(dataset).runs()
+    found = open_dataset(dataset).runs()
     if as_json:
         print(json.dumps([one.as_json() for one in found], indent=1))
     elif found:

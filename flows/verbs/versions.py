@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pairwright.flows.dataset import Dataset
-from pairwright.flows.verbs.options import OWED, AsJson, DatasetUrl, Version, app
+from pairwright.flows.verbs.options import OWED, AsJson, DatasetUrl, Version, app, open_dataset
 from pairwright.schemas.errors import ConfigError
 
 
@@ -19,7 +18,7 @@ def versions(dataset: DatasetUrl, as_json: AsJson = False) -> None:
 
     from pairwright.flows.list_versions import versions_json, versions_table
 
-    found = Dataset.open(dataset).versions()
+    found = open_dataset(dataset).versions()
     if as_json:
         print(json.dumps(versions_json(found), indent=1))
     elif found:
@@ -42,7 +41,7 @@ def diff(
 
     from pairwright.flows.show_diff import diff_lines, diff_table
 
-    found = Dataset.open(dataset).diff(before, after, stage=stage, listed=listed)
+    found = open_dataset(dataset).diff(before, after, stage=stage, listed=listed)
     if as_json:
         print(json.dumps(found.as_json(), indent=1))
         return
@@ -63,7 +62,7 @@ def lineage(
 
     from pairwright.flows.show_lineage import show_lineage
 
-    found = Dataset.open(dataset, version).lineage(key)
+    found = open_dataset(dataset, version).lineage(key)
     if as_json:
         print(json.dumps(found.as_json(), indent=1))
     else:
@@ -91,7 +90,7 @@ def remove(
     """
     from pairwright.flows.remove_images import read_keys
 
-    opened, place = Dataset.open(dataset), shlex.quote(dataset)
+    opened, place = open_dataset(dataset), shlex.quote(dataset)
     asked = [*(keys or ()), *(read_keys(file) if file else ())]
     if not (asked or name or file):
         for when, key, why in opened.removed():
@@ -149,7 +148,7 @@ def gc(
     from pairwright.flows.progress import count_steps
 
     with count_steps("clearing up") as watch:
-        found = Dataset.open(dataset).gc(keep=keep, dry_run=dry_run, watch=watch)
+        found = open_dataset(dataset).gc(keep=keep, dry_run=dry_run, watch=watch)
     _print_collected(found, dry_run=dry_run)
     if found.blocked:
         print(f"error: what was removed on request is still in the files: {found.blocked}", file=sys.stderr)

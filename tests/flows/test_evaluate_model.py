@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.evaluate_model import Wanted, evaluate_model
+from pairwright.flows.evaluate_model import EvaluationConfig, evaluate_model
 from pairwright.flows.progress import count_steps
 from pairwright.schemas.errors import ServerError
 from pairwright.tasks.evaluation.benchmark import SHORT
@@ -112,7 +112,7 @@ def test_what_was_answered_is_not_asked_again(cola: Path, tmp_path: Path) -> Non
     to, answer = tmp_path / "scores.json", answerer(cola)
     with chat_server(lambda asked: Status(503) if asked.number > 12 else answer(asked)) as server:
         config = config_of(server, structured="off", patience_seconds=0.2, max_attempts=2, max_concurrency=1)
-        wanted = Wanted(model="tiny", benchmark="cola", data=cola, to=to, server=config)
+        wanted = EvaluationConfig(model="tiny", benchmark="cola", data=cola, to=to, server=config)
         with pytest.raises(ServerError):
             evaluate_model(wanted, watch=count_steps)
         assert not to.exists()

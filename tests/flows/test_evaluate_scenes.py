@@ -22,9 +22,9 @@ def test_a_model_that_says_what_the_graph_says(tmp_path: Path, monkeypatch: pyte
     }
     to = tmp_path / "scores.json"
     with chat_server(lambda asked: said.get(b"".join(asked.images), "a square")) as server:
-        assert (
-            evaluate(monkeypatch, "tiny", "--server", server.url, "-b", "scenes", "--data", rendered, "--to", to) == 0
-        )
+        words = ("tiny", "--server", server.url, "-b", "scenes", "--data", rendered, "--to", to, "--version")
+        assert evaluate(monkeypatch, *words, 1) == 0
+        assert evaluate(monkeypatch, *words, 2) == 2, "there is no such version"
     counts = counts_of(to)
     assert counts["answered"] == counts["scored_items"] >= 1
     assert {name: score for (_, name), score in scores_of(to).items()} == {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.evaluate_model import Evaluated, Wanted, evaluate_model
+from pairwright.flows.evaluate_model import Evaluated, EvaluationConfig, evaluate_model
 from pairwright.flows.progress import count_steps
 from pairwright.schemas.errors import ConfigError
 from tests.fixtures.asking import config_of
@@ -34,7 +34,7 @@ def evaluate(
 
     with chat_server(model) as served, chat_server(rate) as judging:
         quick = {"structured": "off", "max_attempts": 1}
-        wanted = Wanted(
+        wanted = EvaluationConfig(
             model="tiny",
             benchmark=name,
             data=folder,
@@ -130,7 +130,7 @@ def test_mmhal_by_its_own_rules(tmp_path: Path) -> None:
 
 
 def test_a_judge_is_needed(tmp_path: Path) -> None:
-    wanted = Wanted(model="tiny", benchmark="mmhal", data=tmp_path)
+    wanted = EvaluationConfig(model="tiny", benchmark="mmhal", data=tmp_path)
     with pytest.raises(ConfigError, match="--judge URL"):
         evaluate_model(wanted, watch=count_steps)
 
@@ -150,7 +150,7 @@ def test_perturbed_questions_are_other_questions(tmp_path: Path) -> None:
         config = config_of(server, structured="off")
         for perturb in ("", "noise:5", "fog:5", "words:0.5", "words:0.5"):
             evaluate_model(
-                Wanted(
+                EvaluationConfig(
                     model="tiny",
                     benchmark="nlvr2",
                     data=folder,
@@ -169,5 +169,6 @@ def test_perturbed_questions_are_other_questions(tmp_path: Path) -> None:
     assert json.loads((folder / "scores.json").read_text())["perturbed"] == "words:0.5"
     with pytest.raises(ConfigError, match=r"--perturb noise:6: .*noise:1 to noise:5"):
         evaluate_model(
-            Wanted(model="tiny", benchmark="nlvr2", data=folder, server=config, perturb="noise:6"), watch=count_steps
+            EvaluationConfig(model="tiny", benchmark="nlvr2", data=folder, server=config, perturb="noise:6"),
+            watch=count_steps,
         )
