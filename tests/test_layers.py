@@ -32,7 +32,7 @@ HEAVY = (
 )
 HEAVY_INSIDE = ("drjit", "httpcore", "httpx", "httpx2", "open_clip", "openai", "safetensors", "starlette", "uvicorn")
 """Too heavy for a start, too, but light beside what is done with them."""
-LAZY = {"pairwright.flows.verbs": 34, "pairwright.flows.dataset": 7, "pairwright.flows.table": 1}
+LAZY = {"pairwright.flows.verbs": 35, "pairwright.flows.dataset": 7, "pairwright.flows.table": 1}
 """The command line and the facade, with how many of our modules they load when one verb or method needs them."""
 SHOWING = ("say_", "show_", "progress", "list_", "document_settings")
 """Modules that print and draw, or look up what can be printed."""
