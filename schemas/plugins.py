@@ -5,10 +5,11 @@ A package names each in an entry point, which is loaded when that name is asked 
     [project.entry-points."pairwright.sources"]
     swatches = "pairwright_swatches:SWATCHES"
 
-A file (``--plugin FILE.py``) lists them by group: ``SOURCES = [SWATCHES]``. Nothing is used that no one has named: what
-is installed changes no dataset by itself.
+A file (``--plugin FILE.py``, or in ``PAIRWRIGHT_PLUGINS``) lists them by group: ``SOURCES = [SWATCHES]``. Nothing is
+used that no one has named: what is installed changes no dataset by itself.
 """
 
+import os
 import sys
 from collections import UserDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ from pairwright.schemas.section import Section
 
 P = TypeVar("P")
 Group = Literal["sources", "stages", "validators", "embedders", "formats"]
+FILES = "PAIRWRIGHT_PLUGINS"
+"""In the environment: plugin files for all that starts there, between colons as in ``PATH``."""
 _FILES: dict[str, ModuleType] = {}
 """The plugin files that this process has loaded, by their paths."""
 
@@ -127,6 +130,7 @@ def _installed(entry: EntryPoint) -> Plugin:
 
 
 def _listed(group: Group) -> Iterator[Plugin]:
+    _load_all(filter(None, os.environ.get(FILES, "").split(os.pathsep)))
     for file, module in _FILES.items():
         for one in getattr(module, group.upper(), ()):
             yield Plugin(group, name_of(group, one), file, lambda one=one: one)
@@ -169,23 +173,21 @@ def _load_all(files: Iterable[str]) -> None:
 
 
 def require_plugins(origins: Mapping[str, str]) -> Mapping[str, str]:
-    """Have each plugin that a dataset was built with, by group and name, loading the files that are not loaded yet.
+    """Check that each plugin is there that a dataset was built with, by group and name.
+
+    A file is not loaded because a dataset names it: who gives us a dataset must not run code here.
 
     Raises:
-        ConfigError: one is gone; the message says which, and what to do.
+        ConfigError: one is missing; the message says which, and what to do.
     """
     for place, origin in origins.items():
         group, _, name = place.partition(".")
         known: Any = group
-        if name in find_plugins(known):
-            continue
-        if Path(origin).is_file():
-            load_plugin(origin)
-            continue
-        what = f"this dataset was built with {name!r} (pairwright.{group}) of {origin}, which"
-        if origin.endswith(".py"):
-            raise ConfigError(f"{what} is gone: put the file back, or name it where it is now: --plugin FILE.py")
-        raise ConfigError(f"{what} is not installed: python -m pip install {origin}")
+        if name not in find_plugins(known):
+            get = f"add --plugin {origin}" if origin.endswith(".py") else f"python -m pip install {origin}"
+            raise ConfigError(
+                f"the dataset was built with the plugin {origin} ({group} {name!r}), not loaded now: {get}"
+            )
     return origins
 
 

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -94,15 +95,15 @@ def test_texts_pass_a_validator_and_go_out_in_a_format(installed, rendered, tmp_
     assert not [line for line in lines if "metal" in line["chosen"] or line["rejected"] == line["chosen"]]
 
 
-def test_a_file_is_enough_and_is_remembered(tmp_path):
+def test_a_file_is_enough_and_is_asked_for_again(tmp_path):
     """In processes of their own, of which the build has two workers, which have to find it, too."""
     file, out = Path(shutil.copy(EXAMPLE / FILE, tmp_path / FILE)), tmp_path / "out"
     words = [word for setting in [*OWN, "run.workers=2"] for word in ("--set", setting)]
     words += ["--set", "run.rows_per_shard_of.images=2", "--until", "embeddings"]
     command = [sys.executable, "-m", "pairwright"]
     subprocess.run([*command, "build", palette(tmp_path), "--out", out, "--plugin", file, *words], check=True)
-    said = subprocess.run([*command, "status", out, "--json"], check=True, capture_output=True).stdout
+    environment = os.environ | {"PAIRWRIGHT_PLUGINS": str(file)}
+    said = subprocess.run([*command, "status", out, "--json"], check=True, capture_output=True, env=environment).stdout
     check_palette(json.loads(said)["stages"])
-    file.unlink()
     with pytest.raises(ConfigError, match=str(file)):
         pw.open(out)
