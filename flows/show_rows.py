@@ -1,6 +1,7 @@
 """Show rows in a notebook: a table with small pictures, a card, one line of text."""
 
 import html
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 from pairwright.flows.version import Version
 from pairwright.schemas.arrow import R
-from pairwright.schemas.rows import ImageRow, PairRow, Row
+from pairwright.schemas.rows import ImageRow, PairRow, Row, Turn
 from pairwright.tasks.report.render_card import render_card
 from pairwright.tasks.report.render_rows import ShownRow, render_rows, small_picture
 from pairwright.tasks.report.tables import Tables
@@ -18,8 +19,10 @@ SHOWN = 12
 """Rows of a table that a notebook shows at the most."""
 LONGEST = 160
 """Characters of a cell."""
-HIDDEN = ("key", "source_key", "subject", "graph", "claims", "checks", "served", "vector")
+HIDDEN = ("key", "source_key", "subject", "image_keys", "graph", "claims", "checks", "served", "vector")
 """Columns that say nothing to a reader."""
+KEY = re.compile(r"[0-9a-f]{32}")
+"""A row's key, of which the beginning is shown."""
 HEIGHT = 720
 """Of a card in a notebook, in pixels."""
 
@@ -48,10 +51,12 @@ def show_card(version: Version, table: str, row: Row) -> Card:
 def show_rows(version: Version, table: str, rows: Sequence[Row], *, total: int) -> str:
     """Return some rows of a table as HTML; ``total`` is how many it has."""
     names = columns_without(version.find(table).stage.writes, HIDDEN)
-    columns = [name for name in names if not any(_is_bytes(getattr(row, name)) for row in rows)]
+    names = [name for name in names if not any(_is_bytes(getattr(row, name)) for row in rows)]
+    told = {name: [_said(getattr(row, name)) for row in rows] for name in names}
+    columns = [name for name in names if any(told[name]) or not rows]
     lines = [
-        ShownRow(pictures=pictures, cells=[_said(getattr(row, name)) for name in columns])
-        for row, pictures in zip(rows, _pictures(version, rows), strict=True)
+        ShownRow(pictures=pictures, cells=[told[name][number] for name in columns])
+        for number, pictures in enumerate(_pictures(version, rows))
     ]
     return render_rows(table, columns, lines, total=total)
 
@@ -70,6 +75,10 @@ def _is_bytes(value: Any) -> bool:
 def _said(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
+    if isinstance(value, Turn):
+        return f"{value.role}: {_said(value.text)}"
+    if isinstance(value, str) and KEY.fullmatch(value):
+        return f"{value[:8]}..."
     text = ", ".join(map(_said, value)) if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownArgumentType]
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 

@@ -90,8 +90,9 @@ def show_stages(dataset: str, version: int, counts: Sequence[Counts]) -> str:
 
 
 def _row(count: Counts) -> str:
-    numbers = "".join(f"<td>{getattr(count, name):,}</td>" for name in NUMBERS.values())
-    return f"<tr><td>{html.escape(count.stage)}</td>{numbers}<td>{html.escape(_reason(count))}</td></tr>"
+    numbers = "".join(f'<td style="text-align:right">{getattr(count, name):,}</td>' for name in NUMBERS.values())
+    reason = f'<td style="text-align:left;padding-left:12px">{html.escape(_reason(count))}</td>'
+    return f"<tr><td>{html.escape(count.stage)}</td>{numbers}{reason}</tr>"
 
 
 def _line(count: Counts) -> str:

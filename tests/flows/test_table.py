@@ -91,7 +91,10 @@ def test_a_notebook_shows_small_pictures_and_escaped_texts(rendered: Path, tmp_p
     assert shown.count("<tr>") == 13
     assert shown.count('src="data:image/jpeg;base64,') == 24
     assert dataset["images"]._repr_html_().count("data:image/jpeg") == 9
-    assert "data:image/jpeg" in dataset["preferences"][0]._repr_html_()
+    preference = dataset["preferences"][0]._repr_html_()
+    assert "data:image/jpeg" in preference
+    assert "Turn(" not in preference, "a prompt is shown as who said what"
+    assert dataset["pairs"][0].first not in shown, "the beginning of a key will do"
     hostile = dataset["pairs"][0].row
     object.__setattr__(hostile, "instruction", "<script>alert(1)</script>")
     from pairwright.flows.show_rows import show_rows
