@@ -13,15 +13,15 @@ class BudgetConfig(Section):
     """Say what a build may use; it stops before it would use more, and 0 sets no limit."""
 
     max_calls: Count = 0
-    """Answers of served models to this dataset, over all of its builds."""
+    """Answers of served models to this dataset, over all of its builds; 0: no limit."""
     max_tokens: Count = 0
-    """Tokens of prompts and answers together, over all of its builds."""
+    """Tokens of prompts and answers together, over all of its builds; 0: no limit."""
     max_hours: Amount = 0.0
-    """Hours that one build may take."""
+    """Hours that one build may take; 0: no limit."""
     max_gpu_hours: Amount = 0.0
-    """Hours of one build times the GPUs of this machine that its stages hold; a server elsewhere is not seen."""
+    """Hours of one build times the GPUs of this machine that it holds, not those of other servers; 0: no limit."""
     max_disk_gb: Amount = 0.0
-    """Gigabytes (10^9 bytes) of the dataset's folder."""
+    """Gigabytes (10^9 bytes) of the dataset's folder; 0: no limit."""
 
     @property
     def limits(self) -> dict[str, float]:

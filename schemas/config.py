@@ -26,7 +26,6 @@ from pairwright.schemas.removing import (
 )
 from pairwright.schemas.robustness import RobustnessConfig
 from pairwright.schemas.section import (
-    OFF,
     UNSET,
     Count,
     Filled,
@@ -109,10 +108,10 @@ class ScenesConfig(Section):
     photographs: Annotated[int, Field(ge=2, le=8)] = 3
     """Photographs of each world, the base included."""
     width: Annotated[int, Field(ge=64, le=2048)] = 256
-    """Pixels."""
+    """Width of a photograph in pixels."""
     height: Annotated[int, Field(ge=64, le=2048)] = 192
-    """Pixels."""
-    samples: Annotated[int, Field(ge=1, le=4096)] = 16
+    """Height of a photograph in pixels."""
+    samples_per_pixel: Annotated[int, Field(ge=1, le=4096)] = 16
     """Light paths per pixel: more is smoother and slower."""
     no_change_share: Share = 0.15
     """Share of photographs that differ from their base by viewpoint or light only."""
@@ -142,14 +141,14 @@ class SourceConfig(Section):
 class EmbeddingConfig(Section):
     """Say which vectors are made of each image."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"clip", "dinov2", "batch", "download"})
+    uncounted: ClassVar[frozenset[str]] = frozenset({"clip", "dinov2", "batch_size", "download"})
     embedders: Annotated[tuple[EmbedderName, ...], Field(min_length=1, max_length=4)] = ("colour-layout", "gradients")
     """Which embedders, in the order that mining weighs them."""
     clip: ClipConfig = ClipConfig()
     """Which model "clip" is."""
     dinov2: Dinov2Config = Dinov2Config()
     """Which model "dinov2" is."""
-    batch: Annotated[int, Field(ge=0, le=4096)] = 0
+    batch_size: Annotated[int, Field(ge=0, le=4096)] = 0
     """Images that an encoder takes at once; 0: found by trying, which may change the last digits of its vectors."""
     download: bool = False
     """Whether weights that are not on this machine may be fetched from the Hub when a build starts."""
@@ -162,9 +161,9 @@ class ExcludeConfig(Section):
     sources: Names = ()
     """Sources of the images to keep out, the test images of a benchmark above all; embedded like the images."""
     max_hash_distance: Annotated[int, Field(ge=0, le=31)] = 4
-    """Images whose perceptual hash differs from an excluded one's in at most so many of 64 bits are kept out."""
+    """Maximum bits, of 64, in which the perceptual hash of an image that is kept out differs from an excluded one's."""
     min_similarity: Share = 0.96
-    """Images at least so similar to an excluded one, by every embedder, are kept out, too."""
+    """Images that are at least this similar to an excluded one, by every embedder, are kept out, too."""
     files: Annotated[tuple[str, ...], UNSET, Filled("")] = ()
     """Where the vectors of the excluded sets are."""
     marks: Annotated[tuple[str, ...], UNSET, Filled("")] = ()
@@ -176,13 +175,13 @@ class SearchConfig(Section):
 
     k: Annotated[int, Field(ge=1, le=1024)] = 64
     """Neighbours kept per image and embedder, the image itself not counted."""
-    max_exact: Count = 200_000
-    """Up to so many images every one is compared with every other; above, an index of cells is searched."""
+    max_exact_images: Count = 200_000
+    """Number of images up to which every pair is compared; above, an index of cells is searched."""
     probes: Annotated[int, Field(ge=0, le=65536)] = 0
     """Cells of the index that are searched per image; 0: one of 16, and at least 16."""
     min_similarity: Share = 0.78
-    """The similarity from which on neighbours matter, mining.min_similarity or less: recall is measured above it, and a
-    list that ends above it is reported as cut off."""
+    """Similarity above which recall is measured and a full list of neighbours is reported as cut off; at most
+    ``mining.min_similarity``."""
 
 
 class MiningConfig(Section):
@@ -190,7 +189,7 @@ class MiningConfig(Section):
 
     min_best_similarity: Share = 0.80
     """tau_max: a set whose highest similarity is below this is dropped, per embedder."""
-    check_worst: Annotated[Literal["off", "before", "after"], OFF] = "off"
+    check_worst: Literal["none", "before", "after"] = "none"
     """Whether the paper's second set test runs, on the raw top-k (before) or the kept candidates (after)."""
     min_worst_similarity: Share = 0.78
     """tau_min: with ``check_worst``, a set whose lowest similarity is below this is dropped."""
@@ -206,7 +205,7 @@ class MiningConfig(Section):
     max_per_cluster: Annotated[int, Field(ge=1, le=64)] = 1
     """Pairs taken from each cluster, most similar first; the paper's 1 gives K pairs per image at the most."""
     max_pairs_per_image: Count = 0
-    """In how many pairs one image may be, the most similar pairs first (ours); 0: any number."""
+    """Maximum pairs that one image is in, the most similar pairs first (ours); 0: no limit."""
     gamma: Annotated[float, Field(gt=0)] = 0.1
     """Width of the RBF affinity exp(-gamma d^2)."""
     weights: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (0.4, 0.6)
@@ -265,7 +264,7 @@ class NounPairsConfig(Section):
     pairs_per_level: Annotated[int, Field(ge=1, le=64)] = 1
     """Pairs drawn for each image from each level."""
     max_candidates: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
-    """Images looked at per image at the most, those that share its rarest nouns first."""
+    """Maximum images compared with each image, those that share its rarest nouns first."""
     seed: FilledSeed = 0
     """Seed of what is drawn."""
 
@@ -282,9 +281,9 @@ class RejectedTextsConfig(Section):
     seed: FilledSeed = 0
     """Seed of the choice among edits."""
     max_candidates: Annotated[int, Field(ge=1, le=1000)] = 50
-    """How many of the most similar descriptions are tried before retrieval gives up."""
+    """Maximum descriptions that are tried, the most similar first, before retrieval gives up."""
     max_searched: Positive = 100_000
-    """How many descriptions are searched at the most (a fair sample of them), so that the cost stays in proportion."""
+    """Maximum descriptions that are searched; of more, a random sample."""
 
 
 class PreferencesConfig(Section):
@@ -295,15 +294,15 @@ class PreferencesConfig(Section):
     one closest to the chosen text; the others are ranked negatives."""
     seed: FilledSeed = 0
     """Seed of the splits and of the wording of prompts."""
-    validation: Share = 0.1
+    validation_share: Share = 0.1
     """Share of the components (connected pairs) that go to the validation split."""
-    test: Share = 0.1
+    test_share: Share = 0.1
     """Share of the components that go to the test split."""
 
     @model_validator(mode="after")
     def _train_is_left(self) -> "PreferencesConfig":
-        if self.validation + self.test >= 1:
-            raise ValueError(f"validation {self.validation} + test {self.test} leave nothing to train on")
+        if self.validation_share + self.test_share >= 1:
+            raise ValueError(f"validation {self.validation_share} + test {self.test_share} leave nothing to train on")
         return self
 
 
@@ -324,7 +323,7 @@ class RunConfig(Section):
     admitted (3000), neighbours (2000), similar_pairs (1000), nouns (2000), noun_pairs (50000), pairs (20000), retrieved
     (5000), sampled (100), mentions (2000), fitted (400), splits (100000) and preferences (25)."""
     rows_per_shard_of: dict[str, Positive] = Field(default_factory=dict[str, int])
-    """Sizes for named stages, whatever is said elsewhere ("images: 6")."""
+    """Input rows of a shard of named stages, before all other sizes ("images: 6")."""
     budget: BudgetConfig = BudgetConfig()
     """What a build may use until it stops."""
 

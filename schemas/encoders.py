@@ -11,7 +11,7 @@ class ClipConfig(Section):
     """Say which CLIP model of open_clip embeds; the default is the paper's."""
 
     model: str = "ViT-L-14-quickgelu"
-    """open_clip's name of the model, or a JSON file that describes one. OpenAI's weights want the "-quickgelu" ones."""
+    """open_clip's name of the model, or a JSON file that describes one (OpenAI's weights need a "-quickgelu" one)."""
     pretrained: str = "openai"
     """open_clip's name of the weights; they are read from the Hub's local cache."""
     checkpoint: str = ""

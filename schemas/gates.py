@@ -17,15 +17,15 @@ class GatesConfig(Section):
     """
 
     min_yield: dict[str, Share] = Field(default_factory=dict[str, float])
-    """Per table, the least share of its inputs that end as ok ("pairs: 0.2"); none by default."""
+    """Minimum share of each table's inputs that end as ok ("pairs: 0.2"); none by default."""
     max_failed: Share = 0.5
-    """The largest share of any table's inputs that may have failed or be undone; 1: any."""
+    """Maximum share of any table's inputs that failed or is undone; 1: any."""
     max_length_drift: Drift = 0.0
-    """How far the lengths of texts, in characters, may drift; 0: any."""
+    """Maximum drift of the lengths of texts in characters; 0: any."""
     max_similarity_drift: Drift = 0.0
-    """How far the similarities of pairs may drift; 0: any."""
+    """Maximum drift of the similarities of pairs; 0: any."""
     max_reason_drift: Drift = 0.0
-    """How far the shares of what became of the inputs (ok, and every reason) may drift; 0: any."""
+    """Maximum drift of the shares of outcomes (ok, and each reason); 0: any."""
     min_drift_rows: Positive = 200
-    """Tables with fewer rows, now or in the last version, are not compared: of ten bins the index is 0.09 +- 0.04 by
-    chance alone for 200 rows."""
+    """Minimum rows, now and in the last version, of a table whose drift is measured (by chance alone, 200 rows drift by
+    about 0.09)."""

@@ -14,7 +14,7 @@ class DualEncoderConfig(ClipConfig):
     """Say which CLIP the noise module begins as: one that sees 224 x 224 pixels in 14 x 14 patches."""
 
     model: str = "ViT-B-16-quickgelu"
-    """open_clip's name of the model, or a JSON file that describes one. OpenAI's weights want the "-quickgelu" ones."""
+    """open_clip's name of the model, or a JSON file that describes one (OpenAI's weights need a "-quickgelu" one)."""
     uncounted: ClassVar[frozenset[str]] = frozenset({"checkpoint"})
 
 
@@ -62,11 +62,11 @@ class NamcConfig(Section):
     clip: DualEncoderConfig = DualEncoderConfig()
     """With size paper: the noise module's dual encoder."""
     cnn: CnnConfig = CnnConfig()
-    """With size paper: the CNN that sees the images. A run that starts from another one has that one's."""
+    """With size paper: the CNN that sees the images, unless the run starts from another one."""
     vqgan: VqganConfig = VqganConfig()
     """With size paper: the VQGAN whose codes are the targets of masked places."""
     vocabulary: VocabularyConfig = VocabularyConfig()
-    """With size paper: the decoder's words. A run that starts from another one has that one's."""
+    """With size paper: the decoder's words, unless the run starts from another one."""
     noise_enabled: bool = True
     """Whether mismatched places and words are masked (NIM) and masked places reconstructed (MIR); default with
     ``start``: false."""

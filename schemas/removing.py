@@ -30,7 +30,7 @@ class RamConfig(Section):
 class TaggingConfig(Section):
     """Say who names what is in an image."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"ram", "batch", "download"})
+    uncounted: ClassVar[frozenset[str]] = frozenset({"ram", "batch_size", "download"})
     taggers: Annotated[tuple[TaggerName, ...], Field(min_length=1, max_length=4)] = ("scene-graph",)
     """Who tags: the rendered scene's own graph, RAM or RAM++, and the nouns of the texts that are to be preferred."""
     ram: RamConfig = RamConfig()
@@ -39,7 +39,7 @@ class TaggingConfig(Section):
     """Tags kept of an image at the most: those of the texts first, then by falling score (ours)."""
     excluded: Names = ()
     """Tags that are never looked for, beside those that name no thing (colours, places, actions)."""
-    batch: Batch = 0
+    batch_size: Batch = 0
     """Images that a model takes at once; 0: found by trying."""
     download: bool = False
     """Whether weights that are not on this machine may be fetched when a build starts."""
@@ -54,7 +54,7 @@ class TaggingConfig(Section):
 class DetectionConfig(Section):
     """Say who finds boxes for tags; the thresholds are those of the public Grounded-SAM demonstration."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"model", "revision", "batch", "download"})
+    uncounted: ClassVar[frozenset[str]] = frozenset({"model", "revision", "batch_size", "download"})
     detector: Literal["scene-graph", "grounding-dino"] = "scene-graph"
     """The rendered scene's own graph, or Grounding DINO (transformers)."""
     model: Annotated[str, Field(min_length=1)] = "IDEA-Research/grounding-dino-base"
@@ -67,7 +67,7 @@ class DetectionConfig(Section):
     """A box is of the tags whose words score at least this."""
     max_iou: Share = 0.5
     """Of two boxes of one tag with a larger intersection over union, the one with the lower score is left out."""
-    batch: Batch = 0
+    batch_size: Batch = 0
     """Images that the model takes at once; 0: found by trying."""
     download: bool = False
     """Whether weights that are not on this machine may be fetched when a build starts."""
@@ -76,7 +76,7 @@ class DetectionConfig(Section):
 class SegmentationConfig(Section):
     """Say who makes masks of boxes."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"checkpoint", "model", "revision", "batch", "download"})
+    uncounted: ClassVar[frozenset[str]] = frozenset({"checkpoint", "model", "revision", "batch_size", "download"})
     segmenter: Literal["scene-graph", "sam"] = "scene-graph"
     """The renderer's masks, or SAM (segment-anything)."""
     model: Literal["vit_b", "vit_l", "vit_h"] = "vit_h"
@@ -87,7 +87,7 @@ class SegmentationConfig(Section):
     """Boxes that cover at least this share of the image are left out (ours)."""
     revision: str = ""
     """The hash of the file; empty: what is on this machine."""
-    batch: Batch = 0
+    batch_size: Batch = 0
     """Images that the encoder takes at once; 0: found by trying."""
     download: bool = False
     """Whether weights that are not on this machine may be fetched when a build starts."""
@@ -114,7 +114,7 @@ class LamaConfig(Section):
     """Say which LaMa fills holes; empty: the published big-lama, as `fetch` puts it."""
 
     checkpoint: str = ""
-    """Local TorchScript file. It is a program: it runs only where its SHA-256 is the published one, or `sha256`."""
+    """Local TorchScript file, a program that runs only if its SHA-256 is the published one or `sha256`."""
     sha256: str = ""
     """The SHA-256 of a TorchScript file of your own that you trust."""
     revision: str = ""
@@ -124,21 +124,21 @@ class LamaConfig(Section):
 class RemovalsConfig(Section):
     """Say how elements are removed from images."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"lama", "batch", "download"})
+    uncounted: ClassVar[frozenset[str]] = frozenset({"lama", "batch_size", "download"})
     inpainter: Literal["telea", "navier-stokes", "lama"] = "telea"
     """Who fills the hole: two methods of OpenCV, or LaMa."""
     lama: LamaConfig = LamaConfig()
     """Which weights "lama" has."""
-    dilate: Count = 5
+    dilate_pixels: Count = 5
     """Pixels by which a mask grows before the hole is filled."""
-    feather: Count = 3
+    feather_pixels: Count = 3
     """Pixels over which the filling fades into the image."""
     context: Annotated[float, Field(ge=0, le=8)] = 0.5
-    """How much of the surroundings LaMa sees on each side of a hole, in sides of the hole's box (ours). With 0.5 the
-    box is a quarter of what it sees, about the share of holes that LaMa was trained on."""
+    """Surroundings that LaMa sees on each side of a hole, in sides of the hole's box (ours); with 0.5 the box is a
+    quarter of what it sees, about as in its training."""
     max_side: Annotated[int, Field(ge=64, le=8192)] = 1024
     """Longest side in pixels of what LaMa sees; holes in larger surroundings are filled at a smaller scale (ours)."""
-    batch: Batch = 0
+    batch_size: Batch = 0
     """Holes that the model takes at once; 0: found by trying."""
     download: bool = False
     """Whether weights that are not on this machine may be fetched when a build starts."""
@@ -147,17 +147,16 @@ class RemovalsConfig(Section):
 class InspectionConfig(Section):
     """Say by what removals are checked (ours); one that fails is kept with its reason, and not chosen."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"batch"})
-    detect: bool = True
-    """Whether the detector looks again: the element must be gone, and nothing new in its place. Only where the detector
-    looks at pixels."""
+    uncounted: ClassVar[frozenset[str]] = frozenset({"batch_size"})
+    detector_enabled: bool = True
+    """Whether a detector that looks at pixels looks again: the element must be gone, and nothing new in its place."""
     min_remaining_score: Share = 0.25
     """The element remains where the detector gives its tag in its place at least this score, or that of before."""
     min_grown_score: Share = 0.35
     """A thing found in the hole with at least this score, and not seen beside it before, has grown."""
     max_rim: Annotated[float, Field(ge=0)] = 1.0
     """How strong the edge along the hole's rim may be, as a multiple of the strongest edges around; more is a halo."""
-    batch: Batch = 0
+    batch_size: Batch = 0
     """Images that the detector takes at once; 0: found by trying."""
     detection: Annotated[DetectionConfig | None, UNSET, Filled("detection")] = None
     """The detector."""
@@ -166,10 +165,10 @@ class InspectionConfig(Section):
 class FittedConfig(Section):
     """CLIP model that embeds the images without an element; made of other sections."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"clip", "batch"})
+    uncounted: ClassVar[frozenset[str]] = frozenset({"clip", "batch_size"})
     enabled: Annotated[bool, Filled("rejections.by_clip")]
     clip: Annotated[ClipConfig, Filled("embedding.clip")]
-    batch: Annotated[Batch, Filled("embedding.batch")] = 0
+    batch_size: Annotated[Batch, Filled("embedding.batch_size")] = 0
 
 
 class RejectionsConfig(Section):
@@ -177,7 +176,7 @@ class RejectionsConfig(Section):
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"clip"})
     enabled: bool = True
-    """Whether images are rejected; without, nothing is removed."""
+    """Whether images are rejected; if not, nothing is removed."""
     scorer: Literal["scene-graph", "clip"] = "scene-graph"
     """What scores: the statements of the text that a removal makes untrue (rendered scenes), or CLIP."""
     min_drop: Annotated[float, Field(ge=0, le=1)] = 0.0

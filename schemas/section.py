@@ -19,8 +19,6 @@ Names = Annotated[
     BeforeValidator(lambda value: (value,) if isinstance(value, str) else () if value is None else value),
 ]
 """Several names, one or none: `train`, `[train, val]`."""
-OFF = BeforeValidator(lambda value: {False: "off", True: "on"}[value] if isinstance(value, bool) else value)
-"""For fields that may be `off` or `on`, which are YAML's words for false and true."""
 UNSET = Field(exclude_if=lambda value: not value)
 """For fields that are not written down before they are filled in."""
 

@@ -5,9 +5,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from pairwright.schemas.section import OFF, Names, Positive, Seconds, Section, Share
+from pairwright.schemas.section import Names, Positive, Seconds, Section, Share
 
-Structured = Annotated[Literal["auto", "vllm", "json", "off"], OFF]
+Structured = Literal["auto", "vllm", "json", "none"]
 
 
 def _no_key_itself(value: object) -> object:
@@ -25,20 +25,20 @@ class LaunchConfig(Section):
     enabled: bool = False
     """Whether the build starts vLLM on this machine when a stage needs it, and stops it again."""
     command: Names = ("vllm",)
-    """The vllm executable of its environment, or a container's command up to and including "vllm" (one that shares the
-    machine's network, and ends with the command that started it: `docker run --rm --init --network host ...`)."""
+    """The vllm executable, or a container's command up to and including "vllm" that shares the machine's network and
+    stops with it (`docker run --rm --init --network host ...`)."""
     max_model_len: Positive = 8192
     """Tokens of a prompt, its images and its answer together."""
     max_images: Annotated[int, Field(ge=0, le=16)] = 2
-    """Most images of a prompt; 0 for models that see none."""
-    gpu_memory: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Share of the GPU's memory that it may take."""
+    """Maximum images of a prompt; 0 for models that see none."""
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Share of the GPU's memory that vLLM may take."""
     flags: tuple[str, ...] = ()
-    """Further words of its command line ("--quantization", "awq")."""
+    """Further arguments of its command line ("--quantization", "awq")."""
     download: bool = False
     """Whether it may fetch weights that are not on this machine from the Hub."""
-    start_seconds: Seconds = 1800.0
-    """Longest wait until it is ready; it loads, and perhaps fetches, its weights in this time."""
+    start_timeout_seconds: Seconds = 1800.0
+    """Longest wait until it has loaded, and perhaps fetched, its weights."""
 
 
 class ChatConfig(Section):
@@ -54,23 +54,23 @@ class ChatConfig(Section):
     revision: str = ""
     """The model's commit, for the record: servers do not tell it."""
     key: KeyName = "PAIRWRIGHT_API_KEY"
-    """Environment variable that holds the server's key, if it wants one (never the key itself, since profiles are
-    written down); or `block:NAME`, a Prefect Secret block."""
+    """Name of the environment variable that holds the server's key, or `block:NAME` for a Prefect Secret block; never
+    the key itself."""
     max_pixels: Annotated[int, Field(ge=784)] = 1_003_520
     """Images of more pixels are sent smaller (1,003,520 are 1,280 tokens of Qwen2-VL)."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.7
-    """How freely words are drawn; at 0 an answer that was refused can only come again."""
+    """Sampling temperature; at 0, a refused answer comes again."""
     top_p: Annotated[Share, Field(gt=0)] = 0.9
-    """Words are drawn from the likeliest that together have this probability."""
-    structured: Structured = "auto"
-    """Whether the server is held to a grammar: by vLLM's `structured_outputs`, by a JSON schema in `response_format`,
-    or not at all; auto: found out when a build starts."""
+    """Nucleus sampling: tokens are drawn from the likeliest that together have this probability."""
+    structured_output: Structured = "auto"
+    """How the server is held to a grammar: vLLM's `structured_outputs`, a JSON schema in `response_format`, or not at
+    all; auto: the first that works when a build starts."""
     max_concurrency: Annotated[int, Field(ge=1, le=4096)] = 256
-    """Most requests under way at once from one worker; how many there are follows the server's throughput."""
+    """Maximum concurrent requests of one worker; the actual number follows the server's throughput."""
     timeout_seconds: Seconds = 300.0
     """Longest wait for one answer."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 6
-    """How often a request is sent until its row fails; only for faults that may pass (busy, time-out, cut off)."""
+    """Maximum tries of a request before its row fails, for faults that may pass (busy, time-out, cut off)."""
     patience_seconds: Seconds = 120.0
     """How long no server may answer before the shard fails; its rows stay owed."""
     launch: LaunchConfig = LaunchConfig()

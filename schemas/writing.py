@@ -70,7 +70,7 @@ class SwitchedSection(ServedSection):
     """Section of something that is asked of a served model, or not done at all."""
 
     enabled: bool = False
-    """Whether this is done."""
+    """Whether the stage runs."""
 
     @property
     def is_served(self) -> bool:
@@ -84,9 +84,9 @@ class CaptionsConfig(WrittenSection):
     seed: FilledSeed = 0
     """Seed of the wording."""
     max_tokens: Positive = 512
-    """Most tokens of a description."""
+    """Maximum tokens of a description."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
-    """How often a refused description is asked for again, with another seed."""
+    """Maximum tries for a description, each with another seed."""
     split: Literal["rules", "served"] = "rules"
     """How a description is split into sentences that stand alone: by their ends, or by the model, and by their ends
     where its answer will not do."""
@@ -109,11 +109,11 @@ class DifferencesConfig(WrittenSection):
     seed: FilledSeed = 0
     """Seed of the wording and of the verbs."""
     max_tokens: Positive = 160
-    """Most tokens of a description."""
+    """Maximum tokens of a description."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
-    """How often a rejected description is asked for again, with another seed."""
+    """Maximum tries for a description, each with another seed."""
     max_words: Positive = 120
-    """Longer descriptions are rejected (ours): the model has run away."""
+    """Maximum words of a description (ours); longer ones are rejected, as runaway output."""
     candidates: Annotated[int, Field(ge=1, le=16)] = 1
     """Descriptions asked for of each pair (ours); with controls, the best that passes them all is taken."""
 
@@ -121,22 +121,17 @@ class DifferencesConfig(WrittenSection):
 class ControlsConfig(SwitchedSection):
     """Say by what descriptions from served models are checked (ours); what fails becomes a rejected text."""
 
+    enabled: bool = False
+    """Whether descriptions from a served model are checked by asking the model again."""
     model: ModelName | Literal[""] = ""
     """The model that is asked, by its name in `models`; empty: the one that describes the differences."""
-    swapped: bool = True
-    """Whether the pair in the other order must give the description the other way round."""
-    same: bool = True
-    """Whether one of the images, shown twice, must give no difference."""
+    kinds: Annotated[tuple[Literal["swapped", "same"], ...], Field(min_length=1)] = ("swapped", "same")
+    """Controls that run: swapped (the pair in the other order must turn the description round), same (one image, shown
+    twice, must give no difference)."""
     seed: FilledSeed = 0
     """Seed of what is asked, and of which image is shown twice."""
     max_tokens: Positive = 160
-    """Most tokens of an answer."""
-
-    @model_validator(mode="after")
-    def _something_is_checked(self) -> "ControlsConfig":
-        if self.enabled and not (self.swapped or self.same):
-            raise ValueError("enabled, but neither swapped nor same is: set one of them, or enabled to false")
-        return self
+    """Maximum tokens of an answer."""
 
 
 class GroundingConfig(Section):
@@ -144,9 +139,9 @@ class GroundingConfig(Section):
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"clip"})
     enabled: bool = False
-    """Whether this is checked, by the CLIP model that embeds the images."""
-    margin: Annotated[float, Field(ge=-1, le=1)] = 0.0
-    """By how much the cosine of a half with its own image must be above that with the other."""
+    """Whether descriptions are checked by the CLIP model that embeds the images."""
+    min_margin: Annotated[float, Field(ge=-1, le=1)] = 0.0
+    """Minimum by which the cosine of a half with its own image exceeds that with the other image."""
     clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip", when="enabled")] = None
     """The model that embeds the images, whose text tower is used."""
 
@@ -166,21 +161,23 @@ def is_grounded(config: GroundingConfig) -> bool:
 class JudgingConfig(SwitchedSection):
     """Say whether a model judges the descriptions (ours): 0 is wrong, 5 is right in every word."""
 
+    enabled: bool = False
+    """Whether a served model rates the descriptions."""
     model: ModelName = "judge"
     """The model that is asked, by its name in `models`."""
-    sees: Literal["images", "captions"] = "images"
+    input: Literal["images", "captions"] = "images"
     """What the judge is given beside the description."""
     min_rating: Annotated[int, Field(ge=0, le=5)] = 3
     """Descriptions of a lower rating fail."""
     seed: FilledSeed = 0
     """Seed of what is asked."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
-    """How often an answer without a rating is asked for again, with another seed."""
+    """Maximum tries for a rating, each with another seed."""
 
     @property
     def images(self) -> int:
         """Return how many images the model is shown at once."""
-        return 2 if self.sees == "images" else 0
+        return 2 if self.input == "images" else 0
 
 
 class ComparisonsConfig(WrittenSection):
@@ -188,32 +185,34 @@ class ComparisonsConfig(WrittenSection):
 
     model: ModelName | Literal[""] = ""
     """The model that is asked, by its name in `models`; empty: `language` for captions alone, else `chat`."""
-    shown: Literal["captions", "images", "images and captions", "images and differences"] = "captions"
+    input: Literal["captions", "images", "images and captions", "images and differences"] = "captions"
     """What the model is given: the captions (the paper's phase 1, by the `language` model), or the images (phase 2, by
     the `chat` model) alone, with the captions, or with what people wrote about the difference."""
     seed: FilledSeed = 0
     """Seed of the wording."""
     max_tokens: Positive = 750
-    """Most tokens of a summary; the paper's number."""
+    """Maximum tokens of a summary; the paper's number."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
-    """How often a rejected comparison is asked for again, with another seed."""
+    """Maximum tries for a comparison, each with another seed."""
     max_caption_overlap: Share = 0.9
     """The retrieval question is left out when the two captions share more than this of their words."""
 
     @property
     def asks(self) -> str:
         """Return the name of the model that is asked."""
-        return self.model or ("language" if self.shown == "captions" else "chat")
+        return self.model or ("language" if self.input == "captions" else "chat")
 
     @property
     def images(self) -> int:
         """Return how many images the model is shown at once."""
-        return 0 if self.shown == "captions" else 2
+        return 0 if self.input == "captions" else 2
 
 
 class QuestionsConfig(SwitchedSection):
     """Say whether questions and answers about both images (CaD-QA) are written (paper 003, section 4)."""
 
+    enabled: bool = False
+    """Whether questions and answers about pairs are written."""
     model: ModelName = "language"
     """The model that is asked, by its name in `models`."""
     rounds: Annotated[int, Field(ge=1, le=10)] = 4
@@ -221,9 +220,9 @@ class QuestionsConfig(SwitchedSection):
     seed: FilledSeed = 0
     """Seed of what is asked and drawn."""
     max_tokens: Positive = 750
-    """Most tokens of a conversation."""
+    """Maximum tokens of a conversation."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
-    """How often a refused conversation is asked for again, with another seed."""
+    """Maximum tries for a conversation, each with another seed."""
 
     @property
     def images(self) -> int:
@@ -234,6 +233,8 @@ class QuestionsConfig(SwitchedSection):
 class SampledTextsConfig(SwitchedSection):
     """Say whether further answers of the writing model are rejected texts: on-policy samples (ours)."""
 
+    enabled: bool = False
+    """Whether further answers of the writing model are sampled as rejected texts."""
     model: ModelName | Literal[""] = ""
     """The model that is asked, by its name in `models`; empty: the one that describes the differences."""
     samples: Annotated[int, Field(ge=1, le=16)] = 1
@@ -243,20 +244,22 @@ class SampledTextsConfig(SwitchedSection):
     seed: FilledSeed = 0
     """Seed of what is sampled."""
     max_tokens: Positive = 160
-    """Most tokens of a sample."""
+    """Maximum tokens of a sample."""
 
 
 class CounterfactualsConfig(SwitchedSection):
     """Say whether a language model edits the chosen text so that it is wrong (ours)."""
 
+    enabled: bool = False
+    """Whether a language model makes rejected texts by editing the chosen ones."""
     model: ModelName = "language"
     """The model that is asked, by its name in `models`."""
     seed: FilledSeed = 0
     """Seed of what is asked: which kind of edit, and the words."""
     max_tokens: Positive = 160
-    """Most tokens of an edited text."""
+    """Maximum tokens of an edited text."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
-    """How often an edit that does not contradict is asked for again, with another seed."""
+    """Maximum times that an edit that does not contradict is asked for, each with another seed."""
 
     @property
     def images(self) -> int:

@@ -90,16 +90,16 @@ def _question(
     shown: tuple[bytes, ...] = ()
     first, second = map(as_data, told)
     human = " ".join(filter(None, map(as_data, row.human_differences)))
-    if "captions" in config.shown and not (first and second):
+    if "captions" in config.input and not (first and second):
         return Dropped(source_key=row.key, reason="caption is missing", detail=row.second if first else row.first)
-    if "differences" in config.shown and not human:
+    if "differences" in config.input and not human:
         return Dropped(source_key=row.key, reason="no human difference to refine")
-    if "images" in config.shown:
+    if "images" in config.input:
         missing = next((key for key in (row.first, row.second) if key not in images), None)
         if missing:
             return Dropped(source_key=row.key, reason="image is missing", detail=missing)
         shown = (images[row.first].image, images[row.second].image)
-    prompt = PROMPTS[config.shown]
+    prompt = PROMPTS[config.input]
     text = load(prompt).render(first_caption=first, second_caption=second, differences=human)
     return Question(prompt=prompt, text=text, images=shown, max_tokens=config.max_tokens, grammar=comparison_grammar())
 
@@ -122,7 +122,7 @@ def _row(
     sides = [] if nearly_match(told, config.max_caption_overlap) else sides_of_own_words(told)
     turns = (*summary_turns(read.text), *retrieval_turns(row, told, sides, seed=config.seed))
     return ComparisonRow(
-        key=make_key("comparison", row.key, config.shown, *(part for turn in turns for part in (turn.role, turn.text))),
+        key=make_key("comparison", row.key, config.input, *(part for turn in turns for part in (turn.role, turn.text))),
         source_key=row.key,
         subject=row.key,
         text=read.text,
@@ -131,6 +131,6 @@ def _row(
         axes=tuple(", ".join(item.axes) for item in read.differences),
         conversation=turns,
         model=tries[-1].model,
-        shown=config.shown,
+        shown=config.input,
         served=tries,
     )

@@ -98,8 +98,8 @@ def fit_stage(stage: Stage, config: ComparisonsConfig) -> Stage:
     """Return the stage as it runs: a served model sees the images or none, and its answers are remembered."""
     if not config.is_served:
         return stage
-    asked = dict.fromkeys((served.PROMPTS[config.shown], *PROMPTS))
-    needed = ("images", "captions", "given") if "images" in config.shown else ("captions", "given")
+    asked = dict.fromkeys((served.PROMPTS[config.input], *PROMPTS))
+    needed = ("images", "captions", "given") if "images" in config.input else ("captions", "given")
     uses = tuple(replace(use, without=()) for use in stage.uses if use.argument in needed)
     return replace(stage, prompts=tuple(asked), uses=uses, remembers=True)
 

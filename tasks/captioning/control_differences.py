@@ -96,10 +96,10 @@ async def _control(
         return Dropped(source_key=row.key, reason="image is missing")
     shown = Shown(pair, (images[pair.first].image, images[pair.second].image), told_captions(pair, captions))
     found: list[CheckRow] = []
-    if config.swapped:
+    if "swapped" in config.kinds:
         answer = await chat.ask(ask_swapped(row, shown, config))
         found.append(_row(row, "swapped", answer, judge_swapped(row, answer)))
-    if config.same:
+    if "same" in config.kinds:
         answer = await chat.ask(ask_same(row, shown, config))
         found.append(_row(row, "same", answer, judge_same(answer)))
     return found

@@ -90,7 +90,7 @@ def _gap(text: NDArray[np.float32], apart: NDArray[np.float64]) -> float:
 def check_row(row: DifferenceRow, gaps: Sequence[float | None], config: GroundingConfig) -> CheckRow:
     """Return the outcome; ``gaps``: of both halves, ``None`` for one that is not judged."""
     known = [gap for gap in gaps if gap is not None]
-    why = _why(gaps, config.margin) if known or row.no_change else NOTHING_AFFIRMED
+    why = _why(gaps, config.min_margin) if known or row.no_change else NOTHING_AFFIRMED
     return CheckRow(
         key=make_key("check", "grounded", row.key),
         source_key=row.key,

@@ -78,7 +78,7 @@ async def _judge(
     captions: Mapping[str, CaptionRow],
 ) -> CheckRow | Dropped:
     pair = pairs[row.subject]
-    question = _of_captions(row, pair, captions) if config.sees == "captions" else _of_images(row, pair, images)
+    question = _of_captions(row, pair, captions) if config.input == "captions" else _of_images(row, pair, images)
     if isinstance(question, Dropped):
         return question
     given: list[Answer] = []
@@ -138,7 +138,7 @@ def _row(row: DifferenceRow, given: Sequence[Answer], *, rating: float, why: str
 
 def fit(stage: Stage, config: JudgingConfig) -> Stage:
     """Return the stage with what the judge sees: captions count, as a description's key does not hash them."""
-    if config.sees == "captions":
+    if config.input == "captions":
         return replace(stage, uses=(PAIRS, CAPTIONS), by_source=True)
     return replace(stage, uses=(PAIRS, IMAGES))
 

@@ -77,7 +77,7 @@ def _places(space: Vectors, images: Sequence[str]) -> NDArray[np.int64]:
 
 def _search(images: Sequence[str], config: SearchConfig, *, space: Vectors, name: str, before: Before) -> Found:
     rows = space.rows_of(images)
-    if len(space.matrix) > config.max_exact:
+    if len(space.matrix) > config.max_exact_images:
         return _search_index(rows, config, space=space, name=name)
     near, products = _search_all(rows, config, space=space, name=name, before=before)
     return Found(near, products)

@@ -15,7 +15,7 @@ def make_detector(config: DetectionConfig, *, batch: int | None = None) -> Detec
     """
     if config.detector == "scene-graph":
         return SceneDetector()
-    return GroundingDino(config=config if batch is None else config.model_copy(update={"batch": batch}))
+    return GroundingDino(config=config if batch is None else config.model_copy(update={"batch_size": batch}))
 
 
 def has_weights(config: DetectionConfig) -> bool:

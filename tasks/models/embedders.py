@@ -54,7 +54,7 @@ EMBEDDERS = Registry("embedders", Embedder, (ColourLayout(), Gradients(), Percep
 def make_embedder(name: str, config: EmbeddingConfig) -> Embedder:
     """Return the embedder of that name; its weights are loaded when they are first needed."""
     if name == "clip":
-        return OpenClip(config=config.clip, batch=config.batch)
+        return OpenClip(config=config.clip, batch=config.batch_size)
     if name == "dinov2":
-        return Dinov2(config=config.dinov2, batch=config.batch)
+        return Dinov2(config=config.dinov2, batch=config.batch_size)
     return EMBEDDERS[name]

@@ -32,7 +32,7 @@ def widths_of(folder: Folder, table: str) -> tuple[int, ...]:
 def seconds_per_image(count: int, width: int, config: SearchConfig) -> float:
     """Return the seconds of one worker that finding one image's neighbours among so many takes, in one space."""
     searched = count
-    if count > config.max_exact:
+    if count > config.max_exact_images:
         cells = cells_of(count)
         searched = cells + round(count * probes_of(cells, config.probes) / cells)
     return _seconds_per_row(width, config.k) * searched

@@ -61,9 +61,9 @@ def _ranks(labels: np.ndarray) -> np.ndarray:
 def draw_split(component: str, config: PreferencesConfig) -> str:
     """Return the split of a component: a draw that depends on its name and the seed alone."""
     draw = int(make_key("split", config.seed, component), 16) / 16**32
-    if draw < config.test:
+    if draw < config.test_share:
         return "test"
-    return "validation" if draw < config.test + config.validation else "train"
+    return "validation" if draw < config.test_share + config.validation_share else "train"
 
 
 PAIR_REST = tuple(name for name in schema_of(PairRow).names if name not in ("first", "second"))

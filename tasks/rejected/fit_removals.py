@@ -38,7 +38,7 @@ def fit_removals(
         ModelError: the weights are missing, or give no numbers, or a single image does not fit in the memory.
         SourceError: a process that decodes has died.
     """
-    model = OpenClip(config=config.clip, batch=config.batch)
+    model = OpenClip(config=config.clip, batch=config.batch_size)
     on_gpu = count_gpus() > 0
     items = [(row, images[row.image_key]) for row in rows]
     ready = prepare_ahead(items, partial(_crop, model.prepare), on_gpu=on_gpu)

@@ -102,10 +102,10 @@ def inspect_removals(
 
 def _looking(config: InspectionConfig) -> Detector | None:
     """Return the detector that looks again, down to the lowest score that matters; ``None``: none does."""
-    if config.detection is None or not config.detect:
+    if config.detection is None or not config.detector_enabled:
         return None
     least = min(config.detection.box_threshold, config.min_remaining_score, config.min_grown_score)
-    detector = make_detector(config.detection.model_copy(update={"box_threshold": least}), batch=config.batch)
+    detector = make_detector(config.detection.model_copy(update={"box_threshold": least}), batch=config.batch_size)
     return detector if detector.looks else None
 
 

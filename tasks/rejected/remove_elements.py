@@ -174,12 +174,12 @@ def _with_rims(others: Pixels, hole: Pixels, window: Window) -> tuple[Pixels, Wi
 
 def feathered(mask: Pixels, config: RemovalsConfig) -> NDArray[np.float32]:
     """Return 1 in the dilated mask, falling to 0 over the feather around it."""
-    return np.clip((_reach(config) - measure_distance(mask)) / (config.feather + 1), 0, 1).astype(np.float32)
+    return np.clip((_reach(config) - measure_distance(mask)) / (config.feather_pixels + 1), 0, 1).astype(np.float32)
 
 
 def _reach(config: RemovalsConfig) -> int:
     """Return from how far away on nothing changes."""
-    return config.dilate + config.feather + 1
+    return config.dilate_pixels + config.feather_pixels + 1
 
 
 def _box(pixels: Pixels) -> Window | None:
@@ -238,8 +238,8 @@ def _removal(config: RemovalsConfig, version: str, result: Filled | Dropped) -> 
         window=cut.window,
         patch=patch,
         area_share=row.area_share,
-        dilate=config.dilate,
-        feather=config.feather,
+        dilate=config.dilate_pixels,
+        feather=config.feather_pixels,
         inpainter=version,
         changed_outside=int(changed[cut.weight == 0].sum()),
     )

@@ -72,7 +72,7 @@ def make_taggers(config: TaggingConfig) -> list[Tagger]:
 def _make_tagger(name: str, config: TaggingConfig) -> Tagger:
     if name == GRAPH:
         return SceneTagger()
-    return RamTagger(config=config.ram, plus=name == "ram-plus", batch=config.batch)
+    return RamTagger(config=config.ram, plus=name == "ram-plus", batch=config.batch_size)
 
 
 def _parts(steps: Sequence[Any], seen: Seen) -> Parts:

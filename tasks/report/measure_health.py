@@ -100,30 +100,35 @@ def judge_health(health: Health, bounds: HealthConfig) -> Iterator[Finding]:
         by = ", ".join(f"{maker or 'unnamed'} {share.value:.0%}" for maker, share in health.told_by.items())
         about = f"A classifier that sees no image finds the chosen text ({low:.0%} to {high:.0%}; chance: 50%): {by}."
         yield Finding(
-            name="Told by the text", value=f"{health.told.value:.0%}", about=about, good=low <= bounds.max_told
+            name="Told by the text",
+            value=f"{health.told.value:.0%}",
+            about=about,
+            good=low <= bounds.max_text_only_accuracy,
         )
     if health.longer.of:
         more = max(health.longer.value, 1 - health.longer.value)
         about = f"Rows whose chosen text is the longer one; {health.words[0]:.1f} words against {health.words[1]:.1f}."
-        yield Finding(name="Longer", value=f"{health.longer.value:.0%}", about=about, good=more <= bounds.max_longer)
+        yield Finding(
+            name="Longer", value=f"{health.longer.value:.0%}", about=about, good=more <= bounds.max_longer_share
+        )
     if health.true.of:
         about = f"Of {health.true.of:,} rejected texts of which it is known, these hold of their images."
-        good = health.true.value <= bounds.max_true
+        good = health.true.value <= bounds.max_true_share
         yield Finding(name="Rejected, yet true", value=f"{health.true.value:.1%}", about=about, good=good)
     if health.believed.of:
         about = (
             f"Of {health.believed.of:,} rejected texts that the judge rated, it found these right: they may be true."
         )
-        good = health.believed.value <= bounds.max_true
+        good = health.believed.value <= bounds.max_true_share
         yield Finding(name="Rejected, yet believed", value=f"{health.believed.value:.1%}", about=about, good=good)
     about = f"Rows whose two texts another row has, too; in {health.same:,} chosen and rejected are the same."
-    good = health.repeated.value <= bounds.max_repeated and not health.same
+    good = health.repeated.value <= bounds.max_repeated_share and not health.same
     yield Finding(name="Repeated", value=f"{health.repeated.value:.1%}", about=about, good=good)
     if health.changed:
         middle = statistics.median(health.changed)
         about = f"Pixels that differ in the median of {len(health.changed):,} rejected images; the least: "
         about += f"{health.changed[0]:.2%}."
-        good = middle >= bounds.min_changed
+        good = middle >= bounds.min_changed_share
         yield Finding(name="Rejected images differ", value=f"{middle:.1%}", about=about, good=good)
 
 

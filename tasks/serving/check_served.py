@@ -63,7 +63,7 @@ def _check_program(chat: ChatConfig, field: str) -> Check:
 def _check_endpoint(chat: ChatConfig, url: str, field: str) -> Iterator[Check]:
     name = f"{field} at {url}"
     try:
-        models = run(_models(chat, url))
+        models = run(_models(chat, url, field))
     except FaultError as fault:
         mend = f"start the server, or --set {field}.endpoint=http://HOST:PORT/v1 (addresses often end in /v1)"
         yield missing("served", name, str(fault), mend=mend)
@@ -83,9 +83,10 @@ def _check_endpoint(chat: ChatConfig, url: str, field: str) -> Iterator[Check]:
         yield from _check_date(headers, url)
 
 
-async def _models(chat: ChatConfig, url: str) -> tuple[str, ...]:
+async def _models(chat: ChatConfig, url: str, field: str) -> tuple[str, ...]:
     check_address(url)
-    connection = Connection(url, load_key(chat.key), timeout_s=WAIT_SECONDS, pace=Pace(connect_s=WAIT_SECONDS))
+    key = load_key(chat.key, field=field)
+    connection = Connection(url, key, timeout_s=WAIT_SECONDS, pace=Pace(connect_s=WAIT_SECONDS))
     try:
         return await connection.models()
     finally:

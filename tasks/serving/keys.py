@@ -46,19 +46,27 @@ class Key(str):
         return f"the environment variable {self.name}"
 
 
-def load_key(name: str) -> Key:
+def load_key(name: str, *, field: str = "models.*") -> Key:
     """Return the key that ``ChatConfig.key`` names; an empty one where there is none, and none is sent.
+
+    Args:
+        name: of the environment variable, or of a block.
+        field: what the profile calls the model, for messages; where that is not known, any.
 
     Raises:
         ConfigError: the block cannot be loaded, or what was found is no key.
     """
-    found = _load_block(name.removeprefix(BLOCK)) if name.startswith(BLOCK) else os.environ.get(name, "")
-    key = Key.of(name, found.strip())
-    if any(not "!" <= character <= "~" for character in key):
-        raise ConfigError(
-            f"models.chat.key: {key.place} holds more than a key (spaces, or letters beyond ASCII): set it again"
-        )
+    try:
+        key = Key.of(name, _read(name).strip())
+        if any(not "!" <= character <= "~" for character in key):
+            raise ConfigError(f"{key.place} holds more than a key (spaces, or letters beyond ASCII): set it again")
+    except ConfigError as error:
+        raise ConfigError(f"{field}.key: {error}") from error.__cause__
     return key
+
+
+def _read(name: str) -> str:
+    return _load_block(name.removeprefix(BLOCK)) if name.startswith(BLOCK) else os.environ.get(name, "")
 
 
 @lru_cache
@@ -68,21 +76,17 @@ def _load_block(name: str) -> str:
     from prefect.settings import PREFECT_API_URL
 
     if not PREFECT_API_URL.value():  # Prefect would start a server of its own, which knows no blocks
-        raise ConfigError(
-            f"models.chat.key: {BLOCK}{name} is kept by a Prefect server: set PREFECT_API_URL to its address"
-        )
+        raise ConfigError(f"{BLOCK}{name} is kept by a Prefect server: set PREFECT_API_URL to its address")
     try:
         held = run(Secret.aload(name)).value.get_secret_value()
     except ValueError as error:
         raise ConfigError(
-            f"models.chat.key: the Prefect server has no Secret block {name!r}: make it under Blocks in its pages, or "
+            f"the Prefect server has no Secret block {name!r}: make it under Blocks in its pages, or "
             f'with `Secret(value=...).save("{name}")` of prefect.blocks.system'
         ) from error
     except Exception as error:
         kind = type(error).__name__
-        raise ConfigError(
-            f"models.chat.key: {BLOCK}{name}: {PREFECT_API_URL.value()} does not answer ({kind})"
-        ) from error
+        raise ConfigError(f"{BLOCK}{name}: {PREFECT_API_URL.value()} does not answer ({kind})") from error
     if not isinstance(held, str) or not held:
-        raise ConfigError(f"models.chat.key: the Prefect Secret block {name!r} holds no text: set it again")
+        raise ConfigError(f"the Prefect Secret block {name!r} holds no text: set it again")
     return held

@@ -168,7 +168,7 @@ def free_port() -> int:
 
 def _wait(running: _Running) -> bool:
     """Wait until it answers; False: it ended, or its time is up."""
-    until = time.monotonic() + running.chat.launch.start_seconds
+    until = time.monotonic() + running.chat.launch.start_timeout_seconds
     while not running.ended and time.monotonic() < until:
         if _serves(running):
             return True
@@ -195,7 +195,7 @@ def _what_happened(running: _Running) -> str:
     if running.ended:
         what = f"ended with exit code {running.guard.returncode} before it answered"
     else:
-        what = f"did not answer within {running.chat.launch.start_seconds:g} s (launch.start_seconds)"
+        what = f"did not answer within {running.chat.launch.start_timeout_seconds:g} s (launch.start_timeout_seconds)"
     return f"vLLM of {running.chat.model} {what}; the end of its log, {running.log}:\n{_tail(running)}"
 
 

@@ -74,7 +74,7 @@ def find_model(chat: ChatConfig, *, field: str = "models.chat", images: int = 0,
     _check_whole(chat.model, field)
     if chat.launch.enabled:
         check_launch(chat, field)
-        return chat.model_copy(update={"structured": "vllm"}) if chat.structured == "auto" else chat
+        return chat.model_copy(update={"structured_output": "vllm"}) if chat.structured_output == "auto" else chat
     if not chat.endpoint:
         raise ConfigError(
             f"{field}.endpoint: name an OpenAI-compatible server (--set {field}.endpoint=http://HOST:PORT/v1), "
@@ -100,18 +100,18 @@ def _check_whole(model: str, field: str) -> None:
 
 
 async def _find(chat: ChatConfig, field: str, *, images: int, pace: Pace) -> ChatConfig:
-    key = load_key(chat.key)
+    key = load_key(chat.key, field=field)
     timeout_s = min(chat.timeout_seconds, chat.patience_seconds)
     servers = [_Server(Connection(url, key, timeout_s=timeout_s, pace=pace), chat, pace) for url in chat.endpoint]
     try:
         model = await _model(servers, chat, field)
         for server in servers:
             await server.show(images, model, field)
-        structured = await _structured(servers, model) if chat.structured == "auto" else chat.structured
+        structured = await _structured(servers, model) if chat.structured_output == "auto" else chat.structured_output
     finally:
         for server in servers:
             await server.connection.close()
-    return chat.model_copy(update={"model": model, "structured": structured})
+    return chat.model_copy(update={"model": model, "structured_output": structured})
 
 
 async def _model(servers: "Sequence[_Server]", chat: ChatConfig, field: str) -> str:
@@ -136,7 +136,7 @@ async def _structured(servers: "Sequence[_Server]", model: str) -> Structured:
     for kind in FORMS:
         if all([await server.obeys(kind, model) for server in servers]):
             return kind
-    return "off"
+    return "none"
 
 
 class _Server:

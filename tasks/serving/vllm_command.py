@@ -20,7 +20,7 @@ def vllm_command(chat: ChatConfig, port: int) -> list[str]:
     return [
         *(*launch.command, "serve", chat.model, "--served-model-name", chat.model),
         *("--host", "127.0.0.1", "--port", str(port)),
-        *("--max-model-len", str(launch.max_model_len), "--gpu-memory-utilization", str(launch.gpu_memory)),
+        *("--max-model-len", str(launch.max_model_len), "--gpu-memory-utilization", str(launch.gpu_memory_utilization)),
         *("--limit-mm-per-prompt", json.dumps({"image": launch.max_images, "video": 0})),
         # An image processor's own limit may be far above ours, and vLLM sets memory aside for the largest image.
         *(("--mm-processor-kwargs", json.dumps({"max_pixels": chat.max_pixels})) if launch.max_images else ()),

@@ -70,9 +70,9 @@ def _words(text: str) -> list[dict[str, Any]]:
 
 def _special(grammar: Grammar | None, config: ChatConfig) -> dict[str, Any]:
     """Return what not every server knows: above all, of what form the answer must be."""
-    if config.structured == "vllm":
+    if config.structured_output == "vllm":
         return UNTOUCHED | _vllm_form(grammar)
-    if config.structured == "json" and grammar and grammar.schema:
+    if config.structured_output == "json" and grammar and grammar.schema:
         schema = {"name": "answer", "schema": grammar.schema, "strict": True}
         return {"response_format": {"type": "json_schema", "json_schema": schema}}
     return {}

@@ -40,7 +40,7 @@ def _perturb_item(rows: Sequence[Read], config: RobustnessConfig) -> Iterator[Re
 
 def _perturb_row(row: ImageRow, config: RobustnessConfig) -> ImageRow:
     captions = tuple(_perturb_text(text, row.key, config) for text in row.captions)
-    if config.images == "off":
+    if config.corruption == "none":
         return replace(row, captions=captions)
     data = _perturb_bytes(row.image, row.key, config)
     key = make_key(data)
@@ -48,13 +48,13 @@ def _perturb_row(row: ImageRow, config: RobustnessConfig) -> ImageRow:
 
 
 def _perturb_bytes(data: bytes, key: str, config: RobustnessConfig) -> bytes:
-    if config.images == "off":
+    if config.corruption == "none":
         return data
-    return encode_png(perturb_image(decode_rgb(data), config.images, severity=config.severity, key=key))
+    return encode_png(perturb_image(decode_rgb(data), config.corruption, severity=config.severity, key=key))
 
 
 def _perturb_text(text: str, key: str, config: RobustnessConfig) -> str:
-    return replace_words(text, config.words, key=key)
+    return replace_words(text, config.word_share, key=key)
 
 
 def _renamed(key: str, config: RobustnessConfig) -> str:

@@ -69,7 +69,7 @@ def read_item(item: ItemRow, *, config: ScenesConfig) -> Iterator[ImageRow | Dro
 
 def _item(config: ScenesConfig, index: int, photographs: int) -> ItemRow:
     variant = choose_variant()
-    settings = (config.seed, config.width, config.height, config.samples, config.no_change_share)
+    settings = (config.seed, config.width, config.height, config.samples_per_pixel, config.no_change_share)
     key = make_key("scene", SCENES_VERSION, version("mitsuba"), variant, *settings, index, photographs)
     locator = json.dumps({"world": index, "photographs": photographs, "variant": variant}, sort_keys=True)
     return ItemRow(key=key, source_key=key, subject=key, name=f"world-{index:05d}", locator=locator)

@@ -128,7 +128,9 @@ def write_endless_model(folder: Path) -> Path:
 
 def config_of(server: RunningVllm) -> ChatConfig:
     """Return our side's configuration."""
-    return ChatConfig(endpoint=(server.endpoint,), model=server.model, structured="vllm", max_concurrency=AT_ONCE)
+    return ChatConfig(
+        endpoint=(server.endpoint,), model=server.model, structured_output="vllm", max_concurrency=AT_ONCE
+    )
 
 
 def ask_ours(asked: Sequence[Asked], config: ChatConfig, *, grammar: Grammar | None = None) -> Rate:
@@ -298,7 +300,7 @@ def serve_trivially(told: Connection) -> None:
 def measure_memory(port: int, pictures: Sequence[bytes], marks: Sequence[int]) -> list[float]:
     """Return the resident MB after each mark's rows; in a process of its own."""
     config = ChatConfig(
-        endpoint=(f"http://127.0.0.1:{port}/v1",), model="trivial", structured="off", max_concurrency=64
+        endpoint=(f"http://127.0.0.1:{port}/v1",), model="trivial", structured_output="none", max_concurrency=64
     )
 
     async def work(row: PairRow, chat: Chat) -> PairRow:

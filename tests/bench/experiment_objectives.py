@@ -4,7 +4,7 @@ Run with ``python -m tests.bench.experiment_objectives DATASET --to FOLDER``; ta
 dataset is a build of rendered scenes, as in
 
     pairwright build scenes: --out DATASET --set scenes.worlds=1600 --set scenes.width=128 --set scenes.height=96 \\
-        --set scenes.samples=8 --set scenes.no_change_share=0.1 --set rejections.enabled=false
+        --set scenes.samples_per_pixel=8 --set scenes.no_change_share=0.1 --set rejections.enabled=false
 
 Per seed: SFT from random weights; then, each from there and with the same rows, steps and learning rate, more SFT, DPO
 with negatives drawn evenly from the training texts (the same code with a temperature at which the retriever's choice is

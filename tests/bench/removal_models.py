@@ -130,7 +130,7 @@ def write_models(folder: Path, sizes: Sizes) -> Models:
         ),
         segmentation=SegmentationConfig(segmenter="sam", checkpoint=str(write_sam(folder / "sam.pth", sizes.sam))),
         removals=RemovalsConfig(
-            inpainter="lama", dilate=7, lama=LamaConfig(checkpoint=str(folder / "lama.pt"), sha256=lama)
+            inpainter="lama", dilate_pixels=7, lama=LamaConfig(checkpoint=str(folder / "lama.pt"), sha256=lama)
         ),
     )
 

@@ -11,7 +11,7 @@ from pairwright.tasks.store.pool import Workers
 from tests.fixtures.photographs import write_photographs
 from tests.fixtures.prefect_server import prefect_server
 
-SMALL = ["scenes.worlds=3", "scenes.width=96", "scenes.height=72", "scenes.samples=2", "run.workers=1"]
+SMALL = ["scenes.worlds=3", "scenes.width=96", "scenes.height=72", "scenes.samples_per_pixel=2", "run.workers=1"]
 WIDE = ["mining.min_best_similarity=0", "mining.min_similarity=0", "mining.max_similarity=1"]
 """Lets pairs of different worlds pass too, so that there are many."""
 

@@ -209,7 +209,7 @@ def test_interrupted_builds_say_how_to_go_on_and_do(
     tmp_path: Path, number: int, send: Callable[[int, int], None], workers: int
 ) -> None:
     out = tmp_path / "out"
-    size = [f"scenes.worlds={4 * workers}", "scenes.samples=1", "scenes.width=64", "scenes.height=64"]
+    size = [f"scenes.worlds={4 * workers}", "scenes.samples_per_pixel=1", "scenes.width=64", "scenes.height=64"]
     settings = [*size, f"run.workers={workers}"]
     words = [word for setting in settings for word in ("--set", setting)]
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}

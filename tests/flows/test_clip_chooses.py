@@ -43,7 +43,7 @@ def built(rendered: Path, clip: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 def build(out: Path, clip: Path, losing: str = "") -> Report:
     """Build, as the command line does; all shards of one stage may be lost."""
-    own = ["embedding.embedders=[colour-layout, clip]", f"embedding.clip.checkpoint={clip}", "embedding.batch=8"]
+    own = ["embedding.embedders=[colour-layout, clip]", f"embedding.clip.checkpoint={clip}", "embedding.batch_size=8"]
     settings = [*SMALL, *WIDE, *own, "rejections.scorer=clip"]
     request = make_request(str(out), None, profile="scenes", settings=settings, limit=None, until="")
     with Workers(1) as workers:

@@ -111,7 +111,7 @@ def test_a_served_model_is_scored_by_hand(cola: Path, tmp_path: Path, monkeypatc
 def test_what_was_answered_is_not_asked_again(cola: Path, tmp_path: Path) -> None:
     to, answer = tmp_path / "scores.json", answerer(cola)
     with chat_server(lambda asked: Status(503) if asked.number > 12 else answer(asked)) as server:
-        config = config_of(server, structured="off", patience_seconds=0.2, max_attempts=2, max_concurrency=1)
+        config = config_of(server, structured_output="none", patience_seconds=0.2, max_attempts=2, max_concurrency=1)
         wanted = EvaluationConfig(model="tiny", benchmark="cola", data=cola, to=to, server=config)
         with pytest.raises(ServerError):
             evaluate_model(wanted, watch=count_steps)

@@ -8,9 +8,9 @@ from tests.fixtures.chat_server import chat_server
 def test_what_checks_or_samples_the_writer_asks_the_model_that_writes():
     settings = ["differences.writer=served", "controls.enabled=true", "sampled_texts.enabled=true"]
     with chat_server(str, models=("general",)) as one, chat_server(str, models=("own",)) as other:
-        described = f"models.own={{endpoint: '{other.url}', structured: 'off'}}"
+        described = f"models.own={{endpoint: '{other.url}', structured_output: 'none'}}"
         for name, own in (("general", []), ("own", [described, "differences.model=own"])):
-            given = [f"models.chat.endpoint={one.url}", "models.chat.structured='off'"]
+            given = [f"models.chat.endpoint={one.url}", "models.chat.structured_output='none'"]
             found = pin_served(load_profile("scenes", [*settings, *given, *own]), "")
             sections = [
                 found.section(section).model_dump()["chat"]["model"]

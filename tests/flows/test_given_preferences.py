@@ -45,7 +45,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 def settings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Return words of the command line for CLIP, tiny, to choose."""
     clip = write_clip_folder(tmp_path_factory.mktemp("models") / "clip", architecture=READING_CLIP)
-    fields = ["embedding.embedders=[gradients, clip]", f"embedding.clip.checkpoint={clip}", "embedding.batch=8"]
+    fields = ["embedding.embedders=[gradients, clip]", f"embedding.clip.checkpoint={clip}", "embedding.batch_size=8"]
     return [word for field in (*fields, "rejections.scorer=clip", "run.workers=1") for word in ("--set", field)]
 
 
@@ -126,9 +126,9 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         "removals.inpainter=lama",
         f"removals.lama.checkpoint={folder / 'lama.pt'}",
         f"removals.lama.sha256={write_lama(folder / 'lama.pt')}",
-        "removals.dilate=0",
-        "removals.feather=0",
-        "inspection.detect=false",
+        "removals.dilate_pixels=0",
+        "removals.feather_pixels=0",
+        "inspection.detector_enabled=false",
         "inspection.max_rim=100",
     ]
     return [word for field in fields for word in ("--set", field)]

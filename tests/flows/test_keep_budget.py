@@ -28,7 +28,7 @@ SERVED = [
         "run.rows_per_shard=3",
         "captions.writer=served",
         "models.chat.model=tiny",
-        'models.chat.structured="off"',
+        'models.chat.structured_output="none"',
     ),
     *("models.chat.max_pixels=784", "captions.max_tokens=40"),
 ]

@@ -42,13 +42,13 @@ def test_settings_win_over_the_file(tmp_path: Path) -> None:
         ("mining: {min_similarity: 2}", ["mining.min_similarity", "less than or equal to 1"]),
         ("mining: {min_similarity: .nan}", ["mining.min_similarity", "finite"]),
         ("mining: {min_similarity: 0.9, max_similarity: 0.8}", ["mining", "no pair fits"]),
-        ("mining: {check_worst: sometimes}", ["mining.check_worst", "'off', 'before' or 'after'"]),
+        ("mining: {check_worst: sometimes}", ["mining.check_worst", "'none', 'before' or 'after'"]),
         (
             "embedding: {embedders: [sift]}",
             ["embedding.embedders.0", "colour-layout, gradients, clip, dinov2"],
         ),
         ("mining: {weights: [1.0]}", ["mining.weights has 1 numbers for 2 embedders"]),
-        ("preferences: {test: 0.5, validation: 0.5}", ["preferences", "leave nothing to train on"]),
+        ("preferences: {test_share: 0.5, validation_share: 0.5}", ["preferences", "leave nothing to train on"]),
         ("run: {workers: many}", ["run.workers", "valid integer"]),
         ("- a list", ["must be a mapping"]),
         ("mining: [", ["cannot be read as YAML"]),
@@ -114,11 +114,6 @@ def test_a_key_itself_is_refused_and_never_repeated(value) -> None:
 def test_a_key_is_named_by_its_variable_or_block() -> None:
     assert load_profile("scenes", ["models.chat.key=OPENAI_API_KEY"]).models["chat"].key == "OPENAI_API_KEY"
     assert load_profile("scenes", ["models.chat.key=block:my-server"]).models["chat"].key == "block:my-server"
-
-
-def test_off_is_off() -> None:
-    assert load_profile("scenes", ["models.chat.structured=off"]).models["chat"].structured == "off"
-    assert load_profile("scenes", ["mining.check_worst=off"]).mining.check_worst == "off"
 
 
 def test_a_setting_of_nothing_is_no_text() -> None:

@@ -58,7 +58,7 @@ def run(*words: object) -> int:
 def local(checkpoints: tuple[Path, Path], workers: int) -> list[str]:
     clip, dinov2 = checkpoints
     fields = (f"embedding.clip.checkpoint={clip}", f"embedding.dinov2.model={dinov2}", f"run.workers={workers}")
-    return [word for field in (*fields, "embedding.batch=8") for word in ("--set", field)]
+    return [word for field in (*fields, "embedding.batch_size=8") for word in ("--set", field)]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_the_gpu_profile_is_the_papers() -> None:
         "IDEA-Research/grounding-dino-base",
     )
     assert (profile.segmentation.segmenter, profile.segmentation.model) == ("sam", "vit_h")
-    assert (profile.removals.inpainter, 2 * profile.removals.dilate + 1) == ("lama", 15)
+    assert (profile.removals.inpainter, 2 * profile.removals.dilate_pixels + 1) == ("lama", 15)
     assert profile.rejections.scorer == "clip"
 
 

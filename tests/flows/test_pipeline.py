@@ -222,7 +222,7 @@ SERVED = Profile.model_validate(
         "differences": {"writer": "served"},
         "comparisons": {"writer": "served"},
         "questions": {"enabled": True},
-        "controls": {"enabled": True, "same": False},
+        "controls": {"enabled": True, "kinds": ["swapped"]},
         "judging": {"enabled": True},
         "sampled_texts": {"enabled": True, "samples": 2},
         "counterfactuals": {"enabled": True},

@@ -37,7 +37,10 @@ from tests.flows.test_schedule_dataset import listening
 
 ROOT = Path(__file__).parent.parent.parent
 BUILD = "pairwright build PHOTOS --profile mine.yaml --until captioning --out album"
-SMALL = "--set scenes.worlds=3 --set scenes.width=96 --set scenes.height=72 --set scenes.samples=2 --set run.workers=1"
+SMALL = (
+    "--set scenes.worlds=3 --set scenes.width=96 --set scenes.height=72 --set scenes.samples_per_pixel=2 "
+    "--set run.workers=1"
+)
 WIDE = "--set mining.min_best_similarity=0 --set mining.min_similarity=0 --set mining.max_similarity=1"
 SECTIONS = ("### How to resume", "### Operations", "### Prefect", "### More than one machine")
 NOT_HERE = {
@@ -196,7 +199,9 @@ def begin(site: Site) -> None:
         "captions": {"writer": "served"},
         "differences": {"writer": "served"},
         "rejections": {"enabled": False},
-        "models": {"chat": {"endpoint": site.chat.url, "model": "tiny", "structured": "off", "max_attempts": 2}},
+        "models": {
+            "chat": {"endpoint": site.chat.url, "model": "tiny", "structured_output": "none", "max_attempts": 2}
+        },
         "run": {"workers": 1},
     }
     (site.terminal.folder / "mine.yaml").write_text(yaml.safe_dump(profile))

@@ -53,14 +53,20 @@ PHOTOGRAPHS = 6
 SETTINGS = [
     *WIDE,
     "run.rows_per_shard=2",
-    *("models.chat.launch.enabled=false", "models.chat.model=tiny", 'models.chat.structured="off"'),
-    *("models.language.launch.enabled=false", "models.language.model=tiny", 'models.language.structured="off"'),
+    *("models.chat.launch.enabled=false", "models.chat.model=tiny", 'models.chat.structured_output="none"'),
+    *("models.language.launch.enabled=false", "models.language.model=tiny", 'models.language.structured_output="none"'),
     *("questions.enabled=false", "counterfactuals.enabled=false", "sampled_texts.enabled=false"),
-    *("embedding.batch=1", "tagging.batch=1", "detection.batch=1", "segmentation.batch=1", "removals.batch=1"),
-    "inspection.batch=1",
+    *(
+        "embedding.batch_size=1",
+        "tagging.batch_size=1",
+        "detection.batch_size=1",
+        "segmentation.batch_size=1",
+        "removals.batch_size=1",
+    ),
+    "inspection.batch_size=1",
     # Masks of random weights are noise all over the image: not dilated, they leave something to fill holes from.
     *("elements.min_area=0.0001", "elements.max_area=1", "segmentation.max_box_area=1"),
-    *("removals.dilate=0", "removals.feather=0"),
+    *("removals.dilate_pixels=0", "removals.feather_pixels=0"),
     *(
         "inspection.min_remaining_score=1",
         "inspection.min_grown_score=1",

@@ -18,7 +18,7 @@ from tests.tasks.report.browser import broken_images, open_chromium, open_page, 
 SERVED = [
     "captions.writer=served",
     "differences.writer=served",
-    *("controls.enabled=true", "controls.same=false"),
+    *("controls.enabled=true", "controls.kinds=[swapped]"),
     "judging.enabled=true",
     "comparisons.writer=served",
 ]
@@ -65,7 +65,7 @@ def served(rendered, tmp_path_factory):
     """Return the dataset and how often each kind of thing was asked."""
     folder = with_images_of(rendered, tmp_path_factory.mktemp("served") / "demo")
     with chat_server(answer) as server:
-        chat = [f"models.chat.endpoint={server.url}", "models.chat.model=tiny", 'models.chat.structured="off"']
+        chat = [f"models.chat.endpoint={server.url}", "models.chat.model=tiny", 'models.chat.structured_output="none"']
         request = make_request(
             str(folder), None, profile="scenes", settings=[*SMALL, *WIDE, *SERVED, *chat], limit=None, until=""
         )

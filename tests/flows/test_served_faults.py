@@ -23,10 +23,10 @@ from tests.flows.test_report_served import answer as sound
 from tests.flows.test_report_served import kind_of
 
 SETTINGS = [
-    *("scenes.worlds=3", "scenes.width=64", "scenes.height=64", "scenes.samples=1", "run.workers=1", *WIDE),
+    *("scenes.worlds=3", "scenes.width=64", "scenes.height=64", "scenes.samples_per_pixel=1", "run.workers=1", *WIDE),
     *("captions.writer=served", "differences.writer=served", "differences.candidates=2"),
-    *("controls.enabled=true", "controls.swapped=false", "judging.enabled=true", "comparisons.writer=served"),
-    *("models.chat.model=tiny", 'models.chat.structured="off"', "models.chat.timeout_seconds=2"),
+    *("controls.enabled=true", "controls.kinds=[same]", "judging.enabled=true", "comparisons.writer=served"),
+    *("models.chat.model=tiny", 'models.chat.structured_output="none"', "models.chat.timeout_seconds=2"),
 ]
 TABLES = ("captions", "described", "controlled", "judged", "differences", "comparisons", "preferences")
 FAULTS = (

@@ -27,7 +27,7 @@ def encoders(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         "embedding.embedders=[clip, dinov2]",
         f"embedding.clip.checkpoint={clip}",
         f"embedding.dinov2.model={dinov2}",
-        "embedding.batch=8",
+        "embedding.batch_size=8",
     ]
 
 

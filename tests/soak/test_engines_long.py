@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 BIN = Path(sys.executable).parent
 ENGINES = {"dask": DaskWorkers, "ray": RayWorkers}
 SMALL = {
-    "scenes.worlds": 6, "scenes.width": 96, "scenes.height": 72, "scenes.samples": 4, "run.workers": 2,
+    "scenes.worlds": 6, "scenes.width": 96, "scenes.height": 72, "scenes.samples_per_pixel": 4, "run.workers": 2,
     "run.rows_per_shard": 3, "run.rows_per_shard_of": "{images: 1}",
 }  # fmt: skip
 WORDS = [*"abcdefgh"]

@@ -26,7 +26,7 @@ SMALL = {
     "scenes.worlds": 4,
     "scenes.width": 96,
     "scenes.height": 72,
-    "scenes.samples": 4,
+    "scenes.samples_per_pixel": 4,
     "run.workers": 2,
     "run.rows_per_shard": 4,
 }

@@ -82,7 +82,7 @@ class GroundingDino:
         prompts = network.pack([[tag.name for tag in names] for names in tags])
         places = [place for place, some in enumerate(prompts) for _ in some]
         asks = [Ask(image, prompt) for image, some in zip(prepared, prompts, strict=True) for prompt in some]
-        answers = network.answer(asks, _batches(self.config.model, self.config.revision, self.config.batch))
+        answers = network.answer(asks, _batches(self.config.model, self.config.revision, self.config.batch_size))
         found: list[list[Box]] = [[] for _ in prepared]
         for place, ask, answer in zip(places, asks, answers, strict=True):
             found[place] += boxes_of(answer, ask.prompt, ask.image, self.config)

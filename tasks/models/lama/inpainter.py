@@ -76,7 +76,7 @@ class LamaInpainter:
         Raises:
             ModelError: the weights are missing, do not run, or give no numbers; a single crop does not fit.
         """
-        yield from _load(self.config.lama.model_dump_json(), self.config.batch).fill(prepared)
+        yield from _load(self.config.lama.model_dump_json(), self.config.batch_size).fill(prepared)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -215,7 +215,9 @@ def _load(configuration: str) -> Prompter:
         prompt=partial(_prompt, model),
         square=Square(model.image_encoder.img_size),
         device=device,
-        images=Batches(config.batch, most=MOST_IMAGES) if device.type == "cuda" else Batches(config.batch or 1),
+        images=Batches(config.batch_size, most=MOST_IMAGES)
+        if device.type == "cuda"
+        else Batches(config.batch_size or 1),
         boxes=Batches(MOST_BOXES),
     )
 

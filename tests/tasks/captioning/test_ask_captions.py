@@ -40,7 +40,7 @@ def painter(asked):
 
 
 def describe(server, rows, *, answers=None, **values):
-    model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", revision="r1", max_attempts=1)
+    model = ChatConfig(endpoint=(server.url,), model="tiny", structured_output="vllm", revision="r1", max_attempts=1)
     config = CaptionsConfig(writer="served", chat=model, **values)
     found = list(describe_images(rows, config, answers=answers))
     return sorted(found, key=lambda row: [one.key for one in rows].index(row.source_key))
@@ -225,7 +225,7 @@ def test_what_was_answered_is_not_asked_again(tmp_path):
 
 
 def config_of(server):
-    model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", revision="r1", max_attempts=1)
+    model = ChatConfig(endpoint=(server.url,), model="tiny", structured_output="vllm", revision="r1", max_attempts=1)
     return CaptionsConfig(writer="served", chat=model, split="served")
 
 

@@ -40,9 +40,9 @@ def painter(asked):
 
 
 def compare(server, rows=(PAIR,), *, captions=CAPTIONS, images=IMAGES, answers=None, **values):
-    model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", revision="r1", max_attempts=1)
+    model = ChatConfig(endpoint=(server.url,), model="tiny", structured_output="vllm", revision="r1", max_attempts=1)
     config = ComparisonsConfig(writer="served", chat=model, **values)
-    used = {"images": images} if "images" in config.shown else {}
+    used = {"images": images} if "images" in config.input else {}
     found = list(compare_pairs(rows, config, captions=captions, answers=answers, **used))
     return sorted(found, key=lambda row: [one.key for one in rows].index(row.source_key))
 
@@ -51,7 +51,7 @@ def compare(server, rows=(PAIR,), *, captions=CAPTIONS, images=IMAGES, answers=N
 def test_the_order_of_a_pair_is_the_order_of_its_summary(shown):
     both = [replace(PAIR, human_differences=HUMAN), replace(pair_of(BLUE, RED), human_differences=HUMAN)]
     with chat_server(painter) as server:
-        one, other = compare(server, both, shown=shown)
+        one, other = compare(server, both, input=shown)
     assert (one.text, other.text) == (summary_of("red", "blue"), summary_of("blue", "red"))
     assert one.commonalities == ("Both images show a plain wall.",)
     assert one.axes == ("attributes", "counts")
@@ -81,7 +81,7 @@ def test_phase_1_reads_the_papers_prompt_and_sees_nothing():
 )
 def test_phase_2_sees_both_images_in_order(shown, context):
     with chat_server(painter) as server:
-        compare(server, [replace(PAIR, human_differences=HUMAN)], shown=shown)
+        compare(server, [replace(PAIR, human_differences=HUMAN)], input=shown)
     [asked] = server.asked
     assert asked.text.startswith(f"Image 1: {IMAGE}\nImage 2: {IMAGE}\n{context}")
     assert [colour_of(image) for image in asked.images] == ["red", "blue"]
@@ -93,7 +93,7 @@ def test_phase_2_sees_both_images_in_order(shown, context):
 @pytest.mark.parametrize("shown", PHASES)
 def test_the_conversation_is_the_same_in_both_phases(shown):
     with chat_server(painter) as server:
-        [row] = compare(server, [replace(PAIR, human_differences=HUMAN)], shown=shown)
+        [row] = compare(server, [replace(PAIR, human_differences=HUMAN)], input=shown)
     question, answer, retrieval, letter = row.conversation
     assert question == Turn(role="user", text=load("compare_images").render())
     assert answer == Turn(role="assistant", text=row.text)
@@ -107,9 +107,9 @@ def test_the_conversation_is_the_same_in_both_phases(shown):
     [
         ({"captions": {}}, "caption is missing"),
         ({"captions": {RED.key: CAPTIONS[RED.key]}}, "caption is missing"),
-        ({"shown": "images and captions", "captions": {BLUE.key: CAPTIONS[BLUE.key]}}, "caption is missing"),
-        ({"shown": "images", "images": {RED.key: RED}}, "image is missing"),
-        ({"shown": "images and differences"}, "no human difference to refine"),
+        ({"input": "images and captions", "captions": {BLUE.key: CAPTIONS[BLUE.key]}}, "caption is missing"),
+        ({"input": "images", "images": {RED.key: RED}}, "image is missing"),
+        ({"input": "images and differences"}, "no human difference to refine"),
     ],
 )
 def test_what_is_missing_is_a_reason_and_nothing_is_asked(values, reason):
@@ -122,7 +122,7 @@ def test_what_is_missing_is_a_reason_and_nothing_is_asked(values, reason):
 
 def test_without_captions_phase_2_leaves_the_retrieval_question_out():
     with chat_server(painter) as server:
-        [row] = compare(server, shown="images", captions={})
+        [row] = compare(server, input="images", captions={})
     assert len(row.conversation) == 2
 
 
@@ -178,7 +178,7 @@ def test_what_others_wrote_reaches_the_model_as_data():
     pair = replace(PAIR, human_differences=(attack, " "))
     with chat_server(painter) as server:
         for shown in PHASES:
-            [row] = compare(server, [pair], captions=captions, shown=shown)
+            [row] = compare(server, [pair], captions=captions, input=shown)
             assert isinstance(row, ComparisonRow)
             told = "".join(turn.text for turn in row.conversation[2:])
             assert not any(token in told for token in ("<|im", "<image>", "User:"))
@@ -198,7 +198,7 @@ def test_a_corpus_of_injections_leaves_the_prompts_as_they_are(shown):
     captions = {second.key: caption_of(second)}
     captions |= {pair.first: caption_of(RED, text) for pair, text in zip(pairs, INJECTIONS, strict=True)}
     with chat_server(lambda asked: GOOD) as server:
-        found = compare(server, pairs, captions=captions, images=images, shown=shown)
+        found = compare(server, pairs, captions=captions, images=images, input=shown)
     empty = [not as_data(text) for text in INJECTIONS]  # nothing is left of it: there is no caption, no difference
     dropped = [isinstance(row, Dropped) for row in found]
     assert dropped == (empty if shown != "images" else [False] * len(found))
@@ -241,7 +241,7 @@ def test_other_words_and_other_captions_make_another_row():
         BLUE.key: caption_of(BLUE, "It is blue."),
     }
     with chat_server(lambda asked: next(said)) as server:
-        rows = [*compare(server), *compare(server), *compare(server, captions=other), *compare(server, shown="images")]
+        rows = [*compare(server), *compare(server), *compare(server, captions=other), *compare(server, input="images")]
     assert len({row.key for row in rows}) == 4
     assert {row.subject for row in rows} == {PAIR.key}
     assert PAIR.key not in {row.key for row in rows}
@@ -263,10 +263,10 @@ def test_what_was_answered_is_not_asked_again(tmp_path):
     told = {"captions": {row.key: caption_of(row) for row in images}, "images": {row.key: row for row in images}}
     with chat_server(lambda asked: "No." if asked.number < 6 else painter(asked)) as server:
         with Answers(tmp_path / "a.answers") as answers:
-            first = compare(server, pairs, shown="images and captions", answers=answers, **told)
+            first = compare(server, pairs, input="images and captions", answers=answers, **told)
         asked = len(server.asked)
         with Answers(tmp_path / "a.answers") as answers:
-            again = compare(server, pairs, shown="images and captions", answers=answers, **told)
+            again = compare(server, pairs, input="images and captions", answers=answers, **told)
     assert asked == len(server.asked) == 18
     assert [replace(row, served=()) for row in first] == [replace(row, served=()) for row in again]
     assert [[one.seed for one in row.served] for row in first] == [[one.seed for one in row.served] for row in again]
@@ -277,16 +277,16 @@ def test_a_refused_request_drops_its_row_and_an_unanswered_one_fails_it():
         return Status(400, "no") if colour_of(asked.images[0]) == "red" else Status(500, "broken")
 
     with chat_server(answer) as server:
-        found = compare(server, [PAIR, pair_of(BLUE, RED)], shown="images")
+        found = compare(server, [PAIR, pair_of(BLUE, RED)], input="images")
     assert [type(row) for row in found] == [Dropped, Failed]
 
 
 @pytest.mark.parametrize("shown", PHASES)
 def test_the_stage_reads_images_only_where_they_are_shown(shown):
-    assert STAGE.fit(STAGE, ComparisonsConfig(shown=shown)) is STAGE
+    assert STAGE.fit(STAGE, ComparisonsConfig(input=shown)) is STAGE
     assert not STAGE.remembers
     moved = replace(STAGE, uses=(replace(STAGE.uses[0], table="clean", name="images"), STAGE.uses[1]))
-    fitted = STAGE.fit(moved, ComparisonsConfig(writer="served", shown=shown))
+    fitted = STAGE.fit(moved, ComparisonsConfig(writer="served", input=shown))
     assert fitted.remembers
     used = {use.argument: use for use in fitted.uses}
     assert set(used) == ({"captions"} if shown == "captions" else {"images", "captions"})
@@ -294,7 +294,7 @@ def test_the_stage_reads_images_only_where_they_are_shown(shown):
         assert (used["images"].table, used["images"].without) == ("clean", ())
     assert used["captions"].counts
     with chat_server(painter) as server:
-        compare(server, [replace(PAIR, human_differences=HUMAN)], shown=shown)
+        compare(server, [replace(PAIR, human_differences=HUMAN)], input=shown)
     [asked] = server.asked
     assert set(fitted.prompts) >= {"compare_images", "retrieve_image"}
     assert any(load(name).text.rstrip().endswith(asked.text[-60:]) for name in fitted.prompts)

@@ -46,7 +46,7 @@ def numbered(asked):
 
 
 def describe(server, pairs=(PAIR,), *, captions=None, images=(RED, BLUE, GREEN), answers=None, **values):
-    model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", revision="r1", max_attempts=1)
+    model = ChatConfig(endpoint=(server.url,), model="tiny", structured_output="vllm", revision="r1", max_attempts=1)
     config = DifferencesConfig(writer="served", chat=model, **values)
     told = [caption_of(image) for image in (RED, BLUE, GREEN)] if captions is None else captions
     found = describe_differences(

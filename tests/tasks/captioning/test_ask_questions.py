@@ -59,7 +59,7 @@ def talker(asked):
 
 
 def ask(server, rows=(ROW,), *, pairs=(PAIR,), captions=None, answers=None, **values):
-    model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", revision="r1", max_attempts=1)
+    model = ChatConfig(endpoint=(server.url,), model="tiny", structured_output="vllm", revision="r1", max_attempts=1)
     config = QuestionsConfig(enabled=True, chat=model, **values)
     captions = {row.key: caption_of(row) for row in (RED, BLUE)} if captions is None else captions
     by_key = {pair.key: pair for pair in pairs}

@@ -114,12 +114,12 @@ def clip(tmp_path_factory):
 
 def plan(server, clip, *, words="wall", sees="images", margin=-0.99):
     profile = Profile(
-        embedding=EmbeddingConfig(embedders=("gradients", "clip"), clip=clip, batch=4),
-        models={"chat": ChatConfig(endpoint=(server.url,), model="tiny", structured="off", max_attempts=1)},
+        embedding=EmbeddingConfig(embedders=("gradients", "clip"), clip=clip, batch_size=4),
+        models={"chat": ChatConfig(endpoint=(server.url,), model="tiny", structured_output="none", max_attempts=1)},
         differences=DifferencesConfig(writer="served", max_attempts=1),
-        controls=ControlsConfig(enabled=True, swapped=True, same=True),
-        grounding=GroundingConfig(enabled=True, margin=margin),
-        judging=JudgingConfig(enabled=True, sees=sees),
+        controls=ControlsConfig(enabled=True, kinds=("swapped", "same")),
+        grounding=GroundingConfig(enabled=True, min_margin=margin),
+        judging=JudgingConfig(enabled=True, input=sees),
     )
     planned, tables = [], {}
     for given in GIVEN:

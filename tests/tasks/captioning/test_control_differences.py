@@ -46,8 +46,8 @@ def ignoring_images(asked):
 
 
 def control(server, rows=(RIGHT,), *, pair=PAIR, answers=None, images=IMAGES, captions=CAPTIONS, **config):
-    model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", max_attempts=1)
-    config = ControlsConfig(**{"enabled": True, "swapped": False, "same": False, "chat": model, **config})
+    model = ChatConfig(endpoint=(server.url,), model="tiny", structured_output="vllm", max_attempts=1)
+    config = ControlsConfig(**{"enabled": True, "chat": model, **config})
     tables = {"pairs": {pair.key: pair}, "images": images, "captions": captions}
     return list(control_differences(rows, config, **tables, answers=answers))
 
@@ -58,7 +58,7 @@ def ask(answer, rows=(RIGHT,), **config):
 
 
 def test_a_model_that_looks_passes_both():
-    rows, _ = ask(looking, swapped=True, same=True)
+    rows, _ = ask(looking, kinds=("swapped", "same"))
     swapped, same = rows
     # Crosswise the halves are equal (1); straight they share the wall, one of red, wall, red-wall: 2 / 6.
     assert (swapped.check, swapped.passed, swapped.score, swapped.why) == ("swapped", True, round(1 - 1 / 3, 6), "")
@@ -72,20 +72,20 @@ def test_a_model_that_looks_passes_both():
 
 
 def test_a_model_that_ignores_the_order_fails():
-    [row], _ = ask(ignoring_order, swapped=True)
+    [row], _ = ask(ignoring_order, kinds=("swapped",))
     assert (row.passed, row.score, row.why) == (False, round(1 / 3 - 1, 6), checks.NOT_TURNED_ROUND)
     assert checks.speaks_against(row)
 
 
 def test_a_model_that_ignores_the_images_fails():
-    [swapped, same], _ = ask(ignoring_images, swapped=True, same=True)
+    [swapped, same], _ = ask(ignoring_images, kinds=("swapped", "same"))
     assert swapped.passed  # its captions came in the other order
     assert (same.passed, same.score, same.why) == (False, 0.0, checks.SEEN_IN_SAME)
     assert not checks.speaks_against(same)
 
 
 def test_what_the_swapped_pair_is_asked():
-    _, [asked] = ask(looking, swapped=True)
+    _, [asked] = ask(looking, kinds=("swapped",))
     assert [colour_of(image) for image in asked.images] == ["blue", "red"]
     told = re.search(r"First image .*: (.*)\. Second image .*: (.*)\. Generate", asked.text)
     assert told.groups() == ("A plain blue wall", "A plain red wall")
@@ -108,13 +108,13 @@ def test_what_the_swapped_pair_is_asked():
     ],
 )
 def test_what_is_known_of_one_order_is_told_as_such(values, told):
-    _, [asked] = ask(looking, pair=replace(PAIR, **values), swapped=True)
+    _, [asked] = ask(looking, pair=replace(PAIR, **values), kinds=("swapped",))
     assert told in asked.text
     assert "lamp" not in asked.text
 
 
 def test_without_captions_none_is_told():
-    _, [asked] = ask(looking, swapped=True, captions={})
+    _, [asked] = ask(looking, kinds=("swapped",), captions={})
     assert "could be described" not in asked.text
     assert [colour_of(image) for image in asked.images] == ["blue", "red"]
 
@@ -122,7 +122,7 @@ def test_without_captions_none_is_told():
 def test_what_the_same_image_is_asked():
     pair = replace(PAIR, instruction="Make the wall blue.", human_differences=("The wall turned blue",))
     rows = [replace(RIGHT, key=f"{n:032x}") for n in range(20)]
-    found, asked = ask(looking, rows, pair=pair, same=True)
+    found, asked = ask(looking, rows, pair=pair, kinds=("same",))
     assert all(row.passed for row in found)
     shown = [tuple(colour_of(image) for image in one.images) for one in asked]
     assert set(shown) == {("red", "red"), ("blue", "blue")}  # which one is drawn by the description's key
@@ -145,17 +145,17 @@ def test_what_the_same_image_is_asked():
     ],
 )
 def test_ways_to_say_that_there_is_no_difference(answer):
-    [same, *_], _ = ask(lambda asked: answer, same=True)
+    [same, *_], _ = ask(lambda asked: answer, kinds=("same",))
     assert (same.passed, same.score, same.text) == (True, 1.0, answer)
     # Of two different images that is wrong, and it is right where the description says that nothing changed.
-    [swapped], _ = ask(lambda asked: answer, swapped=True)
+    [swapped], _ = ask(lambda asked: answer, kinds=("swapped",))
     assert (swapped.passed, swapped.score, swapped.why) == (False, UNREADABLE, checks.NONE_IN_SWAPPED)
-    [swapped], _ = ask(lambda asked: answer, [UNCHANGED], swapped=True)
+    [swapped], _ = ask(lambda asked: answer, [UNCHANGED], kinds=("swapped",))
     assert (swapped.passed, swapped.score) == (True, 1.0)
 
 
 def test_a_change_where_the_description_sees_none():
-    [row], _ = ask(looking, [UNCHANGED], swapped=True)
+    [row], _ = ask(looking, [UNCHANGED], kinds=("swapped",))
     assert (row.passed, row.score, row.why) == (False, UNREADABLE, checks.NOT_TURNED_ROUND)
 
 
@@ -172,7 +172,7 @@ def test_a_change_where_the_description_sees_none():
     ],
 )
 def test_answers_that_cannot_be_read_fail_and_say_nothing_of_the_description(answer, reason):
-    rows, _ = ask(lambda asked: answer, swapped=True, same=True)
+    rows, _ = ask(lambda asked: answer, kinds=("swapped", "same"))
     assert [row.why for row in rows] == [f"swapped pair: {reason}", f"same image twice: {reason}"]
     assert [row.score for row in rows] == [UNREADABLE, 0.0]
     assert not any(row.passed or checks.speaks_against(row) for row in rows)
@@ -195,18 +195,18 @@ def test_scores_by_hand(halves, others, score):
 
 
 def test_a_tie_fails():
-    [row], _ = ask(lambda asked: template("shows a dog", "shows a cat"), swapped=True)
+    [row], _ = ask(lambda asked: template("shows a dog", "shows a cat"), kinds=("swapped",))
     assert (row.passed, row.score, row.why) == (False, 0.0, checks.NOT_TURNED_ROUND)
 
 
 @pytest.mark.parametrize(("code", "kind"), [(400, Dropped), (500, Failed)])
 def test_faults_become_rows(code, kind):
-    rows, _ = ask(lambda asked: Status(code), swapped=True, same=True)
+    rows, _ = ask(lambda asked: Status(code), kinds=("swapped", "same"))
     assert [(type(row), row.source_key) for row in rows] == [(kind, RIGHT.key)]
 
 
 def test_an_image_that_is_missing():
-    [row], asked = ask(looking, images={RED.key: RED}, swapped=True)
+    [row], asked = ask(looking, images={RED.key: RED}, kinds=("swapped",))
     assert (row.reason, asked) == ("image is missing", [])
 
 
@@ -215,7 +215,7 @@ def test_hostile_texts_stay_data():
     captions = {**CAPTIONS, RED.key: caption_of(RED, attack)}
     pair = replace(PAIR, instruction=attack, human_differences=(attack,))
     for found in (PAIR, pair, replace(pair, instruction="")):
-        [row], [asked] = ask(looking, pair=found, captions=captions, swapped=True)
+        [row], [asked] = ask(looking, pair=found, captions=captions, kinds=("swapped",))
         assert row.passed
         assert asked.text.count("<image>") == len(asked.images) == 2
         assert "<|" not in asked.text
@@ -224,15 +224,15 @@ def test_hostile_texts_stay_data():
 
 def test_an_answered_question_is_not_asked_again(tmp_path):
     with chat_server(looking) as server, Answers(tmp_path / "a.answers") as answers:
-        once = control(server, answers=answers, swapped=True, same=True)
-        again = control(server, answers=answers, swapped=True, same=True)
+        once = control(server, answers=answers, kinds=("swapped", "same"))
+        again = control(server, answers=answers, kinds=("swapped", "same"))
         assert once == again
         assert len(server.asked) == 2
 
 
 def test_the_seed_and_the_description_decide_what_is_asked():
     def asked_of(row=RIGHT, **config):
-        return [one.seed for one in ask(looking, [row], swapped=True, same=True, **config)[1]]
+        return [one.seed for one in ask(looking, [row], kinds=("swapped", "same"), **config)[1]]
 
     assert asked_of() == asked_of()
     assert len({*asked_of(), *asked_of(seed=1), *asked_of(replace(RIGHT, key="f" * 32))}) == 6
@@ -240,7 +240,7 @@ def test_the_seed_and_the_description_decide_what_is_asked():
 
 def test_the_model_that_wrote_is_the_one_that_is_asked():
     general, own = ChatConfig(model="general"), ChatConfig(model="own")
-    controls = ControlsConfig(enabled=True, swapped=True)
+    controls = ControlsConfig(enabled=True, kinds=("swapped",))
     assert Profile(models={"chat": general}, controls=controls).section("controls").served == general
     models = {"chat": general, "own": own}
     profile = Profile(models=models, controls=controls, differences=DifferencesConfig(model="own"))
@@ -256,7 +256,7 @@ def test_the_stage_is_there_only_where_a_control_is_on():
 
 
 def test_what_the_server_said_is_kept():
-    [row], _ = ask(looking, swapped=True)
+    [row], _ = ask(looking, kinds=("swapped",))
     [served] = row.served
     assert isinstance(served, Served)
     assert (served.prompt, served.prompt_tokens, served.finish_reason) == ("difference_from_captions", 7, "stop")

@@ -49,7 +49,7 @@ def space(first, second):
 
 
 def ground(config, images, *rows, margin=0.0):
-    config = config.model_copy(update={"margin": margin})
+    config = config.model_copy(update={"min_margin": margin})
     return list(ground_differences(rows, config, pairs={PAIR.key: PAIR}, vectors=space(*images)))
 
 
@@ -114,7 +114,7 @@ def test_the_margin_is_a_margin(config, embed):
     ],
 )
 def test_what_decides(gaps, score, why):
-    row = check_row(said(BALL, CUBE), gaps, GroundingConfig(enabled=True, margin=0.1))
+    row = check_row(said(BALL, CUBE), gaps, GroundingConfig(enabled=True, min_margin=0.1))
     assert (row.score, row.why, row.passed) == (score, why, not why)
 
 
@@ -173,7 +173,7 @@ def test_the_model_counts_by_its_revision_and_not_by_its_path(config):
     other = config.encoder.model_copy(update={"revision": "xxh3:other"})
     assert mark(config.model_copy(update={"clip": moved})) == mark(config)
     assert mark(config.model_copy(update={"clip": other})) != mark(config)
-    assert mark(config.model_copy(update={"margin": 0.01})) != mark(config)
+    assert mark(config.model_copy(update={"min_margin": 0.01})) != mark(config)
 
 
 def test_a_stage_that_is_not_wanted_loads_nothing():

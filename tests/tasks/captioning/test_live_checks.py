@@ -25,7 +25,7 @@ ROWS = [
 
 @pytest.fixture
 def chat(qwen_server):
-    return ChatConfig(endpoint=(qwen_server.endpoint,), model=qwen_server.model, structured="vllm")
+    return ChatConfig(endpoint=(qwen_server.endpoint,), model=qwen_server.model, structured_output="vllm")
 
 
 def test_the_judge_is_held_to_its_scale(chat):
@@ -35,7 +35,7 @@ def test_the_judge_is_held_to_its_scale(chat):
 
 
 def test_controls_are_answered_in_the_template_or_by_the_way_out(chat):
-    config = ControlsConfig(enabled=True, swapped=True, same=True, max_tokens=400, chat=chat)
+    config = ControlsConfig(enabled=True, kinds=("swapped", "same"), max_tokens=400, chat=chat)
     rows = list(control_differences(ROWS, config, **TABLES, captions=CAPTIONS))
     assert sorted(row.check for row in rows) == ["same"] * len(ROWS) + ["swapped"] * len(ROWS)
     # A random model may never end a half, or deny all of it; what ends is in the form.

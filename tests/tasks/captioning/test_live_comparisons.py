@@ -22,7 +22,7 @@ SPOILT = {"cut off", "repeats itself", "declined", "speaks of captions", "empty 
 
 
 def chat_of(server):
-    return ChatConfig(endpoint=(server.endpoint,), model=server.model, structured="vllm")
+    return ChatConfig(endpoint=(server.endpoint,), model=server.model, structured_output="vllm")
 
 
 def in_form(rows):
@@ -51,7 +51,7 @@ def test_a_language_model_compares_captions_and_asks(mixtral_server):
 
 
 def test_a_vision_model_compares_images(qwen_server):
-    config = ComparisonsConfig(writer="served", shown="images and captions", chat=chat_of(qwen_server))
+    config = ComparisonsConfig(writer="served", input="images and captions", chat=chat_of(qwen_server))
     # This server decodes greedily, as the checkpoint's own settings have it: a random model may never come to an end.
     rows = list(compare_pairs(PAIRS, config, **TABLES))
     in_form(rows)

@@ -50,7 +50,7 @@ def rated_in(asked: Asked) -> str:
 
 def rate(folder: Path, answers: Mapping[str, str], judge: Callable[[Asked], str]) -> tuple[list[Rating], ChatServer]:
     with chat_server(judge) as server, Answers(folder / "memory") as memory:
-        config = config_of(server, structured="off", max_attempts=1)
+        config = config_of(server, structured_output="none", max_attempts=1)
         some = [judged(text, name) for name, text in answers.items()]
         found = sorted(judge_answers(some, RUBRIC, config, answers=memory), key=lambda one: int(one.name))
         return found, server
@@ -98,7 +98,7 @@ def test_a_judge_that_says_it_better_at_the_second_time_is_believed_then(tmp_pat
 def test_a_judge_that_does_not_answer_may_be_asked_again(tmp_path: Path) -> None:
     server = chat_server(lambda asked: Status(500) if asked.number else "nothing")
     with server as judge, Answers(tmp_path / "memory") as memory:
-        config = config_of(judge, structured="off", max_attempts=1, max_concurrency=1)
+        config = config_of(judge, structured_output="none", max_attempts=1, max_concurrency=1)
         found = list(judge_answers([judged("It left.")], RUBRIC, config, answers=memory))
     assert [(one.rating, one.failed) for one in found] == [(None, True)]
 

@@ -87,7 +87,7 @@ def with_models(tmp_path_factory):
             embedders=("clip", "gradients", "dinov2"),
             clip=ClipConfig(checkpoint=str(clip)),
             dinov2=Dinov2Config(model=str(dinov2)),
-            batch=8,
+            batch_size=8,
         )
     )
 

@@ -155,7 +155,7 @@ def test_the_set_filter_looks_at_the_raw_neighbours():
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [
-        ("off", [0]),
+        ("none", [0]),
         ("before", ("set below tau_min: colour-layout", "lowest 0.7000")),
         ("after", [0]),
     ],

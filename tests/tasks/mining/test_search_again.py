@@ -56,7 +56,7 @@ STEPS = [NAMES[:30], NAMES, [*NAMES[:11], *NAMES[15:]], NAMES[3:35]]
 
 @pytest.mark.parametrize(
     "settings",
-    [pytest.param((), marks=pytest.mark.slow), ("search.max_exact=25", "search.probes=2")],
+    [pytest.param((), marks=pytest.mark.slow), ("search.max_exact_images=25", "search.probes=2")],
     ids=["exact", "index"],
 )
 def test_a_grown_and_shrunk_dataset_equals_one_from_scratch(tmp_path, pictures, settings):
@@ -85,7 +85,7 @@ def test_an_earlier_build_is_used(tmp_path, pictures, monkeypatch):
 
 
 def test_recall_and_cut_off_lists_are_in_status_and_rows(tmp_path, pictures):
-    settings = ("search.max_exact=25", "search.probes=1", "search.min_similarity=0.2")
+    settings = ("search.max_exact_images=25", "search.probes=1", "search.min_similarity=0.2")
     counts, _, _ = build(tmp_path, pictures, NAMES, out="out", settings=settings)
     (low,) = [reason for reason in counts.reasons if "recall in the band below 0.99: raise search.probes" in reason]
     assert counts.ok == 40

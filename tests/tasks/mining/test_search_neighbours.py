@@ -181,7 +181,7 @@ def test_what_went_is_searched_again_only_where_it_was_near(monkeypatch):
 
 
 def test_rows_of_an_index_are_not_taken_for_exact_ones():
-    few = SearchConfig(k=8, max_exact=100, probes=1)
+    few = SearchConfig(k=8, max_exact_images=100, probes=1)
     rows = search(part_of(EVERY), few)
     assert {row.cells for row in rows} == {(32, 32)}
     exact = SearchConfig(k=8)
@@ -190,7 +190,7 @@ def test_rows_of_an_index_are_not_taken_for_exact_ones():
 
 def test_an_index_is_searched_above_the_limit():
     keys = crowd()[0]
-    rows = search(part_of(EVERY), SearchConfig(k=8, max_exact=119, probes=2, min_similarity=0.6))
+    rows = search(part_of(EVERY), SearchConfig(k=8, max_exact_images=119, probes=2, min_similarity=0.6))
     wide = part_of(EVERY)["near"].matrix.astype(np.float64)
     towards = wide @ wide[:32].T
     home = np.argmax(towards, axis=1)
@@ -199,14 +199,14 @@ def test_an_index_is_searched_above_the_limit():
         inside = [other for other in np.flatnonzero(np.isin(home, probed)) if other != place]
         nearest = sorted(inside, key=lambda other: (-float(wide[place] @ wide[other]), other))[:8]
         assert row.neighbours[0] == tuple(keys[other] for other in nearest)
-    exact = search(part_of(EVERY), SearchConfig(k=8, max_exact=120))
+    exact = search(part_of(EVERY), SearchConfig(k=8, max_exact_images=120))
     assert {row.cells for row in exact} == {(0, 0)}
     assert {row.recalls for row in exact} == {(1.0, 1.0)}
 
 
 def test_low_recall_is_said_with_its_number_and_remedy(caplog):
     with caplog.at_level(logging.INFO):
-        rows = search(part_of(EVERY, ("near",)), SearchConfig(k=8, max_exact=0, probes=1, min_similarity=0.3))
+        rows = search(part_of(EVERY, ("near",)), SearchConfig(k=8, max_exact_images=0, probes=1, min_similarity=0.3))
     (recall,) = {row.recalls[0] for row in rows}
     assert recall < 0.99
     (warning,) = [record for record in caplog.records if record.levelname == "WARNING"]
@@ -216,7 +216,7 @@ def test_low_recall_is_said_with_its_number_and_remedy(caplog):
     assert set(table.column("status").to_pylist()) == {"ok"}
     caplog.clear()
     with caplog.at_level(logging.INFO):
-        full = search(part_of(EVERY, ("near",)), SearchConfig(k=8, max_exact=0, probes=32, min_similarity=0.3))
+        full = search(part_of(EVERY, ("near",)), SearchConfig(k=8, max_exact_images=0, probes=32, min_similarity=0.3))
     assert [record.levelname for record in caplog.records] == ["INFO"]
     assert {row.recalls for row in full} == {(1.0,)}
 

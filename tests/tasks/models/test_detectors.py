@@ -10,7 +10,7 @@ from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.grounding.detector import GroundingDino
 
 SCENES = DetectionConfig()
-DINO = DetectionConfig(detector="grounding-dino", model="./nowhere", batch=3)
+DINO = DetectionConfig(detector="grounding-dino", model="./nowhere", batch_size=3)
 
 
 def test_scenes_have_their_own():
@@ -24,7 +24,7 @@ def test_scenes_have_their_own():
 def test_photographs_have_one_with_weights():
     assert make_detector(DINO) == GroundingDino(config=DINO)
     assert make_detector(DINO).looks
-    assert make_detector(DINO, batch=0) == GroundingDino(config=DINO.model_copy(update={"batch": 0}))
+    assert make_detector(DINO, batch=0) == GroundingDino(config=DINO.model_copy(update={"batch_size": 0}))
     assert has_weights(DINO)
     assert count_detectors(DINO) == count_gpus()
     with pytest.raises(ModelError, match="nowhere"):

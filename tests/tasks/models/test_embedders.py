@@ -8,7 +8,7 @@ from pairwright.tasks.models.dinov2_embedder import Dinov2
 from pairwright.tasks.models.embedders import WITH_WEIGHTS, make_embedder
 from pairwright.tasks.models.open_clip_embedder import OpenClip
 
-CONFIG = EmbeddingConfig(clip=ClipConfig(model="RN50"), dinov2=Dinov2Config(model="facebook/dinov2-base"), batch=5)
+CONFIG = EmbeddingConfig(clip=ClipConfig(model="RN50"), dinov2=Dinov2Config(model="facebook/dinov2-base"), batch_size=5)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pairwright.tasks.store.files import Folder
 
 
 def test_it_grows_with_what_is_searched() -> None:
-    config = SearchConfig(k=4, max_exact=100_000)
+    config = SearchConfig(k=4, max_exact_images=100_000)
     few, many = (seconds_per_image(count, 8, config) for count in (1000, 100_000))
     assert 0 < few == pytest.approx(many / 100)
     # 1,000,000 images are in 4,096 cells, a sixteenth of which is probed: 4,096 centres and 62,500 images.

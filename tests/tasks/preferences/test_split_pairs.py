@@ -59,7 +59,7 @@ def test_components_are_those_of_a_walk(edges: list[tuple[str, str]], groups: di
 def test_no_image_is_in_two_splits(edges: list[tuple[str, str]], groups: dict[str, str], seed: int) -> None:
     everything, images = tables(edges, groups)
     pairs = [pair(*edge) for edge in edges]
-    config = PreferencesConfig(seed=seed, validation=0.3, test=0.3)
+    config = PreferencesConfig(seed=seed, validation_share=0.3, test_share=0.3)
     splits: dict[str, set[str]] = defaultdict(set)
     for row, split in zip(pairs, split_pairs(pairs, config, everything=everything, images=images), strict=True):
         assert (split.source_key, split.subject) == (row.key, row.key)
@@ -70,7 +70,7 @@ def test_no_image_is_in_two_splits(edges: list[tuple[str, str]], groups: dict[st
 
 
 def test_shares_are_those_asked_for() -> None:
-    config = PreferencesConfig(validation=0.2, test=0.1)
+    config = PreferencesConfig(validation_share=0.2, test_share=0.1)
     drawn = [draw_split(make_key(number), config) for number in range(20_000)]
     shares = {split: drawn.count(split) / len(drawn) for split in ("train", "validation", "test")}
     assert abs(shares["train"] - 0.7) < 0.02

@@ -61,7 +61,7 @@ def made():
     config, tables = RejectedTextsConfig(), {"pairs": PAIRS, "images": IMAGES}
     both = {key: (row, DOUBTFUL[key]) for key, row in zip(PAIRS, ROWS, strict=True)}
     with chat_server(answer) as server:
-        chat = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm")
+        chat = ChatConfig(endpoint=(server.url,), model="tiny", structured_output="vllm")
         sampled = SampledTextsConfig(enabled=True, samples=8, chat=chat)
         edited = CounterfactualsConfig(enabled=True, chat=chat)
         checks = {key: (check(row),) for key, row in DOUBTFUL.items()}

@@ -55,7 +55,7 @@ def editor(edit=recoloured, choice="contradict"):
 def run(answer, rows=(CHOSEN,), *, answers=None, pairs=None, images=None, **config):
     """Ask a scripted server; return what the stage gives, in the order of the rows, and what was asked."""
     with chat_server(answer) as server:
-        model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", max_attempts=1)
+        model = ChatConfig(endpoint=(server.url,), model="tiny", structured_output="vllm", max_attempts=1)
         config = CounterfactualsConfig(**{"enabled": True, "chat": model, **config})
         pairs = {PAIR.key: PAIR} if pairs is None else pairs
         found = list(edit_with_model(rows, config, pairs=pairs, images=images or {}, answers=answers))

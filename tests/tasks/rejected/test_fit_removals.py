@@ -28,7 +28,7 @@ BLOCKS = {"ball": (10, 20, 50, 60), "corner": (0, 0, 30, 30)}
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     folder = write_clip_folder(tmp_path_factory.mktemp("clip"))
-    return FittedConfig(enabled=True, clip=pin_clip(ClipConfig(checkpoint=str(folder)), download=False), batch=4)
+    return FittedConfig(enabled=True, clip=pin_clip(ClipConfig(checkpoint=str(folder)), download=False), batch_size=4)
 
 
 @pytest.fixture(scope="module")

@@ -245,7 +245,7 @@ def test_a_detector_of_scenes_does_not_look():
 
 
 def test_looking_can_be_left_out(asked):
-    made = inspected(painted((BALL, RED)), painted((BALL, RED)), detect=False)
+    made = inspected(painted((BALL, RED)), painted((BALL, RED)), detector_enabled=False)
     assert (made.passed, made.found_after, asked) == (True, -1, [])
 
 
@@ -330,7 +330,7 @@ def test_a_row_does_not_depend_on_the_others(asked):
 
 
 def test_the_lowest_threshold_that_matters_is_asked_for(asked):
-    inspected(painted((BALL, RED)), GROUND, min_remaining_score=0.2, batch=3)
+    inspected(painted((BALL, RED)), GROUND, min_remaining_score=0.2, batch_size=3)
     inspected(painted((BALL, RED)), GROUND, min_remaining_score=0.5, min_grown_score=0.6)
     assert asked == [(0.2, 3), (0.25, 0)]
 
@@ -345,20 +345,20 @@ def test_the_detector_is_part_of_the_table_where_it_looks():
     assert name_models(Profile(detection=known).section("inspection")) == ("of colours a",)
     assert marked(Profile(detection=known)) != marked(Profile(detection=other))
     assert name_models(Profile().section("inspection")) == ()
-    blind = InspectionConfig(detect=False)
+    blind = InspectionConfig(detector_enabled=False)
     assert marked(Profile(detection=known, inspection=blind)) == marked(Profile(detection=other, inspection=blind))
 
 
 def test_processes_of_its_own_hold_the_detector():
     assert count_processes(InspectionConfig(detection=LOOKING)) == count_gpus()
-    assert count_processes(InspectionConfig(detection=LOOKING, detect=False)) is None
+    assert count_processes(InspectionConfig(detection=LOOKING, detector_enabled=False)) is None
     assert count_processes(InspectionConfig(detection=DetectionConfig())) is None
     assert count_processes(InspectionConfig()) is None
 
 
 def test_grounding_dino_finds_in_an_untouched_image_what_it_found_before(tmp_path, one_thread):
     config = DetectionConfig(
-        detector="grounding-dino", model=str(write_grounding_folder(tmp_path)), box_threshold=0.3, batch=2
+        detector="grounding-dino", model=str(write_grounding_folder(tmp_path)), box_threshold=0.3, batch_size=2
     )
     pixels = painted((BALL, RED), (disc(30, 150, 15), BLUE))
     image, tags = image_row(pixels), tuple(Tag(name=name, score=1, tagger="ram") for name in ("cat", "red ball", "dog"))

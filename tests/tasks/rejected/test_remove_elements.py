@@ -150,7 +150,7 @@ def test_the_object_is_gone_and_nothing_else_is_touched(inpainter, weights):
     before = decode_rgb(THREE.image).astype(int)
     # The mean of what is around a disc is farther from the slope than what OpenCV spreads.
     close = 20 if inpainter == "lama" else 8
-    made = removed(THREE, ELEMENTS, inpainter=inpainter, lama=weights, dilate=3, feather=2)
+    made = removed(THREE, ELEMENTS, inpainter=inpainter, lama=weights, dilate_pixels=3, feather_pixels=2)
     assert [row.object_ids for row in made] == [("a",), ("b",), ("c",)]
     for one in made:
         after = composed(THREE, one).astype(int)
@@ -165,7 +165,7 @@ def test_the_object_is_gone_and_nothing_else_is_touched(inpainter, weights):
 
 
 def test_rows_say_what_was_removed_and_how():
-    (one,) = removed(THREE, ELEMENTS[:1], inpainter="navier-stokes", dilate=3, feather=2)
+    (one,) = removed(THREE, ELEMENTS[:1], inpainter="navier-stokes", dilate_pixels=3, feather_pixels=2)
     first = ELEMENTS[0]
     assert (one.source_key, one.subject, one.image_key) == (first.key, first.key, THREE.key)
     assert (one.tag, one.object_ids, one.box, one.mask) == (first.tag, first.object_ids, first.box, first.mask)
@@ -181,7 +181,7 @@ def test_windows_give_what_the_whole_image_gives(inpainter, row, column, radius)
     # The same, computed on whole images by other means: SciPy's distances, and OpenCV without any windows.
     mask = disc(row, column, radius) & ~disc(row, column, radius // 2)
     image = image_row(np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8))
-    (one,) = removed(image, [element(image, mask)], inpainter=inpainter, dilate=4, feather=5)
+    (one,) = removed(image, [element(image, mask)], inpainter=inpainter, dilate_pixels=4, feather_pixels=5)
     pixels = decode_rgb(image.image)
     weight = np.clip((4 + 5 + 1 - distance_transform_edt(~mask)) / 6, 0, 1).astype(np.float32)
     flag = cv2.INPAINT_TELEA if inpainter == "telea" else cv2.INPAINT_NS
@@ -191,7 +191,7 @@ def test_windows_give_what_the_whole_image_gives(inpainter, row, column, radius)
 
 
 def test_distances_of_a_window_are_those_of_the_image():
-    config, rng = RemovalsConfig(dilate=6, feather=4), np.random.default_rng(0)
+    config, rng = RemovalsConfig(dilate_pixels=6, feather_pixels=4), np.random.default_rng(0)
     mask = np.zeros((300, 400), dtype=bool)
     mask[100:180, 150:300] = rng.random((80, 150)) < 0.01
     lines, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
@@ -204,7 +204,7 @@ def test_distances_of_a_window_are_those_of_the_image():
 
 def test_the_filling_fades_in_over_the_feather():
     image, (ball,) = scene(("a", "red", disc(60, 80, 15)))
-    (one,) = removed(image, [ball], dilate=0, feather=9)
+    (one,) = removed(image, [ball], dilate_pixels=0, feather_pixels=9)
     changed = np.abs(composed(image, one).astype(int) - decode_rgb(image.image)).max(axis=2)
     ring = [changed[disc(60, 80, radius + 1) & ~disc(60, 80, radius)].mean() for radius in (16, 20, 24, 26)]
     assert ring[0] > ring[1] > ring[2] > ring[3] == 0
@@ -244,7 +244,9 @@ def test_of_a_photograph_nothing_is_protected():
 )  # fmt: skip
 def test_holes_may_touch_the_borders(inpainter, mask, weights):
     image = image_row(SLOPE.astype(np.uint8))
-    (one,) = removed(image, [element(image, mask)], inpainter=inpainter, lama=weights, dilate=0, feather=0)
+    (one,) = removed(
+        image, [element(image, mask)], inpainter=inpainter, lama=weights, dilate_pixels=0, feather_pixels=0
+    )
     after, before = composed(image, one), decode_rgb(image.image)
     assert np.array_equal(after[~mask], before[~mask])
     assert one.changed_outside == 0
@@ -326,7 +328,7 @@ def test_lama_fills_with_what_its_crop_holds(weights):
     mask = disc(100, 60, 20, (200, 900))
     pixels[mask] = (255, 0, 0)
     image = image_row(pixels)
-    (one,) = removed(image, [element(image, mask)], inpainter="lama", lama=weights, dilate=2, feather=3)
+    (one,) = removed(image, [element(image, mask)], inpainter="lama", lama=weights, dilate_pixels=2, feather_pixels=3)
     assert np.abs(composed(image, one).astype(int)[mask] - (40, 80, 120)).max() <= 1
     (one,) = removed(image, [element(image, mask)], inpainter="lama", lama=weights, context=8.0)
     assert composed(image, one)[mask][:, 1].min() > 110  # now green is seen, too
@@ -339,7 +341,14 @@ def test_lama_fills_large_holes_at_a_smaller_scale(tmp_path):
     mask = np.zeros((300, 400), dtype=bool)
     mask[100:200, 100:300] = True
     (one,) = removed(
-        image, [element(image, mask)], inpainter="lama", lama=config, max_side=200, context=1, dilate=0, feather=0
+        image,
+        [element(image, mask)],
+        inpainter="lama",
+        lama=config,
+        max_side=200,
+        context=1,
+        dilate_pixels=0,
+        feather_pixels=0,
     )
     got = composed(image, one)[100:200, 100:300].astype(float)
     rows, columns = np.indices((100, 200))
@@ -372,7 +381,7 @@ def test_rows_are_the_same_each_time():
 
 @pytest.mark.parametrize("helping", [0, 2])
 def test_holes_cut_elsewhere_give_the_same_rows(weights, monkeypatch, helping):
-    config = pin_models(RemovalsConfig(inpainter="lama", lama=weights, batch=4))
+    config = pin_models(RemovalsConfig(inpainter="lama", lama=weights, batch_size=4))
     photograph = image_row(SLOPE.astype(np.uint8))
     rows = [*ELEMENTS, *(element(photograph, disc(40, 60, radius)) for radius in range(2, 40))]
     rows.insert(5, element(photograph, np.zeros((HEIGHT, WIDTH), dtype=bool)))
@@ -463,7 +472,7 @@ def rendered():
     from pairwright.tasks.sources.scene.photograph import survey
     from pairwright.tasks.sources.scene.variant import choose_variant
 
-    config, found = ScenesConfig(seed=3, worlds=2, photographs=2, width=128, height=96, samples=8), []
+    config, found = ScenesConfig(seed=3, worlds=2, photographs=2, width=128, height=96, samples_per_pixel=8), []
     use_variant(choose_variant())
     for index in range(2):
         setup = world._set_up_base(config, index)

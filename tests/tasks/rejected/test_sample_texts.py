@@ -41,7 +41,9 @@ FAR = said("three dogs in a park", "an empty park")
 def sample(answer, rows=(CHOSEN,), *, answers=None, pairs=PAIRS, images=IMAGES, **config):
     """Ask a scripted server; return what the stage gives and what was asked."""
     with chat_server(answer) as server:
-        model = ChatConfig(endpoint=(server.url,), model="tiny", structured="vllm", max_attempts=1, temperature=0.3)
+        model = ChatConfig(
+            endpoint=(server.url,), model="tiny", structured_output="vllm", max_attempts=1, temperature=0.3
+        )
         config = SampledTextsConfig(**{"enabled": True, "samples": 3, "chat": model, **config})
         found = list(sample_texts(rows, config, pairs=pairs, images=images, answers=answers))
         return sorted(found, key=lambda row: row.source_key), server.asked

@@ -115,7 +115,7 @@ def test_images_of_all_shapes_are_tagged(ram: TaggingConfig) -> None:
     found = list(tag_images(rows, ram))
     assert [one.source_key for one in found] == [row.key for row in rows]
     assert [one for one in found if isinstance(one, TagsRow)] == found
-    assert found == [one for row in rows for one in tag_images([row], ram.model_copy(update={"batch": 1}))]
+    assert found == [one for row in rows for one in tag_images([row], ram.model_copy(update={"batch_size": 1}))]
 
 
 def test_an_image_that_does_not_decode_is_dropped_alone(ram: TaggingConfig) -> None:

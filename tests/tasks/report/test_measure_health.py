@@ -95,7 +95,9 @@ def test_what_is_beyond_its_bound_is_said(change: dict[str, object], name: str) 
     assert all(one.good for one in judge_health(GOOD, HealthConfig()))
     beyond = [one.name for one in judge_health(replace(GOOD, **change), HealthConfig()) if not one.good]
     assert beyond == [name]
-    off = HealthConfig(max_told=1, max_longer=1, max_true=1, max_repeated=1, min_changed=0)
+    off = HealthConfig(
+        max_text_only_accuracy=1, max_longer_share=1, max_true_share=1, max_repeated_share=1, min_changed_share=0
+    )
     assert [one.name for one in judge_health(replace(GOOD, **change), off) if not one.good] == (
         [name] if "same" in change else []
     )
@@ -103,7 +105,7 @@ def test_what_is_beyond_its_bound_is_said(change: dict[str, object], name: str) 
 
 def test_few_rows_above_a_bound_by_chance_are_not_beyond_it() -> None:
     few = replace(GOOD, told=Share(hits=34, of=40))
-    assert all(one.good for one in judge_health(few, HealthConfig(max_told=0.8)))
+    assert all(one.good for one in judge_health(few, HealthConfig(max_text_only_accuracy=0.8)))
 
 
 def test_rejected_texts_that_hold_and_rows_that_repeat_are_counted(tmp_path: Path) -> None:

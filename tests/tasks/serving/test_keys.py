@@ -43,8 +43,8 @@ def test_no_key_is_empty(monkeypatch: pytest.MonkeyPatch, value: str | None) -> 
 @pytest.mark.parametrize("value", ["sk 123", "sk-1\nsk-2", "sk-\u00e9", "sk-\x00".replace("\x00", "\x01")])
 def test_what_is_no_key_is_refused_without_being_shown(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("SOME_KEY", value)
-    with pytest.raises(ConfigError, match=r"^models\.chat\.key: .*SOME_KEY") as e:
-        load_key("SOME_KEY")
+    with pytest.raises(ConfigError, match=r"^models\.judge\.key: .*SOME_KEY") as e:
+        load_key("SOME_KEY", field="models.judge")
     assert "sk" not in str(e.value)
 
 
@@ -113,7 +113,8 @@ def run_python(environment: dict[str, str], script: str) -> str:
 
 
 LOAD = (
-    "from pairwright.tasks.serving.keys import load_key; key = load_key('block:{}'); print(str.__str__(key), repr(key))"
+    "from pairwright.tasks.serving.keys import load_key; "
+    "key = load_key('block:{}', field='models.language'); print(str.__str__(key), repr(key))"
 )
 
 
@@ -127,12 +128,13 @@ def test_a_key_of_a_prefect_block(server: dict[str, str]) -> None:
     assert run_python(server, saved) == ""
     assert run_python(server, LOAD.format("mine")) == f"{SECRET} Key('block:mine')\n"
     assert run_python(server, LOAD.format("digits")) == "12345 Key('block:digits')\n"
-    assert "ConfigError: models.chat.key: the Prefect Secret block 'odd' holds no text" in run_python(
+    assert "ConfigError: models.language.key: the Prefect Secret block 'odd' holds no text" in run_python(
         server, LOAD.format("odd")
     )
     missing = run_python(server, LOAD.format("other"))
     assert (
-        "ConfigError: models.chat.key: the Prefect server has no Secret block 'other': make it under Blocks" in missing
+        "ConfigError: models.language.key: the Prefect server has no Secret block 'other': make it under Blocks"
+        in missing
     )
 
 
@@ -140,9 +142,9 @@ def test_a_block_needs_a_prefect_server(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
     environment["PREFECT_HOME"] = str(tmp_path)
     said = run_python(environment, LOAD.format("mine"))
-    assert re.search("ConfigError: models.chat.key: block:mine .*PREFECT_API_URL", said)
+    assert re.search("ConfigError: models.language.key: block:mine .*PREFECT_API_URL", said)
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/api"
         said = run_python({**environment, "PREFECT_API_URL": url, "PREFECT_CLIENT_MAX_RETRIES": "0"}, LOAD.format("x"))
-    assert f"ConfigError: models.chat.key: block:x: {url} " in said
+    assert f"ConfigError: models.language.key: block:x: {url} " in said

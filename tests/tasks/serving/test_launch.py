@@ -38,7 +38,8 @@ def local(diary: Path, *, model: str = "tiny", fault: str = "", start_seconds: f
     flags = ("--diary", str(diary), *(("--fault", fault) if fault else ()))
     command = (sys.executable, str(stand_in_vllm.__file__))
     return ChatConfig(
-        model=model, launch=LaunchConfig(enabled=True, command=command, flags=flags, start_seconds=start_seconds)
+        model=model,
+        launch=LaunchConfig(enabled=True, command=command, flags=flags, start_timeout_seconds=start_seconds),
     )
 
 
@@ -170,7 +171,7 @@ def test_a_server_that_dies_shows_the_end_of_its_log(servers, diary) -> None:
 
 @pytest.mark.parametrize("fault", ["never", "other"])
 def test_a_server_that_does_not_answer_in_time_is_stopped(servers, diary, fault) -> None:
-    with pytest.raises(ServerError, match=r"tiny .*1\.5 s .*launch\.start_seconds"):
+    with pytest.raises(ServerError, match=r"tiny .*1\.5 s .*launch\.start_timeout_seconds"):
         servers.ready(local(diary, fault=fault, start_seconds=1.5))
     assert are_gone(entries(diary)[0], within_s=0)
 
@@ -283,7 +284,7 @@ def test_a_real_vllm_serves_one_model_after_the_other(tmp_path, vllm_servers, mo
     from tests.fixtures.vllm_server import CPU_FLAGS, ENVIRONMENT, require_vllm
 
     server = LaunchConfig(
-        enabled=True, command=(str(require_vllm()),), max_model_len=4096, flags=CPU_FLAGS, start_seconds=300
+        enabled=True, command=(str(require_vllm()),), max_model_len=4096, flags=CPU_FLAGS, start_timeout_seconds=300
     )
     vllm_servers.stop()  # for the memory
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", ENVIRONMENT["VLLM_CPU_KVCACHE_SPACE"])

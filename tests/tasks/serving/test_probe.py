@@ -53,7 +53,7 @@ def refusal(error, *servers, **chat) -> str:
 def test_the_only_model_is_filled_in_and_nothing_else_changes() -> None:
     with chat_server(obeys_all, models=["tiny"]) as server:
         asked = ChatConfig(endpoint=(server.url,), revision="abc", temperature=0.3)
-        assert find_model(asked) == asked.model_copy(update={"model": "tiny", "structured": "vllm"})
+        assert find_model(asked) == asked.model_copy(update={"model": "tiny", "structured_output": "vllm"})
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,14 @@ def test_the_only_model_is_filled_in_and_nothing_else_changes() -> None:
         (obeys_all, "vllm"),
         (obeys_schemas, "json"),
         (refuses_unknown_fields, "json"),
-        (lambda asked: "Hello there!", "off"),
-        (lambda asked: f"{WORD} is what I was told to say", "off"),
-        (lambda asked: '{"word": "hello"}', "off"),
-        (lambda asked: Status(400, "no grammars here"), "off"),
-        (lambda asked: Status(422, "no grammars here"), "off"),
-        (lambda asked: Reply(None, finish_reason="length"), "off"),
-        (lambda asked: Reply("", finish_reason="content_filter"), "off"),
-        (lambda asked: "[" * 20_000, "off"),
+        (lambda asked: "Hello there!", "none"),
+        (lambda asked: f"{WORD} is what I was told to say", "none"),
+        (lambda asked: '{"word": "hello"}', "none"),
+        (lambda asked: Status(400, "no grammars here"), "none"),
+        (lambda asked: Status(422, "no grammars here"), "none"),
+        (lambda asked: Reply(None, finish_reason="length"), "none"),
+        (lambda asked: Reply("", finish_reason="content_filter"), "none"),
+        (lambda asked: "[" * 20_000, "none"),
     ],
     ids=[
         "all", "silent", "strict", "never", "talks about it", "another word", "400", "422", "thinks", "refuses", "deep",
@@ -77,7 +77,7 @@ def test_the_only_model_is_filled_in_and_nothing_else_changes() -> None:
 )  # fmt: skip
 def test_structured_output_is_what_an_answer_shows(answer, structured) -> None:
     with chat_server(answer) as server:
-        assert find(server).structured == structured
+        assert find(server).structured_output == structured
 
 
 def test_the_request_is_tiny_and_does_not_say_the_word() -> None:
@@ -89,10 +89,10 @@ def test_the_request_is_tiny_and_does_not_say_the_word() -> None:
     assert server.paths == ["/v1/models", "/v1/chat/completions"]
 
 
-@pytest.mark.parametrize("structured", ["vllm", "json", "off"])
+@pytest.mark.parametrize("structured", ["vllm", "json", "none"])
 def test_what_the_profile_says_is_not_asked(structured) -> None:
     with chat_server(obeys_all) as server:
-        assert find(server, structured=structured).structured == structured
+        assert find(server, structured_output=structured).structured_output == structured
         assert server.asked == []
 
 
@@ -145,8 +145,8 @@ def test_a_model_of_which_a_server_knows_only_a_part_is_refused(tmp_path, inside
 def test_a_server_that_the_build_starts_is_not_asked() -> None:
     launched = ChatConfig(model="tiny", launch=LaunchConfig(enabled=True, command=(sys.executable,)))
     found = find_model(launched, images=2)
-    assert (found.model, found.structured) == ("tiny", "vllm")
-    assert find_model(launched.model_copy(update={"structured": "off"})).structured == "off"
+    assert (found.model, found.structured_output) == ("tiny", "vllm")
+    assert find_model(launched.model_copy(update={"structured_output": "none"})).structured_output == "none"
     with pytest.raises(ConfigError, match=r"models\.chat\.model"):
         find_model(launched.model_copy(update={"model": ""}))
     with pytest.raises(ConfigError, match=r"models\.chat\.endpoint .*models\.chat\.launch\.enabled"):
@@ -170,7 +170,7 @@ def test_a_model_that_says_nothing_of_images_has_seen_them() -> None:
         return Reply("", finish_reason="content_filter") if asked.images else obeys_all(asked)
 
     with chat_server(answer) as server:
-        assert find_model(ChatConfig(endpoint=(server.url,)), images=2, pace=QUICK).structured == "vllm"
+        assert find_model(ChatConfig(endpoint=(server.url,)), images=2, pace=QUICK).structured_output == "vllm"
 
 
 def test_several_servers_must_serve_the_same() -> None:
@@ -184,8 +184,8 @@ def test_several_servers_must_serve_the_same() -> None:
 
 def test_several_servers_are_asked_in_the_way_that_all_know() -> None:
     with chat_server(obeys_all) as first, chat_server(obeys_schemas) as second:
-        assert find(first, first).structured == "vllm"
-        assert find(first, second).structured == "json"
+        assert find(first, first).structured_output == "vllm"
+        assert find(first, second).structured_output == "json"
 
 
 def test_a_server_that_is_not_there() -> None:
@@ -227,7 +227,7 @@ def later(*faults):
 )
 def test_faults_that_pass_do_not_decide(faults) -> None:
     with chat_server(later(*faults)) as server:
-        assert find(server).structured == "vllm"
+        assert find(server).structured_output == "vllm"
         assert len(server.asked) == len(faults) + 1
 
 
@@ -276,6 +276,6 @@ def test_without_a_key_none_is_sent(monkeypatch) -> None:
 def test_a_real_vllm_holds_to_choices(qwen_server, mixtral_server) -> None:
     for server in (qwen_server, mixtral_server):
         found = find_model(ChatConfig(endpoint=(server.endpoint,)))
-        assert (found.model, found.structured) == (server.model, "vllm")
+        assert (found.model, found.structured_output) == (server.model, "vllm")
     with pytest.raises(ConfigError, match=r"another.*mixtral"):
         find_model(ChatConfig(endpoint=(mixtral_server.endpoint,), model="another"))

@@ -115,7 +115,7 @@ def test_halves_of_surrogates_are_not_sent() -> None:
                 }
             },
         ),
-        ("off", Grammar(regex="a+", schema=SCHEMA), {}),
+        ("none", Grammar(regex="a+", schema=SCHEMA), {}),
         ("auto", Grammar(regex="a+", schema=SCHEMA), {}),
     ],
 )
@@ -123,7 +123,7 @@ def test_a_grammar_is_sent_in_the_form_that_the_server_knows(
     structured: str, grammar: Grammar | None, sent: dict[str, Any]
 ) -> None:
     asked = question("Why?", grammar=grammar)
-    config = CONFIG.model_copy(update={"structured": structured})
+    config = CONFIG.model_copy(update={"structured_output": structured})
     untouched = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0} if structured == "vllm" else {}
     assert body_of(asked, config) == body_of(question("Why?"), CONFIG) | untouched | sent
 
@@ -160,7 +160,7 @@ def test_another_way_of_asking_has_another_key(field: str, value: Any) -> None:
 
 
 def test_a_grammar_counts_as_it_is_sent() -> None:
-    held = CONFIG.model_copy(update={"structured": "vllm"})
+    held = CONFIG.model_copy(update={"structured_output": "vllm"})
     assert key_of(SAME, held) != key_of(SAME, CONFIG)
     assert key_of(SAME, held) != key_of(replace(SAME, grammar=Grammar(regex="b")), held)
     assert key_of(SAME, CONFIG) == key_of(replace(SAME, grammar=None), CONFIG)

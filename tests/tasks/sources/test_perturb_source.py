@@ -18,9 +18,9 @@ from tests.fixtures.exports import preference
 from tests.fixtures.layouts import build, list_all, source_of, write_image_editing_request
 from tests.fixtures.pictures import picture
 
-FOG = RobustnessConfig(images="fog", severity=5)
-WORDS = RobustnessConfig(words=0.5)
-BOTH = RobustnessConfig(images="gaussian-noise", severity=3, words=0.5)
+FOG = RobustnessConfig(corruption="fog", severity=5)
+WORDS = RobustnessConfig(word_share=0.5)
+BOTH = RobustnessConfig(corruption="gaussian-noise", severity=3, word_share=0.5)
 STATEMENT, OTHER = "Image 1 contains a surfboard.", "There are three people in both."
 TEXT = f"Commonalities: {OTHER}\n\nDifferences:\n1. Object types: {STATEMENT}"
 
@@ -124,13 +124,13 @@ def test_neither_order_nor_company_matter():
 def test_it_is_part_of_the_fingerprint_only_where_it_is_wanted():
     marks = {
         fingerprint(STAGE, Profile(robustness=wanted).sources, prompts={}, tables={})
-        for wanted in (RobustnessConfig(), RobustnessConfig(severity=3), FOG, WORDS, RobustnessConfig(words=0.4))
+        for wanted in (RobustnessConfig(), RobustnessConfig(severity=3), FOG, WORDS, RobustnessConfig(word_share=0.4))
     }
     assert len(marks) == 4
     assert "robustness" not in Profile().sources.model_dump()
 
 
-@pytest.mark.parametrize("settings", [(), ("robustness.images=fog", "robustness.words=0.4")])
+@pytest.mark.parametrize("settings", [(), ("robustness.corruption=fog", "robustness.word_share=0.4")])
 def test_a_build_reads_it_so(tmp_path, settings):
     write_image_editing_request(tmp_path / "in")
     source = source_of("image-editing-request", tmp_path / "in")

@@ -21,7 +21,7 @@ from pairwright.schemas.scene import DISTRACTORS, PREPOSITIONS
 from pairwright.tasks.sources.scenes import list_items, read_item
 from pairwright.tasks.store.masks import decode_mask
 
-CONFIG = ScenesConfig(seed=3, worlds=11, photographs=4, width=128, height=96, samples=4, no_change_share=0.25)
+CONFIG = ScenesConfig(seed=3, worlds=11, photographs=4, width=128, height=96, samples_per_pixel=4, no_change_share=0.25)
 
 
 def pixels(row):
@@ -70,7 +70,7 @@ def test_keys_hash_all_that_decides_the_pixels():
         {"seed": 1},
         {"width": 128},
         {"height": 96},
-        {"samples": 4},
+        {"samples_per_pixel": 4},
         {"no_change_share": 0.5},
         {"photographs": 2},
     )

@@ -33,7 +33,7 @@ def evaluate(
         )
 
     with chat_server(model) as served, chat_server(rate) as judging:
-        quick = {"structured": "off", "max_attempts": 1}
+        quick = {"structured_output": "none", "max_attempts": 1}
         wanted = EvaluationConfig(
             model="tiny",
             benchmark=name,
@@ -147,7 +147,7 @@ def test_perturbed_questions_are_other_questions(tmp_path: Path) -> None:
     ]
     folder = write_folder(tmp_path, images=["a.png", "b.png"], files={}, lines={"NLVR2.jsonl": lines})
     with chat_server(lambda _: "True") as server:
-        config = config_of(server, structured="off")
+        config = config_of(server, structured_output="none")
         for perturb in ("", "noise:5", "fog:5", "words:0.5", "words:0.5"):
             evaluate_model(
                 EvaluationConfig(

@@ -163,7 +163,7 @@ def test_it_prepares_in_other_processes_without_its_weights(folder, tmp_path):
 def test_the_same_weights_are_loaded_once_for_all_thresholds(folder):
     before = grounding_dino._load.cache_info().misses
     image = PHOTOGRAPHS["china"]
-    for config in ({"box_threshold": 0.3}, {"box_threshold": 0.4, "batch": 2}, {"max_iou": 0.1}):
+    for config in ({"box_threshold": 0.3}, {"box_threshold": 0.4, "batch_size": 2}, {"max_iou": 0.1}):
         detect(detector(folder, **config), [image], [["cat"]])
     assert grounding_dino._load.cache_info().misses <= before + 1
 

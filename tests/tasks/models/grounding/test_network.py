@@ -86,7 +86,7 @@ def clipped(results, image):
 @pytest.mark.parametrize(("threshold", "text_threshold"), [(0.25, 0.2), (0.97, 0.5), (0.0, 0.0)])
 def test_boxes_are_those_of_transformers(folder, threshold, text_threshold):
     """Batched with others, of all sizes and orientations, with prompts of other lengths."""
-    made = detector(folder, box_threshold=threshold, text_threshold=text_threshold, max_iou=1.0, batch=3)
+    made = detector(folder, box_threshold=threshold, text_threshold=text_threshold, max_iou=1.0, batch_size=3)
     images = [*PHOTOGRAPHS.values(), PHOTOGRAPHS["china"][::-1], PHOTOGRAPHS["flower"], PHOTOGRAPHS["china"]]
     names = [NAMES[: 1 + place % 3] for place in range(len(images))]
     found = detect(made, images, names)
@@ -102,9 +102,11 @@ def test_boxes_are_those_of_transformers(folder, threshold, text_threshold):
 
 def test_other_images_and_the_batch_change_roundings_only(folder):
     images, names = list(PHOTOGRAPHS.values()), [NAMES] * len(PHOTOGRAPHS)
-    made = detector(folder, box_threshold=0, text_threshold=0, max_iou=1.0, batch=1)
+    made = detector(folder, box_threshold=0, text_threshold=0, max_iou=1.0, batch_size=1)
     alone = [detect(made, [image], [NAMES])[0] for image in images]
-    together = detect(detector(folder, box_threshold=0, text_threshold=0, max_iou=1.0, batch=5), images[::-1], names)
+    together = detect(
+        detector(folder, box_threshold=0, text_threshold=0, max_iou=1.0, batch_size=5), images[::-1], names
+    )
     for image, one, other in zip(images, alone, together[::-1], strict=True):
         assert_same(other, numbers(one), image)
 
@@ -123,7 +125,7 @@ def test_the_librarys_own_padding_changes_more(folder):
 
 
 def test_tags_of_several_prompts_keep_their_places(folder):
-    made = detector(folder, box_threshold=0.5, text_threshold=0.1, max_iou=1.0, batch=4)
+    made = detector(folder, box_threshold=0.5, text_threshold=0.1, max_iou=1.0, batch_size=4)
     images = [PHOTOGRAPHS[name] for name in ("china", "odd", "china")]
     found = detect(made, images, [MANY, ["cat"], MANY])
     for image, boxes in zip(images[::2], found[::2], strict=True):
@@ -180,7 +182,7 @@ def test_only_thin_images_are_padded(size, wanted):
 
 def test_out_of_memory_halves_the_batch(folder, monkeypatch):
     images, names = [PHOTOGRAPHS["china"]] * 7, [NAMES] * 7
-    wanted = detect(detector(folder, batch=7), images, names)
+    wanted = detect(detector(folder, batch_size=7), images, names)
     network, sizes = grounding_dino._load(str(folder), ""), []
     forward = network.model.forward
 
@@ -194,13 +196,13 @@ def test_out_of_memory_halves_the_batch(folder, monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr(network.model, "forward", fails)
-    found = detect(detector(folder, batch=6), images, names)
+    found = detect(detector(folder, batch_size=6), images, names)
     assert sizes == [6, 3, 3, 1]
     for one, other in zip(found, wanted, strict=True):
         assert_same(one, numbers(other), images[0])
     monkeypatch.setattr(network.model, "forward", fails_always)
     with pytest.raises(ModelError, match="single image"):
-        detect(detector(folder, batch=2), images, names)
+        detect(detector(folder, batch_size=2), images, names)
 
 
 def test_weights_that_give_no_numbers_are_named(folder, tmp_path):

@@ -44,7 +44,7 @@ def one_thread():
 def inpainter(path, network=None, *, batch=0, traced=False, **config):
     sha256 = write_lama(path, network, traced=traced)
     pinned = pin_lama(LamaConfig(checkpoint=str(path), sha256=sha256), download=False)
-    return LamaInpainter(config=RemovalsConfig(inpainter="lama", lama=pinned, batch=batch, **config))
+    return LamaInpainter(config=RemovalsConfig(inpainter="lama", lama=pinned, batch_size=batch, **config))
 
 
 def discs(windows):

@@ -213,7 +213,7 @@ def rendered():
     """Return the renderer's masks of the objects in two photographs, one of them upright."""
     found = []
     for width, height in ((320, 241), (231, 300)):
-        config = ScenesConfig(seed=3, worlds=1, photographs=2, width=width, height=height, samples=1)
+        config = ScenesConfig(seed=3, worlds=1, photographs=2, width=width, height=height, samples_per_pixel=1)
         item = next(iter(list_items(config, limit=1)))
         photograph = next(row for row in read_item(item, config=config) if isinstance(row, ImageRow))
         found += [decode_mask(thing.mask) for thing in photograph.graph.objects]

@@ -80,7 +80,7 @@ def overlap(first, second):
 def test_masks_are_those_of_the_package(path):
     images = [PHOTOGRAPHS[name] for name in NAMES]
     boxes = [random_boxes(image, 5, tags=5, seed=n) for n, image in enumerate(images)]
-    found = segmented(sam(path, batch=3), images, boxes, tags=5)
+    found = segmented(sam(path, batch_size=3), images, boxes, tags=5)
     between = []
     for image, asked, masks in zip(images, boxes, found, strict=True):
         for got, (mask, score) in zip(masks, package(image, asked), strict=True):
@@ -108,7 +108,7 @@ def test_a_tags_mask_is_the_union_and_its_score_the_least(path):
 def test_batches_change_roundings_only(path):
     images = [PHOTOGRAPHS[name] for name in NAMES]
     boxes = [random_boxes(image, 4, tags=4) for image in images]
-    one, many = (segmented(sam(path, batch=batch), images, boxes, tags=4) for batch in (1, 8))
+    one, many = (segmented(sam(path, batch_size=batch), images, boxes, tags=4) for batch in (1, 8))
     for first, second in zip(one, many, strict=True):
         assert min(overlap(a.mask, b.mask) for a, b in zip(first, second, strict=True)) > 0.999
 
