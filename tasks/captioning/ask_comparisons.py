@@ -1,6 +1,6 @@
 """Ask served models for the commonalities and differences (CaD) of each pair, in paper 003's two phases.
 
-Phase 1 (``shown: captions``): a language model reads both captions and sees no image. Phase 2: a vision model sees
+Phase 1 (``input: captions``): a language model reads both captions and sees no image. Phase 2: a vision model sees
 both images, alone, with their captions (the paper's Table 6), or with what people wrote about the difference, which it
 is to refine (section 3.3). A model that was trained on the first phase's conversations closes the loop as soon as it is
 served and named in ``models``, and named by ``comparisons.model``: nothing else changes.
