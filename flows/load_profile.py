@@ -43,7 +43,7 @@ def load_profile(name: str, settings: Sequence[str] = ()) -> Profile:
         raise ConfigError(f"{path}: must be a mapping of sections, not {type(values).__name__}")
     for setting in settings:
         set_field(values, setting)
-    return make_profile({"name": path.stem, **values}, where=str(path), settings=settings)
+    return make_section(Profile, {"name": path.stem, **values}, where=str(path), settings=settings)
 
 
 def change_profile(profile: Profile, settings: Sequence[str]) -> Profile:
@@ -56,11 +56,6 @@ def change_profile(profile: Profile, settings: Sequence[str]) -> Profile:
     for setting in settings:
         set_field(values, setting)
     return make_section(type(profile), values, where="--set", settings=settings)
-
-
-def make_profile(values: Mapping[str, Any], *, where: str, settings: Sequence[str] = ()) -> Profile:
-    """Return the profile that a mapping describes; ``where`` names its file in messages."""
-    return make_section(Profile, values, where=where, settings=settings)
 
 
 def make_section(kind: type[S], values: Mapping[str, Any], *, where: str, settings: Sequence[str] = ()) -> S:
