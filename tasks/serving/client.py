@@ -46,7 +46,7 @@ class Client:
         """
         if not config.endpoint:
             raise ConfigError(
-                "models.chat.endpoint: it names no server; set it to an address like http://127.0.0.1:8000/v1"
+                "models.*.endpoint: it names no server; set it to an address like http://127.0.0.1:8000/v1"
             )
         self._config = config
         self._pace = pace
@@ -166,9 +166,9 @@ class Client:
             try:
                 served = await self._endpoints.first.models()
             except FaultError as fault:
-                raise ServerError(f"{url}: does not say which model it has ({fault}): set models.chat.model") from None
+                raise ServerError(f"{url}: does not say which model it has ({fault}): set models.*.model") from None
             if len(served) != 1:
-                raise ServerError(f"{url}: it has {len(served)} models ({', '.join(served)}): set models.chat.model")
+                raise ServerError(f"{url}: it has {len(served)} models ({', '.join(served)}): set models.*.model")
             self._config = self._config.model_copy(update={"model": served[0]})
 
     async def close(self) -> None:

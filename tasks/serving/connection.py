@@ -114,13 +114,13 @@ class Connection:
         if status in (401, 403):
             return ServerError(f"{self.url}: HTTP {status}: {message}: {self._what_of_the_key()}")
         if status == 404 and (served := await self._others(model)):
-            return ServerError(f"{self.url}: no model {model!r} there, but {', '.join(served)}: set models.chat.model")
+            return ServerError(f"{self.url}: no model {model!r} there, but {', '.join(served)}: set models.*.model")
         if 300 <= status < 400:
             place = shown(self._key.hide(response.headers.get("location", "")))
-            return ServerError(f"{self.url}: HTTP {status}: it leads to {place}: put that into models.chat.endpoint")
+            return ServerError(f"{self.url}: HTTP {status}: it leads to {place}: put that into models.*.endpoint")
         return ServerError(
             f"{self.url}: HTTP {status}: {message}: is this the address of an OpenAI-compatible server? "
-            "They often end in /v1; correct models.chat.endpoint"
+            "They often end in /v1; correct models.*.endpoint"
         )
 
     async def _others(self, model: str) -> tuple[str, ...]:
@@ -146,14 +146,14 @@ def check_address(url: str) -> None:
         parts = urlsplit(url)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        raise ConfigError("models.chat.endpoint: this is no address; one looks like http://127.0.0.1:8000/v1") from None
+        raise ConfigError("models.*.endpoint: this is no address; one looks like http://127.0.0.1:8000/v1") from None
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ConfigError(
-            "models.chat.endpoint: an address holds no passwords, queries or fragments; a key is read from the "
-            "environment variable that models.chat.key names"
+            "models.*.endpoint: an address holds no passwords, queries or fragments; a key is read from the "
+            "environment variable that models.*.key names"
         )
     if not fits or not url.isascii() or not url.isprintable() or " " in url:
-        raise ConfigError(f"models.chat.endpoint: {shown(url)} is no address; one looks like http://127.0.0.1:8000/v1")
+        raise ConfigError(f"models.*.endpoint: {shown(url)} is no address; one looks like http://127.0.0.1:8000/v1")
 
 
 def is_here(host: str) -> bool:

@@ -205,7 +205,7 @@ def test_an_address_of_something_else(path) -> None:
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://127.0.0.1/v1", "http://", "/tmp/server"])
 def test_what_is_no_address(url) -> None:
-    with pytest.raises(ConfigError, match=r"^models\.chat\.endpoint: "):
+    with pytest.raises(ConfigError, match=r"^models\.\*\.endpoint: "):
         find_model(ChatConfig(endpoint=(url,)))
 
 
