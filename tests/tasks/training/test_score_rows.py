@@ -157,7 +157,7 @@ def test_what_decides_the_numbers_decides_the_table(written: Path, tmp_path: Pat
     values: dict[str, dict[str, Any]] = {
         "pixels": {"model": {"max_pixels": 10_000}},
         "longest": {"model": {"max_length": 512}},
-        "attention": {"model": {"attention": "eager"}},
+        "attention": {"model": {"attn_implementation": "eager"}},
         "packing": {"model": {"shared_prompt": "never"}},
         "dtype": {"optimiser": {"precision": "bf16"}},
         "weights": {"optimiser": {"precision": "bf16"}, "model": {"tuning": "full"}},

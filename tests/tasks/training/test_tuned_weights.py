@@ -125,7 +125,7 @@ def test_a_finished_model_is_loaded_as_it_was_trained(start: Path, kind: str, tm
     expected = logits(model, start)
     again = load_model(tmp_path, config.model, dtype=torch.float32).eval()
     torch.testing.assert_close(logits(again, start), expected, rtol=1e-4, atol=1e-4)
-    assert getattr(again, NAME).sizes.weight_per == "number"
+    assert getattr(again, NAME).sizes.weight_per == "layer"
     assert (tmp_path / SIZES).exists()
     assert (tmp_path / TUNED).exists() == (kind == "adapters")
     revision = find_model(str(tmp_path)).revision
