@@ -26,7 +26,7 @@ train: .venv/.train  ## after `make demo`: train a tiny model on it, SFT and the
 	$(BIN)/pairwright train $(OUT) --objective adpo --from sft
 
 test: .venv/.tests  ## run the tests
-	$(BIN)/python -m pytest -n $(or $(WORKERS),auto) --dist worksteal -m "not slow and not gpu and not live" $(ARGS)
+	$(BIN)/python -m pytest -n $(or $(WORKERS),$(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal -m "not slow and not gpu and not live" $(ARGS)
 
 serve-test: .venv/.tests .venv-vllm/.served  ## the tests against a real vLLM (3 GB to install, or 6 with CUDA's PyTorch)
 	$(BIN)/python -m pytest -m live --timeout 900 $(ARGS)

@@ -79,6 +79,7 @@ def test_a_failing_build_shows_up_in_prefect(prefect: PrefectServer, tmp_path: P
     assert done.stderr.count(owed) == 1
 
 
+@pytest.mark.slow
 def test_a_deployed_build_is_named_and_tagged_as_one_of_the_command_line(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:

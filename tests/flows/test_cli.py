@@ -200,7 +200,7 @@ def test_a_damaged_part_is_named_and_made_again(
 @pytest.mark.parametrize(
     ("number", "send", "workers"),
     [
-        pytest.param(signal.SIGINT, os.killpg, 1, id="Ctrl-C"),
+        pytest.param(signal.SIGINT, os.killpg, 1, id="Ctrl-C", marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, os.killpg, 2, id="Ctrl-C with workers", marks=pytest.mark.slow),
         pytest.param(signal.SIGTERM, os.kill, 2, id="SIGTERM", marks=pytest.mark.slow),
     ],

@@ -43,6 +43,7 @@ def test_an_empty_text_scores_nothing():
     assert conclude_meteor(np.zeros((2, 23))).tolist() == [[0.0], [0.0]]
 
 
+@pytest.mark.slow
 @needs_java
 def test_meteor_equals_its_own_scores():
     measured = measure_meteor(Corpus(PREDICTIONS, REFERENCES), limit_s=120)

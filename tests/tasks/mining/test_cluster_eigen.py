@@ -41,7 +41,7 @@ def distances(points: Floats) -> Floats:
     return ((points[:, :, None] - points[:, None, :]) ** 2).sum(0)
 
 
-@pytest.mark.parametrize("n", [4, 5, 8, 9, 31, 64, 130])
+@pytest.mark.parametrize("n", [4, 9, 31, 130])
 @pytest.mark.parametrize("spread", [1e-3, 1.0, 30.0])
 def test_vectors_are_those_of_lapack(n: int, spread: float):
     # The smaller the spread, the nearer are all eigenvalues but the first to each other.

@@ -73,7 +73,9 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", list(FAULTS))
+@pytest.mark.parametrize(
+    "kind", ["errors", *(pytest.param(k, marks=pytest.mark.slow) for k in ("connections", "slow reads"))]
+)
 def test_a_build_through_faults_ends_with_the_rows_of_one_on_a_disk(
     server: S3Server, root: str, kind: str, local: dict[str, list[Any]]
 ) -> None:

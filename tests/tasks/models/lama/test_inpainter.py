@@ -104,7 +104,7 @@ def test_fillings_come_back_to_their_places(tmp_path):
 
 
 @pytest.mark.parametrize(("network", "traced"), [(Convolutions, False), (Fourier, True), (Fourier, False)])
-@pytest.mark.parametrize("batch", [0, 1, 2, 7])
+@pytest.mark.parametrize("batch", [0, 2, 7])
 def test_batches_give_what_single_crops_give(tmp_path, batch, network, traced):
     torch.manual_seed(0)
     model = inpainter(tmp_path / "lama.pt", network(), batch=batch, traced=traced)
