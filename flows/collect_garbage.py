@@ -41,7 +41,7 @@ Watch = Callable[[int, int], None]
 
 @dataclass(kw_only=True)
 class Collected:
-    """Say what was deleted, or would be."""
+    """Outcome of clearing up: what was deleted, or would be."""
 
     plan: Plan
     kept: list[int]
@@ -62,7 +62,7 @@ class Collected:
 
 @dataclass(frozen=True)
 class Present:
-    """Be what a dataset is now."""
+    """Present state of a dataset."""
 
     tables: list[str]
     known: dict[str, str]

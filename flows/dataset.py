@@ -16,7 +16,7 @@ from pairwright.flows.list_versions import Listed as ListedVersion
 from pairwright.flows.list_versions import list_versions
 from pairwright.flows.pipeline import Pipeline, find_table
 from pairwright.flows.plan_build import Plan, foresee_build, request_to_plan
-from pairwright.flows.progress import show_steps
+from pairwright.flows.progress import say_nothing, show_steps
 from pairwright.flows.publish_version import publish_anyway
 from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
 from pairwright.flows.remove_images import Removal, list_removed, remove_images, take_back
@@ -29,7 +29,7 @@ from pairwright.flows.work_here import working
 from pairwright.schemas.config import Profile
 from pairwright.schemas.decisions import Decisions
 from pairwright.schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow
-from pairwright.tasks.store.dataset import read_record
+from pairwright.tasks.store.dataset import RECORD, read_record
 from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import Verdict
@@ -59,10 +59,10 @@ class Dataset:
     run = album.train("adpo", start="sft")
     """
 
-    outcome: "Report | None" = None
+    outcome: Report | None = None
     """How the build ended that this object has run last; none: it has run none."""
 
-    def __init__(self, folder: "Folder", number: int | None = None) -> None:
+    def __init__(self, folder: Folder, number: int | None = None) -> None:
         """Hold a dataset's folder and the number of a version; ``open`` and ``build`` check them first."""
         self.folder, self._number = folder, number
         self._version: Version | None = None
@@ -99,7 +99,7 @@ class Dataset:
         limit: int | None = None,
         until: str = "",
         exclude: Sequence[str] = (),
-        worker: "Worker | None" = None,
+        worker: Worker | None = None,
     ) -> Self:
         """Build a dataset, or do what an earlier build of it still owes, and open it; ``outcome`` says how it ended.
 
@@ -140,7 +140,7 @@ class Dataset:
         trial: int = 0,
         keep: bool = False,
         watch: Callable[[int], None] | None = None,
-    ) -> "Plan":
+    ) -> Plan:
         """Say, per stage, what a build would do: rows, calls, tokens, hours, disk. Builds nothing but the trial.
 
         ``Dataset.plan("photos/", profile="laptop", trial=50).totals["hours"]``
@@ -158,7 +158,9 @@ class Dataset:
         """
         place = None if source is None else str(source)
         words: dict[str, Any] = {"profile": profile, "settings": _lines(settings), "limit": limit, "until": until}
-        return foresee_build(request_to_plan(str(out), place, **words), rows=trial, keep=keep, watch=watch)
+        is_new = not out or not Folder(str(out)).exists(RECORD)
+        request = request_to_plan(str(out), place, **words)
+        return foresee_build(request, is_new=is_new, rows=trial, keep=keep, watch=watch)
 
     @property
     def url(self) -> str:
@@ -166,7 +168,7 @@ class Dataset:
         return self.folder.url
 
     @property
-    def version(self) -> "Version":
+    def version(self) -> Version:
         """Return the version that is read: the one that was asked for, or the newest when it was first looked at."""
         if self._version is None:
             self._version = open_version(self.folder, self._number)
@@ -178,7 +180,7 @@ class Dataset:
         return self.version.number
 
     @property
-    def profile(self) -> "Profile":
+    def profile(self) -> Profile:
         """Return the profile that this version was built with."""
         return self.version.profile
 
@@ -194,18 +196,18 @@ class Dataset:
         return iter(self.tables)
 
     @overload
-    def __getitem__(self, table: Literal["images"]) -> "Table[ImageRow]": ...
+    def __getitem__(self, table: Literal["images"]) -> Table[ImageRow]: ...
     @overload
-    def __getitem__(self, table: Literal["pairs"]) -> "Table[PairRow]": ...
+    def __getitem__(self, table: Literal["pairs"]) -> Table[PairRow]: ...
     @overload
-    def __getitem__(self, table: Literal["captions"]) -> "Table[CaptionRow]": ...
+    def __getitem__(self, table: Literal["captions"]) -> Table[CaptionRow]: ...
     @overload
-    def __getitem__(self, table: Literal["differences"]) -> "Table[DifferenceRow]": ...
+    def __getitem__(self, table: Literal["differences"]) -> Table[DifferenceRow]: ...
     @overload
-    def __getitem__(self, table: Literal["preferences"]) -> "Table[PreferenceRow]": ...
+    def __getitem__(self, table: Literal["preferences"]) -> Table[PreferenceRow]: ...
     @overload
-    def __getitem__(self, table: str) -> "Table[Any]": ...
-    def __getitem__(self, table: str) -> "Table[Any]":
+    def __getitem__(self, table: str) -> Table[Any]: ...
+    def __getitem__(self, table: str) -> Table[Any]:
         """Return a table of the version: ``album["pairs"]``.
 
         Raises:
@@ -213,7 +215,7 @@ class Dataset:
         """
         return Table(self.version, table)
 
-    def status(self, *, verify: bool = False) -> "Status":
+    def status(self, *, verify: bool = False) -> Status:
         """Count what is done, dropped, failed and owed now, per stage; a notebook shows it as a table.
 
         Args:
@@ -231,8 +233,8 @@ class Dataset:
             yield from list_refused(build, present.planned, name)
 
     def resume(
-        self, *, stage: str = "", reason: str = "", settings: Settings = (), worker: "Worker | None" = None
-    ) -> "Report":
+        self, *, stage: str = "", reason: str = "", settings: Settings = (), worker: Worker | None = None
+    ) -> Report:
         """Look at the source anew, finish what is owed, and publish a version; return how that ended.
 
         ``album.resume(stage="captioning", reason="no answer in time")``
@@ -245,7 +247,7 @@ class Dataset:
         """
         return self._run(resume_request(self.url, stage=stage, reason=reason, settings=_lines(settings)), worker)
 
-    def run(self, pipeline: "Pipeline") -> "Report":
+    def run(self, pipeline: Pipeline) -> Report:
         """Do what is owed of a pipeline's stages, and publish a version; return how that ended.
 
         ``album.run(Pipeline(album.profile, until="captioning"))``, or ``Pipeline(...).run(album)``
@@ -288,7 +290,7 @@ class Dataset:
         if split:
             splits = (split,) if isinstance(split, str) else tuple(split)
             chosen = replace(chosen, selection=replace(chosen.selection, splits=splits))
-        return export_dataset(self.version, str(to), form=form, config=chosen, watch=watch or _say_nothing)
+        return export_dataset(self.version, str(to), form=form, config=chosen, watch=watch or say_nothing)
 
     def train(
         self,
@@ -320,7 +322,7 @@ class Dataset:
         config = make_config(objective, _lines(settings), model=model, start=start, dataset=self.url)
         return train(self.url, config, name=name or objective, version=self._number, watcher=watcher)
 
-    def runs(self) -> "list[ListedRun]":
+    def runs(self) -> list[ListedRun]:
         """List the trainings: what they trained, how far they are, what was measured last."""
         return list_runs(self.url)
 
@@ -340,7 +342,7 @@ class Dataset:
         config = EvaluationConfig(model=model, benchmark=benchmark, **place, **choices)
         return evaluate_model(config, watch=show_steps)
 
-    def publish(self) -> "Verdict":
+    def publish(self) -> Verdict:
         """Publish what there is now as the newest version although its profile's gates held the build back."""
         self._version = None
         return publish_anyway(self.folder)[1]
@@ -356,7 +358,7 @@ class Dataset:
 
         return calibrate_dataset(self.folder, per_bin=per_bin, width=width)
 
-    def refilter(self, settings: Settings, *, keep: bool = False) -> "Refiltered":
+    def refilter(self, settings: Settings, *, keep: bool = False) -> Refiltered:
         """Try other mining thresholds on the stored similarities; return what pairs come and go.
 
         ``album.refilter({"mining.min_similarity": 0.8})``
@@ -369,7 +371,7 @@ class Dataset:
         with working(request) as work:
             return refilter_dataset(request, work, keep=keep)
 
-    def decide(self, file: str | Path) -> "Decided":
+    def decide(self, file: str | Path) -> Decided:
         """Store which rows of this version people accepted, rejected or edited; exports and trainings follow.
 
         Args:
@@ -377,7 +379,7 @@ class Dataset:
         """
         return decide_rows(self.version, str(file))
 
-    def decisions(self) -> "Decisions":
+    def decisions(self) -> Decisions:
         """Return what people have decided about its rows."""
         return read_decisions(self.folder)
 
@@ -391,13 +393,13 @@ class Dataset:
         """
         from pairwright.flows.view_dataset import view_dataset
 
-        return view_dataset(self.version, port=port, ready=ready, watch=watch or _say_nothing)
+        return view_dataset(self.version, port=port, ready=ready, watch=watch or say_nothing)
 
-    def versions(self) -> "list[ListedVersion]":
+    def versions(self) -> list[ListedVersion]:
         """List the versions, the oldest first: when each was published, its rows, what was asked for otherwise."""
         return list_versions(self.folder)
 
-    def diff(self, before: int, after: int, *, stage: str = "", listed: bool = False) -> "Difference":
+    def diff(self, before: int, after: int, *, stage: str = "", listed: bool = False) -> Difference:
         """Compare two versions: rows in and out by key, inputs that ended otherwise and why, settings that differ.
 
         Args:
@@ -409,7 +411,7 @@ class Dataset:
         first, second = (open_version(self.folder, number) for number in (before, after))
         return diff_versions(first, second, stage=stage, listed=listed)
 
-    def lineage(self, key: str) -> "Lineage":
+    def lineage(self, key: str) -> Lineage:
         """Return all that was made of a row and all it was made from, with what made each.
 
         Args:
@@ -417,7 +419,7 @@ class Dataset:
         """
         return trace_lineage(self.version, key)
 
-    def remove(self, keys: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = "") -> "Removal":
+    def remove(self, keys: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = "") -> Removal:
         """Enter images into the list of removed ones: they and all that came of them leave the next version.
 
         ``album.remove(names=["holiday/beach.jpg"], reason="asked by mail")``, then ``album.resume()``, ``album.gc()``
@@ -437,7 +439,7 @@ class Dataset:
         """Return the images that are removed now: when, which, why."""
         return list_removed(self.folder)
 
-    def gc(self, *, keep: int | None = None, dry_run: bool = False, watch: Watch | None = None) -> "Collected":
+    def gc(self, *, keep: int | None = None, dry_run: bool = False, watch: Watch | None = None) -> Collected:
         """Delete what no kept version and not the present state needs; say what that was.
 
         Args:
@@ -447,7 +449,7 @@ class Dataset:
         """
         return collect_garbage(self.folder, keep=keep, dry_run=dry_run, watch=watch)
 
-    def _run(self, request: "Request", worker: "Worker | None" = None) -> "Report":
+    def _run(self, request: Request, worker: Worker | None = None) -> Report:
         with (worker or working)(request) as work:
             self.outcome = run_build(request, work)
         self._number = self._version = None
@@ -465,7 +467,3 @@ def _lines(settings: Settings) -> list[str]:
     if isinstance(settings, Mapping):
         return [f"{name}={json.dumps(value)}" for name, value in settings.items()]
     return list(settings)
-
-
-def _say_nothing(_done: int, _total: int) -> None:
-    """Hear how much is done, and say nothing."""

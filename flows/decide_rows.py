@@ -12,7 +12,7 @@ from pairwright.tasks.store.take_decisions import Sorted, read_decision_file, so
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """Say what was stored, and what is decided now."""
+    """Decisions that were stored, and how many there are now."""
 
     stored: int
     refused: Sorted

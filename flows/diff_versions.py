@@ -14,7 +14,7 @@ from pairwright.tasks.store.snapshot import find_live
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """Say how two versions differ."""
+    """Difference between two versions."""
 
     before: int
     after: int

@@ -79,7 +79,7 @@ class EvaluationConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
-    """Be what was found, and where it was written."""
+    """Results of an evaluation, and where they were written."""
 
     config: EvaluationConfig
     benchmark: Benchmark

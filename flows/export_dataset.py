@@ -36,7 +36,7 @@ TABLES = {"preferences": "preferences", "conversations": "comparisons"}
 
 @dataclass(frozen=True, kw_only=True)
 class Verifying:
-    """Say what a result is read back with."""
+    """Configuration of reading an export back."""
 
     processor: str = ""
     """A folder or a name on the Hub: rows are measured in its tokens; empty: they are not."""

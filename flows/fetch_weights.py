@@ -31,7 +31,7 @@ SPARE_BYTES = 100_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
-    """Say what is here now, and what could not be had."""
+    """Outcome of fetching: what is here now, and what could not be had."""
 
     found: dict[Wanted, list[Verified]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)

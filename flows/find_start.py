@@ -29,7 +29,7 @@ TABLE = "preferences"
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """Say what a run starts from."""
+    """Starting point of a run."""
 
     found: "Found"
     config: TrainConfig

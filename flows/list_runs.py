@@ -15,7 +15,7 @@ from pairwright.tasks.training.runs import Run
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """Be a run in the list."""
+    """Run in the list."""
 
     name: str
     objective: str

@@ -18,7 +18,7 @@ from pairwright.tasks.store.snapshot import Snapshot, missing_files, read_snapsh
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """Be a version in the list."""
+    """Version in the list."""
 
     version: int
     created: str

@@ -37,7 +37,7 @@ AMOUNTS = ("calls", "prompt_tokens", "completion_tokens", "cpu_hours", "gpu_hour
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Say which build is to be foreseen."""
+    """Build to be planned."""
 
     request: Request
     is_new: bool
@@ -57,7 +57,7 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Say what a build would do."""
+    """Plan of a build: what it would do, per stage."""
 
     wanted: Wanted
     stages: Sequence[StagePlan]
@@ -99,12 +99,13 @@ class Plan:
 
 
 def foresee_build(
-    request: Request, *, rows: int = 0, keep: bool = False, watch: Callable[[int], None] | None = None
+    request: Request, *, is_new: bool, rows: int = 0, keep: bool = False, watch: Callable[[int], None] | None = None
 ) -> Plan:
     """List a build's source, see what is owed, and say what doing it would take.
 
     Args:
         request: the build, as ``request_to_plan`` returns it.
+        is_new: whether there is no dataset of it yet.
         rows: build so many, the first, to measure what they need; 0: none.
         keep: whether what that built is kept; the plan says where.
         watch: hears how many items of the source are listed.
@@ -113,7 +114,6 @@ def foresee_build(
         ConfigError, ModelError: the trial could not begin.
         SourceError: the source cannot be listed.
     """
-    is_new = request.folder.url == "." or not request.folder.exists(RECORD)
     wanted = look_at_source(request, is_new=is_new, say=watch or (lambda _: None))
     if not rows:
         return plan_build(wanted, None)

@@ -25,7 +25,7 @@ log = logging.getLogger("pairwright")
 
 
 class LineWatcher:
-    """Write one line per shard and per stage to the log."""
+    """Progress as lines in the log, one per shard and per stage."""
 
     def waiting(self, planned: Planned) -> None:
         """Say that another build holds the table."""
@@ -56,7 +56,7 @@ class LineWatcher:
 
 
 class BarWatcher:
-    """Draw one bar per stage that has work, on a terminal."""
+    """Progress as bars on a terminal, one per stage that has work."""
 
     def __init__(self, console: Console) -> None:
         """Prepare the bars; enter ``progress`` to show them."""
@@ -107,6 +107,10 @@ def watching() -> Generator[LineWatcher | BarWatcher]:
     bars = BarWatcher(Console(stderr=True))
     with bars.progress:
         yield bars
+
+
+def say_nothing(_done: int, _total: int) -> None:
+    """Hear how many steps are done, of how many, and say nothing."""
 
 
 @contextmanager

@@ -27,7 +27,7 @@ DECIDED = (SECTION, "uniting")
 
 @dataclass(frozen=True, kw_only=True)
 class Refiltered:
-    """Say what other thresholds made of the stored neighbours."""
+    """Pairs that other thresholds make of the stored neighbours."""
 
     before: list[Counts]
     """Of each table that the thresholds decide, with those that the dataset has."""

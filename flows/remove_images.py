@@ -26,7 +26,7 @@ WHOLE = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Removal:
-    """Say what was entered, and what comes of it."""
+    """Removal of images: what was entered, and what comes of it."""
 
     number: int
     """Of the entry; 0: nothing was to be done."""

@@ -72,7 +72,7 @@ def run_here(_step: str, run: Callable[[], Sequence[Counts]]) -> None:
 
 
 class Watcher(Protocol):
-    """Be told what happens, for a progress bar or a log."""
+    """Listener to a build, for a progress bar or a log."""
 
     def waiting(self, planned: Planned) -> None:
         """Hear that another build holds the table."""
@@ -98,7 +98,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Say what to build."""
+    """Request for a build."""
 
     folder: Folder
     profile: Profile
@@ -133,7 +133,7 @@ Worker = Callable[[Request], AbstractContextManager[Work]]
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Say how a build ended."""
+    """Report of a build: how it ended."""
 
     counts: list[Counts]
     """Per stage, in order."""

@@ -37,7 +37,7 @@ Settled = Sequence[tuple[Planned, Counts]]
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Be what a build has shown."""
+    """Measurements of a trial."""
 
     rates: Mapping[str, StageRates] = field(default_factory=dict[str, StageRates])
     images: int = 0

@@ -26,7 +26,7 @@ HEAD = """# Written by `pairwright schedule`, which has applied it. To apply it 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timetable:
-    """Say when a dataset is updated, and by whom."""
+    """Timetable of a dataset's updates, and who does them."""
 
     cron: str
     timezone: str = "UTC"

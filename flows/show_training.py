@@ -19,7 +19,7 @@ BAR = 12
 
 
 class TrainingLines:
-    """Write a line to the log at each logged step."""
+    """Training progress as lines in the log, one per logged step."""
 
     def __init__(self) -> None:
         self._left = TimeLeft()
@@ -42,7 +42,7 @@ class TrainingLines:
 
 
 class TrainingBar:
-    """Draw a bar on a terminal."""
+    """Training progress as a bar on a terminal."""
 
     def __init__(self, console: Console) -> None:
         """Prepare it; enter ``progress`` to show it."""

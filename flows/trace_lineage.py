@@ -23,7 +23,7 @@ TOLD = (
 
 @dataclass(frozen=True, kw_only=True)
 class Traced:
-    """Be one row of a lineage."""
+    """Row of a lineage."""
 
     table: str
     key: str
@@ -35,7 +35,7 @@ class Traced:
 
 @dataclass(frozen=True, kw_only=True)
 class Lineage:
-    """Be the lineage of one row."""
+    """Lineage of one row."""
 
     version: int
     """0: there is no version yet, and the tables are as they are now."""

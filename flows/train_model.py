@@ -46,7 +46,7 @@ LAST_WORD = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """Say how a training ended."""
+    """Outcome of a training."""
 
     folder: str
     finished: bool
@@ -64,7 +64,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Be what the first process tells the others."""
+    """State of a prepared run, broadcast from rank 0."""
 
     config: TrainConfig
     start: Path

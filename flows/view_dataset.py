@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
 
+from pairwright.flows.progress import say_nothing
 from pairwright.flows.report_dataset import subject_of
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
@@ -18,10 +19,6 @@ from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.scratch import own_temporary_folder, scratch_folder
 
 CACHE = "cache/cards"
-
-
-def say_nothing(done: int, total: int) -> None:
-    """Hear how many rows are read, of how many."""
 
 
 def view_dataset(

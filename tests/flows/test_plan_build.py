@@ -90,13 +90,16 @@ def test_the_trial_goes_unless_it_is_kept(
 
 
 def test_of_a_dataset_only_what_is_owed_is_planned(
-    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, words = tmp_path / "out", ["--until", "mining", "--set", "run.workers=1"]
     assert run("build", pictures, "--out", out, *words) == 0
     capsys.readouterr()
     nothing = stages(planned(capsys, "--out", out))
     assert all(stage["inputs"]["value"] == 0 == stage["hours"]["value"] for stage in nothing.values())
+    with monkeypatch.context() as there:
+        there.chdir(out)
+        assert stages(planned(capsys, "--out", ".")) == nothing
     shutil.rmtree(out / "tables" / "embeddings")
     files = {path: path.stat().st_mtime_ns for path in out.rglob("*.*")}
     owed = stages(planned(capsys, "--out", out))
