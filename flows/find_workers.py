@@ -1,4 +1,4 @@
-"""Choose the workers that a build's shards run in: processes of this machine, a Dask cluster, a Ray cluster."""
+"""Choose the workers that a build's shards run in: processes of this machine, a Dask cluster."""
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -8,9 +8,7 @@ from pairwright.flows.find_models import served_models
 from pairwright.flows.run_build import Request
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.store.on_dask import DaskWorkers
-from pairwright.tasks.store.on_ray import RayWorkers
-from pairwright.tasks.store.on_worker import Place, needs_of
+from pairwright.tasks.store.on_dask import DaskWorkers, Place, needs_of
 from pairwright.tasks.store.pool import Runner, Workers
 
 
@@ -31,7 +29,7 @@ def workers_of(request: Request) -> Generator[Runner]:
     gpus = 0 if run.address else count_gpus()
     place = Place(address=run.address, workers=run.workers, gpus=gpus, memory_gb_of=run.memory_gb_of)
     needs = needs_of(_paths(request), elsewhere=bool(run.address))
-    with (DaskWorkers if run.runner == "dask" else RayWorkers)(place, needs) as workers:
+    with DaskWorkers(place, needs) as workers:
         yield workers
 
 

@@ -309,11 +309,11 @@ class PreferencesConfig(Section):
 class RunConfig(Section):
     """Say how the work is cut and spread; none of it changes a row."""
 
-    runner: Literal["processes", "dask", "ray"] = "processes"
-    """Where shards run: in worker processes of this machine, or in the workers of a Dask or a Ray cluster."""
+    runner: Literal["processes", "dask"] = "processes"
+    """Where shards run: in worker processes of this machine, or in the workers of a Dask cluster."""
     address: str = ""
-    """The cluster's ("tcp://host:8786" of a Dask scheduler; "auto" or "ray://host:10001"); empty: one is started on
-    this machine for the time of the build."""
+    """The cluster's Dask scheduler ("tcp://host:8786"); empty: a cluster is started on this machine for the time of the
+    build."""
     memory_gb_of: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict[str, float])
     """Gigabytes (10^9 bytes) that a shard of a named stage takes, for clusters that give out memory."""
     workers: Count = 0

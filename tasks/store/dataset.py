@@ -30,7 +30,6 @@ from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.rows import ItemRow, make_key
 from pairwright.tasks.store.files import TEMPORARY, Folder, make_folder, naming
 from pairwright.tasks.store.index import open_index, write_index
-from pairwright.tasks.store.lease import leased
 from pairwright.tasks.store.ledger import COLLECTION, Counts, Ledger
 from pairwright.tasks.store.part import Part, describe_part, encode_part, read_part, read_rows
 from pairwright.tasks.store.scratch import ENDING, own_temporary_folder, scratch_folder
@@ -93,10 +92,12 @@ def journals_of(folder: Folder) -> Path:
 
 @contextlib.contextmanager
 def hold(folder: Folder, table: str, on_wait: Callable[[], None] | None = None) -> Generator[None]:
-    """Hold a table, so that no other process works on it; the lock dies with its process (``leased``, on no disk)."""
+    """Hold a table, so that no other process works on it; the lock dies with its process.
+
+    An object store has no locks: two builds there may do work twice, never wrongly, for a part is named by its inputs.
+    """
     if not folder.is_local:
-        with leased(folder, table, on_wait):
-            yield
+        yield
         return
     path = Path(folder.path(table)) / ".lock"
     with naming(str(path), "locked"):

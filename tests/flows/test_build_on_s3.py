@@ -38,7 +38,7 @@ def test_its_rows_are_those_of_a_build_on_a_disk(built: str, mined: Path) -> Non
         assert sorted(pw.open(built)[table].rows(), key=lambda row: row.key) == local
 
 
-def test_it_leaves_no_lease_and_no_work_behind(built: str) -> None:
+def test_it_leaves_no_work_behind(built: str) -> None:
     assert [name for name in Folder(built).folders("") if name not in ("tables", "snapshots")] == []
 
 

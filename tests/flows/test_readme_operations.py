@@ -46,8 +46,6 @@ SECTIONS = ("### How to resume", "### Operations", "### Prefect", "### More than
 NOT_HERE = {
     "--profile gpu": "of `docker compose`: there is no container engine; tests/docker looks at the file",
     "make soak": "runs the slow tests, of which this would be one",
-    "run.runner=ray": "tests/soak/test_engines_long.py has a standing Ray cluster",
-    "run.address=auto": "the same",
 }
 
 
@@ -515,7 +513,7 @@ def _(site: Site, words: str) -> None:
 @follows(MACHINES, "python -m pip install -c constraints.txt -e '.[cpu,models,dask,s3]'")
 def _(site: Site, words: str) -> None:
     extras = re.findall(r"\w+", words.partition("[")[2])
-    assert {*extras, "ray"} <= set(metadata("pairwright").get_all("Provides-Extra") or [])
+    assert {*extras} <= set(metadata("pairwright").get_all("Provides-Extra") or [])
     assert (ROOT / "constraints.txt").exists()
 
 

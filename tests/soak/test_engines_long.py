@@ -19,9 +19,7 @@ from typing import Any
 import pytest
 
 from pairwright.schemas.rows import ItemRow
-from pairwright.tasks.store.on_dask import DaskWorkers
-from pairwright.tasks.store.on_ray import RayWorkers
-from pairwright.tasks.store.on_worker import Place, needs_of
+from pairwright.tasks.store.on_dask import DaskWorkers, Place, needs_of
 from pairwright.tasks.store.pool import DIED, ShardFailed
 from tests.fixtures.prefect_server import prefect_server
 from tests.fixtures.s3_server import s3_server
@@ -29,7 +27,6 @@ from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, read_toy, read_t
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 BIN = Path(sys.executable).parent
-ENGINES = {"dask": DaskWorkers, "ray": RayWorkers}
 SMALL = {
     "scenes.worlds": 6, "scenes.width": 96, "scenes.height": 72, "scenes.samples_per_pixel": 4, "run.workers": 2,
     "run.rows_per_shard": 3, "run.rows_per_shard_of": "{images: 1}",
@@ -45,9 +42,8 @@ def read_or_die(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[Any]:
         yield from read_words([row], config)
 
 
-@pytest.mark.parametrize("name", list(ENGINES))
-def test_a_shard_that_no_worker_survives_fails_and_the_others_go_on(name: str, tmp_path: Path) -> None:
-    with ENGINES[name](Place(workers=2, memory_gb_of={}), needs_of([], elsewhere=False)) as workers:
+def test_a_shard_that_no_worker_survives_fails_and_the_others_go_on(tmp_path: Path) -> None:
+    with DaskWorkers(Place(workers=2, memory_gb_of={}), needs_of([], elsewhere=False)) as workers:
         stages = [replace(STAGES[0], function=read_or_die)]
         counts, outcomes = build_toy(tmp_path / "out", WORDS, workers=workers, rows_per_shard=2, stages=stages)
     errors = {o.shard.name: o.result.error for o in outcomes if isinstance(o.result, ShardFailed)}
@@ -71,11 +67,10 @@ def one_device(config: ToyConfig) -> int:
     return 1
 
 
-@pytest.mark.parametrize("name", list(ENGINES))
-def test_a_stage_with_models_runs_where_a_device_is(name: str, tmp_path: Path) -> None:
+def test_a_stage_with_models_runs_where_a_device_is(tmp_path: Path) -> None:
     place = Place(workers=2, gpus=1, memory_gb_of={})
     pids: dict[str, set[str]] = {}
-    with ENGINES[name](place, needs_of([], elsewhere=False)) as workers:
+    with DaskWorkers(place, needs_of([], elsewhere=False)) as workers:
         for what, processes in (("models", one_device), ("none", None)):
             calls = tmp_path / what
             stages = [replace(STAGES[0], function=read_here, processes=processes)]
@@ -123,12 +118,11 @@ def marked(mark: str) -> list[int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("name", list(ENGINES))
-def test_a_stopped_build_leaves_nobody_at_work_and_goes_on(name: str, number: int, tmp_path: Path, local: Path) -> None:
+def test_a_stopped_build_leaves_nobody_at_work_and_goes_on(number: int, tmp_path: Path, local: Path) -> None:
     out, mark = tmp_path / "out", f"PAIRWRIGHT_TEST_MARK={tmp_path}"
     variables = {**os.environ, "PAIRWRIGHT_TEST_MARK": str(tmp_path)}
     process = subprocess.Popen(
-        local_command(build_command(out, "--set", f"run.runner={name}")), env=variables, start_new_session=True,
+        local_command(build_command(out, "--set", "run.runner=dask")), env=variables, start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
     begun(out, process)

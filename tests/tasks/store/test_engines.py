@@ -1,4 +1,4 @@
-"""Builds on real clusters of two workers, Dask's and Ray's, one of which is killed in mid-shard."""
+"""Builds on a real Dask cluster of two workers, one of which is killed in mid-shard."""
 
 import os
 import signal
@@ -13,14 +13,11 @@ import pytest
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ItemRow
-from pairwright.tasks.store.on_dask import DaskWorkers
-from pairwright.tasks.store.on_ray import RayWorkers
-from pairwright.tasks.store.on_worker import Needs, Place, needs_of
+from pairwright.tasks.store.on_dask import DaskWorkers, Needs, Place, needs_of
 from pairwright.tasks.store.pool import Runner, ShardFailed
 from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, expect, read_toy, read_tree, read_words, say
 
 ROOT = Path(__file__).parent.parent.parent.parent
-ENGINES = {"dask": DaskWorkers, "ray": RayWorkers}
 WORDS = [*"abcdefghij", "killing", "bad"]
 TWO = Place(workers=2, memory_gb_of={})
 
@@ -35,9 +32,9 @@ def read_and_die(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[Any]:
         yield from read_words([row], config)
 
 
-@pytest.fixture(scope="module", params=["dask", pytest.param("ray", marks=pytest.mark.slow)])
-def engine(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    with ENGINES[request.param](TWO, needs_of([str(ROOT)], elsewhere=False)) as workers:
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Runner]:
+    with DaskWorkers(TWO, needs_of([str(ROOT)], elsewhere=False)) as workers:
         yield workers
 
 
@@ -68,11 +65,7 @@ def test_a_worker_that_is_not_fit_does_nothing(engine: Runner, tmp_path: Path, m
     assert [": it has other code" in error for error in errors] == [True]
 
 
-@pytest.mark.parametrize(("name", "package"), [("dask", "distributed"), ("ray", "ray")])
-def test_what_is_missing_is_said(name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patches:
-        patches.setitem(sys.modules, package, None)
-        with pytest.raises(
-            ConfigError, match=rf"run\.runner {name}: .*pip install -c constraints\.txt -e '\.\[{name}\]'"
-        ):
-            ENGINES[name](TWO, needs_of([], elsewhere=False))
+def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ConfigError, match=r"run\.runner dask: .*pip install -c constraints\.txt -e '\.\[dask\]'"):
+        DaskWorkers(TWO, needs_of([], elsewhere=False))

@@ -1,9 +1,5 @@
 """Datasets on an object store: a real S3 server on this machine, which fails, dawdles and lists late on request."""
 
-import json
-import os
-import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,9 +9,8 @@ import pytest
 from s3fs import S3FileSystem
 
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store import lease, remote
+from pairwright.tasks.store import remote
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.lease import leased
 from pairwright.tasks.store.pool import ShardFailed
 from pairwright.tasks.store.scratch import own_temporary_folder
 from pairwright.tasks.store.snapshot import latest_snapshot
@@ -177,65 +172,6 @@ def test_a_part_is_read_in_few_requests(server: S3Server, root: str) -> None:
         assert file.readinto(room) == 1 << 20
     assert room == bytes(range(256)) * 4096
     assert server.done() == {"HEAD": 1, "GET": 3}
-
-
-def test_a_table_is_held_by_one(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "LOOK_S", 0.05)
-    order: list[str] = []
-    waiting = threading.Event()
-
-    def second() -> None:
-        with leased(Folder(root), "tables/images/1", waiting.set):
-            order.append("second")
-
-    with leased(Folder(root), "tables/images/1"), leased(Folder(root), "tables/pairs/1"):
-        thread = threading.Thread(target=second)
-        thread.start()
-        assert waiting.wait(30)
-        order.append("first")
-    thread.join(30)
-    assert order == ["first", "second"]
-    assert Folder(root).names("leases/tables-images-1") == []
-
-
-@pytest.mark.parametrize("holder", ["of this machine", "of another"])
-def test_the_lease_of_a_dead_process_does_not_hold(root: str, holder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "LOOK_S", 0.05)
-    monkeypatch.setattr(lease, "DEAD_S", 0.5)
-    host = lease._host() if holder == "of this machine" else "elsewhere"
-    Folder(root).write("leases/t/000007.json", json.dumps({"host": host, "pid": _dead(), "beat": 3}).encode())
-    waits: list[int] = []
-    with leased(Folder(root), "t", lambda: waits.append(1)):
-        assert Folder(root).names("leases/t") == ["000008.json"]
-    assert waits == ([] if holder == "of this machine" else [1])
-
-
-def test_a_lease_that_is_renewed_holds(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("LOOK_S", 0.05), ("BEAT_S", 0.1), ("DEAD_S", 1.0)):
-        monkeypatch.setattr(lease, name, seconds)
-    taken = threading.Event()
-
-    def second() -> None:
-        with leased(Folder(root), "t"):
-            taken.set()
-
-    thread = threading.Thread(target=second)
-    with leased(Folder(root), "t"):
-        before = Folder(root).read("leases/t/000001.json")
-        thread.start()
-        time.sleep(2)  # twice as long as a dead one's lease would hold
-        assert not taken.is_set()
-        assert Folder(root).read("leases/t/000001.json") != before
-    assert taken.wait(30)
-    thread.join()
-
-
-def _dead() -> int:
-    process = os.fork()
-    if not process:
-        os._exit(0)
-    os.waitpid(process, 0)
-    return process
 
 
 def test_workers_of_a_machine_share_their_copies_and_leave_none(

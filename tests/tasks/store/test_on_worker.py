@@ -13,7 +13,7 @@ import pytest
 
 from pairwright.schemas.rows import ItemRow
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.on_worker import Needs, code_mark, needs_of, run_here
+from pairwright.tasks.store.on_dask import Needs, code_mark, needs_of, run_here
 from pairwright.tasks.store.pool import Outcome, ShardFailed
 from pairwright.tasks.store.shard import ShardDone, ShardRef
 from pairwright.tasks.store.stage import Planned, Stage
