@@ -48,11 +48,6 @@ def _check_cluster(request: Request) -> None:
                 f"{field}.launch starts vLLM on this machine, where the workers of {run.address} do not look for "
                 f"it: start it yourself, set {field}.launch.enabled to false and name its addresses in {field}.endpoint"
             )
-    if not request.folder.is_local and (run.budget.max_calls or run.budget.max_tokens):
-        raise ConfigError(
-            f"run.budget.max_calls and run.budget.max_tokens are counted on a disk that all workers see, and those of "
-            f"{run.address} see none: build into a folder on a shared disk, or limit run.budget.max_hours"
-        )
 
 
 def _paths(request: Request) -> Iterator[str]:

@@ -37,8 +37,8 @@ from pairwright.tasks.mining.admit_images import write_references
 from pairwright.tasks.models.embedders import EMBEDDERS
 from pairwright.tasks.sources import read_images
 from pairwright.tasks.sources.readers import READERS, recognise_source
-from pairwright.tasks.store.budget import Keeper, keeping
-from pairwright.tasks.store.dataset import Build, journals_of, read_record, write_items, write_record
+from pairwright.tasks.store.budget import Budget
+from pairwright.tasks.store.dataset import Build, read_record, write_items, write_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import Verdict
 from pairwright.tasks.store.ledger import Counts
@@ -259,15 +259,17 @@ def run_build(request: Request, work: Work) -> Report:
     counts: list[Counts] = []
     seconds: list[float] = []
     failures: list[ShardFailed] = []
-    with version.opened() as build, servers_of(request.folder) as servers, keeper_of(request) as keeper:
+    run = request.profile.run
+    budget = Budget(request.folder, run.budget, workers=run.workers or count_cores(), gpus=gpus_of)
+    with version.opened() as build, servers_of(request.folder) as servers:
 
         def run_stages(stages: Sequence[Planned]) -> Sequence[Counts]:
             for stage in stages:
                 start = time.monotonic()
                 if stage.stage.is_on:
                     with build.locked(stage, work.watcher.waiting):
-                        run = partial(run_served, work.run_shards, servers, waits_for(stage, counts))
-                        kept = replace(work, run_shards=keeper.limited(run))
+                        shards = partial(run_served, work.run_shards, servers, waits_for(stage, counts))
+                        kept = replace(work, run_shards=budget.limited(shards))
                         count, failed = run_stage(build, stage, request, kept)
                     failures.extend(failed)
                     work.watcher.end(stage, count, time.monotonic() - start)
@@ -282,7 +284,7 @@ def run_build(request: Request, work: Work) -> Report:
         done = list(zip(version.planned, counts, strict=True))
         snapshot, verdict = publish_version(build, done, record=record, began=began)
     return Report(
-        counts=counts, seconds=seconds, failures=failures, snapshot=snapshot, verdict=verdict, stopped=keeper.stopped
+        counts=counts, seconds=seconds, failures=failures, snapshot=snapshot, verdict=verdict, stopped=budget.stopped
     )
 
 
@@ -366,13 +368,6 @@ def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:
         limit=request.limit,
         until=request.until,
     )
-
-
-def keeper_of(request: Request) -> AbstractContextManager[Keeper]:
-    """Give who keeps a build within the budget of its profile."""
-    run = request.profile.run
-    journals = journals_of(request.folder)
-    return keeping(request.folder, run.budget, journals, workers=run.workers or count_cores(), gpus=gpus_of)
 
 
 def with_source(profile: Profile, source: str | None) -> Profile:

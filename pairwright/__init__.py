@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pairwright.flows.pipeline import Pipeline
     from pairwright.flows.table import Table
     from pairwright.schemas.errors import (
-        BudgetError,
         ConfigError,
         ModelError,
         PairwrightError,
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "BudgetError",
     "ConfigError",
     "Dataset",
     "ModelError",

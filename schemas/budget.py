@@ -10,7 +10,7 @@ Amount = Annotated[float, Field(ge=0)]
 
 
 class BudgetConfig(Section):
-    """Say what a build may use; it stops before it would use more, and 0 sets no limit."""
+    """Budget of a build, which is looked at between rounds of shards; 0 sets no limit."""
 
     max_calls: Count = 0
     """Answers of served models to this dataset, over all of its builds; 0: no limit."""

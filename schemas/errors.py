@@ -6,7 +6,6 @@ PairwrightError
 ├── StoreError       a table, part, journal or snapshot cannot be read or written
 ├── ModelError       weights are missing (exit code 2), or cannot be loaded or run
 ├── ServerError      a served model does not answer
-├── BudgetError      what a build may use is used up; its rows stay owed
 ├── ValidationError  rows do not add up, or a text breaks its template
 └── TrainingError    a training run cannot go on
 """
@@ -34,10 +33,6 @@ class ModelError(PairwrightError):
 
 class ServerError(PairwrightError):
     """Say that a served model does not answer."""
-
-
-class BudgetError(PairwrightError):
-    """Say that what a build may use is used up; the message names the field."""
 
 
 class ValidationError(PairwrightError):

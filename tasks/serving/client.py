@@ -26,7 +26,6 @@ from pairwright.tasks.serving.keys import load_key
 from pairwright.tasks.serving.limiter import Limiter
 from pairwright.tasks.serving.loop import background, run
 from pairwright.tasks.serving.pace import PACE, Pace
-from pairwright.tasks.serving.pay import paying
 from pairwright.tasks.serving.write_request import body_of, key_of
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.images import RefusedImageError
@@ -69,11 +68,9 @@ class Client:
         if answers is not None and (kept := answers.get(key)) is not None:
             said = json.loads(kept)
             return Answer(text=said["text"], served=Served(**said["served"]))
-        async with paying(None if answers is None else answers.purse, question, self._config) as paid:
-            answer = await self._try(question, await self._body(question))
-            if answers is not None:
-                answers.put(key, json.dumps(asdict(answer)).encode())
-            paid(answer.served)
+        answer = await self._try(question, await self._body(question))
+        if answers is not None:
+            answers.put(key, json.dumps(asdict(answer)).encode())
         return answer
 
     async def _body(self, question: Question) -> dict[str, Any]:

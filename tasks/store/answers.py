@@ -4,12 +4,14 @@ An append-only file of records: length of the value, CRC-32 of key and value, th
 damaged tail is left out. Values stay on disk: what is held in memory is a place and a length for each.
 """
 
+import json
 import logging
 import os
 import struct
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,21 +20,39 @@ from filelock import FileLock, Timeout
 
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.files import naming
-from pairwright.tasks.store.purse import Purse
 
 log = logging.getLogger(__name__)
 HEADER = struct.Struct("<II16s")
 PATIENCE = 1.0
 """Seconds after which it is said that somebody else is waited for."""
+CALLS, PROMPT, COMPLETION = "calls", "prompt_tokens", "completion_tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Number of answers that served models gave, with their tokens, refused ones included."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Return the tokens of prompts and answers together."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def __add__(self, other: "Asked") -> "Asked":
+        """Return both together."""
+        prompt, completion = self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens
+        return Asked(self.calls + other.calls, prompt, completion)
 
 
 class Answers:
     """Map keys of 32 hex digits to bytes, durable against a kill at once. Local disks only; any thread may call."""
 
-    def __init__(self, path: Path, purse: Purse | None = None) -> None:
-        """Name the file; nothing is read or written yet. New answers are paid for out of the purse, if there is one."""
+    def __init__(self, path: Path) -> None:
+        """Name the file; nothing is read or written yet."""
         self.path = path
-        self.purse = purse
         self._lock = FileLock(path.with_suffix(".answers-lock"))
         self._using = threading.Lock()
         """Held while the file is read, written or closed: no thread may meet its number in other hands."""
@@ -127,18 +147,18 @@ class Answers:
             Path(self._lock.lock_file).unlink(missing_ok=True)
 
 
-def read_answers(path: Path) -> Iterator[bytes]:
-    """Yield the values of a file that another process may be writing; none where it has gone."""
-    try:
-        file = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return
-    try:
-        places = dict(_records(file))  # the newest of each key
-        for start, length in places.values():
-            yield os.pread(file, length, start)
-    finally:
-        os.close(file)
+def describe_asked(answers: Answers) -> dict[str, str]:
+    """Return what a part says of what its shard asked."""
+    served = [json.loads(value)["served"] for value in answers.values()]
+    prompt, completion = (sum(int(one[name]) for one in served) for name in (PROMPT, COMPLETION))
+    return {CALLS: str(len(served)), PROMPT: str(prompt), COMPLETION: str(completion)}
+
+
+def asked_of_part(about: Mapping[str, str]) -> Asked | None:
+    """Return what a part says that its shard asked; ``None`` where it says nothing of that."""
+    if CALLS not in about:
+        return None
+    return Asked(*(int(about.get(name, "0")) for name in (CALLS, PROMPT, COMPLETION)))
 
 
 def _records(file: int) -> Iterator[tuple[bytes, tuple[int, int]]]:

@@ -1,24 +1,19 @@
-"""Hand out a build's shards in rounds, so that it stops before its budget is passed.
+"""Stop a build when its budget is used up: looked at before each round of one shard for every worker.
 
-The first round of a stage is one shard for each worker. What that used says how much a row costs; the rounds after it
-are as large as fits into half of what is left, so that there are few, and the last ones go shard by shard. Calls and
-tokens are moreover paid one by one out of a purse that all workers share, and are never passed.
+A part of a stage that asks a served model says how many answers it took and how many tokens they had (``Asked``). What
+a running shard asks is seen when its part is written, so a build may pass its budget by what one round uses.
 """
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from itertools import accumulate
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from pairwright.schemas.budget import BudgetConfig
-from pairwright.tasks.store.asked import AskedOf
+from pairwright.tasks.store.answers import Asked, asked_of_part
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.pool import Outcome, ShardFailed
-from pairwright.tasks.store.purse import Purse
-from pairwright.tasks.store.scratch import own_temporary_folder, scratch_folder
+from pairwright.tasks.store.part import Part, read_about
+from pairwright.tasks.store.pool import Outcome
 from pairwright.tasks.store.shard import ShardRef
 from pairwright.tasks.store.stage import Planned
 
@@ -31,135 +26,76 @@ OF_DATASET = ("calls", "tokens", "disk_gb")
 
 
 @dataclass(slots=True)
-class Meter:
-    """Measure what a build has used: calls, tokens and disk of all builds of its dataset, hours of this one."""
+class Budget:
+    """Budget of one build, and what it has used: calls, tokens and disk of all builds of its dataset, its own hours."""
 
     folder: Folder
-    budget: BudgetConfig
-    asked: AskedOf
-    purse: Purse | None
-    """Where answers are paid for; it knows of those that cost something and are in no part."""
-    began: float = field(default_factory=time.monotonic)
-    gpu_seconds: float = 0.0
-
-    def read(self) -> dict[str, float]:
-        """Return what is used of each limit that is set."""
-        return {name: self._of(name) for name in self.budget.limits}
-
-    def _of(self, name: str) -> float:
-        if name in ("calls", "tokens"):
-            asked = self.asked.count()
-            paid = self.purse.spent if self.purse else (0, 0)
-            return float(max(asked.calls, paid[0]) if name == "calls" else max(asked.tokens, paid[1]))
-        if name == "disk_gb":
-            return self.folder.size_bytes() / 1e9
-        return (time.monotonic() - self.began if name == "hours" else self.gpu_seconds) / HOUR
-
-
-@dataclass(slots=True)
-class Keeper:
-    """Keep a build within its budget."""
-
-    meter: Meter
+    config: BudgetConfig
     workers: int
     """How many shards run at once."""
     gpus: Callable[[Planned], int]
     """How many GPUs of this machine a stage holds."""
     stopped: str = ""
     """Why the build has ended early; empty: it has not."""
+    began: float = field(default_factory=time.monotonic)
+    gpu_seconds: float = 0.0
 
     def limited(self, run_shards: RunShards) -> RunShards:
-        """Return a way to run shards that stops giving them out where the budget would be passed."""
-        if not self.meter.budget.limits:
+        """Return a way to run shards that stops giving them out when the budget is used up."""
+        if not self.config.limits:
             return run_shards
 
         def run(planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
-            rest, costs, limits = list(shards), dict[str, float](), self._limits(planned)
-            gpus = self.gpus(planned) if self.meter.budget.max_gpu_hours else 0
-            while rest and not self.stopped:
-                before = self.meter.read()
-                count, scarce = self._affordable(rest, {name: limits[name] - before[name] for name in limits}, costs)
-                if not count:
-                    self._stop(scarce, before)
+            gpus = self.gpus(planned) if "gpu_hours" in self.config.limits else 0
+            for start in range(0, len(shards), self.workers):
+                if self._is_used_up(planned, gpus):
                     return
-                now = [replace(shard, purse=self.meter.purse) for shard in rest[:count]]
                 began = time.monotonic()
-                for outcome in run_shards(planned, now):
-                    self._look_at(outcome)
-                    yield outcome
-                self.meter.gpu_seconds += (time.monotonic() - began) * gpus
-                after, rows = self.meter.read(), sum(map(_rows, now))
-                costs = {name: max(costs.get(name, 0.0), (after[name] - before[name]) / rows) for name in limits}
-                rest = rest[count:]
+                yield from run_shards(planned, shards[start : start + self.workers])
+                self.gpu_seconds += (time.monotonic() - began) * gpus
 
         return run
 
-    def _limits(self, planned: Planned) -> dict[str, float]:
-        """Return the limits that a stage can pass: one that asks nothing runs also when all calls are used."""
-        used = {"hours", "disk_gb", *(("calls", "tokens") if planned.stage.remembers else ())}
-        if self.meter.budget.max_gpu_hours and self.gpus(planned):
-            used.add("gpu_hours")  # asked last: it loads PyTorch where there is a GPU
-        return {name: limit for name, limit in self.meter.budget.limits.items() if name in used}
+    def _is_used_up(self, planned: Planned, gpus: int) -> bool:
+        """Say whether a limit is reached that the stage uses: one that asks nothing runs when all calls are used."""
+        uses = {"calls": planned.stage.remembers, "tokens": planned.stage.remembers, "gpu_hours": gpus > 0}
+        for name, limit in self.config.limits.items():
+            if not self.stopped and uses.get(name, True) and (used := self._used(name)) >= limit:
+                more = f" --set {FIELD}{name}={2 * limit:g}" if name in OF_DATASET else ""
+                self.stopped = (
+                    f"Stopped by {FIELD}{name}: {_shown(used)} of {_shown(limit)} are used. What is finished is kept. "
+                    f"Go on with: pairwright resume {self.folder.url}{more}"
+                )
+                log.warning("%s", self.stopped)
+        return bool(self.stopped)
 
-    def _affordable(self, rest: Sequence[ShardRef], left: dict[str, float], costs: dict[str, float]) -> tuple[int, str]:
-        """Return how many of the shards may be given out now; where none may, also the limit that forbids it."""
-        for name, amount in left.items():
-            if amount <= 0:
-                return 0, name
-        if not costs:
-            return (self.workers if left else len(rest)), ""
-        rows = {name: left[name] / cost for name, cost in costs.items() if cost > 0}
-        scarce = min(rows, key=rows.__getitem__, default="")
-        if not scarce:
-            return len(rest), ""
-        sizes = list(accumulate(map(_rows, rest)))
-        surely = sum(size <= rows[scarce] / 2 for size in sizes)
-        return max(surely, min(self.workers, sum(size <= rows[scarce] for size in sizes))), scarce
+    def _used(self, name: str) -> float:
+        if name in ("calls", "tokens"):
+            asked = count_asked(self.folder)
+            return float(asked.calls if name == "calls" else asked.tokens)
+        if name == "disk_gb":
+            return self.folder.size_bytes() / 1e9
+        return (time.monotonic() - self.began if name == "hours" else self.gpu_seconds) / HOUR
 
-    def _look_at(self, outcome: Outcome) -> None:
-        """Stop after this round where a worker could not pay for its questions."""
-        result = outcome.result
-        if isinstance(result, ShardFailed) and result.error.startswith(FIELD) and not self.stopped:
-            self._stop(result.error.removeprefix(FIELD).partition(":")[0], self.meter.read())
 
-    def _stop(self, name: str, used: dict[str, float]) -> None:
-        limit, url = self.meter.budget.limits[name], self.meter.folder.url
-        more = f" --set {FIELD}{name}={2 * limit:g}" if name in OF_DATASET else ""
-        self.stopped = (
-            f"Stopped before {FIELD}{name} would be passed: {_shown(used[name])} of {_shown(limit)} are used, and what "
-            f"is next may need more. What is finished is kept. Go on with: pairwright resume {url}{more}"
-        )
-        log.warning("%s", self.stopped)
+def count_asked(folder: Folder) -> Asked:
+    """Return what the parts of a dataset say was asked for them, over all of its builds.
+
+    Raises:
+        StoreError: a part is damaged.
+    """
+    total = Asked()
+    for stage in folder.folders("tables"):
+        for mark in folder.folders(f"tables/{stage}"):
+            table = f"tables/{stage}/{mark}"
+            for name in folder.names(table):
+                if name.endswith(".parquet"):
+                    asked = asked_of_part(read_about(Part(folder, f"{table}/{name}")))
+                    if asked is None:
+                        break  # no part of this table says what was asked
+                    total += asked
+    return total
 
 
 def _shown(amount: float) -> str:
     return f"{amount:,.0f}" if amount.is_integer() else f"{amount:.3g}"
-
-
-def _rows(shard: ShardRef) -> int:
-    return shard.stop - shard.start
-
-
-@contextmanager
-def keeping(
-    folder: Folder, budget: BudgetConfig, journals: Path, *, workers: int, gpus: Callable[[Planned], int]
-) -> Generator[Keeper]:
-    """Give who keeps a build within its budget; what was used before it counts, where the budget says so.
-
-    Args:
-        folder: the dataset's.
-        budget: what may be used.
-        journals: this machine's folder of unfinished shards.
-        workers: how many shards run at once.
-        gpus: how many GPUs of this machine a stage holds.
-    """
-    asked = AskedOf(folder, journals)
-    if not (budget.max_calls or budget.max_tokens):
-        yield Keeper(Meter(folder, budget, asked, None), workers, gpus)
-        return
-    parent = Path(folder.path("work")) if folder.is_local else own_temporary_folder()
-    with scratch_folder(parent) as place:
-        purse = Purse(str(place), budget.max_calls, budget.max_tokens)
-        before = asked.count()
-        purse.spend(before.calls, before.tokens)
-        yield Keeper(Meter(folder, budget, asked, purse), workers, gpus)

@@ -11,7 +11,7 @@ from typing import Any
 
 from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.rates import StoredRate
-from pairwright.tasks.store.asked import Asked, asked_of_part
+from pairwright.tasks.store.answers import Asked, asked_of_part
 from pairwright.tasks.store.estimate import NOTHING, Estimate, exactly, ratio, share_of
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts

@@ -18,8 +18,7 @@ import pyarrow as pa
 from pairwright.schemas.arrow import from_table, schema_of, to_table
 from pairwright.schemas.errors import ValidationError
 from pairwright.schemas.rows import Row, make_key
-from pairwright.tasks.store.answers import Answers
-from pairwright.tasks.store.asked import asked_in
+from pairwright.tasks.store.answers import Answers, describe_asked
 from pairwright.tasks.store.copies import copy_of
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import PARTS, Before, columns_without, open_index
@@ -33,7 +32,6 @@ from pairwright.tasks.store.part import (
     read_columns,
     read_rows,
 )
-from pairwright.tasks.store.purse import Purse
 from pairwright.tasks.store.stage import Planned, Uses, table_of
 from pairwright.tasks.store.takedowns import REMOVED, bury, find_removed, removed_images
 from pairwright.tasks.store.vectors import open_vectors, place_vectors
@@ -62,8 +60,6 @@ class ShardRef:
     """What its part is to say of itself beside the counts."""
     takedowns: int = 0
     """Up to which entry of the list removed images are left out, where the shard reads the source; 0: none is."""
-    purse: Purse | None = None
-    """Out of which answers of served models are paid; ``None``: there is no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +93,7 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
     place = Path(shard.journals) / Path(name).stem
     with (
         Journal(place.with_suffix(".journal"), planned.stage.writes) as journal,
-        _answers(planned, shard, place) as answers,
+        _answers(planned, place) as answers,
     ):
         table = _results(planned, shard, inputs, journal=journal, given=answers)
         if unknown := set(table.column("source_key").to_pylist()) - sources.keys():
@@ -106,7 +102,8 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
         if shard.takedowns:
             table = bury(table, find_removed(table, removed_images(shard.folder, shard.takedowns)))
         about = describe_part(name, table, version=planned.stage.version) | dict(shard.about)
-        about |= asked_in(answers)
+        for memory in answers.values():
+            about |= describe_asked(memory)
         shard.folder.write(name, encode_part(table, about))
         journal.delete()
         for memory in answers.values():
@@ -174,12 +171,12 @@ def _input_rows(planned: Planned, shard: ShardRef, plan: pa.Table) -> Iterator[R
 
 
 @contextmanager
-def _answers(planned: Planned, shard: ShardRef, place: Path) -> Generator[dict[str, Answers]]:
+def _answers(planned: Planned, place: Path) -> Generator[dict[str, Answers]]:
     """Give the memory of what served models have answered, by the name of its argument, where the stage has one."""
     if not planned.stage.remembers:
         yield {}
         return
-    with Answers(place.with_suffix(".answers"), shard.purse) as answers:
+    with Answers(place.with_suffix(".answers")) as answers:
         yield {"answers": answers}
 
 

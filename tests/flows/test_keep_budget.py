@@ -1,4 +1,4 @@
-"""Builds stop in order before their budget is passed, and go on when it is raised."""
+"""Builds stop in order when their budget is used up, and go on when it is raised."""
 
 import json
 import re
@@ -11,8 +11,8 @@ from PIL import Image
 from pairwright.flows.progress import LineWatcher
 from pairwright.flows.run_build import Report, Work, make_request, resume_request, run_build
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.store.asked import AskedOf
-from pairwright.tasks.store.dataset import journals_of, read_record
+from pairwright.tasks.store.budget import count_asked
+from pairwright.tasks.store.dataset import read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import Workers
 from tests.fixtures.chat_server import ChatServer, chat_server
@@ -33,7 +33,7 @@ SERVED = [
     *("models.chat.max_pixels=784", "captions.max_tokens=40"),
 ]
 UNTIL = "captioning"
-STOPPED = "Stopped before run.budget."
+STOPPED = "Stopped by run.budget."
 
 
 def build(out: Path, server: ChatServer, *settings: str, workers: int = 1) -> Report:
@@ -55,7 +55,7 @@ def questions(server: ChatServer) -> list[str]:
 
 
 def asked_of(out: Path) -> tuple[int, int]:
-    found = AskedOf(Folder(str(out)), journals_of(Folder(str(out)))).count()
+    found = count_asked(Folder(str(out)))
     return found.calls, found.tokens
 
 
@@ -87,51 +87,35 @@ def whole(mined: Path, tmp_path_factory: pytest.TempPathFactory) -> int:
     return calls
 
 
-def test_calls_are_never_passed_and_none_is_asked_twice(out: Path, whole: int) -> None:
+def test_calls_are_counted_between_rounds_and_none_is_asked_twice(out: Path, whole: int) -> None:
+    assert whole == 9
     with chat_server(sound) as server:
         report = build(out, server, "run.budget.max_calls=2")  # a shard has three rows
-        assert len(questions(server)) == 2
-        assert report.stopped.startswith(f"{STOPPED}max_calls ")
+        assert len(questions(server)) == 3, "seen when the first round is done"
+        assert report.stopped.startswith(f"{STOPPED}max_calls")
         assert report.stopped.endswith(f"pairwright resume {out} --set run.budget.max_calls=4")
         assert not report.is_complete
-        assert asked_of(out) == (2, 20), "answers of the shard that was cut off count, too"
+        assert not report.failures
+        assert asked_of(out) == (3, 30)
         again = resume(out)
-        assert len(questions(server)) == 2, "it is used up: nothing is asked"
+        assert len(questions(server)) == 3, "it is used up: nothing is asked"
         assert again.stopped
         assert resume(out, "run.budget.max_calls=5").stopped
-        assert len(questions(server)) <= 5
-        more = resume(out, f"run.budget.max_calls={whole}")
+        assert len(questions(server)) == 6
+        more = resume(out, f"run.budget.max_calls={whole + 1}")
         assert more.is_complete, more.stopped
         assert len(questions(server)) == len(set(questions(server))) == whole
     assert asked_of(out) == (whole, 10 * whole)
-    assert read_record(Folder(str(out))).profile.run.budget.max_calls == whole, "the raised budget stands from then on"
+    assert read_record(Folder(str(out))).profile.run.budget.max_calls == whole + 1, "the raised budget stands"
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("whole")
-def test_several_workers_share_one_budget(out: Path) -> None:
+def test_a_round_is_one_shard_for_each_worker(out: Path) -> None:
     with chat_server(sound) as server:
-        report = build(out, server, "run.budget.max_calls=4", "run.workers=2", workers=2)
-        assert len(questions(server)) == 4, "the first round has two shards of three rows"
-    assert report.stopped.startswith(f"{STOPPED}max_calls")
-
-
-def test_tokens_are_never_passed(out: Path, whole: int) -> None:
-    limit = 10 * whole - 5
-    with chat_server(sound) as server:
-        report = build(out, server, f"run.budget.max_tokens={limit}")
+        report = build(out, server, "run.budget.max_tokens=40", "run.workers=2", workers=2)
+        assert len(questions(server)) == 6
     assert report.stopped.startswith(f"{STOPPED}max_tokens")
-    assert asked_of(out)[1] <= limit
-
-
-def test_a_round_takes_half_of_what_is_left_and_the_last_ones_are_small(out: Path, whole: int) -> None:
-    """Nine calls, three for a shard: one shard, then what fits into half of the rest, and none that would not fit."""
-    assert whole == 9
-    with chat_server(sound) as server:
-        report = build(out, server, "run.budget.max_calls=8")
-        assert len(questions(server)) == 6, "of the two calls that are left a shard of three rows has no use"
-    assert re.match(rf"{STOPPED}max_calls .*\b6 of 8\b", report.stopped)
-    assert not report.failures
 
 
 def test_time_and_disk_stop_a_build_between_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,10 +126,10 @@ def test_time_and_disk_stop_a_build_between_rounds(tmp_path: Path, capsys: pytes
     words = ["--until", "sources", "--set", "run.workers=1", "--set", "run.rows_per_shard_of={images: 1}"]
     assert run("build", tmp_path / "in", "--out", out, *words, "--set", "run.budget.max_hours=0.000000001") == 1
     said = capsys.readouterr().err
-    assert re.search(rf"{STOPPED}max_hours .* of 1e-09\b", said)
+    assert re.search(rf"{STOPPED}max_hours: .* of 1e-09\b", said)
     assert f"pairwright resume {out}\n" in said
     assert run("resume", out, "--set", "run.budget.max_hours=0", "--set", "run.budget.max_disk_gb=0.000001") == 1
-    assert f"{STOPPED}max_disk_gb " in capsys.readouterr().err
+    assert f"{STOPPED}max_disk_gb: " in capsys.readouterr().err
     assert run("resume", out, "--set", "run.budget.max_disk_gb=1") == 0
 
 

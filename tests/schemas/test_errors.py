@@ -22,7 +22,6 @@ def test_the_docstring_draws_the_tree() -> None:
         "StoreError",
         "ModelError",
         "ServerError",
-        "BudgetError",
         "ValidationError",
         "TrainingError",
     } == set(drawn)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pairwright.schemas.rates import StoredRate
-from pairwright.tasks.store.asked import Asked
+from pairwright.tasks.store.answers import Asked
 from pairwright.tasks.store.estimate import NOTHING, Estimate, exactly
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.measure_stage import (
