@@ -14,7 +14,6 @@ from types import MappingProxyType
 
 from pairwright.schemas.affirmed import affirmed
 from pairwright.schemas.config import RejectionsConfig
-from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.removing import SEVERAL, is_wanted
 from pairwright.schemas.rows import (
     DifferenceRow,
@@ -30,16 +29,14 @@ from pairwright.schemas.rows import (
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.text_scorer import OpenClipTexts
 from pairwright.tasks.rejected.pick_removal import (
-    Candidate,
     Elements,
     Inspections,
-    Tried,
-    pick,
+    candidates_of,
+    pick_removal,
+    read_texts,
     score_by_clip,
-    tried_of,
+    score_by_graphs,
 )
-from pairwright.tasks.rejected.score_by_clip import Fit, read_texts
-from pairwright.tasks.rejected.score_by_graphs import score_by_graphs
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
 
@@ -90,12 +87,12 @@ def choose_removals(
         if len(keys) != len(said[row.key]):
             yield Dropped(source_key=row.key, reason=SEVERAL, detail=f"{len(keys)}")
             continue
-        tried = tried_of(keys, elements, inspected)
+        found = candidates_of(keys, elements, inspected)
         if scores:
-            scored = score_by_clip(tried, keys, said[row.key], scores)
+            scored = score_by_clip(found, keys, said[row.key], scores)
         else:
-            scored = _by_graphs(tried, differences[row.key], (images[keys[0]], images[keys[1]]))
-        yield pick(row.key, scored, config, shown=[images[key] for key in keys if key in images])
+            scored = score_by_graphs(differences[row.key], (images[keys[0]], images[keys[1]]), found)
+        yield pick_removal(row.key, scored, config, shown=[images[key] for key in keys if key in images])
 
 
 def images_of(row: PairRow | PreferenceRow) -> tuple[str, ...]:
@@ -113,24 +110,13 @@ def halves_of(row: DifferenceRow) -> tuple[str, str]:
     return affirmed(row.first_half), affirmed(row.second_half)
 
 
-def _by_graphs(
-    tried: Sequence[Tried], difference: DifferenceRow, images: tuple[ImageRow, ImageRow]
-) -> Iterator[Candidate]:
-    scores = score_by_graphs(difference, images, [(one.side, one.element) for one in tried])
-    for one, score in zip(tried, scores, strict=bool(scores)):
-        yield one.scored(Fit(drop=score, clip=0.0))
-
-
-def encoder_of(config: RejectionsConfig) -> ClipConfig:
-    """Return the model whose text tower scores; a build has filled it in."""
-    if config.clip is None:
-        raise ValueError("no CLIP model was filled into RejectionsConfig")
-    return config.clip
-
-
 def name_models(config: RejectionsConfig) -> tuple[str, ...]:
     """Return the model, for the table's fingerprint."""
-    return (OpenClipTexts(config=encoder_of(config)).version,) if config.scorer == "clip" else ()
+    if config.scorer != "clip":
+        return ()
+    if config.clip is None:
+        raise ValueError("no CLIP model was filled into RejectionsConfig")
+    return (OpenClipTexts(config=config.clip).version,)
 
 
 def count_processes(config: RejectionsConfig) -> int | None:

@@ -21,7 +21,7 @@ MOSTLY = 0.5
 
 @dataclass(frozen=True)
 class Place:
-    """Be the pixels of an image that a removal filled."""
+    """Pixels of an image that a removal filled."""
 
     corner: tuple[int, int]
     """Column and row of the image at which ``filled`` starts."""
@@ -59,14 +59,14 @@ class Place:
 
 
 class Found(NamedTuple):
-    """Say with what score a detector saw a thing in its place, before and after it was removed; 0: it did not."""
+    """Scores with which a detector saw a thing in its place, before and after its removal; 0: it did not."""
 
     before: float
     after: float
 
 
 class Grown(NamedTuple):
-    """Be what grew in the place of a removed element: the highest score; no name: nothing did."""
+    """Thing that grew in the place of a removed element, with the highest score; no name: nothing did."""
 
     tag: str
     score: float

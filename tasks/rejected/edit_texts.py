@@ -17,7 +17,7 @@ from pairwright.schemas.phrases import noun, number, some, tail, with_article, w
 from pairwright.schemas.rows import DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow, make_key
 from pairwright.schemas.scene import PREPOSITIONS
 from pairwright.tasks.rejected.check_texts import Truth, likeness, read_claims, rejected_row, truth_of
-from pairwright.tasks.rejected.word_lists import SCENE_WORDS
+from pairwright.tasks.rejected.compare_words import SCENE_WORDS
 from pairwright.tasks.store.stage import Stage, Uses
 
 OPPOSITES = (

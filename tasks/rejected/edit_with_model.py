@@ -4,21 +4,23 @@ Reads ``DifferenceRow`` and, to check, its pair and scene graphs; writes ``Rejec
 "counterfactual". Needs a served model; it sees no images.
 
 What is edited (an object, an attribute, a number, ...) and in which half is drawn among what the text offers. An edit
-has to contradict by our rules (``check_edit.py``), and then in the opinion of the model, which is asked whether both
+has to contradict by our rules (``check_edit``), and then in the opinion of the model, which is asked whether both
 texts can be true of the same images: models call too much a contradiction, and rules know too few words. What is
 refused is asked for again, as another kind of edit. Ours.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
 from random import Random
 from typing import NamedTuple
 
-from pairwright.prompts import load, load_wordings
-from pairwright.prompts.differences import difference_regex
+from pairwright.prompts import difference_verbs, load, load_wordings
+from pairwright.prompts.differences import difference_regex, fill_template
 from pairwright.schemas.config import CounterfactualsConfig
+from pairwright.schemas.differences import RefusedDifference, read_difference
 from pairwright.schemas.phrases import SIZES
 from pairwright.schemas.rows import (
     DifferenceRow,
@@ -32,15 +34,19 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.schemas.writing import is_served
-from pairwright.tasks.rejected.check_edit import STILL_TRUE, CheckedEdit, RefusedEdit, check_edit
-from pairwright.tasks.rejected.check_texts import halves_of, rejected_row, truth_of
-from pairwright.tasks.rejected.word_lists import COLOURS, DENIALS, NUMBERS, RELATIONS, SCENE_WORDS
+from pairwright.tasks.rejected.check_texts import Truth, halves_of, is_as_true, likeness, rejected_row, truth_of
+from pairwright.tasks.rejected.compare_words import COLOURS, DENIALS, NUMBERS, RELATIONS, SCENE_WORDS, WORD, compare
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
-from pairwright.tasks.serving.untrusted import quoted
+from pairwright.tasks.serving.untrusted import quoted, within_quotes
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
 
+LEAST_LIKENESS = 0.7
+"""Edited texts less like the chosen one than this are no small edits."""
+MOST_WORDS = 4
+"""Nor are those of which more content words than these came, or went."""
+STILL_TRUE = "edited text is as true"
 EDIT, KINDS, CONTRADICTION = "edit_difference", "edit_kinds", "ask_contradiction"
 CHOICES = ("contradict", "compatible")
 CHOICE_TOKENS = 16
@@ -67,10 +73,30 @@ OFFERS = {
 
 
 class Plan(NamedTuple):
-    """Say what is to be edited."""
+    """Edit to ask for."""
 
     kind: str
     side: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedEdit:
+    """Edited text that contradicts the chosen one by our rules."""
+
+    text: str
+    changed: str
+    """"red -> blue"."""
+    score: float
+    true: bool | None
+    """``False`` where scene graphs refute it, ``None`` where there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedEdit:
+    """Reason for which an edited text is refused."""
+
+    reason: str
+    detail: str = ""
 
 
 def edit_with_model(
@@ -168,6 +194,46 @@ def _confirmed(edit: CheckedEdit, choice: Answer) -> CheckedEdit | RefusedEdit:
     if choice.finish_reason == "length" or said not in CHOICES:
         return RefusedEdit("no clear answer", choice.text[:80])
     return edit if said == "contradict" else RefusedEdit(BOTH, edit.changed)
+
+
+def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: Truth) -> CheckedEdit | RefusedEdit:
+    """Return the edited text, or the first reason to refuse it.
+
+    Args:
+        answer: the edited sentence, as a model wrote it.
+        row: the chosen description.
+        side: whose half was to be edited: 0, the first image's; 1, the second's.
+        truth: what is known of the pair.
+    """
+    read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
+    if isinstance(read, RefusedDifference):
+        return RefusedEdit(read.reason, read.detail)
+    halves, kept = [read.first_half, read.second_half], 1 - side
+    if read.verbs != row.verbs or _words(halves[kept]) != _words(halves_of(row)[kept]):
+        return RefusedEdit("edited more than one half", halves[kept])
+    halves[kept] = halves_of(row)[kept]
+    return _checked((halves[0], halves[1]), row, side=side, truth=truth)
+
+
+def _checked(halves: tuple[str, str], row: DifferenceRow, *, side: int, truth: Truth) -> CheckedEdit | RefusedEdit:
+    text = fill_template((row.verbs[0], row.verbs[1]), *halves)
+    change, score = compare(halves_of(row)[side], halves[side]), likeness(row.text, text)
+    changed = f"{' '.join(change.went) or 'nothing'} -> {' '.join(change.came) or 'nothing'}"
+    if change.refusal:
+        return RefusedEdit(change.refusal, changed)
+    if score < LEAST_LIKENESS or max(len(change.went), len(change.came)) > MOST_WORDS:
+        return RefusedEdit("too far from the chosen text", changed)
+    true = is_as_true(halves, (row,), truth)
+    if true:
+        return RefusedEdit(STILL_TRUE, changed)
+    if true is None and truth.graphs:
+        return RefusedEdit("not refuted by the scene graphs", changed)
+    return CheckedEdit(text, changed, score, true)
+
+
+def _words(half: str) -> list[str]:
+    """Return what has to stay: the words, as the model was shown them."""
+    return WORD.findall(within_quotes(half).lower())
 
 
 STAGE = Stage(

@@ -21,9 +21,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pairwright.schemas.config import InspectionConfig
 from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, InspectionRow, RemovalRow, Tag, make_key
 from pairwright.tasks.models.detection import Detector
@@ -31,8 +28,7 @@ from pairwright.tasks.models.detectors import count_detectors, make_detector
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, in_groups, prepare_ahead
 from pairwright.tasks.rejected.compare_boxes import Found, Grown, Place, find_grown, look_for_element
-from pairwright.tasks.rejected.cut_removals import Around, cut_removal
-from pairwright.tasks.rejected.measure_rim import measure_rim
+from pairwright.tasks.rejected.measure_removals import cut_removal, measure_rim
 from pairwright.tasks.store.images import RefusedImageError
 from pairwright.tasks.store.stage import Stage, Uses
 
@@ -48,28 +44,13 @@ NO_BOXES: Mapping[str, BoxesRow] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
-    """Be the pixels of a window that are wholly the filling's, in bits: they wait for the device."""
-
-    corner: tuple[int, int]
-    size: tuple[int, int]
-    """Height and width."""
-    bits: NDArray[np.uint8]
-
-    def unpacked(self) -> Place:
-        """Return them as pixels."""
-        bits = np.unpackbits(self.bits, count=self.size[0] * self.size[1])
-        return Place(self.corner, bits.reshape(self.size).astype(bool))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Be what is known of a removal before a detector looks."""
+    """Findings about a removal before a detector looks."""
 
     rim: float
     changed_outside: int
     why: str
-    shown: tuple[Any, Filled] | None = None
+    shown: tuple[Any, Place] | None = None
     """The altered image as the detector takes it, and what was filled; ``None``: it does not look."""
 
 
@@ -119,15 +100,10 @@ def _trace(config: InspectionConfig, detector: Detector | None, row: RemovalRow,
     changed = int((around.before != around.after).any(axis=2)[outside].sum())
     rim = measure_rim(around.after, around.mask, dilate=row.dilate, feather=row.feather, kept=around.kept)
     why = CHANGED_OUTSIDE if changed else HALO if rim > config.max_rim else ""
-    shown = (
-        (detector.prepare(Seen(around.put_into(seen.pixels))), _filled(around, row)) if detector and not why else None
-    )
-    return Trace(rim=rim, changed_outside=changed, why=why, shown=shown)
-
-
-def _filled(around: Around, row: RemovalRow) -> Filled:
-    wholly = around.distance <= row.dilate
-    return Filled(corner=around.corner, size=(wholly.shape[0], wholly.shape[1]), bits=np.packbits(wholly))
+    if detector is None or why:
+        return Trace(rim=rim, changed_outside=changed, why=why)
+    shown = detector.prepare(Seen(around.put_into(seen.pixels))), Place(around.corner, around.distance <= row.dilate)
+    return Trace(rim=rim, changed_outside=changed, why="", shown=shown)
 
 
 def _inspected(
@@ -162,7 +138,7 @@ def _compared(
     one: Ready[RemovalRow, Trace], config: InspectionConfig, original: Original, after: Sequence[Box]
 ) -> InspectionRow:
     assert one.part.shown  # the detector has looked
-    (tags, before), place = original, one.part.shown[1].unpacked()
+    (tags, before), place = original, one.part.shown[1]
     tag = next(n for n, tag in enumerate(tags) if tag.name == one.row.tag)
     found = look_for_element(tag, place, before=before, after=after)
     grown = find_grown(tags, place, before=before, after=after, least=config.min_grown_score)

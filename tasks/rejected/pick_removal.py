@@ -1,103 +1,216 @@
-"""Pick of the removals that were tried the one that rejects a chosen text, or what the profile wants in its place.
+"""Score the removals from a pair's images, and pick the one that rejects its text (paper 004, section 3.2).
 
-Reads and writes nothing. A removal that failed a check keeps its score, and is not chosen.
+Reads and writes nothing. Scene graphs score by what a removal makes untrue of the text; CLIP scores by how much worse
+the text fits the image without the element (Eq. 9). The paper has a language model split the text into sentences that
+stand alone; here they end where sentences end, and one with more than the tower's 77 tokens is cut into pieces (ours).
+
+Eq. 9 is the sum of the sentences' cosines with the candidate, and its lowest wins. Cosines with different images cannot
+be compared, so the score is how far that sum is below the one with the original (ours): of the candidates of one image
+the same wins. Each candidate is compared with the half of the text about its own image.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
+from math import exp, log, sqrt
 from random import Random
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from pairwright.schemas.claims import CLAIMS, Graphs, holds
 from pairwright.schemas.config import RejectionsConfig
 from pairwright.schemas.removing import NO_IMAGE
-from pairwright.schemas.rows import Dropped, ElementRow, ImageRow, InspectionRow, RejectionRow, RemovalScore, make_key
-from pairwright.tasks.rejected.draw_crop import draw_crop
-from pairwright.tasks.rejected.score_by_clip import ClipScores, Fit
+from pairwright.schemas.rows import (
+    DifferenceRow,
+    Dropped,
+    ElementRow,
+    ImageRow,
+    InspectionRow,
+    RejectionRow,
+    RemovalScore,
+    make_key,
+)
+from pairwright.schemas.scene import SceneChange
+from pairwright.schemas.sentences import split_by_rules
+from pairwright.tasks.models.text_scorer import TextScorer
+from pairwright.tasks.store.vectors import Vectors
 
 NO_ELEMENT, NONE_PASSED = "no element can be removed", "no removal passed its checks"
 NO_DROP = "no removal makes the text fit worse"
+MAX_CHARACTERS, MAX_PIECES = 20_000, 100
+"""Of a text; what is behind them is not read."""
+DIGITS = 6
+"""What is behind them depends on the size of batches."""
+SPACE = "clip"
+MAX_ASPECT = 4 / 3
+"""Of a crop."""
+Vector = NDArray[np.float64]
+Window = tuple[int, int, int, int]
 Elements = Mapping[str, tuple[ElementRow, ...]]
 Inspections = Mapping[str, tuple[InspectionRow, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """Be an image without one of its elements, checked and scored."""
-
-    score: RemovalScore
-    element: ElementRow
-
-    @property
-    def rank(self) -> tuple[float, float, str]:
-        """Return what is smaller for a better one: the highest score wins, then the smaller area, then the key."""
-        return -self.score.score, self.element.area_share, self.element.key
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """Be an element that was removed, and the removal checked."""
+class Candidate(NamedTuple):
+    """Element that was removed from one of the images, with the checks of its removal."""
 
     side: int
     element: ElementRow
     check: InspectionRow
 
-    def scored(self, fit: Fit) -> Candidate:
-        """Return the candidate that it is."""
-        score = RemovalScore(
-            removal=self.element.key,
-            tag=self.element.tag,
-            side=self.side,
-            score=fit.drop,
-            chosen=False,
-            clip=fit.clip,
-            why=self.check.why,
-        )
-        return Candidate(score, self.element)
+
+class Fit(NamedTuple):
+    """Fit of a text to an image without an element."""
+
+    drop: float
+    """How much worse it is than with the original."""
+    clip: float = 0.0
+    """Sum of the cosines of the text's sentences with the candidate (Eq. 9)."""
 
 
-def tried_of(keys: Sequence[str], elements: Elements, inspected: Inspections) -> list[Tried]:
+def candidates_of(keys: Sequence[str], elements: Elements, inspected: Inspections) -> list[Candidate]:
     """Return the elements of the images that were removed and checked, by image."""
     checks = {check.element: check for key in keys for check in inspected.get(key, ())}
     return [
-        Tried(side, element, checks[element.key])
+        Candidate(side, element, checks[element.key])
         for side, key in enumerate(keys)
         for element in elements.get(key, ())
         if element.key in checks
     ]
 
 
+def score_by_graphs(
+    difference: DifferenceRow, images: tuple[ImageRow, ImageRow], candidates: Sequence[Candidate]
+) -> Iterator[tuple[Candidate, Fit]]:
+    """Yield each candidate with the share of the true claims that its removal breaks; none without both graphs."""
+    first, second = images[0].graph, images[1].graph
+    if first is None or second is None:
+        return
+    graphs = (first, second)
+    true = [claim for claim in CLAIMS.validate_json(difference.claims) if holds(claim, graphs)]
+    for one in candidates:
+        left = _without(graphs, one.side, one.element.object_ids)
+        broken = sum(not holds(claim, left) for claim in true)
+        yield one, Fit(float(np.float32(broken / max(len(true), 1))))
+
+
+def _without(graphs: Graphs, side: int, object_ids: Sequence[str]) -> Graphs:
+    """Return the graphs as they are once the objects are gone from one image; a removal is a change of the scene."""
+    graph = graphs[side]
+    gone = tuple(SceneChange(type="removal", object_id=name) for name in object_ids)
+    objects = tuple(thing for thing in graph.objects if thing.id not in object_ids)
+    left = graph.model_copy(update={"objects": objects, "changes": (*graph.changes, *gone)})
+    return (left, graphs[1]) if side == 0 else (graphs[0], left)
+
+
+@dataclass(frozen=True)
+class ClipScores:
+    """Sentences of some texts, and the images that they are compared with, all as vectors."""
+
+    texts: Mapping[str, Sequence[int]]
+    """Per text, which of the sentences are its own."""
+    sentences: NDArray[np.float32]
+    """``(n, dimension)``."""
+    images: Vectors | None
+    removals: Vectors | None
+    """By the key of the element that is removed."""
+
+    def fit(self, text: str, image: str, element: str) -> Fit | None:
+        """Return how the text fits the image without the element; ``None`` where either has no vector (yet)."""
+        original, candidate = _find(self.images, image), _find(self.removals, element)
+        if original is None or candidate is None:
+            return None
+        after = self._sum(text, candidate)
+        return Fit(round(self._sum(text, original) - after, DIGITS), after)
+
+    def _sum(self, text: str, image: Vector) -> float:
+        own = self.sentences[list(self.texts[text])].astype(np.float64)
+        return round(float((own @ image).sum()), DIGITS) if len(own) else 0.0
+
+
+def read_texts(
+    texts: Iterable[str], scorer: TextScorer, *, images: Mapping[str, Vectors], removals: Mapping[str, Vectors]
+) -> ClipScores:
+    """Embed the sentences of the texts, each once, in an order that is always the same."""
+    pieces = {text: sentences_of(text, scorer) for text in texts}
+    known = sorted(set(chain.from_iterable(pieces.values())))
+    place = {sentence: number for number, sentence in enumerate(known)}
+    own = {text: [place[sentence] for sentence in parts] for text, parts in pieces.items()}
+    return ClipScores(own, scorer.embed(known), images.get(SPACE), removals.get(SPACE))
+
+
+def sentences_of(text: str, scorer: TextScorer) -> tuple[str, ...]:
+    """Return the sentences that are scored, none longer than the tower takes."""
+    sentences = split_by_rules(text[:MAX_CHARACTERS])
+    return tuple(islice(chain.from_iterable(map(scorer.pieces, sentences)), MAX_PIECES))
+
+
+def _find(space: Vectors | None, key: str) -> Vector | None:
+    """Return what has the key, at unit length again; ``None`` where it has no vector."""
+    if space is None:
+        return None
+    try:
+        found = space.matrix[space.rows_of([key])[0]].astype(np.float64)
+    except KeyError:
+        return None
+    return found / max(float(np.linalg.norm(found)), float(np.finfo(np.float32).tiny))
+
+
 def score_by_clip(
-    tried: Iterable[Tried], keys: Sequence[str], texts: Sequence[str], scores: ClipScores
-) -> Iterator[Candidate]:
+    candidates: Iterable[Candidate], keys: Sequence[str], texts: Sequence[str], scores: ClipScores
+) -> Iterator[tuple[Candidate, Fit]]:
     """Yield each candidate compared with the text about its own image."""
-    for one in tried:
+    for one in candidates:
         fit = scores.fit(texts[one.side], keys[one.side], one.element.key)
         if fit:
-            yield one.scored(fit)
+            yield one, fit
 
 
-def pick(
-    key: str, candidates: Iterable[Candidate], config: RejectionsConfig, *, shown: Sequence[ImageRow] = ()
+def pick_removal(
+    key: str,
+    scored: Iterable[tuple[Candidate, Fit]],
+    config: RejectionsConfig,
+    *,
+    shown: Sequence[ImageRow] = (),
 ) -> RejectionRow | Dropped:
-    """Return the row of a pair or preference: the best candidate, or the profile's way out.
+    """Return the row of a pair or preference: the best candidate, or the profile's fallback.
+
+    The highest score wins, then the smaller area, then the key. A removal that failed a check is not chosen.
 
     Args:
         key: of the pair or preference.
-        candidates: all that were scored.
-        config: which may be chosen, and what there is where none may.
+        scored: the candidates.
+        config: which may be chosen, and the fallback.
         shown: its images, of which a crop may be drawn; none: there is no crop.
     """
-    found = list(candidates)
-    able = [one for one in found if not one.score.why]
-    best = min((one for one in able if one.score.score > config.min_drop), key=lambda one: one.rank, default=None)
-    scores = tuple(replace(one.score, chosen=one is best) for one in found)
+    found = list(scored)
+    able = [one for one in found if not one[0].check.why]
+    ranked = [(-fit.drop, one.element.area_share, one.element.key) for one, fit in able if fit.drop > config.min_drop]
+    chosen = min(ranked)[-1] if ranked else ""
+    scores = tuple(_score(one, fit, chosen=one.element.key == chosen) for one, fit in found)
     row = RejectionRow(key="", source_key=key, subject=key, maker="", removal_scores=scores)
-    if best:
-        return _named(replace(row, maker="removal", side=best.score.side, element=best.element.key))
+    if chosen:
+        side = next(one.side for one in scores if one.chosen)
+        return _with_key(replace(row, maker="removal", side=side, element=chosen))
     why = NO_DROP if able else NONE_PASSED if found else NO_ELEMENT
     if config.fallback == "drop":
         return Dropped(source_key=key, reason=NO_IMAGE, detail=why)
     row = replace(row, why=why)
-    return _named(_cropped(row, shown, config) if config.fallback == "crop" and shown else row)
+    return _with_key(_cropped(row, shown, config) if config.fallback == "crop" and shown else row)
+
+
+def _score(one: Candidate, fit: Fit, *, chosen: bool) -> RemovalScore:
+    element = one.element
+    return RemovalScore(
+        removal=element.key,
+        tag=element.tag,
+        side=one.side,
+        score=fit.drop,
+        chosen=chosen,
+        clip=fit.clip,
+        why=one.check.why,
+    )
 
 
 def _cropped(row: RejectionRow, shown: Sequence[ImageRow], config: RejectionsConfig) -> RejectionRow:
@@ -108,8 +221,23 @@ def _cropped(row: RejectionRow, shown: Sequence[ImageRow], config: RejectionsCon
     return replace(row, maker="crop", side=side, window=window) if window else row
 
 
-def _named(row: RejectionRow) -> RejectionRow:
-    """Return the row under the key of what it says."""
+def draw_crop(rng: Random, width: int, height: int, *, area: tuple[float, float]) -> Window | None:
+    """Draw a window of an image (mDPO's rejected image): x0, y0, x1, y1, the last two exclusive.
+
+    Its share of the image is drawn from a range, its aspect between 3:4 and 4:3; in an image too narrow for it, it is
+    smaller, not longer (ours). ``None`` where it would be the whole image.
+    """
+    pixels = width * height * rng.uniform(*area)
+    aspect = exp(rng.uniform(-log(MAX_ASPECT), log(MAX_ASPECT)))
+    sides = sqrt(pixels * aspect), sqrt(pixels / aspect)
+    fit = min(1.0, width / sides[0], height / sides[1])
+    wide, high = (max(1, round(side * fit)) for side in sides)
+    x0, y0 = rng.randint(0, width - wide), rng.randint(0, height - high)
+    return None if (wide, high) == (width, height) else (x0, y0, x0 + wide, y0 + high)
+
+
+def _with_key(row: RejectionRow) -> RejectionRow:
+    """Return the row under the key of its content."""
     scores = [f"{one.removal} {one.side} {one.score} {one.clip} {one.why}" for one in row.removal_scores]
     said = f"{row.maker} {row.side} {row.element} {row.window} {row.why}"
     return replace(row, key=make_key("rejection", row.subject, said, *scores))

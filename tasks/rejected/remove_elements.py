@@ -27,7 +27,7 @@ from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.inpainting import Inpainter, OpenCVInpainter, Window
 from pairwright.tasks.models.lama.inpainter import LamaInpainter, pin_lama
 from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead
-from pairwright.tasks.rejected.measure_distance import measure_distance
+from pairwright.tasks.rejected.measure_removals import measure_distance
 from pairwright.tasks.store.images import RGB, decode_rgb
 from pairwright.tasks.store.masks import decode_mask
 from pairwright.tasks.store.patches import cut_mask, encode_patch

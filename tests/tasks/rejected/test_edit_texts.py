@@ -12,8 +12,8 @@ from pairwright.schemas.claims import Claim, Selector
 from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.differences import Difference, read_difference
 from pairwright.schemas.rows import Dropped, make_key
+from pairwright.tasks.rejected.compare_words import SCENE_WORDS
 from pairwright.tasks.rejected.edit_texts import edit_texts
-from pairwright.tasks.rejected.word_lists import SCENE_WORDS
 from tests.fixtures.descriptions import described, description
 from tests.fixtures.graphs import PROPERTY, graph, rows_of, thing
 from tests.fixtures.reader import read_phrases

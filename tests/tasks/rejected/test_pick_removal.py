@@ -1,0 +1,272 @@
+"""Sums of cosines by hand, on vectors that are made up; and what of a text is read."""
+
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pairwright.schemas.claims import CLAIMS, Claim, Selector
+from pairwright.schemas.config import RejectionsConfig
+from pairwright.schemas.rows import DifferenceRow, RejectionRow
+from pairwright.schemas.scene import SceneChange
+from pairwright.tasks.rejected.choose_removals import choose_removals
+from pairwright.tasks.rejected.pick_removal import (
+    MAX_PIECES,
+    Candidate,
+    ClipScores,
+    Fit,
+    draw_crop,
+    read_texts,
+    score_by_graphs,
+    sentences_of,
+)
+from pairwright.tasks.store.vectors import Vectors
+from tests.fixtures.graphs import graph, image_row, pair_row, thing
+from tests.fixtures.removals import element_of, inspection_of
+
+
+class Plain:
+    """Read a text as numbers: the first letters of its words; a piece is three words at the most."""
+
+    version = "plain"
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        found = np.array([[text.count(letter) for letter in "abc"] for text in texts], dtype=np.float32)
+        return found.reshape(len(texts), 3)
+
+    def pieces(self, text: str) -> tuple[str, ...]:
+        words = text.split()
+        return tuple(" ".join(words[start : start + 3]) for start in range(0, len(words), 3))
+
+
+def space(**vectors: Sequence[float]) -> dict[str, Vectors]:
+    """Return vectors under keys that are filled up to 32 digits."""
+    keys = sorted(vectors)
+    matrix = np.array([vectors[key] for key in keys], dtype=np.float16)
+    return {"clip": Vectors(np.array([key.ljust(32, "0").encode() for key in keys]), matrix, np.ones(len(keys)))}
+
+
+def key(name: str) -> str:
+    return name.ljust(32, "0")
+
+
+IMAGES, REMOVALS = space(a1=(1, 0, 0), a2=(0, 3, 4)), space(e1=(0, 0, 2), e2=(0, 0, 0))
+
+
+def read(*texts: str) -> ClipScores:
+    return read_texts(texts, Plain(), images=IMAGES, removals=REMOVALS)
+
+
+def test_sums_of_cosines() -> None:
+    scores = read("a b. C c c c", "")
+    # Sentences: "a b." is (1, 1, 0); "C c c" is (0, 0, 2) and "c", cut off from it, (0, 0, 1).
+    assert scores.fit("a b. C c c c", key("a1"), key("e1")) == Fit(drop=1 - 3, clip=3)
+    # The second image is (0, 0.6, 0.8) at unit length.
+    assert scores.fit("a b. C c c c", key("a2"), key("e1")) == Fit(drop=0.0, clip=3)
+    # An image in which the model sees nothing is at 0 from everything.
+    assert scores.fit("a b. C c c c", key("a2"), key("e2")) == Fit(drop=3.0, clip=0)
+    assert scores.fit("", key("a1"), key("e1")) == Fit(drop=0, clip=0)
+
+
+def test_without_a_vector_there_is_no_score() -> None:
+    scores = read("a")
+    assert scores.fit("a", key("a3"), key("e1")) is None
+    assert scores.fit("a", key("a1"), key("e3")) is None
+    assert read_texts(["a"], Plain(), images={}, removals=REMOVALS).fit("a", key("a1"), key("e1")) is None
+    assert read_texts(["a"], Plain(), images=IMAGES, removals={}).fit("a", key("a1"), key("e1")) is None
+    assert read_texts([], Plain(), images=IMAGES, removals=REMOVALS).sentences.size == 0
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**32), st.integers(1, 9), st.integers(1, 12))
+def test_for_one_image_the_largest_drop_is_the_lowest_sum(seed: int, sentences: int, candidates: int) -> None:
+    """Eq. 9's order, down to ties."""
+    rng = np.random.default_rng(seed)
+    original = space(a=rng.normal(size=4))["clip"]
+    names = [chr(ord("b") + n) for n in range(candidates)]
+    removals = space(**{name: rng.normal(size=4) for name in names})["clip"]
+    texts = rng.normal(size=(sentences, 4)).astype(np.float32)
+    scores = ClipScores({"text": range(sentences)}, texts, original, removals)
+    fits = [scores.fit("text", key("a"), key(name)) for name in names]
+    ranked = sorted(range(candidates), key=lambda n: fits[n].clip)
+    assert ranked == sorted(range(candidates), key=lambda n: -fits[n].drop)
+    lowest = fits[ranked[0]]
+    unit = removals.matrix[ranked[0]].astype(np.float64)
+    assert lowest.clip == pytest.approx((texts @ (unit / np.linalg.norm(unit))).sum(), abs=1e-5)
+
+
+def test_of_an_endless_text_the_beginning_is_read() -> None:
+    assert sentences_of("A cat sits there. A dog runs.", Plain()) == ("A cat sits", "there.", "A dog runs.")
+    assert len(sentences_of("A b c. " * 5000, Plain())) == MAX_PIECES
+    assert sum(map(len, sentences_of("x" * 50_000, Plain()))) == 20_000
+    assert sentences_of("", Plain()) == ()
+
+
+BALLS = (thing("a", "ball", "red"), thing("b", "ball", "red"), thing("c", "cube", "blue"))
+FIRST, SECOND = graph(*BALLS), graph(BALLS[2], changes=(SceneChange(type="counting", object_ids=("a", "b")),))
+RED_BALL = Selector(shape="ball", colour="red")
+CUBE = Selector(shape="cube")
+PAIR = pair_row("first", "second")
+CONFIG = RejectionsConfig()
+
+
+def claims(*made):
+    return CLAIMS.dump_json(made).decode()
+
+
+def difference(text):
+    words = {"text": "", "first_half": "", "second_half": "", "verbs": (), "finish_reason": "stop", "model": ""}
+    names = {"key": PAIR.key, "source_key": PAIR.key, "subject": PAIR.key}
+    return DifferenceRow(**names, attempts=1, claims=text, no_change=False, **words)
+
+
+def choose(text, *elements, graphs=(FIRST, SECOND)):
+    """Choose among elements of either image: (image, name, object ids, area)."""
+    by_image = {"first": (), "second": ()}
+    for image, name, ids, *area in elements:
+        by_image[image] += (element_of(image, name, objects=ids, area=area[0] if area else 0.1, key=name),)
+    checks = {image: tuple(inspection_of(row) for row in rows) for image, rows in by_image.items()}
+    images = dict(
+        zip(("first", "second"), (image_row("first", graphs[0]), image_row("second", graphs[1])), strict=True)
+    )
+    tables = {"differences": {PAIR.key: difference(text)}, "elements": by_image, "inspected": checks, "images": images}
+    (row,) = choose_removals([PAIR], CONFIG, **tables)
+    assert isinstance(row, RejectionRow)
+    assert [one.removal for one in row.removal_scores if one.chosen] == ([row.element] if row.element else [])
+    return {(one.side, one.removal): one.score for one in row.removal_scores}, row
+
+
+def test_the_candidate_that_breaks_most_claims_is_chosen():
+    text = claims(
+        Claim(side=0, kind="count", selector=RED_BALL, count=2),
+        Claim(side=0, kind="exists", selector=RED_BALL),
+        Claim(side=1, kind="exists", selector=CUBE),
+        Claim(side=1, kind="absent", selector=RED_BALL),
+    )
+    first = [("first", "one ball", ("a",)), ("first", "both balls", ("a", "b")), ("first", "the cube", ("c",))]
+    got, row = choose(text, *first, ("second", "cube", ("c",)))
+    # One ball breaks the count; both break count and existence; the first image's cube is not spoken of.
+    assert got == {(0, "one ball"): 0.25, (0, "both balls"): 0.5, (0, "the cube"): 0, (1, "cube"): 0.25}
+    assert (row.element, row.side, row.maker, row.reason) == ("both balls", 0, "removal", "")
+
+
+def test_only_claims_that_are_true_count():
+    text = claims(
+        Claim(side=1, kind="exists", selector=RED_BALL),
+        Claim(side=1, kind="exists", selector=CUBE),
+    )
+    got, row = choose(text, ("first", "other", ("c",)), ("second", "cube", ("c",)))
+    assert got == {(0, "other"): 0, (1, "cube"): 1}
+    assert (row.element, row.side) == ("cube", 1)
+
+
+def test_a_claim_that_speaks_of_what_is_left_holds():
+    text = claims(Claim(side=0, kind="exists", selector=RED_BALL))
+    got, row = choose(text, ("first", "one ball", ("a",)))
+    assert got == {(0, "one ball"): 0.0}
+    assert (row.maker, row.reason) == ("", "no removal makes the text fit worse")
+
+
+def test_relations_break_with_either_end():
+    relation = Claim(side=0, kind="relation", selector=CUBE, relation="behind", other=RED_BALL)
+    near = [item.model_copy(update={"depth": "back"}) if item.id == "c" else item for item in BALLS]
+    first = [("first", "balls", ("a", "b")), ("first", "cube", ("c",), 0.2), ("first", "ball", ("b",))]
+    got, row = choose(claims(relation), *first, graphs=(graph(*near), SECOND))
+    assert got == {(0, "balls"): 1, (0, "cube"): 1, (0, "ball"): 0}
+    assert row.element == "balls"
+
+
+def test_any_removal_ends_no_change():
+    text = claims(Claim(side=0, kind="no_change"))
+    got, row = choose(text, ("first", "x", ("a",)), ("second", "y", ("c",)), graphs=(FIRST, FIRST))
+    assert got == {(0, "x"): 1, (1, "y"): 1}
+    assert row.element == "x"
+
+
+@pytest.mark.parametrize(
+    ("candidates", "expected"),
+    [
+        ([("m", 0.2), ("z", 0.1)], "z"),
+        ([("z", 0.1), ("m", 0.1)], "m"),
+    ],
+)
+def test_ties_go_to_the_smaller_area_then_to_the_lower_key(candidates, expected):
+    text = claims(Claim(side=0, kind="count", selector=RED_BALL, count=2))
+    _, row = choose(text, *(("first", key, ("a",), area) for key, area in candidates))
+    assert row.element == expected
+
+
+def test_nothing_to_choose_from():
+    got, row = choose("[]")
+    assert (got, row.reason) == ({}, "no element can be removed")
+    got, row = choose("[]", ("first", "x", ("a",)))
+    assert (got, row.maker) == ({(0, "x"): 0}, "")
+
+
+def test_images_without_graphs_have_no_scores():
+    images = (image_row("first", FIRST), image_row("second", None))
+    element = element_of("first", "x", objects=("a",))
+    candidate = Candidate(0, element, inspection_of(element))
+    assert not list(score_by_graphs(difference("[]"), images, [candidate]))
+    got, row = choose("[]", ("first", "x", ("a",)), graphs=(FIRST, None))
+    assert (got, row.maker) == ({}, "")
+
+
+AREA = (0.01, 0.2)
+
+
+def test_crops_are_as_large_and_as_wide_as_they_should_be() -> None:
+    windows = [draw_crop(Random(seed), 1200, 900, area=AREA) for seed in range(400)]
+    sides = [(x1 - x0, y1 - y0) for x0, y0, x1, y1 in filter(None, windows)]
+    shares = [wide * high / (1200 * 900) for wide, high in sides]
+    aspects = [wide / high for wide, high in sides]
+    assert len(sides) == 400
+    # Drawn evenly from 1 % to 20 %: half of them above 10.5 %, give or take.
+    assert 0.0099 < min(shares) < 0.02
+    assert 0.19 < max(shares) < 0.2005
+    assert 160 < sum(share > 0.105 for share in shares) < 240
+    assert 0.74 < min(aspects) < 0.77
+    assert 1.3 < max(aspects) < 1.35
+    assert 160 < sum(aspect > 1 for aspect in aspects) < 240
+
+
+def test_crops_are_everywhere() -> None:
+    windows = [draw_crop(Random(seed), 120, 90, area=AREA) for seed in range(400)]
+    hit = {(x, y) for x0, y0, x1, y1 in filter(None, windows) for x in range(x0, x1) for y in range(y0, y1)}
+    assert {0, 119} <= {x for x, _ in hit}
+    assert {0, 89} <= {y for _, y in hit}
+    assert len(hit) > 0.95 * 120 * 90
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**32), st.integers(1, 9000), st.integers(1, 9000))
+def test_a_crop_is_in_its_image_and_is_not_all_of_it(seed: int, width: int, height: int) -> None:
+    window = draw_crop(Random(seed), width, height, area=AREA)
+    assert window == draw_crop(Random(seed), width, height, area=AREA)
+    if window is None:
+        assert (width, height) == (1, 1)
+        return
+    x0, y0, x1, y1 = window
+    assert 0 <= x0 < x1 <= width
+    assert 0 <= y0 < y1 <= height
+    assert (x1 - x0) * (y1 - y0) < width * height
+    if min(x1 - x0, y1 - y0) >= 50:
+        assert 0.72 < (x1 - x0) / (y1 - y0) < 1.38
+
+
+@pytest.mark.parametrize("size", [(8000, 100), (100, 8000)])
+def test_in_a_panorama_the_crop_is_smaller_not_longer(size: tuple[int, int]) -> None:
+    for seed in range(50):
+        window = draw_crop(Random(seed), *size, area=AREA)
+        assert window is not None
+        wide, high = window[2] - window[0], window[3] - window[1]
+        assert max(wide, high) <= 134
+        assert min(wide, high) >= 70
+
+
+def test_a_crop_of_everything_is_none() -> None:
+    assert draw_crop(Random(0), 64, 64, area=(1.0, 1.0)) != (0, 0, 64, 64)
+    assert draw_crop(Random(0), 1, 1, area=AREA) is None
