@@ -82,7 +82,7 @@ class ImagesConfig(Section):
 class ReadingConfig(Section):
     """Say how sources of other layouts are read."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"images", "download", "timeout_seconds"})
+    uncounted: ClassVar[frozenset[str]] = frozenset({"images"})
 
     splits: Names = ()
     """Splits that are read, by the source's own names ("train"); empty: all."""
@@ -92,10 +92,6 @@ class ReadingConfig(Section):
     """Column of a table, or field of a manifest, that holds captions; empty: found by its name."""
     images: str = ""
     """Folder of the images that a manifest names; empty: the manifest's own."""
-    download: bool = False
-    """Whether the addresses in URL lists may be fetched."""
-    timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
-    """Longest wait for one download."""
 
 
 class ScenesConfig(Section):

@@ -93,7 +93,7 @@ def _entries(layout: Layout, *, pairs: bool) -> Iterator[Entry]:
     if not count_images(layout.root):
         raise SourceError(
             f"{layout.root}: is no manifest: none of its first {LOOKED_AT} lines is a JSON object with the path of an "
-            f"image in {', '.join(IMAGES)}, or image1 and image2 (addresses are read with urls:)"
+            f"image in {', '.join(IMAGES)}, or image1 and image2"
         )
     wanted, there = layout.reading.splits, set[str]()
     for number, line in read_lines(layout.root):

@@ -22,7 +22,6 @@ from pairwright.tasks.sources import (
     scene_difference,
     scenes,
     spot_the_diff,
-    urls,
     webdataset,
 )
 from pairwright.tasks.sources.reader import Reader
@@ -35,7 +34,6 @@ READERS = Registry(
         scenes.READER,
         localized_narratives.READER,  # its files are JSON Lines too: the first that recognises a source reads it
         webdataset.READER,
-        urls.READER,
         jsonl.READER,
         jsonl_pairs.READER,
         cad_inst.READER,

@@ -44,13 +44,21 @@ def lines_on(terminal: str) -> list[str]:
     return [line for line in lines if not line.startswith(("Beginning ", "View at "))]
 
 
+def broken_photos(folder: Path) -> Path:
+    """Write a folder of two files whose medium fails, which are owed again, and one that is no image."""
+    folder.mkdir()
+    for name in ("a.png", "b.png"):
+        (folder / name).symlink_to("/proc/self/mem")
+    (folder / "c.png").write_bytes(b"no image")
+    return folder
+
+
 def test_a_failing_build_shows_up_in_prefect(prefect: PrefectServer, tmp_path: Path) -> None:
     """Build once; look at its runs, their names, parents, tags, states and logs, and at the terminal."""
-    addresses = tmp_path / "addresses.txt"
-    addresses.write_text("http://nowhere.invalid/a.png\nhttp://nowhere.invalid/b.png\nftp://else.invalid/c.png\n")
+    photos = broken_photos(tmp_path / "photos")
     out = tmp_path / "web"
-    allowed = ("--until", "embeddings", "--set", "reading.download=true", "--set", "run.workers=1")
-    done = prefect.run("pairwright", "build", f"urls:{addresses}", "--out", out, *allowed)
+    words = ("--until", "embeddings", "--set", "run.workers=1")
+    done = prefect.run("pairwright", "build", photos, "--out", out, *words)
     assert done.returncode == 1, done.stderr
     (flow_run,) = prefect.flow_runs(f"build-{out}")
     (step,) = prefect.subflows(flow_run)
@@ -62,14 +70,14 @@ def test_a_failing_build_shows_up_in_prefect(prefect: PrefectServer, tmp_path: P
     assert set(task_run["tags"]) == {"web", "scenes", "images", "sources"}
 
     assert {run["state_type"] for run in (flow_run, step, task_run)} == {"FAILED"}
-    retry = f"Retry: pairwright resume {out} --stage images --reason 'host not found'"
+    retry = f"Retry: pairwright resume {out} --stage images --reason 'I/O error'"
     assert task_run["state"]["message"].endswith(retry)
     owed = step["state"]["message"]
     assert owed.startswith("images: ")
     assert owed.endswith(retry)
     assert flow_run["state"]["message"].startswith(owed)
     assert not list(out.glob("snapshots/*")), "two thirds failed"
-    assert "host not found (2)" in str(table_of(prefect, "build-web"))
+    assert "I/O error (2)" in str(table_of(prefect, "build-web"))
 
     lines = prefect.our_lines(flow_run, step)
     shard = next(line for in_task, line in lines if in_task)
@@ -123,11 +131,10 @@ def test_a_build_has_four_steps(rendered: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_failed_is_told_alike_by_prefect_and_by_status(prefect: PrefectServer, tmp_path: Path) -> None:
-    addresses = tmp_path / "addresses.txt"
-    addresses.write_text("http://nowhere.invalid/a.png\nhttp://nowhere.invalid/b.png\nftp://else.invalid/c.png\n")
+    photos = broken_photos(tmp_path / "photos")
     out = tmp_path / "away"
-    allowed = ("--until", "embeddings", "--set", "reading.download=true", "--set", "run.workers=1")
-    done = prefect.run("pairwright", "build", f"urls:{addresses}", "--out", out, *allowed)
+    words = ("--until", "embeddings", "--set", "run.workers=1")
+    done = prefect.run("pairwright", "build", photos, "--out", out, *words)
     assert done.returncode == 1, done.stderr
 
     status = prefect.run("pairwright", "status", out, "--json")

@@ -139,8 +139,8 @@ def test_the_deployments_of_the_repository_are_applied(prefect: PrefectServer) -
 
 @pytest.mark.slow
 def test_a_failed_build_is_told_to_a_webhook(prefect: PrefectServer, tmp_path: Path) -> None:
-    addresses = tmp_path / "addresses.txt"
-    addresses.write_text("http://nowhere.invalid/a.png\n")
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.png").symlink_to("/proc/self/mem")  # reading it fails: owed again
     with listening() as (address, told):
         make = f"from prefect.blocks.webhook import Webhook; print(Webhook(url={address!r}).save('pairwright'))"
         block = prefect.run("python", "-c", make)
@@ -149,8 +149,8 @@ def test_a_failed_build_is_told_to_a_webhook(prefect: PrefectServer, tmp_path: P
         (tmp_path / "notify.yaml").write_text(text.replace("BLOCK", block.stdout.strip()))
         made = prefect.run("prefect", "automation", "create", "--from-file", tmp_path / "notify.yaml")
         assert made.returncode == 0, made.stdout + made.stderr
-        words = ("--until", "embeddings", "--set", "run.workers=1", "--set", "reading.download=true")
-        done = prefect.run("pairwright", "build", f"urls:{addresses}", "--out", tmp_path / "held", *words)
+        words = ("--until", "embeddings", "--set", "run.workers=1")
+        done = prefect.run("pairwright", "build", tmp_path / "photos", "--out", tmp_path / "held", *words)
         assert done.returncode == 1, done.stderr
         said = json.loads(told.get(timeout=120))["text"]
     assert said.startswith(f"build-{tmp_path / 'held'}: Failed\n"), "the build, not the step that failed before it"

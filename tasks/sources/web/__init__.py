@@ -1,1 +1,0 @@
-"""Downloads that reach public addresses only."""
