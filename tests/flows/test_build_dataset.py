@@ -17,6 +17,7 @@ from pairwright.flows.progress import LineWatcher
 from pairwright.flows.run_build import Work, resume_request, run_build
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Workers
+from tests.fixtures import away
 from tests.fixtures.prefect_server import PrefectServer, free_port, prefect_server
 from tests.tasks.store.toy import read_tree
 
@@ -33,6 +34,9 @@ def write_photographs(folder: Path, count: int) -> Path:
     return folder
 
 
+PLUGIN = ("--plugin", away.__file__)
+
+
 def table_of(server: PrefectServer, key: str) -> list[dict[str, Any]]:
     (artifact,) = server.ask("artifacts", artifacts={"key": {"any_": [key]}})
     return json.loads(artifact["data"])
@@ -44,21 +48,11 @@ def lines_on(terminal: str) -> list[str]:
     return [line for line in lines if not line.startswith(("Beginning ", "View at "))]
 
 
-def broken_photos(folder: Path) -> Path:
-    """Write a folder of two files whose medium fails, which are owed again, and one that is no image."""
-    folder.mkdir()
-    for name in ("a.png", "b.png"):
-        (folder / name).symlink_to("/proc/self/mem")
-    (folder / "c.png").write_bytes(b"no image")
-    return folder
-
-
 def test_a_failing_build_shows_up_in_prefect(prefect: PrefectServer, tmp_path: Path) -> None:
     """Build once; look at its runs, their names, parents, tags, states and logs, and at the terminal."""
-    photos = broken_photos(tmp_path / "photos")
     out = tmp_path / "web"
-    words = ("--until", "embeddings", "--set", "run.workers=1")
-    done = prefect.run("pairwright", "build", photos, "--out", out, *words)
+    words = (*PLUGIN, "--until", "embeddings", "--set", "run.workers=1")
+    done = prefect.run("pairwright", "build", "away:a-b-bad", "--out", out, *words)
     assert done.returncode == 1, done.stderr
     (flow_run,) = prefect.flow_runs(f"build-{out}")
     (step,) = prefect.subflows(flow_run)
@@ -70,14 +64,14 @@ def test_a_failing_build_shows_up_in_prefect(prefect: PrefectServer, tmp_path: P
     assert set(task_run["tags"]) == {"web", "scenes", "images", "sources"}
 
     assert {run["state_type"] for run in (flow_run, step, task_run)} == {"FAILED"}
-    retry = f"Retry: pairwright resume {out} --stage images --reason 'I/O error'"
+    retry = f"Retry: pairwright resume {out} --stage images --reason 'host not found'"
     assert task_run["state"]["message"].endswith(retry)
     owed = step["state"]["message"]
     assert owed.startswith("images: ")
     assert owed.endswith(retry)
     assert flow_run["state"]["message"].startswith(owed)
     assert not list(out.glob("snapshots/*")), "two thirds failed"
-    assert "I/O error (2)" in str(table_of(prefect, "build-web"))
+    assert "host not found (2)" in str(table_of(prefect, "build-web"))
 
     lines = prefect.our_lines(flow_run, step)
     shard = next(line for in_task, line in lines if in_task)
@@ -131,13 +125,12 @@ def test_a_build_has_four_steps(rendered: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_failed_is_told_alike_by_prefect_and_by_status(prefect: PrefectServer, tmp_path: Path) -> None:
-    photos = broken_photos(tmp_path / "photos")
     out = tmp_path / "away"
-    words = ("--until", "embeddings", "--set", "run.workers=1")
-    done = prefect.run("pairwright", "build", photos, "--out", out, *words)
+    words = (*PLUGIN, "--until", "embeddings", "--set", "run.workers=1")
+    done = prefect.run("pairwright", "build", "away:a-b-bad", "--out", out, *words)
     assert done.returncode == 1, done.stderr
 
-    status = prefect.run("pairwright", "status", out, "--json")
+    status = prefect.run("pairwright", "status", out, "--json", *PLUGIN)
     images = json.loads(status.stdout)["stages"][0]
     assert (images["in"], images["failed"], images["dropped"]) == (3, 2, 1)
     (reason,) = [text for text, number in images["reasons"].items() if number == 2]
@@ -146,14 +139,14 @@ def test_what_failed_is_told_alike_by_prefect_and_by_status(prefect: PrefectServ
         name: images[name] for name in images if name != "reasons"
     }
     (flow_run,) = prefect.flow_runs(f"build-{out}")
-    assert flow_run["state"]["message"].splitlines()[0] in prefect.run("pairwright", "status", out).stdout
+    assert flow_run["state"]["message"].splitlines()[0] in prefect.run("pairwright", "status", out, *PLUGIN).stdout
 
-    other = prefect.run("pairwright", "resume", out, "--stage", "images", "--reason", "another reason")
+    other = prefect.run("pairwright", "resume", out, *PLUGIN, "--stage", "images", "--reason", "another reason")
     assert other.returncode == 1
     (first,) = prefect.flow_runs(f"resume-{out}")
     (step,) = prefect.subflows(first)
     assert not prefect.ask("task_runs", task_runs={"flow_run_id": {"any_": [step["id"]]}}), "no row failed for that"
-    again = prefect.run("pairwright", "resume", out, "--stage", "images", "--reason", reason)
+    again = prefect.run("pairwright", "resume", out, *PLUGIN, "--stage", "images", "--reason", reason)
     assert again.returncode == 1
     (step,) = prefect.subflows(prefect.flow_runs(f"resume-{out}")[-1])
     (task_run,) = prefect.task_runs(step)
