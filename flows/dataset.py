@@ -15,7 +15,7 @@ from pairwright.flows.list_runs import list_runs
 from pairwright.flows.list_versions import Listed as ListedVersion
 from pairwright.flows.list_versions import list_versions
 from pairwright.flows.pipeline import Pipeline, find_table
-from pairwright.flows.plan_build import Plan, foresee_build, request_to_plan
+from pairwright.flows.plan_build import Plan, plan_build, request_to_plan
 from pairwright.flows.progress import say_nothing, show_steps
 from pairwright.flows.publish_version import publish_anyway
 from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
@@ -138,12 +138,11 @@ class Dataset:
         limit: int | None = None,
         until: str = "",
         trial: int = 0,
-        keep: bool = False,
         watch: Callable[[int], None] | None = None,
     ) -> Plan:
-        """Say, per stage, what a build would do: rows, calls, tokens, hours, disk. Builds nothing but the trial.
+        """Say, per stage, what a build would do: rows, calls, tokens, time, disk. Builds nothing but the trial.
 
-        ``Dataset.plan("photos/", profile="laptop", trial=50).totals["hours"]``
+        ``Dataset.plan("photos/", profile="laptop", trial=50).totals["seconds"]``
 
         Args:
             source: as for ``build``.
@@ -153,14 +152,13 @@ class Dataset:
             limit: as for ``build``.
             until: as for ``build``.
             trial: build so many of its rows to measure what they need; 0: none.
-            keep: whether the trial is kept; the plan's ``trial`` says where.
             watch: hears how many items of the source are listed.
         """
         place = None if source is None else str(source)
         words: dict[str, Any] = {"profile": profile, "settings": _lines(settings), "limit": limit, "until": until}
         is_new = not out or not Folder(str(out)).exists(RECORD)
         request = request_to_plan(str(out), place, **words)
-        return foresee_build(request, is_new=is_new, rows=trial, keep=keep, watch=watch)
+        return plan_build(request, is_new=is_new, trial=trial, watch=watch)
 
     @property
     def url(self) -> str:

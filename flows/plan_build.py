@@ -1,43 +1,61 @@
-"""Foresee a build: list its source, see what is owed, and extrapolate by a trial, by earlier builds, by stored rates.
+"""Plan a build: list its source, count what each stage owes, and extrapolate from a trial or from the dataset's counts.
 
-Reads a source's listing and a dataset; writes nothing, but for the folder of a trial.
+A trial is a real build of the source's first rows in two shards per stage, one after the other. The last one is timed:
+in the first, models are loaded. Everything grows in proportion with the rows, which is too little for the search of
+neighbours: that grows with the square of the images.
 """
 
-import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pairwright.flows.find_models import gpus_of
-from pairwright.flows.find_rates import rates_for, shard_seconds
+from pairwright.flows.find_models import pin_models, pin_served
 from pairwright.flows.load_profile import change_profile, load_profile
 from pairwright.flows.pipeline import Pipeline, check_stage
-from pairwright.flows.run_build import Request, make_request, with_source
-from pairwright.flows.run_trial import Measured, measure_dataset, run_trial, trial_request
-from pairwright.flows.version import Version
-from pairwright.flows.work_here import working
-from pairwright.schemas.config import Profile
-from pairwright.schemas.rows import ItemRow
-from pairwright.tasks.mining import pair_neighbours, search_neighbours
-from pairwright.tasks.models.time_search import seconds_per_image
+from pairwright.flows.progress import LineWatcher
+from pairwright.flows.run_build import Request, Work, make_request, run_build, with_source
+from pairwright.flows.version import Version, open_present
+from pairwright.schemas.budget import BudgetConfig
+from pairwright.schemas.config import RunConfig
+from pairwright.schemas.gates import GatesConfig
 from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.store.dataset import RECORD, read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.measure_stage import StageRates, listed_keys
-from pairwright.tasks.store.plan_line import Estimate, Site, StagePlan, plan_line, total_of
-from pairwright.tasks.store.pool import count_cores
+from pairwright.tasks.store.part import Part, read_about, read_columns
+from pairwright.tasks.store.pool import Outcome, ShardFailed, Workers, count_cores
 from pairwright.tasks.store.scratch import own_temporary_folder, scratch_folder
 from pairwright.tasks.store.stage import Planned
 
-AMOUNTS = ("calls", "prompt_tokens", "completion_tokens", "cpu_hours", "gpu_hours", "hours", "bytes")
+ASKED = ("calls", "prompt_tokens", "completion_tokens")
+"""What parts of stages that ask served models say of themselves."""
+AMOUNTS = (*ASKED, "seconds", "bytes")
 """Those that have a total."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagePlan:
+    """Plan of a stage; ``None``: that is not known."""
+
+    stage: str
+    known_from: str
+    """"trial", "dataset"; empty: nothing was measured, or nothing is to be done."""
+    inputs: int | None = None
+    """Rows that it would be given."""
+    rows: int | None = None
+    """Rows that it would write."""
+    calls: int | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+    """From its begin to its end, in the profile's worker processes."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """Build to be planned."""
+class Plan:
+    """Plan of a build: what it would do, per stage."""
 
     request: Request
     is_new: bool
@@ -46,93 +64,56 @@ class Wanted:
     """In the source's listing."""
     new_items: int
     """Of these, such that the dataset has not."""
-    counts: Mapping[str, Counts] = field(default_factory=dict[str, Counts])
-    """What became of its rows until now."""
-
-    @property
-    def planned(self) -> list[Planned]:
-        """Return the stages of the build."""
-        return planned_of(self.request)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """Plan of a build: what it would do, per stage."""
-
-    wanted: Wanted
     stages: Sequence[StagePlan]
     notes: Sequence[str]
-    trial: str = ""
-    """Where the trial is that was kept."""
 
     @property
-    def running(self) -> list[StagePlan]:
-        """Return the stages that are on."""
-        on = {one.stage.name for one in self.wanted.planned if one.stage.is_on}
-        return [one for one in self.stages if one.stage in on]
-
-    @property
-    def totals(self) -> dict[str, tuple[Estimate, list[str]]]:
-        """Return what the stages need together, and of which it is not known."""
-        return {name: total_of(self.stages, name) for name in AMOUNTS}
+    def totals(self) -> dict[str, float | None]:
+        """Return what the stages need together; ``None`` where that is not known of one."""
+        found = {name: [getattr(one, name) for one in self.stages] for name in AMOUNTS}
+        return {name: None if None in values else sum(values) for name, values in found.items()}
 
     def as_json(self) -> dict[str, Any]:
         """Return it for scripts."""
-        wanted = self.wanted
-        stages = [
-            {
-                "stage": one.stage,
-                "known_from": one.known_from,
-                **{name: None if amount is None else amount.as_json() for name, amount in one.amounts.items()},
-            }
-            for one in self.stages
-        ]
         return {
-            "source": wanted.request.profile.source,
-            "dataset": "" if wanted.is_new else wanted.request.folder.url,
-            "items": wanted.items,
-            "new_items": wanted.new_items,
-            "stages": stages,
-            "total": {name: {**total.as_json(), "without": missing} for name, (total, missing) in self.totals.items()},
+            "source": self.request.profile.source,
+            "dataset": "" if self.is_new else self.request.folder.url,
+            "items": self.items,
+            "new_items": self.new_items,
+            "stages": [asdict(one) for one in self.stages],
+            "total": self.totals,
             "notes": list(self.notes),
         }
 
 
-def foresee_build(
-    request: Request, *, is_new: bool, rows: int = 0, keep: bool = False, watch: Callable[[int], None] | None = None
-) -> Plan:
-    """List a build's source, see what is owed, and say what doing it would take.
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """What an input row of a stage gave and took."""
 
-    Args:
-        request: the build, as ``request_to_plan`` returns it.
-        is_new: whether there is no dataset of it yet.
-        rows: build so many, the first, to measure what they need; 0: none.
-        keep: whether what that built is kept; the plan says where.
-        watch: hears how many items of the source are listed.
-
-    Raises:
-        ConfigError, ModelError: the trial could not begin.
-        SourceError: the source cannot be listed.
-    """
-    wanted = look_at_source(request, is_new=is_new, say=watch or (lambda _: None))
-    if not rows:
-        return plan_build(wanted, None)
-    with _folder(keep=keep) as place:
-        small = trial_request(request, Folder(f"{place}/trial"), rows)
-        site = site_of(small, planned_of(small), shard_seconds=0.0)
-        with working(small) as work:
-            measured = run_trial(small, work, processes=site.processes)
-        return replace(plan_build(wanted, measured), trial=f"{place}/trial" if keep else "")
+    reach: float
+    """Inputs per row of the tables that the stage reads: pairs reach only some images."""
+    amounts: Mapping[str, float]
 
 
-@contextmanager
-def _folder(*, keep: bool) -> Generator[str]:
-    """Give a folder for a trial, which goes afterwards unless it is to be kept."""
-    if keep:
-        yield tempfile.mkdtemp(prefix="pairwright-trial-")
-        return
-    with scratch_folder(own_temporary_folder()) as path:
-        yield str(path)
+@dataclass
+class Measured:
+    """What a trial, or the dataset itself, has shown."""
+
+    known_from: str
+    rates: dict[str, Rates] = field(default_factory=dict[str, Rates])
+    failures: list[ShardFailed] = field(default_factory=list[ShardFailed])
+
+
+class Timer(LineWatcher):
+    """Progress as lines, which also remembers the seconds per input row of each stage's last shard."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def advance(self, planned: Planned, outcome: Outcome) -> None:
+        """Time a shard."""
+        super().advance(planned, outcome)
+        self.seconds[planned.stage.name] = outcome.seconds / (outcome.shard.stop - outcome.shard.start)
 
 
 def request_to_plan(
@@ -156,121 +137,152 @@ def request_to_plan(
     return replace(last, profile=chosen, limit=limit or last.limit, until=until or last.until)
 
 
-def planned_of(request: Request) -> list[Planned]:
-    """Return the stages of a build."""
-    return Pipeline(request.profile, request.until).plan()
+def plan_build(request: Request, *, is_new: bool, trial: int = 0, watch: Callable[[int], None] | None = None) -> Plan:
+    """Say what a build would do.
 
+    Args:
+        request: the build, as ``request_to_plan`` returns it.
+        is_new: whether there is no dataset of it yet.
+        trial: build so many rows, the first, to measure what they need; 0: none.
+        watch: hears how many items of the source are listed.
 
-def look_at_source(request: Request, *, is_new: bool, say: Callable[[int], None]) -> Wanted:
-    """List the source and count what a build would owe; ``say`` hears how many items were listed."""
-    source = request.profile.sources
-    listing = READERS[source.kind].list_items(source, request.limit)
-    if is_new:
-        items = sum(1 for _ in _said(listing, say))
-        return Wanted(request=request, is_new=True, items=items, new_items=items)
-    record = read_record(request.folder)
-    known, items, new = listed_keys(request.folder, record.items), 0, 0
-    for item in _said(listing, say):
+    Raises:
+        ConfigError, ModelError: the trial could not begin.
+        SourceError: the source cannot be listed.
+    """
+    known = set() if is_new else _listed_keys(request.folder)
+    items, new = 0, 0
+    for item in READERS[request.profile.sources.kind].list_items(request.profile.sources, request.limit):
         items, new = items + 1, new + (bytes.fromhex(item.key) not in known)
-    asked = record.model_copy(update={"profile": request.profile, "limit": request.limit, "until": request.until})
-    counts = {counts.stage: counts for counts in Version.of(request.folder, asked).counts()}
-    return Wanted(request=request, is_new=False, items=items, new_items=new, counts=counts)
+        if watch:
+            watch(items)
+    counts: dict[str, Counts] = {}
+    if not is_new:
+        words = {"profile": request.profile, "limit": request.limit, "until": request.until}
+        record = read_record(request.folder).model_copy(update=words)
+        counts = {one.stage: one for one in Version.of(request.folder, record).counts()}
+    if trial:
+        measured = _run_trial(request, trial)
+    else:
+        measured = Measured("") if is_new else Measured("dataset", _measure(request.folder))
+    planned = Pipeline(request.profile, request.until).plan()
+    stages = list(_walk(request, planned, counts, measured, new_items=new))
+    notes = list(_notes(request, stages, measured))
+    return Plan(request=request, is_new=is_new, items=items, new_items=new, stages=stages, notes=notes)
 
 
-def _said(items: Iterator[ItemRow], say: Callable[[int], None]) -> Iterator[ItemRow]:
-    for number, item in enumerate(items, start=1):
-        say(number)
-        yield item
+def _listed_keys(folder: Folder) -> set[bytes]:
+    """Return the keys of a dataset's listing, 16 bytes each."""
+    tables = (read_columns(Part(folder, name), ("key",))[0] for name in read_record(folder).items)
+    return {bytes.fromhex(key) for table in tables for key in table.column("key").to_pylist()}
 
 
-def plan_build(wanted: Wanted, trial: Measured | None) -> Plan:
-    """Return what a build would do: by a trial, else by the dataset's own builds; times else by stored rates."""
-    planned, request = wanted.planned, wanted.request
-    measured = trial or (Measured() if wanted.is_new else measure_dataset(request.folder))
-    stored = rates_for(request.profile, planned)
-    rates = {
-        one.stage.name: (measured.rates.get(one.stage.name) or StageRates(known_from="")).completed(
-            stored.get(one.stage.name)
-        )
-        for one in planned
-    }
-    seconds = measured.shard_seconds if measured.shard_seconds is not None else shard_seconds()
-    stages = _walk(wanted, planned, rates, measured, site_of(request, planned, shard_seconds=seconds))
-    return Plan(wanted=wanted, stages=stages, notes=list(_notes(wanted, stages, measured, is_trial=trial is not None)))
+def _run_trial(request: Request, rows: int) -> Measured:
+    """Build the first rows in this process, in a folder that goes afterwards."""
+    profile = pin_models(pin_served(request.profile, request.until), request.until)
+    names = [stage.name for stage in Pipeline(profile, request.until).running]
+    run = RunConfig(workers=1, rows_per_shard_of=dict.fromkeys(names, -(-rows // 2)), budget=BudgetConfig())
+    profile = profile.model_copy(update={"run": run, "gates": GatesConfig()})
+    with scratch_folder(own_temporary_folder()) as place, Workers(1) as workers:
+        timer, folder = Timer(), Folder(f"{place}/trial")
+        small = replace(request, folder=folder, profile=profile, limit=min(rows, request.limit or rows))
+        report = run_build(small, Work(run_shards=workers.run, watcher=timer))
+        return Measured("trial", _measure(folder, timer.seconds), report.failures)
+
+
+def _measure(folder: Folder, seconds: Mapping[str, float] | None = None) -> dict[str, Rates]:
+    """Return what the stages of a dataset gave and took per input row, as their parts say; times are given."""
+    with open_present(folder).settled() as (_, stages):
+        rows = {planned.stage.name: counts.rows for planned, counts in stages}
+        found: dict[str, Rates] = {}
+        for planned, counts in stages:
+            name, done = planned.stage.name, counts.of - counts.pending
+            if not planned.stage.is_on or not done:
+                continue
+            parts = [Part(folder, f"{planned.table}/{part}") for part in folder.names(planned.table)]
+            about = [read_about(part) for part in parts if part.name.endswith(".parquet")]
+            amounts = {one: sum(int(said.get(one, 0)) for said in about) / done for one in ASKED}
+            amounts |= {"rows": counts.rows / done, "bytes": sum(folder.size_of(part.name) for part in parts) / done}
+            amounts |= {"seconds": seconds[name]} if seconds and name in seconds else {}
+            read = sum(rows.get(table, counts.of) for table in planned.stage.reads)
+            found[name] = Rates(reach=counts.of / read if read else 1.0, amounts=amounts)
+        return found
 
 
 def _walk(
-    wanted: Wanted, planned: Sequence[Planned], rates: Mapping[str, StageRates], measured: Measured, site: Site
-) -> list[StagePlan]:
-    """Walk the line twice: how many images there are to search says what searching one of them takes."""
-    known = {"items": wanted.new_items, "images": measured.images}
-    stages = plan_line(planned, wanted.counts, rates, **known, site=site)
-    searched = next((plan for plan in stages if plan.stage == search_neighbours.STAGE.name), None)
-    if searched is None or searched.inputs is None or not measured.widths:
-        return stages
-    config, images = wanted.request.profile.search, round(searched.inputs.value)
-    more = sum(seconds_per_image(images, width, config) for width in measured.widths)
-    site = replace(site, more_seconds={searched.stage: more})
-    return plan_line(planned, wanted.counts, rates, **known, site=site)
+    request: Request, line: Sequence[Planned], counts: Mapping[str, Counts], measured: Measured, *, new_items: int
+) -> Iterator[StagePlan]:
+    """Yield each stage's plan: the rows that a stage gives are the new inputs of those that read it.
+
+    A stage that looks at its whole input owes all of it again when that grows. What is not known of a stage makes
+    everything after it unknown.
+    """
+    fresh: dict[str, float | None] = {"items": new_items}
+    redone: set[str] = set()
+    for one in line:
+        stage, rates, before = one.stage, measured.rates.get(one.stage.name), counts.get(one.stage.name)
+        again = not redone.isdisjoint(stage.reads)
+        inputs = _inputs(one, before, rates, [fresh[table] for table in stage.reads], again=again)
+        if stage.whole and inputs and before and before.of and not again:
+            redone.add(stage.name)
+        if inputs == 0:
+            fresh[stage.name] = 0
+            yield StagePlan(stage=stage.name, known_from="", **dict.fromkeys(("inputs", "rows", *AMOUNTS), 0))
+            continue
+        known = {} if rates is None or inputs is None else {n: inputs * rate for n, rate in rates.amounts.items()}
+        rows = known.get("rows")
+        fresh[stage.name] = max(0, rows - before.rows) if rows is not None and before and again else rows
+        if inputs and "seconds" in known:
+            known["seconds"] /= _processes(request, one, inputs)
+        amounts: dict[str, Any] = {n: value if n == "seconds" else round(value) for n, value in known.items()}
+        whole = None if inputs is None else round(inputs)
+        yield StagePlan(stage=stage.name, known_from=measured.known_from if rates else "", inputs=whole, **amounts)
 
 
-def site_of(request: Request, planned: Sequence[Planned], *, shard_seconds: float) -> Site:
-    """Return where a build would run, and how it would be cut: on this machine, by its profile."""
-    run, workers = request.profile.run, request.profile.run.workers or count_cores()
-    listed = READERS[request.profile.sources.kind].rows_per_shard
-    most = {one.stage.name: one.stage.processes(one.config) if one.stage.processes else None for one in planned}
-    return Site(
-        processes={name: min(count or workers, workers) for name, count in most.items()},
-        gpus={one.stage.name: gpus_of(one) for one in planned},
-        rows_per_shard={
-            one.stage.name: run.rows_per_shard_of.get(one.stage.name)
-            or (listed if "items" in one.stage.reads else one.stage.rows_per_shard or run.rows_per_shard)
-            for one in planned
-        },
-        shard_seconds=shard_seconds,
-    )
+def _inputs(
+    planned: Planned, before: Counts | None, rates: Rates | None, fresh: Sequence[float | None], *, again: bool
+) -> float | None:
+    """Return the rows that a stage would be given: owed ones, new ones, and all others where it looks at the whole."""
+    owed = before.pending + before.failed if before else 0
+    added = sum(one or 0 for one in fresh)
+    if None in fresh or (added and planned.stage.only_in and rates is None):
+        return None
+    if not added:
+        return owed
+    new = added * (rates.reach if rates else 1)
+    if again:
+        return new
+    return new + (before.of if planned.stage.whole and before else owed)
 
 
-def _notes(wanted: Wanted, stages: Sequence[StagePlan], measured: Measured, *, is_trial: bool) -> Iterator[str]:
+def _processes(request: Request, planned: Planned, inputs: float) -> int:
+    """Return how many of a stage's shards would run at once."""
+    run, stage = request.profile.run, planned.stage
+    listed = READERS[request.profile.sources.kind].rows_per_shard if "items" in stage.reads else stage.rows_per_shard
+    size = run.rows_per_shard_of.get(stage.name) or listed or run.rows_per_shard
+    workers = run.workers or count_cores()
+    own = stage.processes(planned.config) if stage.processes else None
+    return max(1, min(own or workers, workers, math.ceil(inputs / size)))
+
+
+def _notes(request: Request, stages: Sequence[StagePlan], measured: Measured) -> Iterator[str]:
     """Yield what is to be known of the numbers."""
-    if is_trial:
-        yield (
-            "Extrapolated from a build of the source's first rows. The ranges hold 19 times of 20 where these are a "
-            "fair sample of the others, and not where the source is in some order."
-        )
-    pairs = next((plan.rows for plan in stages if plan.stage == pair_neighbours.STAGE.name), None)
-    if pairs and pairs.high > pairs.value:
-        yield (
-            "Pairs are taken to grow with the source, as where like images come together; where they are anywhere in "
-            "it, there are more: up to the range's end."
-        )
-    if missing := [plan.stage for plan in stages if plan.rows is None]:
-        yield f"Not known: {_listed(missing)}; nobody has measured this here. `--trial 50` does."
-    elif untimed := total_of(stages, "hours")[1]:
-        yield f"Times are not known of {_listed(untimed)}. `--trial 50` measures them."
-    if wanted.counts and not is_trial:
-        yield "Rates are those of this dataset's own parts."
+    if measured.known_from == "trial":
+        yield "Extrapolated from a build of the source's first rows. Searching grows with the square of the images."
+    if missing := [one.stage for one in stages if one.rows is None]:
+        more = f" and {len(missing) - 6} more" if missing[6:] else ""
+        yield f"Not known: {', '.join(missing[:6])}{more}; nobody has measured this here. `--trial 50` does."
+    elif any(one.seconds is None for one in stages):
+        yield "Times are not known. `--trial 50` measures them."
     for failure in measured.failures:
         yield f"In the trial, shard {failure.name} failed: {failure.error}"
-    yield from _about_budget(wanted.request.profile, stages)
-
-
-def _about_budget(profile: Profile, stages: Sequence[StagePlan]) -> Iterator[str]:
-    """Yield which limits of the profile's budget the build would meet."""
-    totals = {name: total_of(stages, name)[0] for name in AMOUNTS}
+    sums = {name: sum(getattr(one, name) or 0 for one in stages) for name in AMOUNTS}
     needed = {
-        "calls": totals["calls"],
-        "tokens": totals["prompt_tokens"] + totals["completion_tokens"],
-        "hours": totals["hours"],
-        "gpu_hours": totals["gpu_hours"],
-        "disk_gb": totals["bytes"].times(1e-9),
+        "calls": sums["calls"],
+        "tokens": sums["prompt_tokens"] + sums["completion_tokens"],
+        "hours": sums["seconds"] / 3600,
+        "disk_gb": sums["bytes"] / 1e9,
     }
-    for name, limit in profile.run.budget.limits.items():
-        need = needed[name]
-        if need.high > limit:
-            sure = "is not enough" if need.low > limit else "may not be enough"
-            yield f"run.budget.max_{name} {limit:,.6g} {sure}: {need.value:,.4g} ({need.low:,.4g} to {need.high:,.4g})."
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    for name, limit in request.profile.run.budget.limits.items():
+        if needed.get(name, 0) > limit:
+            yield f"run.budget.max_{name} {limit:,.6g} is not enough: {needed[name]:,.4g}."

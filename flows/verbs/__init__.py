@@ -17,7 +17,7 @@ BUILD, LOOK, EXPORT, OPERATE = "Build", "Look", "Export and train", "Operate"
 VERBS = (
     Verb("build", "build", "Build a dataset, or do what an earlier build of it still owes.", BUILD),
     Verb("resume", "build", "Finish what a dataset still owes.", BUILD),
-    Verb("plan", "plan", "Show, per stage, what a build would do: rows, calls, tokens, hours, disk.", BUILD),
+    Verb("plan", "build", "Show, per stage, what a build would do: rows, calls, tokens, time, disk.", BUILD),
     Verb("fetch", "build", "Fetch and verify all weights that a build with the same options loads.", BUILD),
     Verb("refilter", "build", "Try other mining thresholds on the stored similarities.", BUILD),
     Verb("status", "look", "Show, per stage, what is done, dropped, failed and owed, and why.", LOOK),

@@ -1,8 +1,10 @@
-"""The verbs that build a dataset: build, resume, refilter, fetch."""
+"""The verbs that build a dataset: build, resume, plan, refilter, fetch."""
 
+import json
 import os
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +13,7 @@ from pairwright.flows.load_profile import load_profile
 from pairwright.flows.verbs.options import (
     OWED,
     STOPPED,
+    AsJson,
     DatasetUrl,
     Limit,
     Out,
@@ -21,12 +24,16 @@ from pairwright.flows.verbs.options import (
     app,
     load_dataset,
     open_dataset,
+    refuse_empty,
 )
 from pairwright.flows.verbs.print_build import conclude, print_failures, print_reasons, print_table, stopping
 from pairwright.schemas.errors import PairwrightError, ServerError
 
 if TYPE_CHECKING:
     from pairwright.flows.dataset import Dataset
+
+SAY_SECONDS = 5.0
+UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"))
 
 
 @app.command(epilog="Example: `pairwright build PHOTOS --out dataset --until mining`")
@@ -98,6 +105,91 @@ def _run_with_prefect(flow: str, words: dict[str, Any]) -> bool:
     if isinstance(failure, PairwrightError):
         raise failure
     return True
+
+
+@app.command(epilog="Examples: `pairwright plan PHOTOS -p laptop --trial 50`, `pairwright plan --out dataset`")
+def plan(
+    source: Source = None,
+    profile: Annotated[
+        str, typer.Option("--profile", "-p", help="A profile's name, or a .yaml file. Default: the dataset's own.")
+    ] = "",
+    settings: Settings = None,
+    limit: Limit = None,
+    until: Until = "",
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out", "-o", metavar="FOLDER", callback=refuse_empty, help="A dataset: plan only what it still owes."
+        ),
+    ] = "",
+    trial: Annotated[
+        int, typer.Option("--trial", min=0, help="Build the first N rows (50, say) to measure what they need.")
+    ] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Show, per stage, what a build would do: rows, calls, tokens, time, disk. Builds nothing but the trial."""
+    if trial:
+        print(f"Trying the first {trial:,} rows ...", file=sys.stderr)
+    words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
+    said = time.monotonic()
+
+    def watch(count: int) -> None:
+        nonlocal said
+        if count % 1000 == 0 and time.monotonic() - said > SAY_SECONDS:
+            said = time.monotonic()
+            print(f"{count:,} items listed so far", file=sys.stderr)
+
+    with stopping(""):
+        found = load_dataset().plan(source, out=out, **words, trial=trial, watch=watch)
+    if as_json:
+        print(json.dumps(found.as_json(), indent=1))
+    else:
+        _print_plan(found)
+
+
+def _print_plan(plan: Any) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    new = "" if plan.is_new else f", {plan.new_items:,} of them new to {plan.request.folder.url}"
+    print(f"{plan.request.profile.source} lists {plan.items:,} items{new}.")
+    columns: dict[str, tuple[str, Callable[[float], str]]] = {
+        "inputs": ("in", _number), "rows": ("rows", _number), "calls": ("calls", _number),
+        "prompt_tokens": ("tokens in", _number), "completion_tokens": ("tokens out", _number), "bytes": ("disk", _size),
+        "seconds": ("time", _time),
+    }  # fmt: skip
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("stage")
+    for title, _ in columns.values():
+        table.add_column(title, justify="right")
+
+    def add_row(name: str, amounts: Mapping[str, float | None]) -> None:
+        cells = {field: "?" if amount is None else columns[field][1](amount) for field, amount in amounts.items()}
+        table.add_row(name, *(cells.get(field, "") for field in columns))
+
+    on = {stage.name for stage in plan.request.pipeline.running}
+    for one in plan.stages:
+        if one.stage in on:
+            add_row(one.stage, {field: getattr(one, field) for field in columns})
+    add_row("total", plan.totals)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    for note in plan.notes:
+        print(f"Note: {note}")
+
+
+def _number(amount: float) -> str:
+    return f"{amount:,.0f}"
+
+
+def _size(amount: float) -> str:
+    unit, name = next(((unit, name) for unit, name in UNITS if amount >= unit), (1e3, "kB"))
+    return f"{amount / unit:,.1f} {name}"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:,.0f} s"
+    return f"{seconds / 60:,.0f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"
 
 
 @app.command(epilog="Example: `pairwright refilter dataset --set mining.min_similarity=0.8`")

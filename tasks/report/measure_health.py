@@ -27,7 +27,6 @@ from pairwright.schemas.rows import ImageRow
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.report.read_judged import read_judged
 from pairwright.tasks.report.tables import Tables
-from pairwright.tasks.store.estimate import Estimate, share_of
 from pairwright.tasks.store.images import decode_rgb
 
 MOST_ROWS, MOST_IMAGES = 20_000, 200
@@ -37,6 +36,23 @@ LEAST_ROWS, FOLDS = 40, 5
 VISIBLE = 10
 """Of 255: by less, a pixel is not seen to differ."""
 TEXTS = ("key", "subject", "component", "chosen", "rejected", "rejected_maker", "image_keys")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Share of a sample, and the range that holds the whole's 19 times of 20."""
+
+    value: float
+    low: float
+    high: float
+
+
+def share_of(part: float, whole: int) -> Estimate:
+    """Return a share with Wilson's range, which suits small numbers and shares near 0 and 1."""
+    z = 1.96**2
+    middle = (part + z / 2) / (whole + z)
+    half = (z * (part * (whole - part) / whole + z / 4)) ** 0.5 / (whole + z)
+    return Estimate(part / whole, max(0.0, middle - half), min(1.0, middle + half))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
