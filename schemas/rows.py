@@ -12,9 +12,12 @@ again). The Arrow schemas are in ``schemas.arrow``.
 
 import hashlib
 from dataclasses import dataclass
+from typing import Annotated
 
 from pairwright.schemas.scene import SceneGraph
 
+Half = Annotated[float, "float16"]
+"""Half the memory of a float32, and enough for unit vectors."""
 LEAST_RECALL = 0.99
 CUT_OFF = "the k neighbours end inside the band: raise search.k"
 LOW_RECALL = f"recall in the band below {LEAST_RECALL}: raise search.probes"
@@ -95,8 +98,8 @@ class EmbeddingRow(Row):
     """Hold one image's vector from one embedder. ``subject`` is the image."""
 
     embedder: str
-    vector: tuple[float, ...]
-    """Unit length, stored as float16."""
+    vector: tuple[Half, ...]
+    """Unit length."""
     norm: float
     """Length before it was normalised."""
 

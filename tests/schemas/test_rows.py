@@ -1,13 +1,12 @@
 """Rows are frozen, and keys hash everything without two lists of parts colliding."""
 
 import hashlib
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairwright.schemas.arrow import COLUMNS
 from pairwright.schemas.rows import CaptionRow, Dropped, Failed, Row, SplitRow, make_key
 
 PARTS = st.lists(
@@ -45,13 +44,6 @@ def test_rows_are_frozen_named_and_complete() -> None:
         SplitRow(key="k", source_key="s", subject="j", component="c")  # type: ignore[call-arg]
     assert not hasattr(row, "__dict__")
     assert row == SplitRow(key="k", source_key="s", subject="j", component="c", split="train")
-
-
-@pytest.mark.parametrize("kind", list(COLUMNS), ids=lambda kind: kind.__name__)
-def test_every_row_begins_with_the_three_names(kind: type[Row]) -> None:
-    assert [field.name for field in fields(kind)][:3] == ["key", "source_key", "subject"]
-    assert kind.__dataclass_params__.frozen
-    assert kind.__doc__
 
 
 def test_dropped_and_failed_are_told_apart() -> None:
