@@ -1,36 +1,35 @@
-"""Look at this machine, and at what each profile needs of it, without building anything.
-
-Every look has a few seconds and may fail: what cannot be looked at is said, and nothing here raises or waits for ever.
-"""
+"""Look at this machine: versions, devices, disk, weights, servers, and what each profile lacks here. Builds nothing."""
 
 import os
-import tempfile
-import threading
+import shutil
+import sys
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pairwright.flows.find_models import served_models
 from pairwright.flows.load_profile import load_profile
 from pairwright.flows.pipeline import Pipeline
 from pairwright.schemas.config import Profile
-from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.errors import ModelError, PairwrightError
 from pairwright.schemas.health import Check, missing, ok, warning
+from pairwright.schemas.section import Section
 from pairwright.tasks.mining import find_nouns
 from pairwright.tasks.models.check_packages import check_gpus, check_packages, faiss_extra
 from pairwright.tasks.models.fetching.published import weights_folder
 from pairwright.tasks.rejected import find_mentions
 from pairwright.tasks.serving.check_served import check_prefect, check_served
-from pairwright.tasks.store.check_disk import check_clock, check_limits, check_place, check_processor, python_version
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.pool import count_cores
 from pairwright.tasks.store.stage import Stage
 
-LOOK_SECONDS = 45.0
-"""Longest wait for one look; those that ask servers take less."""
+GB = 1e9
+MIN_MEMORY_GB, MIN_FREE_GB = 4.0, 5.0
 NOUNS = {find_nouns.STAGE.name, find_mentions.STAGE.name}
 FETCH = ". Fetch it with: "
 """After this the message of a missing model says how each of its files is fetched by itself."""
-Look = Callable[[], Iterable[Check]]
 
 
 def profile_to_check(name: str, settings: Sequence[str]) -> Profile:
@@ -43,28 +42,48 @@ def profile_to_check(name: str, settings: Sequence[str]) -> Profile:
     return profile if profile.source else profile.model_copy(update={"source": "folder:"})
 
 
-def check_machine(out: str, *, workers: int, needs_gpu: bool) -> Iterator[Check]:
-    """Yield what is so for every profile: processor, memory, GPU, Python, disks, clock, Prefect."""
-    yield ok("machine", "Python", python_version())
-    yield from _look("machine", "processor", partial(check_processor, workers))
-    yield from _look("machine", "GPU", partial(check_gpus, needed=needs_gpu))
-    yield from _look("machine", "limits", check_limits)
-    yield from _look("machine", "clock", partial(check_clock, out))
-    yield from _look("packages", "core", partial(check_packages, [faiss_extra()]))
-    yield from _look("disk", "dataset", partial(check_place, "dataset", out or "."))
-    for name, folder in _caches().items():
-        yield from _look("disk", name, partial(check_place, name, str(folder)))
-    yield from _look("Prefect", "server", partial(check_prefect, dict(os.environ)))
+def check_machine(out: str, *, needs_gpu: bool) -> Iterator[Check]:
+    """Yield what is so for every profile: Python, processor, memory, GPU, packages, disks, Prefect."""
+    yield ok("machine", "Python", f"Python {sys.version.split()[0]} at {sys.executable}")
+    memory = memory_bytes() / GB
+    said = f"{count_cores()} cores, {memory:.1f} GB of memory"
+    yield warning("machine", "processor", said) if memory < MIN_MEMORY_GB else ok("machine", "processor", said)
+    yield from check_gpus(needed=needs_gpu)
+    yield from check_packages([faiss_extra()])
+    for name, place in (("dataset", out or "."), ("weights", str(weights_folder()))):
+        yield from _look("disk", name, partial(_check_place, name, place))
+    yield from check_prefect(dict(os.environ))
 
 
-def _caches() -> dict[str, Path]:
-    """Return where files of this machine are kept that no dataset holds, by what they are called here."""
-    hub = os.environ.get("HF_HUB_CACHE") or f"{os.environ.get('HF_HOME', '~/.cache/huggingface')}/hub"
-    return {
-        "weights": weights_folder(),
-        "Hub's cache": Path(hub).expanduser(),
-        "temporary files": Path(tempfile.gettempdir()),
-    }
+def memory_bytes() -> int:
+    """Return how much memory this process may have, that of its container where there is one."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if hasattr(os, "sysconf") else []
+    with suppress(OSError, ValueError):  # no such file, or "max"
+        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(limits, default=0)
+
+
+def _check_place(name: str, url: str) -> Iterator[Check]:
+    """Yield whether a folder, or the nearest one above it that exists, has room and takes a file, once."""
+    folder = Folder(url)
+    if folder.is_local:
+        place = Path(folder.path("")).absolute()
+        place = next(path for path in (place, *place.parents) if path.exists())
+        if not place.is_dir():
+            yield missing("disk", name, f"{place} is a file", mend="name another folder with --out")
+            return
+        folder, free = Folder(str(place)), shutil.disk_usage(place).free / GB
+        said = f"{free:,.1f} GB free at {place}"
+        yield warning("disk", name, said) if free < MIN_FREE_GB else ok("disk", name, said)
+    trial = f".pairwright-doctor-{uuid.uuid4().hex}"
+    try:
+        done = folder.create(trial, b"first"), folder.create(trial, b"second")
+        if done != (True, False) or folder.read(trial) != b"first":
+            yield missing("disk", name, f"{folder.url}: files are not created as a build needs it")
+        elif not folder.is_local:
+            yield ok("disk", name, f"{url} takes a file and gives it back")
+    finally:
+        folder.delete(trial)
 
 
 def check_profile(profile: Profile, until: str) -> Iterator[Check]:
@@ -74,69 +93,35 @@ def check_profile(profile: Profile, until: str) -> Iterator[Check]:
         ConfigError: there is no such stage.
     """
     stages = Pipeline(profile, until).running
-    extras = list(_extras(stages, profile))
-    if extras:
-        yield from _look("packages", "extras", partial(_check_extras, extras))
+    sections = {stage.name: profile.section(stage.section) for stage in stages}
+    loading = any(one.processes and one.processes(sections[one.name]) is not None for one in stages)
+    extras = [*(["models"] if loading else []), *(["nouns"] if NOUNS & sections.keys() else [])]
+    yield from (check for check in check_packages([faiss_extra(), *extras]) if check.name in extras)
     for stage in {one.section: one for one in stages if one.pin}.values():
-        yield from _look("weights", stage.section, partial(_check_weights, stage, profile))
+        yield from _look("weights", stage.section, partial(_check_weights, stage, sections[stage.name], profile.name))
     for field, chat in served_models(profile, until).items():
         yield from _look("served", field, partial(check_served, chat, field))
 
 
-def _extras(stages: Sequence[Stage], profile: Profile) -> Iterator[str]:
-    """Yield the extras of packages that the stages need beside the core."""
-    if any(one.processes and one.processes(profile.section(one.section)) is not None for one in stages):
-        yield "models"
-    if any(one.name in NOUNS for one in stages):
-        yield "nouns"
-
-
-def _check_extras(extras: Sequence[str]) -> Iterator[Check]:
-    checks = check_packages([faiss_extra(), *extras])
-    yield from (check for check in checks if check.name in extras)
-
-
-def _check_weights(stage: Stage, profile: Profile) -> Iterator[Check]:
+def _check_weights(stage: Stage, config: Section, profile: str) -> Iterator[Check]:
     """Yield whether what a stage loads is here; nothing for one that loads nothing."""
     assert stage.pin
-    own = profile.section(stage.section)
     try:
-        pinned = stage.pin(own)
+        pinned = stage.pin(config)
     except ModelError as error:
         said, _, how = str(error).partition(FETCH)
-        mend = f"pairwright fetch --profile {profile.name}, with the same --set"
+        mend = f"pairwright fetch --profile {profile}, with the same --set"
         yield missing("weights", stage.section, said, mend=how.splitlines()[0] if stage.name in NOUNS and how else mend)
         return
-    if stage.processes and stage.processes(own) is None:
-        return
-    models = stage.models(pinned) if stage.models else ()
-    yield ok("weights", stage.section, ", ".join(models) or "here")
+    if not stage.processes or stage.processes(config) is not None:
+        yield ok("weights", stage.section, ", ".join(stage.models(pinned) if stage.models else ()) or "here")
 
 
-def can_build(checks: Iterable[Check]) -> bool:
-    """Say whether nothing is missing."""
-    return not any(check.state == "missing" for check in checks)
-
-
-def _look(area: str, name: str, look: Look) -> list[Check]:
-    """Return what a look finds; also where it fails, or does not come back."""
+def _look(area: str, name: str, look: Callable[[], Iterable[Check]]) -> list[Check]:
+    """Return what a look finds, also where it fails."""
     found: list[Check] = []
-    failed: list[Exception] = []
-
-    def run() -> None:
-        try:
-            found.extend(look())
-        except ConfigError as error:
-            found.append(missing(area, name, str(error)))
-        except Exception as error:  # noqa: BLE001 - on a strange machine anything may fail: it is said, and the rest goes on
-            failed.append(error)
-
-    thread: Any = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(LOOK_SECONDS)
-    if thread.is_alive():
-        return [*found, warning(area, name, f"there is no answer after {LOOK_SECONDS:.0f} s")]
-    if failed:
-        text = f"{type(failed[0]).__name__}: {failed[0]}"
-        return [*found, warning(area, name, f"this could not be looked at: {text}")]
+    try:
+        found.extend(look())
+    except (PairwrightError, OSError) as error:
+        found.append(missing(area, name, str(error)))
     return found

@@ -38,10 +38,9 @@ SHOWING = ("say_", "show_", "progress", "list_", "document_settings")
 """Modules that print and draw, or look up what can be printed."""
 OTHER_WORK = {
     "build": {"load_profile", "build_dataset", "fetch_weights"},  # a wrong setting first; as a flow run; no dataset yet
-    "doctor": {"load_profile", "check_machine"},
     "evaluate": {"evaluate_captions", "evaluate_model"},  # of any files, of any model
     "export": {"export_dataset", "fetch_weights"},  # what an export is configured with; how a size is said
-    "operate": {"schedule_dataset"},
+    "operate": {"check_machine", "load_profile", "schedule_dataset"},
     "review": {"decide_rows", "view_dataset"},  # how refused decisions are said; opens a browser
     "train": {"run_in_prefect"},
     "versions": {"remove_images"},  # reads a file of keys

@@ -36,7 +36,7 @@ VERBS = (
     Verb("train", "train", "Train a vision-language model, or NAMC, on the preferences of a dataset.", EXPORT),
     Verb("runs", "train", "List the training runs of a dataset.", EXPORT),
     Verb("evaluate", "evaluate", "Score texts against references, and models on benchmarks.", EXPORT),
-    Verb("doctor", "doctor", "Look at devices, packages, weights, servers, disk and clock.", OPERATE),
+    Verb("doctor", "operate", "Look at versions, devices, disk, weights and servers.", OPERATE),
     Verb("schedule", "operate", "Update a dataset at certain times.", OPERATE),
     Verb("publish", "operate", "Publish what a dataset holds as its newest version.", OPERATE),
     Verb("remove", "versions", "Remove images on request.", OPERATE),

@@ -1,11 +1,73 @@
-"""The verbs that keep a dataset up to date: schedule, publish."""
+"""The verbs that look after machine and dataset: doctor, schedule, publish."""
 
+import json
 import sys
 from typing import Annotated
 
 import typer
 
-from pairwright.flows.verbs.options import DatasetUrl, app, open_dataset
+from pairwright.flows.verbs.options import (
+    OWED,
+    AsJson,
+    DatasetUrl,
+    Settings,
+    Until,
+    app,
+    open_dataset,
+    refuse_empty,
+)
+
+COLOURS = {"ok": "green", "warning": "yellow", "missing": "red"}
+
+
+@app.command(epilog="Examples: `pairwright doctor`, `pairwright doctor --profile laptop --until mining --out album`")
+def doctor(
+    profile: Annotated[
+        str, typer.Option("--profile", "-p", help="A profile's name, or a .yaml file. Default: all, in short.")
+    ] = "",
+    settings: Settings = None,
+    until: Until = "",
+    out: Annotated[
+        str,
+        typer.Option("--out", "-o", metavar="FOLDER", callback=refuse_empty, help="Where the dataset is, or is to be."),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Look at versions, devices, disk, weights and servers: what a profile lacks, and how to fix each problem.
+
+    Ends with 1 where the profile cannot build here.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from pairwright.flows.check_machine import check_machine, check_profile, profile_to_check
+    from pairwright.flows.load_profile import profile_names
+
+    names = [profile] if profile else profile_names()
+    of_each = {
+        name: list(check_profile(profile_to_check(name, (settings or []) if profile else []), until)) for name in names
+    }
+    checks = list(check_machine(out, needs_gpu=profile == "gpu"))
+    lacks = {name: [one for one in (*checks, *own) if one.state == "missing"] for name, own in of_each.items()}
+    if as_json:
+        profiles = {
+            name: {"can_build": not lacks[name], "checks": [check.as_json() for check in own]}
+            for name, own in of_each.items()
+        }
+        print(json.dumps({"checks": [check.as_json() for check in checks], "profiles": profiles}, indent=1))
+    else:
+        table = Table(box=None, show_header=False, pad_edge=False)
+        for check in [*checks, *(of_each[profile] if profile else [])]:
+            found = f"{check.found}\n-> {check.mend}" if check.mend else check.found
+            table.add_row(f"[{COLOURS[check.state]}]{check.state}", check.area, check.name, Text(found))
+        Console(width=None if sys.stdout.isatty() else 160).print(table)
+        for name, some in lacks.items():
+            what = ", ".join(dict.fromkeys(f"{check.area} ({check.name})" for check in some))
+            hint = "" if profile else f" See: pairwright doctor --profile {name}"
+            print(f"{name}: cannot build here. It lacks {what}.{hint}" if some else f"{name}: can build here.")
+    if all(lacks.values()):
+        raise typer.Exit(OWED)
 
 
 @app.command(epilog="Example: `pairwright schedule dataset --cron '0 2 * * *' --timezone Europe/Zurich`")
