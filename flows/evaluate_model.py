@@ -19,13 +19,11 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import Row, make_key
 from pairwright.schemas.served import ChatConfig
-from pairwright.tasks.evaluation.ask_served import ask_served
-from pairwright.tasks.evaluation.benchmark import Asked, Benchmark, Data, check_questions, first_items
+from pairwright.tasks.evaluation.ask_model import Change, ask_served, find_change, prepare_questions
+from pairwright.tasks.evaluation.benchmark import Benchmark, Data, ExamQuestion, check_questions, first_items
 from pairwright.tasks.evaluation.benchmark_list import find_benchmark
 from pairwright.tasks.evaluation.benchmarks.preferences import NAME as PREFERENCES
 from pairwright.tasks.evaluation.judge_answers import Judged, Rating, judge_answers
-from pairwright.tasks.evaluation.perturb_questions import find_change
-from pairwright.tasks.evaluation.prepare_questions import Change, prepare_questions
 from pairwright.tasks.evaluation.results import ANSWERS, Results, write_results
 from pairwright.tasks.report.read_judged import JUDGED
 from pairwright.tasks.serving.chat import Question
@@ -208,7 +206,7 @@ def _rows(config: EvaluationConfig, table: str, *, without: Sequence[str] = ()) 
 
 
 def _ask(
-    asked: Sequence[Asked], respond: Respond, answers: Answers, *, change: Change, watch: Watch
+    asked: Sequence[ExamQuestion], respond: Respond, answers: Answers, *, change: Change, watch: Watch
 ) -> dict[str, Reply]:
     found: dict[str, Reply] = {}
     with watch("answers") as tell:
@@ -227,7 +225,7 @@ def _ask(
 
 
 def _judge(
-    asked: Sequence[Asked],
+    asked: Sequence[ExamQuestion],
     replies: dict[str, Reply],
     benchmark: Benchmark,
     judge: ChatConfig,

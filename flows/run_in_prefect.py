@@ -24,7 +24,7 @@ from pairwright.flows.show_training import TrainingLines
 from pairwright.flows.train_model import Trained
 from pairwright.schemas.training import Objective
 from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
-from pairwright.tasks.evaluation.protocols import MISSING, PROTOCOLS
+from pairwright.tasks.evaluation.read_captions import MISSING, PROTOCOLS
 from pairwright.tasks.evaluation.score_captions import METRICS, ScoringConfig
 from pairwright.tasks.export.formats import FORMATS
 from pairwright.tasks.export.select_rows import Selection
@@ -189,5 +189,5 @@ def evaluate_captions(
         publish_table("caption-scores", rows, "\n\n".join(score_notes(found)))
     if metrics and (skipped := found.found.skipped):
         return Failed(message="; ".join(f"{name} was skipped: {why}" for name, why in skipped.items()))
-    said = ", ".join(f"{one.name} {100 * one.value:.1f}" for one in found.found.scores)
+    said = ", ".join(f"{one.name} {100 * one.value:.1f}" for one in found.found.scores if one.value is not None)
     return Completed(message=f"x 100: {said}")

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from rich.table import Table
 
 from pairwright.flows.evaluate_model import Evaluated
-from pairwright.tasks.evaluation.benchmark import Benchmark, Score
-from pairwright.tasks.evaluation.resample import CONFIDENCE
+from pairwright.tasks.evaluation.benchmark import Benchmark
+from pairwright.tasks.evaluation.measured import CONFIDENCE, Score
 from pairwright.tasks.evaluation.results import ROWS
 
 SAID = {
@@ -48,7 +48,7 @@ def mark_notes(found: Evaluated) -> Iterator[str]:
     for name, text in SAID.items():
         if counts[name]:
             yield f"{counts[name]:,} {text}"
-    yield from found.results.notes
+    yield from found.results.exam.notes
     yield f"scores: {found.to}; answers: {found.to.with_suffix(ROWS)}"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from pairwright.flows.evaluate_captions import Evaluation
-from pairwright.tasks.evaluation.resample import CONFIDENCE
+from pairwright.tasks.evaluation.measured import CONFIDENCE
 
 
 def score_table(evaluation: Evaluation) -> Table:
@@ -16,7 +16,7 @@ def score_table(evaluation: Evaluation) -> Table:
     table.add_column(f"{CONFIDENCE:.0%} interval", justify="right")
     for one in evaluation.found.scores:
         interval = "" if one.low is None or one.high is None else f"{100 * one.low:.2f} to {100 * one.high:.2f}"
-        table.add_row(one.name, f"{100 * one.value:.2f}", interval)
+        table.add_row(one.name, "-" if one.value is None else f"{100 * one.value:.2f}", interval)
     for name in evaluation.found.skipped:
         table.add_row(name.upper(), "-", "skipped")
     return table

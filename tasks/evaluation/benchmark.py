@@ -1,28 +1,26 @@
 """What a benchmark is: questions to a model, and a rule that makes scores of its answers.
 
-A benchmark is one file in ``tasks/evaluation/benchmarks``: it reads the published annotations into questions and
-truths, and marks answers. Who is asked, and how answers are kept, is said elsewhere.
+A benchmark reads the published annotations into questions and truths, and marks answers. Who is asked, and how answers
+are kept, is said elsewhere.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import Row
-from pairwright.tasks.evaluation.corpus import Measured, measure_mean
-from pairwright.tasks.evaluation.resample import resample
+from pairwright.tasks.evaluation.measured import Measured
 from pairwright.tasks.serving.chat import IMAGE
+from pairwright.tasks.serving.untrusted import as_data
 
 SHORT, LONG = 16, 512
-"""Tokens of an answer at the most: of a choice, and of a description."""
+"""Maximum tokens of an answer: of a choice, and of a description."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """Be a question of a benchmark."""
+class ExamQuestion:
+    """Question of a benchmark."""
 
     name: str
     """Tells it from the others."""
@@ -33,7 +31,7 @@ class Asked:
     images: tuple[Path | bytes, ...]
     prompt: str
     """Name of the prompt file, or of the benchmark where the words are its own."""
-    most_tokens: int = SHORT
+    max_tokens: int = SHORT
     judged: Mapping[str, str] | None = None
     """What a judge is told beside the answer; ``None``: there is nothing to judge."""
     words: tuple[str, ...] = ()
@@ -44,7 +42,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replies:
-    """Be what came of the questions, by their names."""
+    """What came of the questions, by their names."""
 
     texts: Mapping[str, str]
     """What the model said; questions that it did not answer are not in here."""
@@ -55,31 +53,19 @@ class Replies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """Be one measure, over all items or those of a category."""
-
-    category: str
-    """Empty: all."""
-    measured: Measured
-    percent: bool = True
-    """Whether it is a share; else it is on a scale of its own."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Marked:
-    """Be what a benchmark makes of the replies."""
+    """What a benchmark makes of the replies."""
 
-    marks: Sequence[Mark]
+    marks: Sequence[Measured]
     taken: Mapping[str, str] = field(default_factory=dict[str, str])
     """By question, what its answer was taken for; answers that are not in here could not be read."""
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exam:
-    """Be a benchmark's questions with what marks the answers."""
+    """Questions of a benchmark with what marks the answers."""
 
-    questions: Sequence[Asked]
+    questions: Sequence[ExamQuestion]
     mark: Callable[[Replies], Marked]
     read_answers: bool = True
     """Whether an answer must have a certain form, so that there may be some that cannot be read."""
@@ -89,7 +75,7 @@ class Exam:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """Say where a benchmark's data are."""
+    """Where a benchmark's data are."""
 
     folder: Path
     rows: Callable[..., Iterator[Row]]
@@ -98,19 +84,16 @@ class Data:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rubric:
-    """Say how a judge rates."""
+    """How a judge rates, from 0 (worst) to ``best``, by a prompt file; ``reasoned``: it says why first."""
 
     prompt: str
-    """Name of the prompt file."""
-    most: int
-    """The best rating; 0 is the worst."""
+    best: int
     reasoned: bool = False
-    """Whether the judge says why before it rates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """Be a benchmark."""
+    """Declaration of a benchmark."""
 
     name: str
     measures: str
@@ -124,71 +107,19 @@ class Benchmark:
     """How answers are judged; ``None``: no judge is needed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """Be a score with the ends of its interval."""
-
-    category: str
-    name: str
-    value: float | None
-    """``None``: there is nothing that it could be made of."""
-    low: float | None
-    high: float | None
-    items: int
-    percent: bool
+def as_written(text: str) -> str:
+    """Return a benchmark's words as they are; with control tokens or forged headers, cleaned of them on one line."""
+    clean = as_data(text)
+    return text if clean == " ".join(text.split()) else clean
 
 
-def conclude(marks: Sequence[Mark], *, resamples: int, seed: int) -> Iterator[Score]:
-    """Yield the scores, in the order of the marks; a share is a fraction."""
-    for mark in marks:
-        measured, items = mark.measured, len(mark.measured.statistics)
-        values = _finite(measured.conclude(measured.statistics.sum(axis=0))) if items else [None] * len(measured.names)
-        ends = _ends(measured, resamples, seed) if items and resamples else [(None, None)] * len(values)
-        for name, value, (low, high) in zip(measured.names, values, ends, strict=True):
-            known = {"low": low, "high": high} if value is not None else {"low": None, "high": None}
-            yield Score(category=mark.category, name=name, value=value, items=items, percent=mark.percent, **known)
-
-
-def _ends(measured: Measured, resamples: int, seed: int) -> list[tuple[float | None, float | None]]:
-    with np.errstate(invalid="ignore"):
-        found = resample([measured], resamples=resamples, seed=seed)
-    return [(low, high) for low, high in map(_finite, found)]
-
-
-def _finite(values: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> list[float | None]:
-    return [float(value) if np.isfinite(value) else None for value in values]
-
-
-def mark_mean(name: str, scores: Sequence[float], *, category: str = "", percent: bool = True) -> Mark:
-    """Return a mark that is the mean of the items' scores."""
-    measured = measure_mean(name, np.array(scores, np.float64).reshape(-1))
-    return Mark(category=category, measured=measured, percent=percent)
-
-
-def mark_ratios(
-    ratios: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, category: str = "", percent: bool = True
-) -> Mark:
-    """Return a mark of ratios of sums: by name, what is above and what is below the line, per item; x / 0 is none."""
-    columns = [np.array(side, np.float64).reshape(-1) for pair in ratios.values() for side in pair]
-    return Mark(
-        category=category, measured=Measured(tuple(ratios), np.stack(columns, axis=1), _divide), percent=percent
-    )
-
-
-def _divide(
-    sums: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]",
-) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
-    above, below = sums[..., ::2], sums[..., 1::2]
-    return np.divide(above, below, out=np.full_like(above, np.nan), where=below > 0)
-
-
-def first_items(asked: Sequence[Asked], limit: int | None) -> list[Asked]:
+def first_items(asked: Sequence[ExamQuestion], limit: int | None) -> list[ExamQuestion]:
     """Return the questions of the first so many items; ``None``: of all."""
     wanted = set(list(dict.fromkeys(one.item for one in asked))[:limit])
     return [one for one in asked if one.item in wanted]
 
 
-def check_questions(asked: Sequence[Asked]) -> None:
+def check_questions(asked: Sequence[ExamQuestion]) -> None:
     """Refuse questions that cannot be told apart, or whose words, which others wrote, hold places of images.
 
     Raises:

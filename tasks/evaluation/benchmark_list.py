@@ -2,40 +2,20 @@
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation.benchmark import Benchmark
-from pairwright.tasks.evaluation.benchmarks import (
-    amber,
-    bison,
-    cad_qa,
-    cola,
-    eqben,
-    mmhal,
-    nlvr2,
-    object_halbench,
-    omnidiff,
-    preferences,
-    scene_differences,
-    scene_pairs,
-    scenes,
-    svo,
-)
+from pairwright.tasks.evaluation.benchmarks import amber, object_halbench, preferences, rated, scenes, two_images
 
-_MODULES = (
-    scenes,
-    scene_differences,
-    scene_pairs,
-    bison,
-    svo,
-    nlvr2,
-    eqben,
-    cola,
-    cad_qa,
-    omnidiff,
-    amber,
-    object_halbench,
-    mmhal,
-    preferences,
+_CAD_QA, _OMNIDIFF, _MMHAL = rated.BENCHMARKS
+_ALL = (
+    *scenes.BENCHMARKS,
+    *two_images.BENCHMARKS,
+    _CAD_QA,
+    _OMNIDIFF,
+    amber.BENCHMARK,
+    object_halbench.BENCHMARK,
+    _MMHAL,
+    preferences.BENCHMARK,
 )
-BENCHMARKS: dict[str, Benchmark] = {module.BENCHMARK.name: module.BENCHMARK for module in _MODULES}
+BENCHMARKS: dict[str, Benchmark] = {benchmark.name: benchmark for benchmark in _ALL}
 
 
 def find_benchmark(name: str) -> Benchmark:
@@ -45,5 +25,5 @@ def find_benchmark(name: str) -> Benchmark:
         ConfigError: there is none of this name.
     """
     if name not in BENCHMARKS:
-        raise ConfigError(f"--benchmark {name}: there is no such one. There are: {', '.join(BENCHMARKS)}")
+        raise ConfigError(f"--benchmark {name}: unknown benchmark; choose from {', '.join(BENCHMARKS)}")
     return BENCHMARKS[name]

@@ -39,16 +39,15 @@ SECRET = make_key("secret of the fences")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Be an answer that is to be rated, with all that the judge is told."""
+    """Answer to rate, with all that the judge is told, by the names in the prompt."""
 
     name: str
     values: Mapping[str, str]
-    """By their names in the prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rating:
-    """Be what a judge gave; ``None``: nothing that could be read, or no answer at all."""
+    """What a judge gave; ``None``: nothing that could be read, or no answer at all."""
 
     name: str
     rating: int | None
@@ -60,7 +59,7 @@ class Rating:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatedRow(Row):
-    """Be a rating on its way."""
+    """Rating on its way."""
 
     judged: Judged
     rating: int | None = None
@@ -68,13 +67,7 @@ class RatedRow(Row):
 
 
 def judge_answers(judged: Iterable[Judged], rubric: Rubric, judge: ChatConfig, *, answers: Answers) -> Iterator[Rating]:
-    """Yield a rating of each answer, as they come.
-
-    Args:
-        judged: what is rated.
-        rubric: how.
-        judge: which served model judges.
-        answers: what was said before is not asked again; keeps the secret of the fences, too.
+    """Yield a rating of each answer, as they come; ``answers`` keeps what was said, and the secret of the fences.
 
     Raises:
         ConfigError: the configuration names no server.
@@ -142,7 +135,7 @@ def _grammar(number: str, rubric: Rubric) -> Grammar:
     fields: dict[str, Any] = {"number": {"type": "string", "enum": [number]}}
     if rubric.reasoned:
         fields["reason"] = {"type": "string", "maxLength": 800}
-    fields["rating"] = {"type": "integer", "minimum": 0, "maximum": rubric.most}
+    fields["rating"] = {"type": "integer", "minimum": 0, "maximum": rubric.best}
     return Grammar(
         schema={"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
     )
@@ -155,7 +148,7 @@ def read_rating(text: str, number: str, rubric: Rubric) -> int | None:
     if len(found) != 1:
         return None
     rating = found[0]["rating"]
-    fits = isinstance(rating, int) and not isinstance(rating, bool) and 0 <= rating <= rubric.most
+    fits = isinstance(rating, int) and not isinstance(rating, bool) and 0 <= rating <= rubric.best
     return rating if fits else None
 
 

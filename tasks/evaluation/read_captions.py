@@ -1,41 +1,74 @@
-"""Read captions with their ids: JSON Lines, a JSON list, or COCO's results and annotations.
+"""Read captions with their ids, and match predictions with references by a protocol.
 
-A record has an id (``image_id``, ``img_id`` or ``id``: a text or a whole number, and 7 is "7") and a text (``text`` or
-``caption``) or several (``sentences``, ``captions`` or ``texts``). Files are hostile: sizes, kinds and characters are
-checked, and an error names the file and the line, or the record where a file has no lines. Reads local files.
+Files are JSON Lines, a JSON list, or COCO's results and annotations. A record has an id (``image_id``, ``img_id`` or
+``id``: a text or a whole number, and 7 is "7") and a text (``text`` or ``caption``) or several (``sentences``,
+``captions`` or ``texts``). Files are hostile: sizes, kinds and characters are checked.
+
+Protocols say which texts are an item's references. ``coco``: all texts of an id. Spot-the-Diff's files list records,
+and an image pair may have several; papers differ in what they make of them (all on the test split):
+
+- ``spot-the-diff``: single change. The sentences of all records of a pair are its references: 1,270 pairs.
+- ``spot-the-diff-records``: single change. Each record is an item with its own sentences, and one prediction is scored
+  once per record of its pair: 1,404 items.
+- ``spot-the-diff-multi``: multiple changes. Each record is an item, and its sentences, joined by ". ", are one
+  reference; the prediction tells all changes.
+
+Numbers of different protocols are not comparable: CIDEr-D's document frequencies come from the scored items, too.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.evaluation.read_json import number_records, parse_json, read_text
+from pairwright.tasks.evaluation.read_json import number_records, parse_values, read_text
 
 TEXT_CHARACTERS = 100_000
 """Of one record, all its texts together."""
 ID_CHARACTERS = 1000
 IDS = ("image_id", "img_id", "id")
 ONE, SEVERAL = ("text", "caption"), ("sentences", "captions", "texts")
+PROTOCOLS = ("coco", "spot-the-diff", "spot-the-diff-records", "spot-the-diff-multi")
+MISSING = ("refuse", "empty", "leave-out")
+"""What becomes of references without a prediction: an error, an empty prediction, or no item."""
+SHOWN = 3
+"""Ids that a message names."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """Texts that belong to one item.
-
-    Attributes:
-        name: the item's id.
-        texts: as they were written; some may be blank.
-        is_list: whether they were given as a list.
-        where: file and line, for errors.
-    """
+    """Texts of one id; some may be blank. ``is_list``: they were given as a list; ``where``: file and line."""
 
     name: str
     texts: tuple[str, ...]
     is_list: bool
     where: str
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing to score: a prediction and its references, as they were written."""
+
+    name: str
+    prediction: str
+    references: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Items to score, in the order of the references, and counts of what is not scored."""
+
+    items: list[Item]
+    empty: int
+    """Predictions without any word."""
+    blank: int
+    """Blank references, which are left out."""
+    unreferenced: int
+    """Items left out since they had blank references only."""
+    missing: int
+    """Ids of references that have no prediction."""
 
 
 def read_captions(path: Path) -> list[Record]:
@@ -51,36 +84,15 @@ def read_captions(path: Path) -> list[Record]:
 
 
 def _values(text: str, path: Path) -> Iterator[tuple[Any, str]]:
-    """Yield each record's JSON and where it is."""
-    if text.lstrip()[:1] == "[":
-        yield from number_records(parse_json(text, str(path)), str(path))
-        return
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    whole = _whole(text, lines)
-    if whole is not None:
-        yield from number_records(whole, f"{path}: annotations")
-        return
-    for number, line in lines:
-        yield parse_json(line, f"{path} line {number}"), f"{path} line {number}"
-
-
-def _whole(text: str, lines: list[tuple[int, str]]) -> list[Any] | None:
-    """Return COCO's annotations, where the file is one object that has them; else it has one record per line."""
-    if not lines or (len(lines) > 1 and _is_object(lines[0][1])):
-        return None
+    """Yield each record's JSON and where it is; a file that is one object is COCO's annotations."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        return None
+        found = None
     annotations = found.get("annotations") if isinstance(found, dict) else None
-    return annotations if isinstance(annotations, list) else None
-
-
-def _is_object(line: str) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
+    if isinstance(annotations, list):
+        return number_records(annotations, f"{path}: annotations")
+    return parse_values(text, path)
 
 
 def _record(value: Any, where: str) -> Record:
@@ -89,9 +101,15 @@ def _record(value: Any, where: str) -> Record:
     texts, is_list = _texts(value, where)
     if sum(map(len, texts)) > TEXT_CHARACTERS:
         raise ConfigError(f"{where}: has more than {TEXT_CHARACTERS:,} characters of text")
-    for text in texts:
-        _check_characters(text, where)
-    return Record(_name(value, where), texts, is_list, where)
+    name = _name(value, where)
+    for text in (name, *texts):
+        if "\0" in text:
+            raise ConfigError(f"{where}: holds a NUL character")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(f"{where}: holds half a character (a lone surrogate)") from error
+    return Record(name, texts, is_list, where)
 
 
 def _name(value: dict[str, Any], where: str) -> str:
@@ -101,14 +119,9 @@ def _name(value: dict[str, Any], where: str) -> str:
     name = value[key]
     if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
         raise ConfigError(f"{where}: {key} must be a text or a whole number")
-    try:
-        name = str(name)
-    except ValueError as error:  # a number of more digits than Python writes
-        raise ConfigError(f"{where}: {key} is too long") from error
-    if len(name) > ID_CHARACTERS:
+    if len(str(name)) > ID_CHARACTERS:
         raise ConfigError(f"{where}: {key} has more than {ID_CHARACTERS:,} characters")
-    _check_characters(name, where)
-    return name
+    return str(name)
 
 
 def _texts(value: dict[str, Any], where: str) -> tuple[tuple[str, ...], bool]:
@@ -121,14 +134,80 @@ def _texts(value: dict[str, Any], where: str) -> tuple[tuple[str, ...], bool]:
         return (texts,), False
     if keys[0] in SEVERAL and isinstance(texts, list) and all(isinstance(text, str) for text in texts):
         return tuple(texts), True
-    kind = "a text" if keys[0] in ONE else "a list of texts"
-    raise ConfigError(f"{where}: {keys[0]} must be {kind}")
+    raise ConfigError(f"{where}: {keys[0]} must be {'a text' if keys[0] in ONE else 'a list of texts'}")
 
 
-def _check_characters(text: str, where: str) -> None:
-    if "\0" in text:
-        raise ConfigError(f"{where}: holds a NUL character")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigError(f"{where}: holds half a character (a lone surrogate), which is no Unicode text") from error
+def match_captions(
+    predictions: Sequence[Record], references: Sequence[Record], *, protocol: str = "coco", missing: str = "refuse"
+) -> Matched:
+    """Return the items of a protocol.
+
+    Raises:
+        ConfigError: the protocol is unknown or needs another form of references; an id has several predictions or none
+            (unless ``missing`` says what then), or a prediction has no references.
+    """
+    for option, value, known in (("protocol", protocol, PROTOCOLS), ("missing", missing, MISSING)):
+        if value not in known:
+            raise ConfigError(f"--{option} {value}: unknown; choose from {', '.join(known)}")
+    written = _index(predictions, references)
+    lacking = [name for name in dict.fromkeys(record.name for record in references) if name not in written]
+    if lacking and missing == "refuse":
+        raise ConfigError(
+            f"{_some(lacking)} of the references have no prediction. Score them as empty texts with --missing empty, "
+            "or leave them out (numbers of a part are not comparable) with --missing leave-out"
+        )
+    groups = _group(references, protocol)
+    scored = [(name, texts) for name, texts in groups if name in written or missing == "empty"]
+    kept = [(name, tuple(text for text in texts if text.strip())) for name, texts in scored]
+    items = [Item(name, written.get(name, ""), texts) for name, texts in kept if texts]
+    if not items:
+        raise ConfigError("nothing is left to score: no prediction has a reference that is not blank")
+    return Matched(
+        items=items,
+        empty=sum(not item.prediction.strip() for item in items),
+        blank=sum(len(texts) for _, texts in scored) - sum(len(texts) for _, texts in kept),
+        unreferenced=len(kept) - len(items),
+        missing=len(lacking),
+    )
+
+
+def _index(predictions: Sequence[Record], references: Sequence[Record]) -> dict[str, str]:
+    """Return the predictions by id."""
+    known = {record.name for record in references}
+    found: dict[str, Record] = {}
+    for record in predictions:
+        if len(record.texts) != 1:
+            raise ConfigError(f"{record.where}: a prediction is one text; id {record.name!r} has {len(record.texts)}")
+        if record.name in found:
+            raise ConfigError(f"{record.where}: id {record.name!r} has a prediction in {found[record.name].where}")
+        found[record.name] = record
+    if unknown := [record for record in predictions if record.name not in known]:
+        raise ConfigError(
+            f"{unknown[0].where}: {_some([record.name for record in unknown])} of the predictions have no references "
+            f"(those are called like {min(known)!r}, see {references[0].where})"
+        )
+    return {name: record.texts[0] for name, record in found.items()}
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return f"ids {', '.join(map(repr, names[:SHOWN]))}{more}"
+
+
+def _group(references: Sequence[Record], protocol: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the texts that are references, with the id, item by item."""
+    if protocol in ("coco", "spot-the-diff"):
+        groups: dict[str, tuple[str, ...]] = {}
+        for record in references:
+            groups[record.name] = (*groups.get(record.name, ()), *record.texts)
+        return list(groups.items())
+    for record in references:
+        if not record.is_list:
+            raise ConfigError(
+                f"{record.where}: this protocol scores records, and needs their sentences as lists "
+                '({"img_id": ..., "sentences": [...]}), as in Spot-the-Diff\'s own files'
+            )
+    if protocol == "spot-the-diff-records":
+        return [(record.name, record.texts) for record in references]
+    joined = (". ".join(text.strip().rstrip(".") for text in one.texts if text.strip()) for one in references)
+    return [(record.name, (text,)) for record, text in zip(references, joined, strict=True)]

@@ -18,7 +18,7 @@ M = TypeVar("M", bound="Given")
 
 
 class Given(BaseModel):
-    """Be a record of somebody else's file: kinds are checked strictly, what is not known is left out."""
+    """Record of somebody else's file: kinds are checked strictly, what is not known is left out."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -48,8 +48,12 @@ def parse_json(text: str, where: str) -> Any:
     Raises:
         ConfigError: it is none.
     """
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no number of JSON")
+
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=refuse)
     except json.JSONDecodeError as error:
         place = f" line {error.lineno}" if "\n" in text.strip() else ""
         raise ConfigError(f"{where}{place}: is no JSON: {error.msg} (column {error.colno})") from error
@@ -59,14 +63,9 @@ def parse_json(text: str, where: str) -> Any:
         raise ConfigError(f"{where}: is no JSON: {error}") from error
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of JSON")
-
-
 def number_records(values: list[Any], where: str) -> Iterator[tuple[Any, str]]:
     """Yield values with where they are."""
-    for number, value in enumerate(values, start=1):
-        yield value, f"{where} record {number}"
+    return ((value, f"{where} record {number}") for number, value in enumerate(values, start=1))
 
 
 def read_values(path: Path) -> Iterator[tuple[Any, str]]:
@@ -75,7 +74,15 @@ def read_values(path: Path) -> Iterator[tuple[Any, str]]:
     Raises:
         ConfigError: the file cannot be read, or is neither.
     """
-    text = read_text(path)
+    return parse_values(read_text(path), path)
+
+
+def parse_values(text: str, path: Path) -> Iterator[tuple[Any, str]]:
+    """Yield the values of a file's text, with where each is.
+
+    Raises:
+        ConfigError: it is neither JSON Lines nor a JSON list.
+    """
     if text.lstrip()[:1] == "[":
         yield from number_records(parse_json(text, str(path)), str(path))
         return

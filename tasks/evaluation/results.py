@@ -14,8 +14,9 @@ from typing import Any
 
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import make_key
-from pairwright.tasks.evaluation.benchmark import Asked, Exam, Marked, Replies, Score, conclude
+from pairwright.tasks.evaluation.benchmark import Exam, ExamQuestion, Marked, Replies
 from pairwright.tasks.evaluation.judge_answers import Rating
+from pairwright.tasks.evaluation.measured import Score, conclude
 from pairwright.tasks.store.files import Folder
 
 ROWS, ANSWERS = ".rows.jsonl", ".answers"
@@ -24,10 +25,10 @@ ROWS, ANSWERS = ".rows.jsonl", ".answers"
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Be what came of a benchmark."""
+    """Questions of a benchmark, what was answered, and the scores."""
 
     exam: Exam
-    asked: Sequence[Asked]
+    asked: Sequence[ExamQuestion]
     """Perhaps some of the exam's questions."""
     replies: Mapping[str, Reply]
     """By the questions' names, to each of them."""
@@ -52,7 +53,7 @@ class Results:
     @cached_property
     def scores(self) -> list[Score]:
         """Return the scores with their intervals."""
-        return list(conclude(self.marked.marks, resamples=self.resamples, seed=self.seed))
+        return conclude(self.marked.marks, resamples=self.resamples, seed=self.seed)
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -79,11 +80,6 @@ class Results:
         """Return how many questions were not answered or judged, and may be at the next call."""
         return self.counts["failed"] + sum(one.failed for one in self.ratings.values())
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return what has to be known of the scores."""
-        return (*self.exam.notes, *self.marked.notes)
-
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield a row per question."""
         for one in self.asked:
@@ -106,19 +102,14 @@ class Results:
         """Return counts, notes and scores for scripts; shares are fractions."""
         return {
             "counts": self.counts,
-            "notes": list(self.notes),
+            "notes": list(self.exam.notes),
             "bootstrap": {"resamples": self.resamples, "seed": self.seed},
             "scores": [asdict(score) for score in self.scores],
         }
 
 
 def write_results(results: Results, to: Path, about: Mapping[str, Any]) -> None:
-    """Write the rows, and, when they are there, the scores.
-
-    Args:
-        results: what came of the benchmark.
-        to: the scores' file.
-        about: what was asked of whom.
+    """Write the rows, and, when they are there, the scores into ``to``, after ``about``: what was asked of whom.
 
     Raises:
         StoreError: the disk refuses.

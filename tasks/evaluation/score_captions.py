@@ -1,144 +1,149 @@
 """Score captions against references: tokens, the metrics, an interval for each score, and what could not be run.
 
-CPU; METEOR, SPICE and the usual tokeniser are Java programs, run where Java and pycocoevalcap are. No network.
+BLEU (Papineni et al. 2002), ROUGE-L (Lin 2004) and CIDEr-D (Vedantam et al. 2015) are pycocoevalcap's; METEOR, SPICE
+and the usual tokeniser are its Java programs, run where there is Java. CIDEr-D keeps the document frequencies of the
+whole corpus in its intervals. CPU; no network.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
+from importlib.util import find_spec
+
+import numpy as np
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.evaluation.corpus import Corpus, Measured, Words, number_words
-from pairwright.tasks.evaluation.count_ngrams import Counts, count_ngrams
-from pairwright.tasks.evaluation.protocols import Matched
-from pairwright.tasks.evaluation.resample import resample
-from pairwright.tasks.evaluation.run_java import UnavailableError
-from pairwright.tasks.evaluation.score_bleu import measure_bleu
-from pairwright.tasks.evaluation.score_cider import measure_cider
-from pairwright.tasks.evaluation.score_meteor import measure_meteor
-from pairwright.tasks.evaluation.score_rouge import measure_rouge
-from pairwright.tasks.evaluation.score_spice import measure_spice
-from pairwright.tasks.evaluation.tokenise_texts import TOKENISERS, Tokenised, tokenise_texts
+from pairwright.tasks.evaluation.java_metrics import INSTALL, UnavailableError, measure_meteor, measure_spice
+from pairwright.tasks.evaluation.measured import Floats, Measured, Score, conclude, measure_mean
+from pairwright.tasks.evaluation.read_captions import Matched
+from pairwright.tasks.evaluation.tokenise_texts import TOKENISERS, tokenise_texts
 
 METRICS = ("bleu", "meteor", "rouge-l", "cider-d", "spice")
+ORDERS = 4
+"""Words of BLEU's and CIDEr-D's longest n-grams."""
 
 
 @dataclass(frozen=True)
 class ScoringConfig:
-    """How captions are scored.
-
-    Attributes:
-        metrics: of ``METRICS``.
-        tokeniser: of ``TOKENISERS``.
-        resamples: of the bootstrap; 0: no intervals.
-        seed: of the bootstrap.
-        limit_s: seconds that each Java program may take.
-    """
+    """How captions are scored: ``METRICS``, one of ``TOKENISERS``, the bootstrap (0 resamples: no intervals)."""
 
     metrics: tuple[str, ...] = METRICS
     tokeniser: str = "auto"
     resamples: int = 1000
     seed: int = 0
     limit_s: float = 600
+    """Time limit of each Java program."""
 
     def __post_init__(self) -> None:
         for name in self.metrics:
             if name not in METRICS:
-                raise ConfigError(f"--metric {name}: there is no such one. There are: {', '.join(METRICS)}")
+                raise ConfigError(f"--metric {name}: unknown metric; choose from {', '.join(METRICS)}")
         if self.tokeniser not in TOKENISERS:
-            raise ConfigError(f"--tokeniser {self.tokeniser}: there is no such one. There are: {', '.join(TOKENISERS)}")
+            raise ConfigError(f"--tokeniser {self.tokeniser}: unknown tokeniser; choose from {', '.join(TOKENISERS)}")
 
 
 @dataclass(frozen=True)
-class Score:
-    """A score of the corpus as a fraction (CIDEr-D reaches 10), and the ends of its interval."""
-
-    name: str
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True)
-class Scores:
-    """What was found.
-
-    Attributes:
-        scores: one per metric and order.
-        skipped: metrics that could not be run, and why.
-        tokenised_by: which tokeniser made the words.
-        tokeniser_reason: why it was not Java's, where that was to be preferred.
-        references: how many there were.
-    """
+class CaptionScores:
+    """Scores of the corpus as fractions (CIDEr-D reaches 10)."""
 
     scores: list[Score]
     skipped: dict[str, str]
+    """Metrics that could not be run, and why."""
     tokenised_by: str
     tokeniser_reason: str
+    """Why the words are not Java's, where that was to be preferred."""
     references: int
 
 
 def score_captions(
     matched: Matched, config: ScoringConfig, *, progress: Callable[[int, int], None] = lambda _done, _total: None
-) -> Scores:
+) -> CaptionScores:
     """Return the scores of items; ``progress`` hears how many steps are done, of how many.
 
     Raises:
-        ConfigError: Java's tokeniser was asked for, and does not run here.
+        ConfigError: pycocoevalcap is not installed, or Java's tokeniser was asked for and does not run here.
     """
+    if not find_spec("pycocoevalcap"):
+        raise ConfigError(INSTALL)
     steps = len(config.metrics) + 2
-    tokenised, corpus = _tokenise(matched, config)
-    count = cache(lambda: _count(corpus))  # BLEU and CIDEr-D are made of the same n-grams
+    texts = [text for item in matched.items for text in item.references]
+    try:
+        tokenised = tokenise_texts(
+            [item.prediction for item in matched.items], texts, tokeniser=config.tokeniser, limit_s=config.limit_s
+        )
+    except UnavailableError as error:
+        raise ConfigError(f"--tokeniser {config.tokeniser}: {error}") from error
+    predictions, rest = tokenised.files[0], iter(tokenised.files[1])
+    references = [[next(rest) for _ in item.references] for item in matched.items]
     measured: list[Measured] = []
     skipped: dict[str, str] = {}
     for number, name in enumerate(config.metrics):
         progress(number + 1, steps)
         try:
-            measured.append(_measure(name, corpus, count, limit_s=config.limit_s))
+            measured.append(_measures(config.limit_s)[name](predictions, references))
         except UnavailableError as error:
             skipped[name] = str(error)
     progress(steps - 1, steps)
-    return Scores(
-        scores=list(_conclude(measured, config)),
+    return CaptionScores(
+        scores=conclude(measured, resamples=config.resamples, seed=config.seed),
         skipped=skipped,
         tokenised_by=tokenised.by,
         tokeniser_reason=tokenised.reason,
-        references=sum(len(texts) for texts in corpus.references),
+        references=len(texts),
     )
 
 
-def _tokenise(matched: Matched, config: ScoringConfig) -> tuple[Tokenised, Corpus]:
-    predictions = [item.prediction for item in matched.items]
-    references = [text for item in matched.items for text in item.references]
-    try:
-        tokenised = tokenise_texts(predictions, references, tokeniser=config.tokeniser, limit_s=config.limit_s)
-    except UnavailableError as error:
-        raise ConfigError(f"--tokeniser {config.tokeniser}: {error}") from error
-    rest = iter(tokenised.files[1])
-    return tokenised, Corpus(tokenised.files[0], [[next(rest) for _ in item.references] for item in matched.items])
+def _measures(limit_s: float) -> dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], Measured]]:
+    return {
+        "bleu": measure_bleu,
+        "meteor": partial(measure_meteor, limit_s=limit_s),
+        "rouge-l": measure_rouge,
+        "cider-d": measure_cider,
+        "spice": partial(measure_spice, limit_s=limit_s),
+    }
 
 
-def _count(corpus: Corpus) -> tuple[Words, list[Counts]]:
-    words = number_words(corpus)
-    return words, count_ngrams(words)
+def measure_bleu(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Measured:
+    """Return the lengths and matches of each item, of which BLEU-1 to BLEU-4 are made."""
+    from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test
+
+    rows: list[list[float]] = []
+    for prediction, texts in zip(predictions, references, strict=True):
+        counts = cook_test(prediction, cook_refs(texts, n=ORDERS), eff="closest", n=ORDERS)
+        rows.append([counts["testlen"], counts["reflen"], *counts["guess"], *counts["correct"]])
+    names = tuple(f"BLEU-{order}" for order in range(1, ORDERS + 1))
+    return Measured(names=names, statistics=np.array(rows, np.float64), conclude=conclude_bleu)
 
 
-def _measure(name: str, corpus: Corpus, count: Callable[[], tuple[Words, list[Counts]]], *, limit_s: float) -> Measured:
-    if name == "rouge-l":
-        return measure_rouge(corpus)
-    if name == "meteor":
-        return measure_meteor(corpus, limit_s=limit_s)
-    if name == "spice":
-        return measure_spice(corpus, limit_s=limit_s)
-    return (measure_bleu if name == "bleu" else measure_cider)(*count())
+def conclude_bleu(sums: Floats) -> Floats:
+    """Return BLEU-1 to BLEU-4 of sums of lengths, reference lengths, n-grams and matches."""
+    from pycocoevalcap.bleu.bleu_scorer import BleuScorer
+
+    def score(row: Floats) -> list[float]:
+        scorer = BleuScorer(n=ORDERS)
+        length, wanted, guess, correct = row[0], row[1], row[2 : 2 + ORDERS], row[2 + ORDERS :]
+        scorer.ctest = [{"testlen": length, "reflen": [wanted], "guess": guess, "correct": correct}]
+        return scorer.compute_score(option="closest")[0]
+
+    return np.apply_along_axis(score, -1, sums)
 
 
-def _conclude(measured: Sequence[Measured], config: ScoringConfig) -> Iterator[Score]:
-    ends = resample(measured, resamples=config.resamples, seed=config.seed) if config.resamples and measured else None
-    values = [
-        (name, float(value))
-        for one in measured
-        for name, value in zip(one.names, one.conclude(one.statistics.sum(axis=0)), strict=True)
-    ]
-    for place, (name, value) in enumerate(values):
-        yield Score(name, value) if ends is None else Score(name, value, *map(float, ends[place]))
+def measure_rouge(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Measured:
+    """Return ROUGE-L of each item; the corpus' score is their mean."""
+    from pycocoevalcap.rouge.rouge import Rouge
+
+    rouge = Rouge()
+    pairs = zip(predictions, references, strict=True)
+    return measure_mean("ROUGE-L", [rouge.calc_score([prediction], texts) for prediction, texts in pairs])
+
+
+def measure_cider(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Measured:
+    """Return CIDEr-D of each item; the corpus' score is their mean. One item alone scores 0."""
+    from pycocoevalcap.cider.cider_scorer import CiderScorer
+
+    if not any(text.split() for texts in references for text in texts):  # which the scorer does not expect
+        return measure_mean("CIDEr-D", np.zeros(len(predictions)))
+    scorer = CiderScorer(n=ORDERS, sigma=6.0)
+    for prediction, texts in zip(predictions, references, strict=True):
+        scorer += (prediction, texts)
+    return measure_mean("CIDEr-D", scorer.compute_score()[1])

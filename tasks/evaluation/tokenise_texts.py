@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pairwright.tasks.evaluation.java_metrics import UnavailableError, find_jar, run_java
 from pairwright.tasks.evaluation.ptb_rules import tokenise
-from pairwright.tasks.evaluation.run_java import UnavailableError, find_jar, run_java
 
 JAR = "tokenizer/stanford-corenlp-3.4.1.jar"
 CLASS = "edu.stanford.nlp.process.PTBTokenizer"
@@ -33,12 +33,7 @@ class Tokenised:
 
 
 def tokenise_texts(*files: Sequence[str], tokeniser: str = "auto", limit_s: float = 600) -> Tokenised:
-    """Return the tokens of each text of each file.
-
-    Args:
-        files: captions, as they were written.
-        tokeniser: one of ``TOKENISERS``; ``auto``: Java's where it runs.
-        limit_s: seconds that Java may take.
+    """Return the tokens of each text of each file, by one of ``TOKENISERS`` (``auto``: Java's where it runs).
 
     Raises:
         UnavailableError: Java's was asked for, and does not run.
@@ -55,7 +50,7 @@ def tokenise_texts(*files: Sequence[str], tokeniser: str = "auto", limit_s: floa
 
 
 def tokenise_with_java(texts: Sequence[str], *, limit_s: float) -> list[str]:
-    """Return the tokens of each text, one line per text.
+    """Return the tokens of each text.
 
     Raises:
         UnavailableError: it does not run, or takes longer than ``limit_s``.

@@ -109,13 +109,10 @@ def judge(answer: str, graphs: Graphs) -> list[bool]:
 
 def cider(references: Sequence[str], answers: Sequence[str]) -> float:
     """Return CIDEr-D, in the usual points (times 100), of lower-cased words without punctuation."""
-    from pairwright.tasks.evaluation.corpus import Corpus, number_words
-    from pairwright.tasks.evaluation.count_ngrams import count_ngrams
-    from pairwright.tasks.evaluation.score_cider import measure_cider
+    from pairwright.tasks.evaluation.score_captions import measure_cider
 
     def tokens(text: str) -> str:
         return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
 
-    words = number_words(Corpus([tokens(text) for text in answers], [[tokens(text)] for text in references]))
-    measured = measure_cider(words, count_ngrams(words))
+    measured = measure_cider([tokens(text) for text in answers], [[tokens(text)] for text in references])
     return 100 * float(measured.conclude(measured.statistics.sum(axis=0))[0])

@@ -12,8 +12,9 @@ from pycocoevalcap.rouge.rouge import Rouge
 
 from pairwright.flows import cli
 from pairwright.flows.evaluate_captions import Evaluation
-from pairwright.tasks.evaluation.protocols import Matched
-from pairwright.tasks.evaluation.score_captions import Score, Scores, ScoringConfig
+from pairwright.tasks.evaluation.measured import conclude, measure_mean
+from pairwright.tasks.evaluation.read_captions import Matched
+from pairwright.tasks.evaluation.score_captions import CaptionScores, ScoringConfig
 from pairwright.tasks.evaluation.tokenise_texts import tokenise_texts
 
 PREDICTIONS = {"1": "The red car isn't there.", "2": "Two people have left the parking-lot", "3": ""}
@@ -132,6 +133,7 @@ def test_files_that_do_not_fit_are_named(files, tmp_path, monkeypatch, capsys):
 
 def test_a_score_that_is_undefined_is_null_for_scripts():
     """SPICE calls a caption without propositions undefined, and JSON has no NaN."""
-    found = Scores(scores=[Score("SPICE", math.nan)], skipped={}, tokenised_by="", tokeniser_reason="", references=1)
+    spice = conclude([measure_mean("SPICE", [math.nan, 1.0])], resamples=10, seed=0)
+    found = CaptionScores(scores=spice, skipped={}, tokenised_by="", tokeniser_reason="", references=1)
     evaluation = Evaluation("coco", ScoringConfig(), Matched([], 0, 0, 0, 0), found)
     assert evaluation.as_json()["scores"] == {"SPICE": {"score": None, "low": None, "high": None}}

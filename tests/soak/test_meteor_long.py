@@ -5,8 +5,7 @@ import shutil
 
 import pytest
 
-from pairwright.tasks.evaluation.corpus import Corpus
-from pairwright.tasks.evaluation.score_meteor import measure_meteor
+from pairwright.tasks.evaluation.java_metrics import measure_meteor
 
 WORDS = (
     "the a red blue car cars automobile truck gone is are moving moved move man woman people person left right walks "
@@ -26,7 +25,7 @@ def test_meteor_equals_pycocoevalcap():
 
     predictions = [draw() for _ in range(300)] + ["the red car"] * 3 + [""]
     references = [[draw() for _ in range(rng.randint(1, 4))] for _ in range(300)] + [["the red car"]] * 3 + [["a car"]]
-    measured = measure_meteor(Corpus(predictions, references), limit_s=300)
+    measured = measure_meteor(predictions, references, limit_s=300)
     meteor = Meteor()
     whole, each = meteor.compute_score(dict(enumerate(references)), {n: [one] for n, one in enumerate(predictions)})
     meteor.meteor_p.stdout.close()  # which it leaves open

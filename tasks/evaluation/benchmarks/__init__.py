@@ -1,1 +1,1 @@
-"""The benchmarks, one file each."""
+"""The benchmarks: questions and truths of published files, and of datasets of Pairwright."""

@@ -1,31 +1,31 @@
 """AMBER (Wang et al. 2023): descriptions against what annotators saw, and yes-or-no questions, without any judge."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
+from pydantic import RootModel
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.evaluation.as_written import as_written
 from pairwright.tasks.evaluation.benchmark import (
     LONG,
     SHORT,
-    Asked,
     Benchmark,
     Data,
     Exam,
-    Mark,
+    ExamQuestion,
     Marked,
     Replies,
+    as_written,
     find_file,
     find_image,
-    mark_mean,
-    mark_ratios,
 )
-from pairwright.tasks.evaluation.benchmarks.amber_words import Lists, Scene, Tally, read_lists, tally_answer
-from pairwright.tasks.evaluation.corpus import Floats, Measured
-from pairwright.tasks.evaluation.known_words import words_in
-from pairwright.tasks.evaluation.read_json import Given, read_records
+from pairwright.tasks.evaluation.benchmarks.known_words import singular_in, words_in
+from pairwright.tasks.evaluation.measured import Floats, Measured, measure_mean, measure_ratios
+from pairwright.tasks.evaluation.read_json import Given, parse_json, read_records, read_text
+from pairwright.tasks.models.word_likeness import WordPipeline, find_word_pipeline
 
 VECTORS = "en_core_web_lg"
 GENERATIVE = "generative"
@@ -37,6 +37,9 @@ TYPES = {
     "discriminative-relation": "relation",
     "relation": "relation",
 }
+ALIKE = 0.8
+NO_NOUNS = frozenset(("can", "file", "hot", "leave", "sound", "support", "watch"))
+"""Words of the lists that are mostly no nouns in descriptions; without a tagger they are not looked at (ours)."""
 RULE = (
     "Yes or no is the first word of the answer, in any case (AMBER's own program takes Yes and No alone, once answers "
     'are put into that form); anything else is wrong. Positive for precision, recall and F1 is "no", as in AMBER.'
@@ -50,7 +53,7 @@ OWN_NOUNS = f"nouns are found by {VECTORS}; AMBER's own program has NLTK find th
 
 
 class Query(Given):
-    """Be a question of the published file."""
+    """Question of the published file."""
 
     id: int
     image: str
@@ -58,7 +61,7 @@ class Query(Given):
 
 
 class Annotation(Given):
-    """Be what is true of a question's image."""
+    """What is true of a question's image: things, or yes or no; and things that models imagine there."""
 
     id: int
     type: str
@@ -67,123 +70,212 @@ class Annotation(Given):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doubt:
-    """Be a yes-or-no question with its answer."""
+class AmberQuestion(ExamQuestion):
+    """Question with its truth."""
 
-    asked: Asked
-    answer: str
-    category: str
+    truth: str = ""
+    """Yes or no; empty: a description is asked for."""
+    category: str = GENERATIVE
+    truths: tuple[str, ...] = ()
+    decoys: tuple[str, ...] = ()
+    """What is in the image, and what models tend to imagine there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Counts of a description: mentions, those of what is not there, truths covered, decoys imagined."""
+
+    mentions: int
+    absent: int
+    covered: int
+    truths: int
+    imagined: int
+    decoys: int
+
+
+@dataclass(frozen=True)
+class Lists:
+    """AMBER's lists of words."""
+
+    associated: dict[str, list[str]]
+    """By thing, words that may stand for it."""
+    safe: frozenset[str]
+    """Words that never count as made up."""
+    pipeline: WordPipeline | None
+    """Finds nouns, and words that are alike; ``None``: there is none here."""
+
+    @cached_property
+    def things(self) -> frozenset[str]:
+        """Return all words that are looked for."""
+        return frozenset(self.associated) | {word for words in self.associated.values() for word in words}
+
+    def mentions(self, text: str) -> list[str]:
+        """Return the words of the lists that a text says."""
+        words = self.pipeline.nouns(text) if self.pipeline else [w for w in words_in(text) if w not in NO_NOUNS]
+        return [known for word in words if (known := singular_in(word, self.things))]
+
+    def find(self, word: str, things: Sequence[str]) -> int | None:
+        """Return which of some things a word stands for by the lists: words that are associated come first."""
+        return next((place for known, place in self._spread(things) if known == word), None)
+
+    def find_alike(self, word: str, things: Sequence[str]) -> int | None:
+        """Return which of some things a word is like."""
+        if self.pipeline is None:
+            return None
+        like = self.pipeline.likeness
+        return next((place for known, place in self._spread(things) if like(word, known) > ALIKE), None)
+
+    def _spread(self, things: Sequence[str]) -> list[tuple[str, int]]:
+        words = [(word, place) for place, thing in enumerate(things) for word in self.associated[thing]]
+        return words + [(thing, place) for place, thing in enumerate(things)]
+
+
+def read_lists(folder: Path) -> Lists:
+    """Return the lists of AMBER's data folder.
+
+    Raises:
+        ConfigError: a file is missing or of another form.
+        ModelError: the pipeline with vectors is there, and cannot be loaded.
+    """
+    path = find_file(folder, "relation.json")
+    try:
+        held = RootModel[dict[str, list[str]]].model_validate(parse_json(read_text(path), str(path)), strict=True).root
+    except ValueError as error:
+        raise ConfigError(f"{path}: must be an object of lists of words") from error
+    safe = read_text(find_file(folder, "safe_words.txt")).split("\n")
+    associated = {thing: [word.lower() for word in words] for thing, words in held.items()}
+    return Lists(associated, frozenset(map(str.strip, safe)), find_word_pipeline(VECTORS, folder))
 
 
 def open_exam(data: Data) -> Exam:
     """Return the questions of the published files."""
-    truths = {
-        one.id: (one, where) for one, where in read_records(find_file(data.folder, "annotations.json"), Annotation)
-    }
+    annotations = find_file(data.folder, "annotations.json")
+    truths = {one.id: (one, where) for one, where in read_records(annotations, Annotation)}
     path = find_file(data.folder, "query_all.json", "query/query_all.json")
-    lists = read_lists(data.folder, VECTORS)
-    scenes: dict[str, Scene] = {}
-    doubts: list[Doubt] = []
-    asked: list[Asked] = []
+    lists = read_lists(data.folder)
+    asked: list[AmberQuestion] = []
     for query, where in read_records(path, Query):
         if query.id not in truths:
             raise ConfigError(f"{where}: id: annotations.json says nothing of {query.id}")
-        one, whence = truths[query.id]
-        generative = one.type == GENERATIVE
-        asked.append(
-            Asked(
-                name=str(query.id),
-                item=str(query.id),
-                text=f"<image>\n{as_written(query.query)}",
-                images=(find_image(data.folder, f"image/{query.image}", query.image, where=where),),
-                prompt="amber",
-                most_tokens=LONG if generative else SHORT,
-            )
-        )
-        if generative:
-            scenes[str(query.id)] = lists.check_scene(one.truth, one.hallu, whence)
-        else:
-            doubts.append(_doubt(one, asked[-1], whence))
+        image = find_image(data.folder, f"image/{query.image}", query.image, where=where)
+        asked.append(_question(query, image, *truths[query.id], lists=lists))
 
     def mark(replies: Replies) -> Marked:
-        return _mark(scenes, doubts, lists, replies)
+        return _mark([one for one in asked if one.item in replies.items], lists, replies)
 
     notes = (OWN_NOUNS if lists.pipeline else EXACT,)
-    return Exam(questions=asked, mark=mark, notes=notes if scenes else ())
+    return Exam(questions=asked, mark=mark, notes=notes if any(not one.truth for one in asked) else ())
 
 
-def _doubt(one: Annotation, asked: Asked, where: str) -> Doubt:
-    if one.type not in TYPES or one.truth not in ("yes", "no"):
-        raise ConfigError(f"{where}: type must be {GENERATIVE} or one of {', '.join(TYPES)}; truth of those: yes or no")
-    return Doubt(asked=asked, answer=str(one.truth), category=TYPES[one.type])
+def _question(query: Query, image: Path, one: Annotation, where: str, *, lists: Lists) -> AmberQuestion:
+    """Return a question with its truth.
+
+    Raises:
+        ConfigError: the annotation is of another form, or names a thing that the lists do not know.
+    """
+    asked = AmberQuestion(
+        name=str(query.id),
+        item=str(query.id),
+        text=f"<image>\n{as_written(query.query)}",
+        images=(image,),
+        prompt="amber",
+        max_tokens=LONG if one.type == GENERATIVE else SHORT,
+    )
+    if one.type != GENERATIVE:
+        if one.type not in TYPES or one.truth not in ("yes", "no"):
+            known = ", ".join(TYPES)
+            raise ConfigError(f"{where}: type must be {GENERATIVE} or one of {known}; truth of those: yes or no")
+        return replace(asked, truth=str(one.truth), category=TYPES[one.type])
+    if not isinstance(one.truth, list) or one.hallu is None:
+        raise ConfigError(f"{where}: truth and hallu must be lists of words")
+    if unknown := [word for word in (*one.truth, *one.hallu) if word not in lists.associated]:
+        raise ConfigError(f"{where}: relation.json has no {unknown[0]!r}")
+    return replace(asked, truths=tuple(one.truth), decoys=tuple(one.hallu))
 
 
-def _mark(scenes: Mapping[str, Scene], doubts: Sequence[Doubt], lists: Lists, replies: Replies) -> Marked:
-    described = [name for name in scenes if name in replies.items]
-    tallies = [tally_answer(replies.texts.get(name, ""), scenes[name], lists) for name in described]
-    counted = [one for one in doubts if one.asked.name in replies.items]
-    said = {one.asked.name: answer for one in counted if (answer := read_doubt(replies.texts.get(one.asked.name, "")))}
-    marks = [*_describe(tallies), *_answer(counted, said)]
-    if tallies and counted:
-        marks.append(_overall(tallies, counted, said))
-    return Marked(marks=marks, taken=said | {name: "" for name in described if name in replies.texts})
+def _mark(asked: Sequence[AmberQuestion], lists: Lists, replies: Replies) -> Marked:
+    described, doubts = [one for one in asked if not one.truth], [one for one in asked if one.truth]
+    tallies = [_tally(replies.texts.get(one.name, ""), one, lists) for one in described]
+    first = {one.name: words_in(replies.texts.get(one.name, ""))[:1] for one in doubts}
+    said = {name: words[0] for name, words in first.items() if words and words[0] in ("yes", "no")}
+    marks = [*_score_descriptions(tallies), *_score_doubts(doubts, said)]
+    if tallies and doubts:
+        marks.append(_overall(tallies, doubts, said))
+    return Marked(marks=marks, taken=said | {one.name: "" for one in described if one.name in replies.texts})
 
 
-def read_doubt(text: str) -> str | None:
-    """Return yes or no where that is the first word of an answer."""
-    first = next(iter(words_in(text)), "")
-    return first if first in ("yes", "no") else None
+def _tally(text: str, asked: AmberQuestion, lists: Lists) -> Tally:
+    """Count what a description says, as AMBER's program does."""
+    mentions = lists.mentions(text)
+    covered: set[int] = set()
+    imagined: set[int] = set()
+    absent = 0
+    for word in (word for word in mentions if word not in lists.safe):
+        place = lists.find(word, asked.truths)
+        if place is None:
+            decoys = (lists.find(word, asked.decoys), lists.find_alike(word, asked.decoys))
+            imagined.update(decoy for decoy in decoys if decoy is not None)
+            place = lists.find_alike(word, asked.truths)
+        if place is None:
+            absent += 1
+        else:
+            covered.add(place)
+    return Tally(
+        mentions=len(mentions),
+        absent=absent,
+        covered=len(covered),
+        truths=len(asked.truths),
+        imagined=len(imagined),
+        decoys=len(asked.decoys),
+    )
 
 
-def _describe(tallies: Sequence[Tally]) -> Iterator[Mark]:
-    if not tallies:
-        return
-    ratios = {
-        "CHAIR": ([one.absent for one in tallies], [one.mentions for one in tallies]),
-        "Cover": ([one.covered for one in tallies], [one.truths for one in tallies]),
-        "Cog": ([one.imagined for one in tallies], [one.decoys for one in tallies]),
-    }
-    yield mark_ratios(ratios, category="generative")
-    yield mark_mean("Hal", [one.absent > 0 for one in tallies], category="generative")
+def _score_descriptions(tallies: Sequence[Tally]) -> Iterator[Measured]:
+    if tallies:
+        ratios = {
+            "CHAIR": ([one.absent for one in tallies], [one.mentions for one in tallies]),
+            "Cover": ([one.covered for one in tallies], [one.truths for one in tallies]),
+            "Cog": ([one.imagined for one in tallies], [one.decoys for one in tallies]),
+        }
+        yield measure_ratios(ratios, category=GENERATIVE)
+        yield measure_mean("Hal", [one.absent > 0 for one in tallies], category=GENERATIVE)
 
 
-def _answer(doubts: Sequence[Doubt], said: Mapping[str, str]) -> Iterator[Mark]:
+def _score_doubts(doubts: Sequence[AmberQuestion], said: Mapping[str, str]) -> Iterator[Measured]:
+    """Yield the scores of yes-or-no questions: over all, by category, and by what stands before a category's colon."""
     groups = {"discriminative": list(doubts)}
     for one in doubts:
         for name in dict.fromkeys((one.category.split(":")[0], one.category)):
             groups.setdefault(name, []).append(one)
     for name, own in groups.items():
         if own:
-            yield mark_ratios(_ratios(own, said), category=name)
+            yield measure_ratios(_ratios(own, said), category=name)
 
 
-def _ratios(doubts: Sequence[Doubt], said: Mapping[str, str]) -> dict[str, tuple[Sequence[float], Sequence[float]]]:
-    answers = [said.get(one.asked.name, "") for one in doubts]
-    denied = [float(answer == "no") for answer in answers]
-    false = [float(one.answer == "no") for one in doubts]
-    both = [one * other for one, other in zip(denied, false, strict=True)]
-    right = [float(answer == one.answer) for answer, one in zip(answers, doubts, strict=True)]
+def _ratios(doubts: Sequence[AmberQuestion], said: Mapping[str, str]) -> dict[str, tuple[Floats, Floats]]:
+    denied = np.array([said.get(one.name) == "no" for one in doubts], np.float64)
+    false = np.array([one.truth == "no" for one in doubts], np.float64)
+    right = np.array([said.get(one.name) == one.truth for one in doubts], np.float64)
     return {
-        "accuracy": (right, [1.0] * len(doubts)),
-        "precision": (both, denied),
-        "recall": (both, false),
-        "F1": ([2 * one for one in both], [one + other for one, other in zip(denied, false, strict=True)]),
+        "accuracy": (right, np.ones(len(doubts))),
+        "precision": (denied * false, denied),
+        "recall": (denied * false, false),
+        "F1": (2 * denied * false, denied + false),
     }
 
 
-def _overall(tallies: Sequence[Tally], doubts: Sequence[Doubt], said: Mapping[str, str]) -> Mark:
+def _overall(tallies: Sequence[Tally], doubts: Sequence[AmberQuestion], said: Mapping[str, str]) -> Measured:
     """Return AMBER's own score: the mean of F1 and of what of CHAIR is left to 1."""
     above, below = _ratios(doubts, said)["F1"]
     rows = [(one.absent, one.mentions, 0, 0) for one in tallies]
     rows += [(0, 0, one, other) for one, other in zip(above, below, strict=True)]
+    parts = measure_ratios({"CHAIR": ([], []), "F1": ([], [])}).conclude
 
     def conclude(sums: Floats) -> Floats:
-        parts = np.divide(
-            sums[..., ::2], sums[..., 1::2], out=np.full_like(sums[..., ::2], np.nan), where=sums[..., 1::2] > 0
-        )
-        return (1 - parts[..., :1] + parts[..., 1:]) / 2
+        both = parts(sums)
+        return (1 - both[..., :1] + both[..., 1:]) / 2
 
-    return Mark(category="", measured=Measured(("AMBER score",), np.array(rows, np.float64), conclude))
+    return Measured(names=("AMBER score",), statistics=np.array(rows, np.float64), conclude=conclude)
 
 
 BENCHMARK = Benchmark(

@@ -1,99 +1,154 @@
-"""Questions with a few fixed answers: how they are read, and how many are right."""
+"""Questions with a few fixed answers: how they are asked and read, and how many are right."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from pairwright.tasks.evaluation.benchmark import Asked, Exam, Mark, Marked, Replies, mark_mean
+from pairwright.prompts import load
+from pairwright.tasks.evaluation.benchmark import Exam, ExamQuestion, Marked, Replies, as_written
+from pairwright.tasks.evaluation.measured import Measured, measure_mean
 
 LETTERS = ("A", "B")
+TRUTHS = ("True", "False")
 RULE = (
     "The answer must be the option alone, in its letters' case: as it is, or in brackets, or with a full stop, bracket "
     "or colon behind it, or with the option's own words behind that. Anything else is not read, and counts as wrong."
 )
+Right = Mapping[str, bool]
+"""By the question's name; of questions that count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Be a question with its right answer."""
+class Choice(ExamQuestion):
+    """Question with its right answer."""
 
-    asked: Asked
     answer: str
     options: tuple[str, ...] = LETTERS
-    words: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     """What the options say, in their order, where an option is a letter."""
     category: str = ""
     kind: str = "accuracy"
-    """The name of the score that the question goes into."""
+    """Name of the score that the question goes into."""
+
+
+def choose_image(
+    name: str, images: tuple[Path, Path], caption: str, *, answer: str, category: str = "", item: str = ""
+) -> Choice:
+    """Return the question which of two images a caption suits (paper 003)."""
+
+    def ask(words: Sequence[str]) -> str:
+        return load("choose_image").render(caption=as_written(words[0]))
+
+    return Choice(
+        name=name,
+        item=item or name,
+        text=ask((caption,)),
+        images=images,
+        prompt="choose_image",
+        words=(caption,),
+        reword=ask,
+        answer=answer,
+        labels=("Image 1", "Image 2"),
+        category=category,
+        kind="image" if item else "accuracy",
+    )
+
+
+def choose_caption(
+    name: str, image: Path, captions: tuple[str, str], *, answer: str, category: str, item: str
+) -> Choice:
+    """Return the question which of two captions suits an image (ours)."""
+
+    def ask(words: Sequence[str]) -> str:
+        return load("choose_caption").render(first=as_written(words[0]), second=as_written(words[1]))
+
+    return Choice(
+        name=name,
+        item=item,
+        text=ask(captions),
+        images=(image,),
+        prompt="choose_caption",
+        words=captions,
+        reword=ask,
+        answer=answer,
+        labels=captions,
+        category=category,
+        kind="text",
+    )
+
+
+def judge_statement(
+    name: str, images: tuple[Path | bytes, ...], statement: str, *, answer: str, prompt: str, item: str = ""
+) -> Choice:
+    """Return the question whether a statement about two images is true."""
+
+    def ask(words: Sequence[str]) -> str:
+        return load(prompt).render(statement=as_written(words[0]))
+
+    return Choice(
+        name=name,
+        item=item or name,
+        text=ask((statement,)),
+        images=images,
+        prompt=prompt,
+        words=(statement,),
+        reword=ask,
+        answer=answer,
+        options=TRUTHS,
+    )
 
 
 def read_choice(text: str, choice: Choice) -> str | None:
     """Return the option that an answer is, or ``None``."""
     said = text.strip()
     for number, option in enumerate(choice.options):
-        words = choice.words[number] if choice.words else ""
+        words = choice.labels[number] if choice.labels else ""
         rest = rf"(?:[.):]?\s+{re.escape(words)}\.?|[.):]?)" if words else r"[.):]?"
         if re.fullmatch(rf"\(?{re.escape(option)}{rest}", said):
             return option
     return None
 
 
-def grade(choices: Iterable[Choice], replies: Replies) -> tuple[dict[str, str], dict[str, bool]]:
-    """Return, by question, what its answer was taken for, and whether it is right; no answer is wrong."""
-    taken: dict[str, str] = {}
-    right: dict[str, bool] = {}
-    for choice in choices:
-        name = choice.asked.name
-        if choice.asked.item not in replies.items:
-            continue
-        found = read_choice(replies.texts.get(name, ""), choice)
-        right[name] = found == choice.answer
-        if found is not None:
-            taken[name] = found
-    return taken, right
-
-
-def exam_of(choices: Sequence[Choice], *, notes: tuple[str, ...] = ()) -> Exam:
-    """Return the exam whose score is the share of right answers, over all and by category."""
+def exam_of(
+    choices: Sequence[Choice],
+    score: Callable[[Sequence[Choice], Right], Iterable[Measured]],
+    *,
+    notes: tuple[str, ...] = (),
+) -> Exam:
+    """Return the exam whose scores are made of which answers are right; no answer is wrong."""
 
     def mark(replies: Replies) -> Marked:
-        taken, right = grade(choices, replies)
-        return Marked(marks=list(_accuracies(choices, right)), taken=taken)
+        counted = [choice for choice in choices if choice.item in replies.items]
+        found = {choice.name: read_choice(replies.texts.get(choice.name, ""), choice) for choice in counted}
+        right = {choice.name: found[choice.name] == choice.answer for choice in counted}
+        taken = {name: option for name, option in found.items() if option is not None}
+        return Marked(marks=list(score(counted, right)), taken=taken)
 
-    return Exam(questions=[choice.asked for choice in choices], mark=mark, notes=notes)
+    return Exam(questions=choices, mark=mark, notes=notes)
 
 
-def _accuracies(choices: Sequence[Choice], right: dict[str, bool]) -> Iterator[Mark]:
-    yield mark_mean("accuracy", list(right.values()))
+def score_accuracy(choices: Sequence[Choice], right: Right) -> Iterator[Measured]:
+    """Yield the share of right answers, over all and by category."""
+    yield measure_mean("accuracy", list(right.values()))
     for category in sorted({choice.category for choice in choices} - {""}):
-        own = [right[one.asked.name] for one in choices if one.category == category and one.asked.name in right]
-        yield mark_mean("accuracy", own, category=category)
+        own = [right[one.name] for one in choices if one.category == category]
+        yield measure_mean("accuracy", own, category=category)
 
 
-def paired_exam_of(choices: Sequence[Choice], *, notes: tuple[str, ...] = ()) -> Exam:
-    """Return the exam in which all questions of a kind must be right for an item to count, and all kinds: "group"."""
-
-    def mark(replies: Replies) -> Marked:
-        taken, right = grade(choices, replies)
-        asked = [choice for choice in choices if choice.asked.name in right]
-        marks = [
-            mark
-            for category in ["", *sorted({one.category for one in asked} - {""})]
-            for mark in _groups(asked, right, category)
-        ]
-        return Marked(marks=marks, taken=taken)
-
-    return Exam(questions=[choice.asked for choice in choices], mark=mark, notes=notes)
+def score_groups(choices: Sequence[Choice], right: Right) -> Iterator[Measured]:
+    """Yield the share of items all of whose questions of a kind are right, and of all kinds ("group"), by category."""
+    for category in ["", *sorted({one.category for one in choices} - {""})]:
+        own = [one for one in choices if category in ("", one.category)]
+        for kind in dict.fromkeys(one.kind for one in own):
+            held = all_right([one for one in own if one.kind == kind], right, lambda one: one.item)
+            yield measure_mean(kind, held, category=category)
+        yield measure_mean("group", all_right(own, right, lambda one: one.item), category=category)
 
 
-def _groups(choices: Sequence[Choice], right: dict[str, bool], category: str) -> Iterator[Mark]:
-    own = [one for one in choices if category in ("", one.category)]
-    kinds = list(dict.fromkeys(one.kind for one in own))
-    items = list(dict.fromkeys(one.asked.item for one in own))
-    held = {(item, kind): True for item in items for kind in kinds}
-    for one in own:
-        held[one.asked.item, one.kind] &= right[one.asked.name]
-    for kind in kinds:
-        yield mark_mean(kind, [held[item, kind] for item in items], category=category)
-    if len(kinds) > 1:
-        yield mark_mean("group", [all(held[item, kind] for kind in kinds) for item in items], category=category)
+def all_right(choices: Iterable[Choice], right: Right, group: Callable[[Choice], Hashable]) -> list[bool]:
+    """Return of each group of questions whether all answers are right."""
+    held: dict[Hashable, bool] = {}
+    for one in choices:
+        held[group(one)] = held.get(group(one), True) and right[one.name]
+    return list(held.values())

@@ -7,27 +7,26 @@ also counts where the answer does not say that it can be seen. Reads COCO's 2014
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.evaluation.as_written import as_written
 from pairwright.tasks.evaluation.benchmark import (
     LONG,
-    Asked,
     Benchmark,
     Data,
     Exam,
-    Mark,
+    ExamQuestion,
     Marked,
     Replies,
+    as_written,
     find_file,
-    mark_mean,
-    mark_ratios,
 )
-from pairwright.tasks.evaluation.benchmarks.coco_words import CocoWords, read_coco_words
+from pairwright.tasks.evaluation.benchmarks.known_words import singular_in, words_in
+from pairwright.tasks.evaluation.measured import measure_mean, measure_ratios
 from pairwright.tasks.evaluation.read_json import Given, check_record, parse_json, read_records, read_text
 
 FILE = "obj_halbench_300_with_image.jsonl"
@@ -41,10 +40,13 @@ NOTES = (
 RULE = "Each word of CHAIR's list, also in the plural, is an object; answers of three words or fewer name none."
 FEW = 3
 """Words of an answer that is too short to name anything."""
+ANIMALS = ("bird", "cat", "dog", "horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe", "animal", "cub")
+SPECIAL = {"bow tie": "tie", "toilet seat": "toilet", "home plate": "home plate", "train track": "train track"}
+"""Two words that are one thing, or none of COCO's."""
 
 
 class Record(Given):
-    """Be a question with its image in base64."""
+    """Question with its image in base64."""
 
     image_id: int | str
     image: str
@@ -52,76 +54,91 @@ class Record(Given):
 
 
 class Instance(Given):
-    """Be an annotated object."""
+    """Annotated object."""
 
     image_id: int
     category_id: int
 
 
 class Caption(Given):
-    """Be a caption."""
+    """Caption."""
 
     image_id: int
     caption: str
 
 
 class Category(Given):
-    """Be a kind of objects."""
+    """Kind of objects."""
 
     id: int
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
-    """Count what an answer names."""
+@dataclass(frozen=True)
+class CocoWords:
+    """Words for COCO's objects."""
 
-    named: int
-    absent: int
-    found: int
-    there: int
+    kinds: dict[str, str]
+    """By word, or words with spaces between them, the object."""
+
+    def find(self, text: str) -> list[tuple[str, str]]:
+        """Return each word for an object in a text, with the object."""
+        words = [singular_in(word, self._parts) or word for word in words_in(text)]
+        joined: list[str] = []
+        while words:  # put words together that are one thing: "traffic light", "baby elephant"
+            both = self._doubles.get(" ".join(words[:2]))
+            joined.append(both or words[0])
+            words = words[2 if both else 1 :]
+        if "toilet" in joined and "seat" in joined:  # the seat of the toilet is no chair
+            joined = [word for word in joined if word != "seat"]
+        return [(word, self.kinds[word]) for word in joined if word in self.kinds]
+
+    @cached_property
+    def _doubles(self) -> dict[str, str]:
+        own = {word: word for word in self.kinds if word.count(" ") == 1}
+        young = {f"{age} {animal}": animal for age in ("baby", "adult") for animal in ANIMALS}
+        return own | young | {f"passenger {vehicle}": vehicle for vehicle in ("jet", "train")} | SPECIAL
+
+    @cached_property
+    def _parts(self) -> frozenset[str]:
+        return frozenset(part for words in (*self.kinds, *self._doubles) for part in words.split())
+
+
+def read_coco_words(path: Path) -> CocoWords:
+    """Return the words of a file: a line per object, its own name first.
+
+    Raises:
+        ConfigError: it cannot be read, or holds nothing.
+    """
+    lines = [[word.strip() for word in line.split(",")] for line in read_text(path).split("\n") if line.strip()]
+    kinds = {word: line[0] for line in lines for word in line if word}
+    if not kinds:
+        raise ConfigError(f"{path}: holds no words")
+    return CocoWords(kinds)
 
 
 def open_exam(data: Data) -> Exam:
     """Return the questions of the published file."""
     words = read_coco_words(find_file(data.folder, "synonyms_refine.txt", "synonyms.txt"))
-    asked: list[Asked] = []
+    asked: list[ExamQuestion] = []
     numbers: dict[str, int] = {}
     for number, (record, where) in enumerate(read_records(find_file(data.folder, FILE), Record)):
         name = str(number)
-        numbers[name] = _number(record.image_id, where)
+        try:
+            numbers[name], image = int(record.image_id), base64.b64decode(record.image, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise ConfigError(f"{where}: image_id must be a number, and image base64: {error}") from error
+        text = f"<image>\n{as_written(record.question)}"
         asked.append(
-            Asked(
-                name=name,
-                item=name,
-                text=f"<image>\n{as_written(record.question)}",
-                images=(_image(record.image, where),),
-                prompt="object-halbench",
-                most_tokens=LONG,
-            )
+            ExamQuestion(name=name, item=name, text=text, images=(image,), prompt="object-halbench", max_tokens=LONG)
         )
     truths = _read_truths(data.folder, frozenset(numbers.values()), words)
 
     def mark(replies: Replies) -> Marked:
         names = [one.name for one in asked if one.item in replies.items]
-        counts = [_count(replies.texts.get(name, ""), truths[numbers[name]], words) for name in names]
-        return Marked(marks=_marks(counts))
+        return _mark([(replies.texts.get(name, ""), truths[numbers[name]]) for name in names], words)
 
     return Exam(questions=asked, mark=mark, read_answers=False, notes=NOTES)
-
-
-def _number(image_id: int | str, where: str) -> int:
-    try:
-        return int(image_id)
-    except ValueError as error:
-        raise ConfigError(f"{where}: image_id: must be a number") from error
-
-
-def _image(text: str, where: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise ConfigError(f"{where}: image: is no base64") from error
 
 
 def _read_truths(folder: Path, wanted: frozenset[int], words: CocoWords) -> dict[int, set[str]]:
@@ -165,23 +182,19 @@ def _object(path: Path, *fields: str) -> dict[str, list[Any]]:
     return held
 
 
-def _count(text: str, truths: set[str], words: CocoWords) -> Counted:
-    named = dict.fromkeys(words.find(text)) if len(text.split()) > FEW else {}
-    return Counted(
-        named=len(named),
-        absent=sum(kind not in truths for _, kind in named),
-        found=len(truths & {kind for _, kind in named}),
-        there=len(truths),
-    )
-
-
-def _marks(counts: Sequence[Counted]) -> list[Mark]:
+def _mark(answers: list[tuple[str, set[str]]], words: CocoWords) -> Marked:
+    """Score answers, each with the objects that are in its image; a word counts once per answer."""
+    named = [{*words.find(text)} if len(text.split()) > FEW else set[tuple[str, str]]() for text, _ in answers]
+    rows = [(own, there) for own, (_, there) in zip(named, answers, strict=True)]
+    absent = [sum(kind not in there for _, kind in own) for own, there in rows]
+    found = [len(there & {kind for _, kind in own}) for own, there in rows]
+    names_any = [bool(own) for own in named]
     ratios: Mapping[str, tuple[list[float], list[float]]] = {
-        "response (CHAIR_s)": ([one.absent > 0 for one in counts], [one.named > 0 for one in counts]),
-        "mention (CHAIR_i)": ([one.absent for one in counts], [one.named for one in counts]),
-        "recall": ([one.found for one in counts], [one.there for one in counts]),
+        "response (CHAIR_s)": ([count > 0 for count in absent], [*names_any]),
+        "mention (CHAIR_i)": ([*absent], [len(own) for own in named]),
+        "recall": ([*found], [len(there) for _, there in rows]),
     }
-    return [mark_ratios(ratios), mark_mean("answers that name objects", [one.named > 0 for one in counts])]
+    return Marked(marks=[measure_ratios(ratios), measure_mean("answers that name objects", names_any)])
 
 
 BENCHMARK = Benchmark(

@@ -7,33 +7,18 @@ known to be true or false the report needs no judge; this is for those of which 
 Reads ``PreferenceRow`` about two images with both texts; of many, the first by their keys, which is no order.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 
-from pairwright.prompts import load
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.evaluation.as_written import as_written
-from pairwright.tasks.evaluation.benchmark import (
-    Asked,
-    Benchmark,
-    Data,
-    Exam,
-    Mark,
-    Marked,
-    Replies,
-    mark_mean,
-    mark_ratios,
-)
-from pairwright.tasks.evaluation.benchmarks.choices import RULE, Choice, read_choice
+from pairwright.tasks.evaluation.benchmark import Benchmark, Data, Exam, Marked, Replies
+from pairwright.tasks.evaluation.benchmarks.choices import RULE, Choice, judge_statement, read_choice
+from pairwright.tasks.evaluation.measured import Measured, measure_mean, measure_ratios
 
 NAME = "preferences"
-PROMPT = "judge_pair_statement"
-TRUE, FALSE = "True", "False"
-SIDES = ("chosen", "rejected")
-MOST = 1_000
+MAX_ROWS = 1_000
 """Preferences whose images are in memory together."""
-PAIR = 2
 
 
 def open_exam(data: Data) -> Exam:
@@ -42,59 +27,47 @@ def open_exam(data: Data) -> Exam:
     Raises:
         ConfigError: there is none of two images and two texts.
     """
-    rows = nsmallest(MOST, _rows(data), key=lambda row: row.key)
+    rows = nsmallest(MAX_ROWS, _rows(data), key=lambda row: row.key)
     if not rows:
         raise ConfigError(f"--data {data.folder}: has no preferences about two images with two texts")
-    choices = {row.key: {side: _ask(row, side) for side in SIDES} for row in rows}
+    asked = [(row, _ask(row, "chosen", row.chosen), _ask(row, "rejected", row.rejected)) for row in rows]
 
     def mark(replies: Replies) -> Marked:
-        taken = {
-            choice.asked.name: said
-            for own in choices.values()
-            for choice in own.values()
-            if (said := read_choice(replies.texts.get(choice.asked.name, ""), choice))
-        }
-        counted = [row for row in rows if row.key in replies.items]
-        said = {row.key: [taken.get(choices[row.key][side].asked.name, "") for side in SIDES] for row in counted}
-        return Marked(marks=list(_marks(counted, said)), taken=taken)
+        choices = [choice for _, *own in asked for choice in own]
+        read = {one.name: read_choice(replies.texts.get(one.name, ""), one) for one in choices}
+        said = [(row.rejected_maker, read[a.name], read[b.name]) for row, a, b in asked if row.key in replies.items]
+        taken = {name: option for name, option in read.items() if option}
+        return Marked(marks=list(_marks(said)), taken=taken)
 
     notes = ("told apart: the chosen text was taken for true, and the rejected one for false (chance: 25 %)",)
-    return Exam(questions=[one.asked for own in choices.values() for one in own.values()], mark=mark, notes=notes)
+    return Exam(questions=[choice for _, *own in asked for choice in own], mark=mark, notes=notes)
 
 
 def _rows(data: Data) -> Iterator[PreferenceRow]:
     for row in data.rows("preferences", without=("rejected_images",)):
-        if isinstance(row, PreferenceRow) and len(row.images) == PAIR and row.chosen and row.rejected:
+        if isinstance(row, PreferenceRow) and len(row.images) == 2 and row.chosen and row.rejected:
             yield row
 
 
-def _ask(row: PreferenceRow, side: str) -> Choice:
-    text = row.chosen if side == "chosen" else row.rejected
-    asked = Asked(
-        name=f"{row.key}_{side}",
-        item=row.key,
-        text=load(PROMPT).render(statement=as_written(text)),
-        images=row.images,
-        prompt=PROMPT,
+def _ask(row: PreferenceRow, side: str, text: str) -> Choice:
+    answer = str(side == "chosen")
+    return judge_statement(
+        f"{row.key}_{side}", row.images, text, answer=answer, prompt="judge_pair_statement", item=row.key
     )
-    return Choice(asked=asked, answer=TRUE if side == "chosen" else FALSE, options=(TRUE, FALSE))
 
 
-def _marks(rows: list[PreferenceRow], said: dict[str, list[str]]) -> Iterator[Mark]:
+def _marks(said: Sequence[tuple[str, str | None, str | None]]) -> Iterator[Measured]:
     """Yield the shares of texts that were taken for true, of those of which anything was said."""
-    ratios = {
-        f"{side} taken for true": (
-            [float(said[row.key][place] == TRUE) for row in rows],
-            [float(bool(said[row.key][place])) for row in rows],
-        )
-        for place, side in enumerate(SIDES)
-    }
-    yield mark_ratios(ratios)
-    yield mark_mean("told apart", [said[row.key] == [TRUE, FALSE] for row in rows])
-    for maker in sorted({row.rejected_maker for row in rows}):
-        own = [said[row.key][1] for row in rows if row.rejected_maker == maker]
-        ratio = ([float(one == TRUE) for one in own], [float(bool(one)) for one in own])
-        yield mark_ratios({"rejected taken for true": ratio}, category=maker)
+
+    def believed(texts: Sequence[str | None]) -> tuple[list[float], list[float]]:
+        return [text == "True" for text in texts], [text is not None for text in texts]
+
+    chosen, rejected = [one for _, one, _ in said], [one for _, _, one in said]
+    yield measure_ratios({"chosen taken for true": believed(chosen), "rejected taken for true": believed(rejected)})
+    yield measure_mean("told apart", [texts == ["True", "False"] for _, *texts in said])
+    for maker in sorted({maker for maker, _, _ in said}):
+        own = [text for other, _, text in said if other == maker]
+        yield measure_ratios({"rejected taken for true": believed(own)}, category=maker)
 
 
 BENCHMARK = Benchmark(

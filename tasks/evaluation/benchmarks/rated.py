@@ -1,50 +1,213 @@
-"""Answers that a judge rates."""
+"""Benchmarks whose answers a judge rates: CaD-QA (paper 003), OmniDiff (paper 002), MMHal-Bench (Sun et al. 2023).
 
-from collections.abc import Sequence
+MMHal's judge is GPT-4, which reads what is in the image, not the image; any served model may judge here. The form in
+which OmniDiff is published is not known here; the lines are of the form that the source ``omnidiff`` reads.
+"""
 
-from pairwright.tasks.evaluation.benchmark import Asked, Exam, Mark, Marked, Replies, mark_mean
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePosixPath
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from pairwright.prompts import load
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation.benchmark import (
+    LONG,
+    Benchmark,
+    Data,
+    Exam,
+    ExamQuestion,
+    Marked,
+    Replies,
+    Rubric,
+    as_written,
+    find_file,
+    find_image,
+)
+from pairwright.tasks.evaluation.measured import Measured, measure_mean
+from pairwright.tasks.evaluation.read_json import Given, read_records
 
 RULE = (
     "A judge rates the answer; a rating is a line of JSON in the judge's own reply that repeats a number drawn for "
     "this answer alone. Without one it is asked again, twice; then the answer is unjudged, and left out of the scores. "
     "A question that the model did not answer has the worst rating."
 )
-WORST = 0
+CAD_QA, OMNIDIFF, MMHAL = "CaD_QA_eval.jsonl", "test.jsonl", "response_template.json"
+PREFIX = "Image 1: <image>\nImage 2: <image>\n"
+ONE_IMAGE = re.compile(r"\b(?:image [12]|(?:first|second) image)\b", re.IGNORECASE)
+BOTH = re.compile(r"\b(?:both|two|each|either)\b|\bimages\b", re.IGNORECASE)
+HONEST = 3
+"""MMHal's ratings from here on mean no hallucination."""
+Ratings = Mapping[str, int]
+"""By the question's name; the worst, 0, where nothing was answered."""
 
 
-def ratings_of(asked: Sequence[Asked], replies: Replies) -> dict[str, int]:
-    """Return the ratings of the questions that count: the judge's, and the worst where nothing was answered."""
-    found: dict[str, int] = {}
-    for one in asked:
-        if one.item not in replies.items:
-            continue
-        if one.name not in replies.texts:
-            found[one.name] = WORST
-        elif one.name in replies.ratings:
-            found[one.name] = replies.ratings[one.name]
-    return found
+class CadLine(Given):
+    """Line of CaD-QA's file."""
+
+    image: list[str]
+    text: str
+    answer: str
+    question_id: str | int
 
 
-def exam_of(asked: Sequence[Asked], *, name: str, categories: dict[str, str], notes: tuple[str, ...]) -> Exam:
-    """Return the exam whose score is the mean rating, over all and by category.
+class OmnidiffLine(Given):
+    """Pair with what people wrote of its differences."""
 
-    Args:
-        asked: the questions.
-        name: of the score.
-        categories: of questions, by their names; those without are in none.
-        notes: what has to be known of the score.
-    """
+    id: str | int
+    image1: str
+    image2: str
+    caption: str = ""
+    captions: list[str] = Field(default_factory=list[str])
+    source: str = ""
+
+
+class MmhalRecord(Given):
+    """Question of MMHal's file."""
+
+    question_type: str
+    image_id: str
+    image_src: str
+    image_content: list[str]
+    question: str
+    gt_answer: str
+
+
+def _exam(
+    asked: Sequence[tuple[ExamQuestion, str]],
+    name: str,
+    notes: tuple[str, ...],
+    *,
+    more: Callable[[Ratings], list[Measured]] = lambda _: [],
+) -> Exam:
+    """Return the exam of questions with their categories: the mean rating, over all and by category, and ``more``."""
+    categories = {one.name: category for one, category in asked}
 
     def mark(replies: Replies) -> Marked:
-        found = ratings_of(asked, replies)
-        marks = [_mean(found, name, category="")]
-        for category in sorted(set(categories.values())):
-            own = {one: rating for one, rating in found.items() if categories.get(one) == category}
-            marks.append(_mean(own, name, category=category))
+        found: dict[str, int] = {}
+        for one, _ in asked:
+            if one.item in replies.items and one.name not in replies.texts:
+                found[one.name] = 0
+            elif one.item in replies.items and one.name in replies.ratings:
+                found[one.name] = replies.ratings[one.name]
+        marks = [measure_mean(name, list(found.values()), percent=False), *more(found)]
+        for category in sorted({*categories.values()} - {""}):
+            own = [rating for key, rating in found.items() if categories[key] == category]
+            marks.append(measure_mean(name, own, category=category, percent=False))
         return Marked(marks=marks)
 
-    return Exam(questions=asked, mark=mark, read_answers=False, notes=notes)
+    return Exam(questions=[one for one, _ in asked], mark=mark, read_answers=False, notes=notes)
 
 
-def _mean(ratings: dict[str, int], name: str, *, category: str) -> Mark:
-    return mark_mean(name, list(ratings.values()), category=category, percent=False)
+def open_cad_qa(data: Data) -> Exam:
+    """Return the questions of CaD-QA, by whether their words are about one image or about both (ours)."""
+    asked: list[tuple[ExamQuestion, str]] = []
+    for number, (line, where) in enumerate(read_records(find_file(data.folder, CAD_QA), CadLine)):
+        if len(line.image) != 2 or not line.text.startswith(PREFIX):
+            raise ConfigError(f"{where}: needs two images, and a text that begins with both of them")
+        question = line.text.removeprefix(PREFIX)
+        one = ExamQuestion(
+            name=str(number),
+            item=str(number),
+            text=PREFIX + as_written(question),
+            images=tuple(find_image(data.folder, name, where=where) for name in line.image),
+            prompt="cad-qa",
+            max_tokens=LONG,
+            judged={"question": question, "reference": line.answer},
+            words=(question,),
+            reword=lambda words: PREFIX + as_written(words[0]),
+        )
+        asked.append((one, _about(question)))
+    return _exam(asked, "rating (0 to 5)", (
+        "the judge's words are ours, as paper 003's are not public: ratings compare models that the same judge rated "
+        "here, and not with the paper's",
+    ))  # fmt: skip
+
+
+def _about(question: str) -> str:
+    named = {match.lower()[-1] if match[-1].isdigit() else match.lower()[0] for match in ONE_IMAGE.findall(question)}
+    return "about one image" if len(named) == 1 and not BOTH.search(question) else "about both images"
+
+
+def open_omnidiff(data: Data) -> Exam:
+    """Return one question for each pair of OmniDiff, by source."""
+    asked: list[tuple[ExamQuestion, str]] = []
+    for line, where in read_records(find_file(data.folder, OMNIDIFF), OmnidiffLine):
+        texts = [text for text in (line.caption, *line.captions) if text.strip()]
+        if not texts:
+            raise ConfigError(f"{where}: caption: says nothing")
+        one = ExamQuestion(
+            name=str(line.id),
+            item=str(line.id),
+            text=load("describe_difference").render(),
+            images=tuple(find_image(data.folder, image, where=where) for image in (line.image1, line.image2)),
+            prompt="describe_difference",
+            max_tokens=LONG,
+            judged={"reference": " ".join(texts)},
+        )
+        asked.append((one, line.source))
+    return _exam(asked, "score (0 to 100)", (
+        "the judge's instructions are paper 002's; what the model is asked is ours, as the paper's question is not "
+        "public",
+    ))  # fmt: skip
+
+
+def open_mmhal(data: Data) -> Exam:
+    """Return the questions of MMHal-Bench, by type."""
+    asked: list[tuple[ExamQuestion, str]] = []
+    for number, (record, where) in enumerate(read_records(find_file(data.folder, MMHAL), MmhalRecord)):
+        source = PurePosixPath(urlsplit(record.image_src).path).name
+        judged = {"contents": ", ".join(record.image_content), "question": record.question}
+        one = ExamQuestion(
+            name=str(number),
+            item=str(number),
+            text=f"<image>\n{as_written(record.question)}",
+            images=(find_image(data.folder, f"{record.image_id}.jpg", source, where=where),),
+            prompt="mmhal",
+            max_tokens=LONG,
+            judged=judged | {"reference": record.gt_answer},
+        )
+        asked.append((one, record.question_type))
+    return _exam(asked, "rating (0 to 6)", (
+        "the judge is told and asked what MMHal-Bench's is, in other words and without its examples; published numbers "
+        "are GPT-4's, and a reply that cannot be read counts 0 there",
+    ), more=_score_mmhal)  # fmt: skip
+
+
+def _score_mmhal(ratings: Ratings) -> list[Measured]:
+    values = list(ratings.values())
+    informative = [rating % HONEST / HONEST if rating < 2 * HONEST else 1 for rating in values]
+    hallucinated = measure_mean("hallucination rate", [rating < HONEST for rating in values])
+    return [hallucinated, measure_mean("informativeness", informative)]
+
+
+BENCHMARKS = (
+    Benchmark(
+        name="cad-qa",
+        measures="open questions about what two images have in common and how they differ",
+        layout=f"{CAD_QA} and Visual Genome's images, also below images/: VG_100K_2/2406825.jpg",
+        open=open_cad_qa,
+        rule=RULE,
+        rubric=Rubric(prompt="judge_answer", best=5),
+    ),
+    Benchmark(
+        name="omnidiff",
+        measures="how much of what people say of the differences of two images a description covers",
+        layout=f'{OMNIDIFF}, a line {{"id", "image1", "image2", "caption" or "captions", "source"}} per pair, and the '
+        "images, also below images/",
+        open=open_omnidiff,
+        rule=RULE,
+        rubric=Rubric(prompt="judge_coverage", best=100, reasoned=True),
+    ),
+    Benchmark(
+        name="mmhal",
+        measures="whether answers about an image say what is not in it, by eight kinds of questions",
+        layout=f"{MMHAL} (96 questions), and its images, also below images/: IMAGE_ID.jpg, or named as their addresses "
+        "end",
+        open=open_mmhal,
+        rule=RULE,
+        rubric=Rubric(prompt="judge_hallucination", best=6, reasoned=True),
+    ),
+)

@@ -1,102 +1,254 @@
-"""CHAIR (Rohrbach et al. 2018) on rendered scenes: does a description name what is not in the photograph?
+"""Rendered scenes, of which all objects are known: CHAIR on descriptions and differences, and statements (ours).
 
-All objects of a rendered photograph are known, so that nothing is hallucinated only because nobody annotated it.
-Reads ``ImageRow`` with graphs, and ``PreferenceRow``: photographs that were trained on are left out.
+After CHAIR (Rohrbach et al. 2018); nothing is hallucinated only because nobody annotated it. Reads ``ImageRow`` with
+graphs, ``PairRow``, and ``PreferenceRow``: images that were trained on are left out. Nouns are those of the rendered
+shapes and a few other words for them (``ALSO``, ours); what is denied ("but no mug") is left out.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from pairwright.prompts import load
-from pairwright.schemas.rows import ImageRow
-from pairwright.schemas.scene import SceneGraph
-from pairwright.tasks.evaluation.benchmark import (
-    LONG,
-    Asked,
-    Benchmark,
-    Data,
-    Exam,
-    Mark,
-    Marked,
-    Replies,
-    mark_mean,
-    mark_ratios,
-)
-from pairwright.tasks.evaluation.benchmarks.scene_rows import held_out, read_scenes, trained_images
-from pairwright.tasks.evaluation.find_things import Words, is_described, words_of
+from pairwright.prompts import load, load_wordings
+from pairwright.schemas.affirmed import affirmed
+from pairwright.schemas.claims import Selector
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, make_key
+from pairwright.schemas.scene import PLURALS, SceneGraph
+from pairwright.tasks.evaluation.benchmark import LONG, Benchmark, Data, Exam, ExamQuestion, Marked, Replies
+from pairwright.tasks.evaluation.benchmarks.choices import RULE, Choice, Right, all_right, exam_of, judge_statement
+from pairwright.tasks.evaluation.measured import Measured, measure_mean, measure_ratios
 
-PROMPT = "describe_image"
-RULE = (
+ALSO = {
+    "sphere": "ball", "orb": "ball", "block": "cube", "torus": "ring", "hoop": "ring", "cup": "mug", "chest": "box",
+    "automobile": "car", "duckling": "duck", "kettle": "teapot",
+}  # fmt: skip
+"""Other words, whose plural has an s more, and the shapes that they mean."""
+SHAPES: dict[str, str] = {
+    **{shape: shape for shape in PLURALS},
+    **{plural: shape for shape, plural in PLURALS.items()},
+    **ALSO,
+    **{f"{word}s": shape for word, shape in ALSO.items()},
+}
+SIZES = {"small": "small", "tiny": "small", "medium": "medium", "medium-sized": "medium", "large": "large",
+         "big": "large"}  # fmt: skip
+SECOND = re.compile(r"\bsecond (?:image|picture|photo(?:graph)?|one)\b", re.IGNORECASE)
+SIDES = ("first", "second")
+CHAIR_RULE = (
     "Each noun of a rendered shape, or another word for it, is a mention, unless it is denied. CHAIR_i: mentions of "
     "shapes that are not in the photograph, of all mentions; CHAIR_s: descriptions with such a mention; recall: shapes "
     "in the photograph that are mentioned; described: of mentions with a colour, material or size, those that some "
     "object in the photograph has, all together."
 )
+HALVES_RULE = (
+    "What stands before the first mention of the second image is about the first one, the rest about the second; where "
+    "it is not mentioned, all is about both, and a thing may be in either. Things are found as in `scenes`. changed: "
+    "shapes of things that only one photograph shows, in any size, and that the answer mentions."
+)
+BOTH_NOTE = "both: pairs of statements of which the true one and the false one were judged rightly (chance: 25 %)"
+LAYOUT = "a dataset of rendered scenes: pairwright build --profile scenes"
+
+
+@dataclass(frozen=True)
+class Adjectives:
+    """Adjectives that tell the things of some scenes apart."""
+
+    colours: frozenset[str]
+    materials: frozenset[str]
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        adjectives = "|".join(map(re.escape, sorted({*SIZES, *self.colours, *self.materials}, key=len, reverse=True)))
+        nouns = "|".join(map(re.escape, sorted(SHAPES, key=len, reverse=True)))
+        return re.compile(rf"\b((?:(?:{adjectives}),?\s+)*)({nouns})\b", re.IGNORECASE)
+
+    def find_things(self, text: str) -> Iterator[Selector]:
+        """Yield each thing that the text says is there, in its order, as often as it says so."""
+        for match in self._pattern.finditer(affirmed(text)):
+            said = re.findall(r"[\w-]+", match[1].lower())
+            yield Selector(
+                shape=SHAPES[match[2].lower()],
+                size=next((SIZES[word] for word in said if word in SIZES), None),
+                colour=next((word for word in said if word in self.colours), None),
+                material=next((word for word in said if word in self.materials), None),
+            )
+
+
+def adjectives_of(graphs: Iterable[SceneGraph]) -> Adjectives:
+    """Return the adjectives of some scenes."""
+    things = [thing for graph in graphs for thing in graph.objects]
+    return Adjectives(frozenset(thing.colour for thing in things), frozenset(thing.material for thing in things))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Photograph:
-    """Be a photograph and what is in it."""
+class Shown:
+    """A photograph or a pair of them: images, and what each shows."""
 
-    asked: Asked
-    graph: SceneGraph
+    key: str
+    images: tuple[bytes, ...]
+    graphs: tuple[SceneGraph, ...]
 
 
-def open_exam(data: Data) -> Exam:
-    """Return one question for each photograph of a dataset that was not trained on."""
-    trained = trained_images(data)
-    rows = list(read_scenes(data).values())
-    kept = [row for row in rows if row.key not in trained]
-    notes = (held_out(len(kept), len(rows), data),)
-    photographs = [
-        Photograph(asked=_ask(row), graph=row.graph) for row in sorted(kept, key=lambda row: row.key) if row.graph
+def _read_images(data: Data) -> dict[str, Shown]:
+    """Return the photographs of a dataset whose scenes are known, by their keys.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    rows = [row for row in data.rows("images") if isinstance(row, ImageRow)]
+    found = {row.key: Shown(key=row.key, images=(row.image,), graphs=(row.graph,)) for row in rows if row.graph}
+    if not found:
+        raise ConfigError(f"--data {data.folder}: its images have no scene graphs; build one with --profile scenes")
+    return found
+
+
+def _trained_images(data: Data) -> frozenset[str]:
+    """Return the keys of images that preferences of the training split show; none where there are no preferences."""
+    try:
+        rows = data.rows("preferences", without=("images", "rejected_images"))
+        trained = (row for row in rows if isinstance(row, PreferenceRow) and row.split == "train")
+        return frozenset(key for row in trained for key in row.image_keys)
+    except ConfigError:  # a dataset that was built without them
+        return frozenset()
+
+
+def _held_out_pairs(data: Data) -> tuple[list[Shown], int]:
+    """Return the pairs of which no image was trained on, and how many pairs there are."""
+    images, trained = _read_images(data), _trained_images(data)
+    pairs = sorted((row for row in data.rows("pairs") if isinstance(row, PairRow)), key=lambda row: row.key)
+    known = images.keys() - trained
+    kept = [(row.key, images[row.first], images[row.second]) for row in pairs if {row.first, row.second} <= known]
+    return [Shown(key=key, images=a.images + b.images, graphs=a.graphs + b.graphs) for key, a, b in kept], len(pairs)
+
+
+def _note(kept: int, of: int, data: Data) -> str:
+    """Say how many of a dataset's photographs or pairs are asked about.
+
+    Raises:
+        ConfigError: none are.
+    """
+    if not kept:
+        raise ConfigError(f"--data {data.folder}: all of its images are in the training split; name another dataset")
+    return f"{kept:,} of {of:,} are asked about: those whose images no preference of the training split shows"
+
+
+def _exam(shown: Sequence[Shown], text: str, prompt: str, *, note: str, words: Adjectives, recall: str) -> Exam:
+    """Return the exam of one description of each: CHAIR, and under the name ``recall`` the share of ``_wanted``."""
+    asked = [
+        ExamQuestion(name=one.key, item=one.key, text=text, images=one.images, prompt=prompt, max_tokens=LONG)
+        for one in shown
     ]
-    words = words_of(row.graph for row in rows if row.graph)
 
     def mark(replies: Replies) -> Marked:
-        counted = [one for one in photographs if one.asked.item in replies.items]
-        return Marked(marks=_marks(counted, replies, words))
+        counted = [one for one in shown if one.key in replies.items]
+        counts = [_count(one.graphs, replies.texts.get(one.key, ""), words) for one in counted]
+        mentions, absent, said, right, named, wanted = map(list, zip(*counts, strict=True)) if counts else [[]] * 6
+        ratios = {"CHAIR_i": (absent, mentions), recall: (named, wanted), "described": (right, said)}
+        return Marked(marks=[measure_mean("CHAIR_s", [count > 0 for count in absent]), measure_ratios(ratios)])
 
-    return Exam(questions=[one.asked for one in photographs], mark=mark, read_answers=False, notes=notes)
-
-
-def _ask(row: ImageRow) -> Asked:
-    return Asked(
-        name=row.key,
-        item=row.key,
-        text=f"<image>\n{load(PROMPT).render()}",
-        images=(row.image,),
-        prompt=PROMPT,
-        most_tokens=LONG,
-    )
+    return Exam(questions=asked, mark=mark, read_answers=False, notes=(note,))
 
 
-def _marks(photographs: Sequence[Photograph], replies: Replies, words: Words) -> list[Mark]:
-    counts = [_count(one.graph, replies.texts.get(one.asked.name, ""), words) for one in photographs]
-    mentions, absent, named, there, said, right = map(list, zip(*counts, strict=True)) if counts else [[]] * 6
-    ratios = {"CHAIR_i": (absent, mentions), "recall": (named, there), "described": (right, said)}
-    return [mark_mean("CHAIR_s", [count > 0 for count in absent]), mark_ratios(ratios)]
-
-
-def _count(graph: SceneGraph, text: str, words: Words) -> tuple[int, int, int, int, int, int]:
-    """Return mentions, those of what is not there, shapes named and there, things described, and those rightly."""
-    found = list(words.find(text))
-    shapes = {thing.shape for thing in graph.objects}
-    said = [thing for thing in found if is_described(thing)]
+def _count(graphs: tuple[SceneGraph, ...], text: str, words: Adjectives) -> tuple[int, int, int, int, int, int]:
+    """Return mentions, those of what is not there, things described, those rightly, wanted shapes named, and wanted."""
+    halves = SECOND.split(text, maxsplit=1) if len(graphs) > 1 else [text]
+    about = [(halves[0], graphs[:1]), (halves[1], graphs[1:])] if len(halves) == 2 else [(text, graphs)]
+    found = [(thing, shown) for half, shown in about for thing in words.find_things(half)]
+    said = [(thing, shown) for thing, shown in found if thing.size or thing.colour or thing.material]
+    wanted = _wanted(graphs)
     return (
         len(found),
-        sum(thing.shape not in shapes for thing in found),
-        len(shapes & {thing.shape for thing in found}),
-        len(shapes),
+        sum(not _is_in(Selector(shape=thing.shape), shown) for thing, shown in found),
         len(said),
-        sum(bool(thing.select(graph)) for thing in said),
+        sum(_is_in(thing, shown) for thing, shown in said),
+        len(wanted & {thing.shape for thing, _ in found}),
+        len(wanted),
     )
 
 
-BENCHMARK = Benchmark(
-    name="scenes",
-    measures="whether a description of a rendered photograph names things that are not there (CHAIR)",
-    layout="a dataset of rendered scenes: pairwright build --profile scenes",
-    open=open_exam,
-    rule=RULE,
+def _is_in(thing: Selector, graphs: Sequence[SceneGraph]) -> bool:
+    return any(thing.select(graph) for graph in graphs)
+
+
+def _wanted(graphs: tuple[SceneGraph, ...]) -> set[str | None]:
+    """Return the shapes that a text should name: those of a photograph, or of things that one of two shows alone."""
+    if len(graphs) == 1:
+        return {thing.shape for thing in graphs[0].objects}
+    first, second = graphs
+    return {thing.shape for thing in (*_only(first, second), *_only(second, first))}
+
+
+def _only(graph: SceneGraph, other: SceneGraph) -> list[Selector]:
+    """Return what a photograph shows and another does not, not even in another size."""
+    looks = [Selector(shape=one.shape, colour=one.colour, material=one.material) for one in graph.objects]
+    return [one for one in looks if not one.select(other)]
+
+
+def open_scenes(data: Data) -> Exam:
+    """Return one question for each photograph of a dataset that was not trained on."""
+    images, trained = _read_images(data), _trained_images(data)
+    shown = [images[key] for key in sorted(images.keys() - trained)]
+    words = adjectives_of(graph for one in images.values() for graph in one.graphs)
+    text, note = f"<image>\n{load('describe_image').render()}", _note(len(shown), len(images), data)
+    return _exam(shown, text, "describe_image", note=note, words=words, recall="recall")
+
+
+def open_scene_differences(data: Data) -> Exam:
+    """Return one question for each pair of a dataset that was not trained on."""
+    pairs, of = _held_out_pairs(data)
+    words = adjectives_of(graph for pair in pairs for graph in pair.graphs)
+    text = f"<image><image>{load_wordings('ask_difference').kinds['ask'][0].render()}"
+    return _exam(pairs, text, "ask_difference", note=_note(len(pairs), of, data), words=words, recall="changed")
+
+
+def open_scene_pairs(data: Data) -> Exam:
+    """Return two statements for each pair of a dataset that was not trained on."""
+    pairs, of = _held_out_pairs(data)
+    choices = [choice for pair in pairs for choice in _state(pair)]
+    return exam_of(choices, _score_statements, notes=(_note(len(choices) // 2, of, data), BOTH_NOTE))
+
+
+def _state(pair: Shown) -> Iterator[Choice]:
+    """Yield a true statement and a false one about a thing that only one photograph shows; none where there is none."""
+    only = [(side, thing) for side in (0, 1) for thing in _only(pair.graphs[side], pair.graphs[1 - side])]
+    if not only:
+        return
+    side, thing = only[int(make_key("statement", pair.key)[:8], 16) % len(only)]
+    words = " ".join(filter(None, (thing.size, thing.colour, thing.material, thing.shape)))
+    for place, answer in ((side, "True"), (1 - side, "False")):
+        said = f"The {SIDES[place]} image shows a {words}, and the {SIDES[1 - place]} image shows none."
+        name, prompt = f"{pair.key}_{answer}", "judge_pair_statement"
+        yield judge_statement(name, pair.images, said, answer=answer, prompt=prompt, item=pair.key)
+
+
+def _score_statements(choices: Sequence[Choice], right: Right) -> list[Measured]:
+    both = all_right(choices, right, lambda one: one.item)
+    return [measure_mean("accuracy", list(right.values())), measure_mean("both", both)]
+
+
+BENCHMARKS = (
+    Benchmark(
+        name="scenes",
+        measures="whether a description of a rendered photograph names things that are not there (CHAIR)",
+        layout=LAYOUT,
+        open=open_scenes,
+        rule=CHAIR_RULE,
+    ),
+    Benchmark(
+        name="scene-differences",
+        measures="whether a description of how two rendered photographs differ is true of each of them (CHAIR by "
+        "halves)",
+        layout=LAYOUT,
+        open=open_scene_differences,
+        rule=HALVES_RULE,
+    ),
+    Benchmark(
+        name="scene-pairs",
+        measures="whether true and false statements about what only one of two rendered photographs shows are told "
+        "apart",
+        layout=LAYOUT,
+        open=open_scene_pairs,
+        rule=RULE,
+    ),
 )

@@ -6,11 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pairwright.tasks.evaluation import score_spice
-from pairwright.tasks.evaluation.corpus import Corpus
-from pairwright.tasks.evaluation.run_java import UnavailableError, find_jar, run_java
-from pairwright.tasks.evaluation.score_meteor import conclude_meteor, measure_meteor
-from pairwright.tasks.evaluation.score_spice import measure_spice
+from pairwright.tasks.evaluation import java_metrics
+from pairwright.tasks.evaluation.java_metrics import (
+    UnavailableError,
+    conclude_meteor,
+    find_jar,
+    measure_meteor,
+    measure_spice,
+    run_java,
+)
 
 needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")
 
@@ -37,16 +41,13 @@ def test_the_formula_by_hand():
     row = np.zeros(23)
     row[[0, 1, 4, 5, 20, 21, 22]] = [2, 2, 1, 1, 1, 1, 1]
     assert conclude_meteor(row)[0] == pytest.approx(0.5 * (1 - 0.6))
-
-
-def test_an_empty_text_scores_nothing():
     assert conclude_meteor(np.zeros((2, 23))).tolist() == [[0.0], [0.0]]
 
 
 @pytest.mark.slow
 @needs_java
 def test_meteor_equals_its_own_scores():
-    measured = measure_meteor(Corpus(PREDICTIONS, REFERENCES), limit_s=120)
+    measured = measure_meteor(PREDICTIONS, REFERENCES, limit_s=120)
     assert measured.conclude(measured.statistics)[:, 0] == pytest.approx(EACH, abs=1e-12)
     given = b"EVAL ||| " + b" ||| ".join(" ".join(map(str, row)).encode() for row in measured.statistics) + b"\n"
     words = ["-Xmx2G", "-jar", str(find_jar("meteor/meteor-1.5.jar")), "-", "-", "-stdio", "-l", "en", "-norm"]
@@ -57,7 +58,7 @@ def test_meteor_equals_its_own_scores():
 @needs_java
 def test_a_program_that_takes_too_long_is_ended():
     with pytest.raises(UnavailableError, match=r"0\.3 s"):
-        measure_meteor(Corpus(PREDICTIONS, REFERENCES), limit_s=0.3)
+        measure_meteor(PREDICTIONS, REFERENCES, limit_s=0.3)
     assert java_children() == []
 
 
@@ -79,26 +80,26 @@ def test_without_java_both_say_so(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     for measure in (measure_meteor, measure_spice):
         with pytest.raises(UnavailableError, match="Java"):
-            measure(Corpus(PREDICTIONS, REFERENCES), limit_s=60)
+            measure(PREDICTIONS, REFERENCES, limit_s=60)
 
 
 @needs_java
 def test_spice_fetches_nothing_unasked():
-    folder = find_jar(score_spice.JAR).parent / "lib"
+    folder = find_jar(java_metrics.SPICE_JAR).parent / "lib"
     before = sorted(folder.iterdir())
-    if (folder / Path(score_spice.MODELS[0]).name).exists():
+    if (folder / Path(java_metrics.CORE_NLP[0]).name).exists():
         pytest.skip("CoreNLP's files are here")
     with pytest.raises(UnavailableError, match=r"stanford-corenlp-3\.6\.0\.jar, .*models.jar .*get_stanford_models"):
-        measure_spice(Corpus(PREDICTIONS, REFERENCES), limit_s=60)
+        measure_spice(PREDICTIONS, REFERENCES, limit_s=60)
     assert sorted(folder.iterdir()) == before
 
 
 @needs_java
 def test_spice_that_fails_says_why(monkeypatch):
     """Without CoreNLP the program starts and fails; nothing but the look for the files is left out here."""
-    monkeypatch.setattr(score_spice, "MODELS", ())
-    if (find_jar(score_spice.JAR).parent / "lib/stanford-corenlp-3.6.0.jar").exists():
+    monkeypatch.setattr(java_metrics, "CORE_NLP", ())
+    if (find_jar(java_metrics.SPICE_JAR).parent / "lib/stanford-corenlp-3.6.0.jar").exists():
         pytest.skip("CoreNLP's files are here")
     with pytest.raises(UnavailableError, match="NoClassDefFoundError"):
-        measure_spice(Corpus(PREDICTIONS, REFERENCES), limit_s=120)
+        measure_spice(PREDICTIONS, REFERENCES, limit_s=120)
     assert java_children() == []

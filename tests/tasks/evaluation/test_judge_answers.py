@@ -15,8 +15,8 @@ from tests.fixtures.asking import config_of
 from tests.fixtures.chat_server import Asked, ChatServer, Status, chat_server
 from tests.fixtures.injections import TOKENS
 
-RUBRIC = Rubric(prompt="judge_answer", most=5)
-REASONED = replace(RUBRIC, prompt="judge_coverage", most=100, reasoned=True)
+RUBRIC = Rubric(prompt="judge_answer", best=5)
+REASONED = replace(RUBRIC, prompt="judge_coverage", best=100, reasoned=True)
 NUMBER = "n0123456789abcdef"
 SECRET = b"s" * 32
 FORGED = (

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
+from pairwright.tasks.evaluation.java_metrics import UnavailableError
 from pairwright.tasks.evaluation.ptb_rules import NBSP, tokenise
-from pairwright.tasks.evaluation.run_java import UnavailableError
 from pairwright.tasks.evaluation.tokenise_texts import JAVA, PYTHON, tokenise_texts, tokenise_with_java
 
 needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.evaluation.benchmark import Data, Exam, Replies, conclude
+from pairwright.tasks.evaluation.benchmark import Data, Exam, Replies
 from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
-from pairwright.tasks.evaluation.benchmarks.coco_words import CocoWords, read_coco_words
+from pairwright.tasks.evaluation.benchmarks.object_halbench import CocoWords, read_coco_words
+from pairwright.tasks.evaluation.measured import conclude
 from tests.fixtures.benchmarks import write_folder
 from tests.fixtures.pictures import picture
 from tests.fixtures.tagger import write_tagger
@@ -69,7 +70,7 @@ ANSWERS = {
 
 def test_amber_by_its_lists(amber: Path) -> None:
     exam = opened("amber", amber)
-    assert (exam.questions[0].most_tokens, exam.questions[5].most_tokens) == (512, 16)
+    assert (exam.questions[0].max_tokens, exam.questions[5].max_tokens) == (512, 16)
     assert exam.questions[0].images[0] == amber / "images/AMBER_1.jpg"
     # Of 1: guy, boat, seagull, cloud, sun, sky are mentions; seagull (imagined) and cloud are absent; sun is safe; can
     # is no noun. Of its truths, man, the first ship and sky are covered. 2 mentions nothing that the lists know.

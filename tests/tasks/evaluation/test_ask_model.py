@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pairwright.schemas.served import ChatConfig
-from pairwright.tasks.evaluation.ask_served import ask_served
+from pairwright.tasks.evaluation.ask_model import ask_served
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.answers import Answers
 from tests.fixtures.chat_server import Reply, chat_server

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.evaluation.benchmark import Asked, Data, Exam, Replies, conclude
+from pairwright.tasks.evaluation.benchmark import Data, Exam, ExamQuestion, Replies
 from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
 from pairwright.tasks.evaluation.benchmarks.choices import Choice, read_choice
+from pairwright.tasks.evaluation.measured import conclude
 from tests.fixtures.benchmarks import write_folder
 
 CAPTION = (
@@ -26,7 +27,7 @@ def opened(name: str, folder: Path) -> Exam:
     return BENCHMARKS[name].open(Data(folder=folder, rows=lambda _table: iter(())))
 
 
-def scored(exam: Exam, answer: Callable[[Asked], str]) -> Mapping[tuple[str, str], float | None]:
+def scored(exam: Exam, answer: Callable[[ExamQuestion], str]) -> Mapping[tuple[str, str], float | None]:
     """Return the scores when all questions are answered by a function."""
     texts = {one.name: answer(one) for one in exam.questions}
     replies = Replies(texts=texts, ratings={}, items=frozenset(one.item for one in exam.questions))
@@ -145,8 +146,8 @@ def test_wrong_lines_are_named(tmp_path: Path, lines: list[Any], message: str) -
     ],
 )  # fmt: skip
 def test_an_answer_is_an_option_or_nothing(text: str, option: str | None) -> None:
-    asked = Asked(name="0", item="0", text="", images=(), prompt="")
-    assert read_choice(text, Choice(asked=asked, answer="A", words=("Image 1", "Image 2"))) == option
+    asked = {"name": "0", "item": "0", "text": "", "images": (), "prompt": ""}
+    assert read_choice(text, Choice(**asked, answer="A", labels=("Image 1", "Image 2"))) == option
 
 
 def test_captions_are_words_and_nothing_else(tmp_path: Path) -> None:

@@ -1,0 +1,118 @@
+"""Scores that are made of sums over items, and their bootstrap intervals.
+
+Intervals are percentiles over resamples of the items, drawn with replacement. A resample is a row of weights (how often
+each item was drawn) times the table of statistics: nothing is scored again.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+CONFIDENCE = 0.95
+AT_ONCE = 1 << 22
+"""Draws made at once: 32 MB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Statistics of items, ``(items, columns)``, whose sums give scores of any set of items.
+
+    ``conclude`` maps sums ``(..., columns)`` to a score per name, ``(..., names)``; NaN: it is not defined.
+    """
+
+    names: tuple[str, ...]
+    statistics: Floats
+    conclude: Callable[[Floats], Floats]
+    category: str = ""
+    """The items' category; empty: all."""
+    percent: bool = True
+    """Whether it is a share; else it is on a scale of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A score with the ends of its interval; a share is a fraction. ``None``: not defined, or no interval."""
+
+    category: str = ""
+    name: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    items: int
+    percent: bool = True
+
+
+def measure_mean(name: str, scores: Sequence[float] | Floats, *, category: str = "", percent: bool = True) -> Measured:
+    """Return the mean of the items' scores."""
+    return measure_ratios({name: (scores, np.ones(len(scores)))}, category=category, percent=percent)
+
+
+def measure_ratios(
+    ratios: Mapping[str, tuple[Sequence[float] | Floats, Sequence[float] | Floats]],
+    *,
+    category: str = "",
+    percent: bool = True,
+) -> Measured:
+    """Return ratios of sums: by name, numerator and denominator of each item."""
+    columns = [np.array(side, np.float64).reshape(-1) for pair in ratios.values() for side in pair]
+    statistics = np.stack(columns, axis=1)
+    return Measured(names=tuple(ratios), statistics=statistics, conclude=_divide, category=category, percent=percent)
+
+
+def _divide(sums: Floats) -> Floats:
+    above, below = sums[..., ::2], sums[..., 1::2]
+    return np.divide(above, below, out=np.full_like(above, np.nan), where=below > 0)
+
+
+def conclude(measured: Iterable[Measured], *, resamples: int, seed: int) -> list[Score]:
+    """Return the scores, in their order, with intervals unless ``resamples`` is 0."""
+    return [score for one in measured for score in _conclude(one, resamples, seed)]
+
+
+def _conclude(one: Measured, resamples: int, seed: int) -> list[Score]:
+    items, nothing = len(one.statistics), np.full(len(one.names), np.nan)
+    values = one.conclude(one.statistics.sum(axis=0)) if items else nothing
+    ends = resample(one, resamples=resamples, seed=seed) if items and resamples else np.stack([nothing, nothing], 1)
+    ends[np.isnan(values)] = np.nan
+    return [
+        Score(
+            category=one.category,
+            name=name,
+            value=_finite(value),
+            low=_finite(low),
+            high=_finite(high),
+            items=items,
+            percent=one.percent,
+        )
+        for name, value, (low, high) in zip(one.names, values, ends, strict=True)
+    ]
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def resample(one: Measured, *, resamples: int, seed: int, confidence: float = CONFIDENCE) -> Floats:
+    """Return the lower and the upper end of each score's interval, ``(names, 2)``.
+
+    The same seed draws the same items for every metric of as many items.
+    """
+    sums = _draw_sums(one.statistics, resamples, np.random.default_rng(seed))
+    tail = (1 - confidence) / 2
+    with np.errstate(invalid="ignore"):
+        return np.quantile(one.conclude(sums), [tail, 1 - tail], axis=0).T
+
+
+def _draw_sums(table: Floats, resamples: int, rng: np.random.Generator) -> Floats:
+    """Return the sum of each resample's rows."""
+    items, rows = len(table), max(AT_ONCE // len(table), 1)
+    sums = np.empty((resamples, table.shape[1]))
+    for start in range(0, resamples, rows):
+        some = min(rows, resamples - start)
+        drawn = rng.integers(0, items, (some, items)) + items * np.arange(some)[:, None]
+        weights = np.bincount(drawn.ravel(), minlength=some * items).reshape(some, items)
+        sums[start : start + some] = weights.astype(np.float64) @ table
+    return sums

@@ -1,0 +1,86 @@
+"""Scores equal pycocoevalcap's, of the corpus and of each item; intervals are those of resampled items."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pycocoevalcap.bleu.bleu import Bleu
+from pycocoevalcap.cider.cider import Cider
+from pycocoevalcap.rouge.rouge import Rouge
+
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.evaluation import score_captions
+from pairwright.tasks.evaluation.measured import Measured, measure_mean, resample
+from pairwright.tasks.evaluation.read_captions import Item, Matched
+from pairwright.tasks.evaluation.score_captions import ScoringConfig, measure_bleu, measure_cider, measure_rouge
+
+METRICS = [(measure_bleu, Bleu(), {"verbose": 0}), (measure_rouge, Rouge(), {}), (measure_cider, Cider(), {})]
+WORDS = st.sampled_from(["a", "b", "c", "dd", "left-hand", "'s", "ünï", "1\N{NO-BREAK SPACE}1/2"])
+TEXTS = st.lists(WORDS, max_size=12).map(" ".join)
+ITEMS = st.tuples(TEXTS, st.lists(st.lists(WORDS, min_size=1, max_size=9).map(" ".join), min_size=1, max_size=4))
+CORPORA = st.lists(ITEMS, min_size=1, max_size=8).map(lambda items: tuple(map(list, zip(*items, strict=True))))
+
+
+def scores(measured: Measured):
+    return measured.conclude(measured.statistics.sum(axis=0)), measured.conclude(measured.statistics)
+
+
+@given(CORPORA)
+def test_they_equal_the_reference_implementation(corpus):
+    predictions, references = corpus
+    theirs = dict(enumerate(references)), {item: [text] for item, text in enumerate(predictions)}
+    for measure, metric, options in METRICS:
+        mine, each = scores(measure(predictions, references))
+        whole, of_items = metric.compute_score(*theirs, **options)
+        assert np.abs(mine - np.atleast_1d(whole)).max() < 1e-9
+        assert np.abs(each - np.atleast_2d(of_items).T).max() < 1e-9
+
+
+def test_by_hand():
+    # BLEU: 2 + 4 words against 4 + 4: exp(1 - 8/6). ROUGE-L: "the car gone" (3 of 4 words), and "car is" (2 of 2).
+    whole, _ = scores(measure_bleu(["a b", "c d e f"], [["a b c d"], ["c d e f"]]))
+    assert whole[0] == pytest.approx(math.exp(1 - 8 / 6))
+    whole, _ = scores(measure_rouge(["the car is gone"], [["the red car was gone", "car is"]]))
+    assert whole[0] == pytest.approx((1 + 1.44) * 3 / 4 / (1 + 1.44 * 3 / 4))
+
+
+def test_texts_without_any_word_score_nothing_and_do_not_fail():
+    for measure, _, _ in METRICS:
+        assert scores(measure(["", ""], [[""], ["", ""]]))[0] == pytest.approx(
+            0 if measure != measure_rouge else 1, abs=1e-3
+        )
+
+
+def test_what_to_install_is_said(monkeypatch):
+    monkeypatch.setattr(score_captions, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"pip install .*evaluation"):
+        score_captions.score_captions(Matched([Item("1", "a", ("a",))], 0, 0, 0, 0), ScoringConfig())
+
+
+@pytest.mark.parametrize(("confidence", "deviations"), [(0.95, 1.96), (0.5, 0.674)])
+def test_an_interval_of_a_mean_is_the_normal_one(confidence, deviations):
+    """Of 400 zeros and ones in equal parts: 0.5 ± 1.96 * sqrt(0.25 / 400) = 0.451 to 0.549."""
+    measured = measure_mean("x", np.repeat([0.0, 1.0], 200))
+    ((low, high),) = resample(measured, resamples=4000, seed=3, confidence=confidence)
+    half = deviations * math.sqrt(0.25 / 400)
+    assert (low, high) == (pytest.approx(0.5 - half, abs=0.006), pytest.approx(0.5 + half, abs=0.006))
+
+
+def test_a_sum_of_statistics_is_the_score_of_the_drawn_corpus():
+    predictions = ["a b c", "a b c d e f", "x y", "a c b d"]
+    references = [["a b c d"], ["a b c d e g", "a b"], ["x y z"], ["a b c d"]]
+    drawn = [0, 2, 2, 1]
+    for measure in (measure_bleu, measure_rouge):
+        sums = measure(predictions, references).statistics[drawn].sum(axis=0)
+        wanted = measure([predictions[item] for item in drawn], [references[item] for item in drawn])
+        assert wanted.conclude(sums) == pytest.approx(scores(wanted)[0])
+
+
+def test_the_seed_decides_and_parts_make_no_difference(monkeypatch):
+    measured = measure_mean("x", np.random.default_rng(0).random(50))
+    first, other = (resample(measured, resamples=200, seed=seed) for seed in (1, 2))
+    assert not np.array_equal(first, other)
+    monkeypatch.setattr("pairwright.tasks.evaluation.measured.AT_ONCE", 700)
+    assert np.allclose(resample(measured, resamples=200, seed=1), first)
