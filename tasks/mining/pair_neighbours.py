@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.config import MiningConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, NeighbourRow, PairRow, make_key
-from pairwright.tasks.mining.cluster import CandidateSets, spectral_labels_gathered
+from pairwright.tasks.mining.cluster import spectral_labels
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
@@ -115,19 +115,14 @@ def _counts(row: NeighbourRow, spaces: Sequence[Mapping[str, float]], config: Mi
 def _cluster(
     sets: Sequence[Candidates], config: MiningConfig, vectors: Mapping[str, Vectors]
 ) -> list[NDArray[np.int32]]:
-    """Return a label per candidate of each set, all sets in one call; the kernel also takes sets smaller than K."""
-    if not sets:
-        return []
+    """Return a label per candidate of each set; sets smaller than K are clusters of one."""
     images = sorted({key for found in sets for key in found.keys})
+    if not images:
+        return []
     place = {key: number for number, key in enumerate(images)}
     features = _features(images, sets[0].row.embedders, config=config, vectors=vectors)
-    indices = np.array([place[key] for found in sets for key in found.keys], dtype=np.int64)
-    ends = np.cumsum([len(found.keys) for found in sets])
-    gathered = CandidateSets(indices, np.append(0, ends))
-    labels = spectral_labels_gathered(
-        features, gathered, n_clusters=config.clusters, gamma=config.gamma, seed=config.seed
-    )
-    return np.split(labels, ends[:-1])
+    chosen = [np.array([place[key] for key in found.keys]) for found in sets]
+    return spectral_labels(features, chosen, n_clusters=config.clusters, gamma=config.gamma, seed=config.seed)
 
 
 def _features(

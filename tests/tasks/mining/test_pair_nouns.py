@@ -1,4 +1,4 @@
-"""Nouns in, pairs at levels of overlap out; the paper's 8 is a level, an image has no pair with itself."""
+"""Nouns in, pairs at levels of overlap out: compared with counting every pair, and bounded in work."""
 
 from collections import Counter
 from dataclasses import replace
@@ -10,7 +10,7 @@ import pytest
 from pairwright.schemas.arrow import to_table
 from pairwright.schemas.config import NounPairsConfig
 from pairwright.schemas.rows import Dropped, NounsRow, PairRow, make_key
-from pairwright.tasks.mining.pair_nouns import pair_nouns
+from pairwright.tasks.mining.pair_nouns import build_index, draw_partners, pair_nouns
 
 ROOM = ("background", "chair", "image", "table", "window")
 GARDEN = ("grass", "image", "tree")
@@ -94,3 +94,96 @@ def test_every_anchor_is_answered_in_order_with_true_pairs():
 def test_a_single_image_has_no_partner():
     (found,) = pair([nouns_row("a", ROOM)])
     assert isinstance(found, Dropped)
+
+
+def collection(count, *, nouns=12, seed=0):
+    """Return images of 1 to 6 nouns, some much more common than others."""
+    rng = np.random.default_rng(seed)
+    share = 1 / np.arange(1, nouns + 1)
+    sets = [rng.choice(nouns, rng.integers(1, 7), replace=False, p=share / share.sum()).tolist() for _ in range(count)]
+    return table([[f"n{noun}" for noun in some] for some in sets])
+
+
+def table(nouns):
+    subjects = [make_key("image", number) for number in range(len(nouns))]
+    return pa.table({"subject": subjects, "nouns": pa.array(nouns, pa.list_(pa.string()))})
+
+
+def draw(images, **settings):
+    """Return the partners of every image by its number in the table, and how many nouns any two images share."""
+    config = NounPairsConfig(**settings)
+    index = build_index(images, config)
+    anchors = index.numbers_of(images.column("subject").to_pylist())
+    back = np.argsort(anchors)  # from the index's numbers to the table's rows
+    sets = [set(some) for some in images.column("nouns").to_pylist()]
+    shared = np.array([[len(a & b) for b in sets] for a in sets])
+    np.fill_diagonal(shared, 0)
+    return [back[found] for found in draw_partners(index, anchors, config)], shared
+
+
+def test_each_level_gives_as_many_partners_as_it_has_and_none_of_another():
+    partners, shared = draw(collection(300), levels=(1, 3, 4), pairs_per_level=2, max_candidates=10**6)
+    for found, counts in zip(partners, shared, strict=True):
+        drawn = np.searchsorted([1, 3, 4], counts[found], side="right")
+        there = np.searchsorted([1, 3, 4], counts, side="right")
+        assert drawn.tolist() == sorted(drawn.tolist())
+        assert [(drawn == level).sum() for level in (1, 2, 3)] == [
+            min((there == level).sum(), 2) for level in (1, 2, 3)
+        ]
+        assert len(set(found.tolist())) == len(found)
+
+
+def test_the_commonest_nouns_are_not_needed_to_find_who_shares_several():
+    partners, shared = draw(collection(300, seed=1), levels=(4,))
+    assert [len(found) > 0 for found in partners] == (shared >= 4).any(axis=1).tolist()
+
+
+def test_few_are_drawn_of_many_by_the_seed_and_not_by_place():
+    same = table([["dog", "cat"]] * 1500)
+    drawn = [np.concatenate(draw(same, levels=(2,), seed=seed)[0]) for seed in range(2)]
+    assert (drawn[0] == drawn[1]).sum() < 10  # one of 1499 each: 1 expected
+    for one in drawn:
+        # How often each is drawn is Poisson distributed with mean 1: never 10 times, variance 1.
+        times = np.bincount(one, minlength=1500)
+        assert times.max() < 10
+        assert 0.8 < times.var() < 1.2
+        assert (one[one] == np.arange(1500)).sum() < 10  # a pair is drawn from each side on its own
+
+
+def test_work_is_bounded_and_everyone_is_looked_at_equally_often():
+    partners, _ = draw(table([["dog", "cat"]] * 1000), levels=(1,), pairs_per_level=30, max_candidates=20)
+    assert {len(found) for found in partners} == {20}
+    assert set(np.bincount(np.concatenate(partners)).tolist()) == {20}
+
+
+def test_rare_nouns_are_looked_at_first():
+    partners, _ = draw(table([["dog", f"rare{n // 2}"] for n in range(400)]), levels=(2,), max_candidates=1)
+    assert np.concatenate(partners).tolist() == [n ^ 1 for n in range(400)]
+
+
+NOUNS = [["dog", "table"], ["ball", "dog", "image"], [], ["dog", "Picture", "table"], ["image"]]
+
+
+def test_the_index_says_both_ways_which_image_has_which_nouns():
+    index = build_index(table(NOUNS), NounPairsConfig(stop_words=("Image",)))
+    assert index.words == ["Picture", "ball", "table", "dog"]  # in 1, 1, 2 and 3 images
+    numbers = index.numbers_of(table(NOUNS).column("subject").to_pylist())
+    words = [[index.words[noun] for noun in index.nouns_of(number)] for number in numbers.tolist()]
+    assert words == [["table", "dog"], ["ball", "dog"], [], ["Picture", "table", "dog"], []]
+    for noun, word in enumerate(index.words):
+        holders = numbers[[word in some for some in NOUNS]]
+        images = index.noun_images[index.noun_starts[noun] : index.noun_starts[noun + 1]]
+        assert images.tolist() == sorted(holders.tolist())
+    owners = np.repeat(np.arange(5), np.diff(index.image_starts))
+    found = index.noun_images[index.noun_starts[index.image_nouns] + index.places]
+    assert found.tolist() == owners.tolist()
+
+
+def test_images_are_numbered_in_an_order_that_the_seed_draws():
+    many = table([["dog"]] * 2000)
+    keys = sorted(many.column("subject").to_pylist())
+    first, second = (build_index(many, NounPairsConfig(seed=seed)).numbers_of(keys) for seed in range(2))
+    for one, other in ((first, second), (first, np.arange(2000))):
+        # 2000 pairs of unrelated numbers are correlated by less than 4 / sqrt(2000) in all but 1 of 15,000 draws.
+        assert abs(np.corrcoef(one, other)[0, 1]) < 4 / 2000**0.5
+    assert sorted(first.tolist()) == list(range(2000))
