@@ -10,15 +10,17 @@ from pairwright.flows.version import Version
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.claim_target import check_target
-from pairwright.tasks.export.export_rows import Order, export_rows, say_nothing, stream_preferences
+from pairwright.tasks.export.export_rows import (
+    Order,
+    export_rows,
+    say_nothing,
+    stream_conversations,
+    stream_preferences,
+)
 from pairwright.tasks.export.form import Form, Setting
-from pairwright.tasks.export.formats import find_form
-from pairwright.tasks.export.load_processor import load_processor
-from pairwright.tasks.export.select_rows import EVERYTHING, Selection
-from pairwright.tasks.export.stream_conversations import stream_conversations
-from pairwright.tasks.export.tally_rows import About, Tally
-from pairwright.tasks.export.verify import Verifier, make_ruler
+from pairwright.tasks.export.formats import check_target, find_form
+from pairwright.tasks.export.tally_rows import EVERYTHING, About, Selection, Tally
+from pairwright.tasks.export.verify import Verifier, load_processor, make_ruler
 from pairwright.tasks.report.measure_health import judge_health, measure_health
 from pairwright.tasks.report.measure_writing import measure_writing, say_writing
 from pairwright.tasks.report.tables import Tables

@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from pairwright.tasks.export.load_processor import load_processor
+from pairwright.tasks.export.verify import load_processor
 from pairwright.tasks.training.find_model import require_packages
 from pairwright.tasks.training.tiny_model import write_tiny_model
 

@@ -27,7 +27,7 @@ from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
 from pairwright.tasks.evaluation.read_captions import MISSING, PROTOCOLS
 from pairwright.tasks.evaluation.score_captions import METRICS, ScoringConfig
 from pairwright.tasks.export.formats import FORMATS
-from pairwright.tasks.export.select_rows import Selection
+from pairwright.tasks.export.tally_rows import Selection
 
 FormName = Annotated[str, Field(json_schema_extra={"enum": [*FORMATS]})]
 BenchmarkName = Annotated[str, Field(json_schema_extra={"enum": [*BENCHMARKS]})]

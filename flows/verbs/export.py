@@ -163,12 +163,8 @@ def _push(folder: str, destination: "Destination") -> None:
         print("Stopped. What was sent is kept; the same command goes on with it.", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
     seen_by = "private" if pushed.private else "public"
-    if not pushed.sent and not pushed.removed:
-        print(f"{pushed.address} ({seen_by}) has all {pushed.kept:,} files already: nothing was sent")
-        return
-    kept = f"; {pushed.kept:,} were there already" if pushed.kept else ""
     removed = f"; {pushed.removed:,} of an earlier export were removed" if pushed.removed else ""
-    print(f"Sent {pushed.sent:,} files ({shown_size(pushed.size)}) to {pushed.address} ({seen_by}){kept}{removed}")
+    print(f"{pushed.address} ({seen_by}) has all {pushed.files:,} files ({shown_size(pushed.size_bytes)}){removed}")
 
 
 @app.command(epilog="Examples: `pairwright formats`, `pairwright formats trl`")

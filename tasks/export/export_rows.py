@@ -1,26 +1,26 @@
 """Export the preferences of a dataset to a local folder, in one of the forms that other programs read.
 
-Reads live ``PreferenceRow``, writes a form's files, ``README.md`` and a marker by which a later export knows that it
-may replace the folder. Rows pass by one row group at a time, in the order of the parts. Needs a local disk.
+Reads live ``PreferenceRow``, or ``ComparisonRow`` with the images of their pairs; writes a form's files, ``README.md``
+and a marker by which a later export knows that it may replace the folder. Rows pass by one row group at a time, in the
+order of the parts. Needs a local disk.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pairwright.schemas.arrow import from_table, schema_of
 from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions, edit_row
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.claim_target import README, check_target, write_marker
+from pairwright.schemas.rows import ComparisonRow, ImageRow, PairRow, PreferenceRow, SplitRow
 from pairwright.tasks.export.form import Form, RowWriter, Setting, UnheldError
-from pairwright.tasks.export.select_rows import EVERYTHING, Selection
-from pairwright.tasks.export.tally_rows import About, Tally
+from pairwright.tasks.export.formats import README, check_target, write_marker
+from pairwright.tasks.export.tally_rows import EVERYTHING, About, Selection, Tally
 from pairwright.tasks.export.verify import Verifier
-from pairwright.tasks.export.write_readme import write_readme
+from pairwright.tasks.export.write_card import write_readme
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.replace import replacing
-from pairwright.tasks.store.snapshot import stream_live
+from pairwright.tasks.store.snapshot import find_live, stream_live
 from pairwright.tasks.store.stage import Planned
 
 Groups = Iterable[Sequence[PreferenceRow]]
@@ -32,7 +32,7 @@ def say_nothing(done: int, total: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Say what is exported, and how."""
+    """What is exported, and how."""
 
     form: Form
     about: About
@@ -76,6 +76,54 @@ def stream_preferences(build: Build, preferences: Planned) -> Iterator[list[Pref
     """Yield the live preferences of a settled stage, a row group at a time."""
     for table in stream_live(build, preferences, schema_of(PreferenceRow).names):
         yield list(from_table(table, PreferenceRow))
+
+
+def stream_conversations(build: Build, stages: Mapping[str, Planned]) -> Iterator[list[PreferenceRow]]:
+    """Yield the conversations of settled stages as preferences that reject nothing, a row group at a time.
+
+    Where pairs have no split, all are for training.
+    """
+    for table in stream_live(build, stages["comparisons"], schema_of(ComparisonRow).names):
+        yield list(_with_images(build, stages, list(from_table(table, ComparisonRow))))
+
+
+def _with_images(build: Build, stages: Mapping[str, Planned], rows: Sequence[ComparisonRow]) -> Iterator[PreferenceRow]:
+    subjects = [row.subject for row in rows]
+    pairs = {pair.key: pair for pair in find_live(build, stages["pairs"], PairRow, subjects=subjects)}
+    found = find_live(build, stages["splits"], SplitRow, subjects=subjects) if "splits" in stages else []
+    splits = {split.subject: split for split in found}
+    keys = [key for pair in pairs.values() for key in (pair.first, pair.second)]
+    images = {
+        image.key: image
+        for image in find_live(build, stages["images"], ImageRow, subjects=keys, without=("captions", "graph"))
+    }
+    for row in rows:
+        pair = pairs[row.subject]
+        yield _conversation(row, [images[pair.first], images[pair.second]], splits.get(row.subject))
+
+
+def _conversation(row: ComparisonRow, shown: Sequence[ImageRow], split: SplitRow | None) -> PreferenceRow:
+    *asked, answer = row.conversation
+    return PreferenceRow(
+        key=row.key,
+        source_key=row.source_key,
+        subject=row.subject,
+        prompt=tuple(asked),
+        images=tuple(image.image for image in shown),
+        image_keys=tuple(image.key for image in shown),
+        chosen=answer.text,
+        chosen_model=row.model,
+        rejected="",
+        rejected_maker="",
+        rejected_note="",
+        negatives=(),
+        rejected_images=(),
+        removal_scores=(),
+        component=split.component if split else "",
+        split=split.split if split else "train",
+        sources=tuple(image.source for image in shown),
+        licences=tuple(image.licence for image in shown),
+    )
 
 
 def _write(groups: Groups, writer: RowWriter, *, order: Order, watch: Callable[[int, int], None]) -> Tally:

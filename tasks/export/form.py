@@ -1,33 +1,46 @@
-"""What a form of export is: its name, what it cannot hold, and how rows are written in it.
+"""What a form of export is: its name, what it cannot hold, how rows are written in it, and how they are read back.
 
 A file of ``tasks.export.forms`` ends with its ``FORM``; the command line's list of formats follows from the table in
-``tasks.export.formats``. What all forms have in common is in ``tasks.export.export_rows``.
+``tasks.export.formats``. ``PLACE`` stands for an image in a text; where a prompt has none, the images go before its
+first words, as they do in training.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.sample import Sample
+from pairwright.schemas.rows import PreferenceRow, Turn
+from pairwright.tasks.export.sample import PLACE, Sample
 from pairwright.tasks.export.tally_rows import About, Tally
 
 SPLITS = ("train", "validation", "test")
 BYTES_PER_FILE = 500 << 20
+MEDIA = (PLACE, "<video>", "<audio>")
+"""What readers take for a place of something."""
+SHAREGPT_ROLES = {"user": "human", "assistant": "gpt", "system": "system"}
+SIGNATURES = (
+    (b"\x89PNG", "png"),
+    (b"\xff\xd8\xff", "jpg"),
+    (b"GIF8", "gif"),
+    (b"BM", "bmp"),
+    (b"II*\0", "tiff"),
+    (b"MM\0*", "tiff"),
+    (b"RIFF", "webp"),
+)
 Sizes = Mapping[str, tuple[int, int]]
 """Rows and bytes of each split that has any; a form may have several files per split, each with its own name."""
 
 
 class UnheldError(Exception):
-    """Say that a form cannot hold a row: a short constant phrase, by which such rows are counted."""
+    """A form cannot hold a row: a short constant phrase, by which such rows are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Say how an export is written."""
+    """How an export is written."""
 
     name: str
     """Of the dataset, as its new folder is called."""
@@ -36,13 +49,8 @@ class Setting:
     bytes_per_file: int = BYTES_PER_FILE
 
 
-def plain_name(name: str) -> str:
-    """Return a name as other programs take it: letters, digits, ``_`` and ``-``."""
-    return re.sub(r"[^\w-]+", "-", name, flags=re.ASCII).strip("-") or "dataset"
-
-
 class RowWriter(Protocol):
-    """Write rows into one folder."""
+    """Writer of rows into one folder."""
 
     def add(self, row: PreferenceRow) -> None:
         """Write a row.
@@ -59,7 +67,7 @@ class RowWriter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """Declare one form of export."""
+    """One form of export."""
 
     name: str
     """What ``--format`` takes."""
@@ -69,7 +77,7 @@ class Form:
     """What it cannot hold, in sentences."""
     opens: Callable[[Path, Setting], AbstractContextManager[RowWriter]]
     """``opens(folder, setting)``, when it is entered, gives what writes into an empty folder, and completes its files
-    when it is left."""
+    when it is left. ``write_files`` makes one of a function that turns a row into records."""
     check: Callable[[Path, Any], Iterator[Sample]]
     """``check(folder, processor)`` reads its files back as its consumer does, and yields their rows; it raises
     ``BrokenRowError`` at the first that would not train."""
@@ -86,3 +94,53 @@ class Form:
     """Whether its rows name a model."""
     collates: bool = False
     """Whether ``check`` runs its consumer's own code, which needs a processor."""
+
+
+def ending_of(data: bytes) -> str:
+    """Return the ending of an image's file name, by how its bytes begin."""
+    return next((ending for start, ending in SIGNATURES if data.startswith(start)), "img")
+
+
+def plain_name(name: str) -> str:
+    """Return a name as other programs take it: letters, digits, ``_`` and ``-``."""
+    return re.sub(r"[^\w-]+", "-", name, flags=re.ASCII).strip("-") or "dataset"
+
+
+def place_images(row: PreferenceRow, marks: Sequence[str] = MEDIA) -> list[Turn]:
+    """Return the prompt's turns with a ``PLACE`` per image.
+
+    Readers count these marks, so a text that has one of its own is not held: it would show another image.
+
+    Raises:
+        UnheldError: there are others of the reader's marks in a text, turns that do not alternate, or no chosen text.
+    """
+    if not row.chosen.strip():
+        raise UnheldError("no chosen text")
+    found = sum(turn.text.count(PLACE) for turn in row.prompt)
+    if found not in (0, len(row.images)):
+        raise UnheldError(f"the prompt has {PLACE} in its words")
+    if any(mark in turn.text for turn in row.prompt for mark in marks if mark != PLACE):
+        raise UnheldError("the prompt has the mark of a video or a sound in its words")
+    if any(mark in text for text in (row.chosen, row.rejected) for mark in marks):
+        raise UnheldError("an answer has the mark of an image, a video or a sound in its words")
+    turns = list(row.prompt)
+    first = int(bool(turns) and turns[0].role == "system")
+    roles = [turn.role for turn in turns[first:]]
+    if len(roles) % 2 != 1 or set(roles[::2]) != {"user"} or set(roles[1::2]) - {"assistant"}:
+        raise UnheldError("user and assistant do not take turns in the prompt")
+    if not found:
+        turns[first] = Turn(role="user", text=PLACE * len(row.images) + turns[first].text)
+    return turns
+
+
+def rejected_text(row: PreferenceRow) -> str:
+    """Return what a text is preferred to.
+
+    Raises:
+        UnheldError: nothing, or the same text.
+    """
+    if not row.rejected.strip():
+        raise UnheldError("no rejected text")
+    if row.rejected == row.chosen:
+        raise UnheldError("the rejected text is the chosen one")
+    return row.rejected

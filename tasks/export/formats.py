@@ -1,4 +1,7 @@
-"""All forms of export."""
+"""All forms of export, and the marker by which a folder is known to be an earlier export that may be replaced."""
+
+import json
+from pathlib import Path
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.plugins import Registry
@@ -7,6 +10,8 @@ from pairwright.tasks.export.forms import hf, llamafactory, llava, ms_swift, ope
 
 _FORMS = (hf, trl, llamafactory, ms_swift, rlaif_v, llava, webdataset, openai_batch)
 FORMATS = Registry("formats", Form, (module.FORM for module in _FORMS))
+MARKER = ".pairwright-export.json"
+README = "README.md"
 
 
 def find_form(name: str) -> Form:
@@ -18,3 +23,37 @@ def find_form(name: str) -> Form:
     if name not in FORMATS:
         raise ConfigError(f"--format {name}: no such format. There are: {', '.join(FORMATS)}")
     return FORMATS[name]
+
+
+def check_target(target: Path) -> None:
+    """Refuse a target that is not a folder of ours, an empty one, or a free name.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise ConfigError(f"{target}: is not a folder; give a new name with --to")
+    names = {path.name for path in target.iterdir()}
+    own = _owned(target / MARKER)
+    if names and (not own or names - own):
+        other = sorted(names - own)[:3] or sorted(names)[:3]
+        raise ConfigError(
+            f"{target}: is not empty and no earlier export (it holds {', '.join(other)}); give a new name with --to"
+        )
+
+
+def write_marker(folder: Path, *, form: str, version: str, rows: int) -> None:
+    """Write the file by which a later export knows that it may replace the folder."""
+    marker = {"made_by": "pairwright", "format": form, "version": version, "rows": rows}
+    (folder / MARKER).write_text(json.dumps(marker) + "\n", encoding="utf-8")
+
+
+def _owned(marker: Path) -> set[str]:
+    """Return the names that the export of this marker may have made; none: it is no export."""
+    try:
+        form = FORMATS.get(json.loads(marker.read_text(encoding="utf-8"))["format"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+    return {MARKER, README, *form.owns} if form else set()

@@ -1,35 +1,27 @@
-"""Send an export's folder to a dataset repository of Hugging Face's Hub.
+"""Send an export's folder to a dataset repository of Hugging Face's Hub by ``HfApi.upload_folder``.
 
-What is owed are the files that the repository does not have with the same hash; they are sent, and then appear there in
-one commit, together with the removal of an earlier export's files. So that is what resumes a push that was cut: a large
-file that had arrived is not sent again, also where no commit names it yet (the Hub's client asks before it sends). A
-folder of more files than one commit should have takes several, and the last one brings the README.
-
-Needs huggingface-hub and a token that may write. The token is read by the Hub's client, and appears in no message.
+It sends what the repository lacks, in one commit, or in several where a folder is large, and takes away an earlier
+export's files. What had arrived before a push was cut is not sent again. Needs huggingface-hub and a token that may
+write; the token is read by the Hub's client, and appears in no message.
 """
 
+import glob
+import sys
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pairwright.schemas.errors import ConfigError, PairwrightError, ServerError, StoreError
-from pairwright.tasks.export.claim_target import MARKER, README
-from pairwright.tasks.export.formats import FORMATS
-from pairwright.tasks.models.fetching.fetch_hub import GIT, SHA256, hash_blob
-from pairwright.tasks.models.fetching.show_fetching import showing
+from pairwright.tasks.export.formats import FORMATS, MARKER
 
 if TYPE_CHECKING:
-    from huggingface_hub import CommitOperationAdd, HfApi, RepoFile
+    from huggingface_hub import HfApi
 
 FIELD = "--push-to-hub"
 KIND = "dataset"
-FILES_PER_COMMIT = 1_000
-"""The Hub takes 25,000; it grows slow long before."""
-FILES_AT_ONCE, BYTES_AT_ONCE = 100, 256_000_000
-"""Files are sent in groups of so many, or so large, and the bar moves when a group is there."""
 ATTRIBUTES = ".gitattributes"
 """The Hub makes it with the repository."""
 LOGIN = "Log in with `hf auth login`, or set HF_TOKEN: https://huggingface.co/settings/tokens makes one that may write"
@@ -38,7 +30,7 @@ GOES_ON = "What was sent is kept: the same command goes on with it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Say where on the Hub a folder goes."""
+    """Where on the Hub a folder goes."""
 
     repository: str
     """OWNER/NAME; it is made where there is none."""
@@ -49,18 +41,14 @@ class Destination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushed:
-    """Say what was sent."""
+    """What a repository holds now."""
 
     address: str
     private: bool
-    sent: int
-    """Files."""
-    size: int
-    """Their bytes."""
-    kept: int
-    """Files that the repository had already."""
+    files: int
+    size_bytes: int
     removed: int
-    """Files of an earlier export."""
+    """Files of an earlier export that were taken away."""
 
 
 def check_destination(to: Destination) -> None:
@@ -71,7 +59,7 @@ def check_destination(to: Destination) -> None:
         ServerError: the Hub does not answer.
     """
     with _asking(to) as hub:
-        _check(to, _find(hub, to))
+        _find(hub, to)
 
 
 def push_folder(folder: Path, to: Destination) -> Pushed:
@@ -83,20 +71,30 @@ def push_folder(folder: Path, to: Destination) -> Pushed:
         StoreError: a file cannot be read.
     """
     with _asking(to) as hub:
-        is_private = _prepare(hub, to)
-        there = _list(hub, to)
-        _check_files(to, there)
-        files = _list_files(folder)
-        owed = [name for name, path in files.items() if not _is_same(path, there.get(name))]
-        stale = [name for name in there if name not in files and name.partition("/")[0] in _owned()]
-        _send(hub, to, {name: files[name] for name in owed}, stale)
+        if _find(hub, to) is None:
+            hub.create_repo(to.repository, repo_type=KIND, private=to.private or None, exist_ok=True)
+        if to.branch != "main":
+            hub.create_branch(to.repository, repo_type=KIND, branch=to.branch, exist_ok=True)
+        found: Any = hub.repo_info(to.repository, repo_type=KIND, revision=to.branch)
+        _check(to, found)
+        files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+        owned = {name for form in FORMATS.values() for name in form.owns}
+        there = [file.rfilename for file in found.siblings or []]
+        stale = [name for name in there if name not in files and name.partition("/")[0] in owned]
+        hub.upload_folder(
+            repo_id=to.repository,
+            repo_type=KIND,
+            revision=to.branch,
+            folder_path=folder,
+            delete_patterns=[glob.escape(name) for name in stale] or None,
+            commit_message="Upload an export of Pairwright",
+        )
         branch = "" if to.branch == "main" else f"/tree/{to.branch}"
         return Pushed(
             address=f"{hub.endpoint}/datasets/{to.repository}{branch}",
-            private=is_private,
-            sent=len(owed),
-            size=sum(files[name].stat().st_size for name in owed),
-            kept=len(files) - len(owed),
+            private=bool(found.private),
+            files=len(files),
+            size_bytes=sum(path.stat().st_size for path in files.values()),
             removed=len(stale),
         )
 
@@ -126,13 +124,14 @@ def _asking(to: Destination) -> Generator["HfApi"]:
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Silence the Hub's client: its lines about retries hold signed addresses, and it has a bar for each file."""
+    """Silence the Hub's client: its lines about retries hold signed addresses, and its bars are for terminals."""
     from huggingface_hub import utils
 
     level = utils.logging.get_verbosity()
     had_bars = not utils.are_progress_bars_disabled()
     utils.logging.set_verbosity_error()
-    utils.disable_progress_bars()
+    if not sys.stderr.isatty():
+        utils.disable_progress_bars()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about cards without metadata, which some forms have
@@ -159,13 +158,14 @@ def _explain(error: Exception, to: Destination, token: str) -> PairwrightError:
         return ServerError(f"{where}: the Hub could not be reached, or broke off ({text}). {GOES_ON}")
     code, said = answer.response.status_code, (answer.server_message or "").replace(token, "***").strip()
     told = f" It says: {said}" if said else ""
-    if code == 401:
-        return ConfigError(f"{where}: the Hub does not accept the token. {LOGIN}.{told}")
-    if code == 403:
-        owner = to.repository.partition("/")[0]
-        return ConfigError(f"{where}: the token may not write there, or {owner} is somebody else. {LOGIN}.{told}")
-    if code == 404:
-        return ConfigError(f"{where}: the Hub finds no such repository, or the token may not see it.{told}")
+    owner = to.repository.partition("/")[0]
+    refusals = {
+        401: f"the Hub does not accept the token. {LOGIN}.",
+        403: f"the token may not write there, or {owner} is somebody else. {LOGIN}.",
+        404: "the Hub finds no such repository, or the token may not see it.",
+    }
+    if code in refusals:
+        return ConfigError(f"{where}: {refusals[code]}{told}")
     return ServerError(f"{where}: the Hub answers {code}.{told} {GOES_ON}")
 
 
@@ -175,108 +175,28 @@ def _causes(error: BaseException | None) -> Iterable[BaseException]:
         error = error.__cause__
 
 
-def _prepare(hub: "HfApi", to: Destination) -> bool:
-    """Have the repository and the branch; return whether it is private."""
-    found = _find(hub, to)
-    _check(to, found)
-    if found is None:
-        hub.create_repo(to.repository, repo_type=KIND, private=to.private or None, exist_ok=True)
-        found = hub.repo_info(to.repository, repo_type=KIND)
-        _check(to, found)
-    if to.branch != "main":
-        hub.create_branch(to.repository, repo_type=KIND, branch=to.branch, exist_ok=True)
-    return bool(found.private)
-
-
 def _find(hub: "HfApi", to: Destination) -> Any:
-    """Return what the Hub says of the repository; ``None``: there is none."""
+    """Return what the Hub says of the repository, which may take an export; ``None``: there is none."""
     from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
-        return hub.repo_info(to.repository, repo_type=KIND)
+        found = hub.repo_info(to.repository, repo_type=KIND)
     except RepositoryNotFoundError:
         return None
+    _check(to, found)
+    return found
 
 
 def _check(to: Destination, found: Any) -> None:
     """Refuse a repository that others can see, or that holds something else."""
-    if found is None:
-        return
     if to.private and not found.private:
         raise ConfigError(
             f"{FIELD} {to.repository}: is public. Make it private in its settings on the Hub, "
             "give a new name, or leave out --private"
         )
-    _check_files(to, [file.rfilename for file in found.siblings or []])
-
-
-def _check_files(to: Destination, names: Iterable[str]) -> None:
-    other = sorted({*names} - {ATTRIBUTES})
+    other = sorted({file.rfilename for file in found.siblings or []} - {ATTRIBUTES})
     if other and MARKER not in other:
         raise ConfigError(
             f"{FIELD} {to.repository}: holds what no export made ({', '.join(other[:3])}); "
             "give a new name, or remove its files on the Hub"
         )
-
-
-def _list(hub: "HfApi", to: Destination) -> dict[str, "RepoFile"]:
-    from huggingface_hub import RepoFile
-
-    tree = hub.list_repo_tree(to.repository, repo_type=KIND, revision=to.branch, recursive=True)
-    return {file.path: file for file in tree if isinstance(file, RepoFile)}
-
-
-def _list_files(folder: Path) -> dict[str, Path]:
-    """Return the files by name: first the marker, by which the repository is known as ours, last the README."""
-    paths = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    return {name: paths[name] for name in sorted(paths, key=lambda name: (name == README, name != MARKER, name))}
-
-
-def _is_same(path: Path, there: "RepoFile | None") -> bool:
-    if there is None or path.stat().st_size != there.size:
-        return False
-    return hash_blob(path, SHA256) == there.lfs.sha256 if there.lfs else hash_blob(path, GIT) == there.blob_id
-
-
-def _owned() -> set[str]:
-    """Return the names that exports make; others in a repository are its owner's."""
-    return {name for form in FORMATS.values() for name in form.owns}
-
-
-def _send(hub: "HfApi", to: Destination, owed: Mapping[str, Path], stale: Sequence[str]) -> None:
-    """Send files, commit by commit; what is stale leaves with the last one."""
-    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
-
-    additions = [CommitOperationAdd(name, path) for name, path in owed.items()]
-    removals = [CommitOperationDelete(name) for name in stale]
-    starts = range(0, max(len(additions), 1), FILES_PER_COMMIT)
-    with showing(to.repository, "sending") as progress:
-        if additions:
-            progress.begin(0, sum(one.upload_info.size for one in additions))
-        for start in starts:
-            part, last = additions[start : start + FILES_PER_COMMIT], start == starts[-1]
-            for group in _groups(part):
-                hub.preupload_lfs_files(
-                    to.repository, group, repo_type=KIND, revision=to.branch, free_memory=False
-                )  # a group that is there is not sent again by the commit
-                progress.advance(sum(one.upload_info.size for one in group))
-            if operations := [*part, *(removals if last else [])]:
-                hub.create_commit(
-                    to.repository,
-                    operations,
-                    repo_type=KIND,
-                    revision=to.branch,
-                    commit_message="Upload an export of Pairwright" + ("" if last else f", from file {start + 1:,}"),
-                )
-
-
-def _groups(additions: Sequence["CommitOperationAdd"]) -> Iterator[list["CommitOperationAdd"]]:
-    group, size = list["CommitOperationAdd"](), 0
-    for one in additions:
-        if group and (len(group) == FILES_AT_ONCE or size + one.upload_info.size > BYTES_AT_ONCE):
-            yield group
-            group, size = [], 0
-        group.append(one)
-        size += one.upload_info.size
-    if group:
-        yield group

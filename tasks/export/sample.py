@@ -4,7 +4,7 @@ Whoever reads rows back yields a ``Sample`` each, and raises ``BrokenRowError`` 
 would refuse, skip or read as something else.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ Message = Mapping[str, Any]
 
 
 class BrokenRowError(Exception):
-    """Say which row would not train, and why."""
+    """A row would not train: which, and why."""
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(f"{where}: {why}")
@@ -27,7 +27,7 @@ class BrokenRowError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Be one row as a trainer sees it."""
+    """One row as a trainer sees it."""
 
     where: str
     """Names the row: its file and line, or its key."""
@@ -36,8 +36,6 @@ class Sample:
     images: Sequence[Image.Image]
     answers: Sequence[str]
     """Chosen, rejected; a conversation has its last one."""
-    row: Any = None
-    """What its consumer's own code takes, where that is run."""
 
 
 def need(*, true: bool, where: str, why: str) -> None:
@@ -92,12 +90,17 @@ def opened_files(folder: Path, names: Any, where: str) -> list[Image.Image]:
 
 
 def as_parts(text: str) -> list[dict[str, str]]:
-    """Return a text with marks of images as the parts of a message."""
+    """Return a text with marks of images as the parts of a message: a slot where each image is."""
     parts: list[dict[str, str]] = []
     for number, piece in enumerate(text.split(PLACE)):
         parts += [{"type": "image"}] if number else []
         parts += [{"type": "text", "text": piece}] if piece else []
     return parts
+
+
+def as_messages(turns: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Return roles and texts with marks of images as messages."""
+    return [{"role": role, "content": as_parts(text)} for role, text in turns]
 
 
 def check_turns(turns: Sequence[tuple[str, str]], images: int, where: str) -> None:

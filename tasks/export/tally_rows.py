@@ -1,18 +1,63 @@
-"""Say which dataset is exported, and count what passes by while its rows are written."""
+"""Say which dataset and which of its preferences are exported, and count what passes by while rows are written."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from pairwright.schemas.config import Profile
+from pairwright.schemas.decisions import ACCEPTED, Decision
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.select_rows import UNSTATED, kinds_of
 from pairwright.tasks.store.ledger import Counts
+
+UNSTATED = "unstated"
+"""Stands for images whose licence nobody stated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Preferences to which all of this applies; what is not named may be anything. Names compare without case."""
+
+    licences: tuple[str, ...] = ()
+    """All images are under one of these; ``UNSTATED`` for none."""
+    sources: tuple[str, ...] = ()
+    """All images are from one of these."""
+    splits: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    """The row is of one of these, as ``kinds_of`` names them."""
+    score: float | None = None
+    """Least score of the removal that its rejected images show; rows without such a removal have none."""
+    accepted: bool = False
+    """A person accepted the row, or edited it."""
+
+    def keeps(self, row: PreferenceRow, decision: Decision | None = None) -> bool:
+        """Say whether a row is exported about which a person may have decided."""
+        return (
+            (not self.accepted or (decision is not None and decision.verdict in ACCEPTED))
+            and _all_in(row.licences, self.licences)
+            and _all_in(row.sources, self.sources)
+            and _all_in([row.split], self.splits)
+            and (not self.kinds or any(_all_in([kind], self.kinds) for kind in kinds_of(row)))
+            and (self.score is None or any(one.chosen and one.score >= self.score for one in row.removal_scores))
+        )
+
+
+EVERYTHING = Selection()
+
+
+def kinds_of(row: PreferenceRow) -> set[str]:
+    """Return what a row is: about a "pair" or one "image", and what made its rejected text and its rejected image."""
+    about = "pair" if len(row.images) > 1 else "image"
+    return {about, row.rejected_maker, row.rejected_image_maker} - {""}
+
+
+def _all_in(found: Collection[str], wanted: Collection[str]) -> bool:
+    allowed = {name.lower() for name in wanted}
+    return not allowed or all((name or UNSTATED).lower() in allowed for name in found)
 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """Say which dataset is exported."""
+    """Dataset that is exported."""
 
     name: str
     version: str
@@ -32,7 +77,7 @@ class About:
 
 @dataclass
 class Tally:
-    """Count what passes by while rows are written."""
+    """Counts of what passes by while rows are written."""
 
     sizes: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     """Rows and bytes of each split that has any."""

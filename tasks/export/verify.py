@@ -12,14 +12,34 @@ from typing import Any
 from pairwright.schemas.errors import ConfigError, ValidationError
 from pairwright.tasks.export.form import Form
 from pairwright.tasks.export.sample import BrokenRowError, Sample, naming_row, need
+from pairwright.tasks.models.weights import loading
 
+FIELD = "--processor"
 UNLIMITED = 10_000_000
 """Tokenizers that state no limit state a very large number."""
 
 
+def load_processor(name: str) -> Any:
+    """Return a processor of texts and images; nothing is fetched, no code of a checkpoint is run.
+
+    Raises:
+        ConfigError: transformers is not installed, or it takes no images.
+        ModelError: it is not on this machine, or cannot be loaded.
+    """
+    try:
+        from transformers import AutoProcessor
+    except ImportError as error:
+        raise ConfigError(f"{FIELD}: needs transformers: python -m pip install -e '.[train]'") from error
+    with loading(FIELD, Path(name)):
+        processor: Any = AutoProcessor.from_pretrained(name, local_files_only=True, trust_remote_code=False)
+    if not hasattr(processor, "image_processor") or not hasattr(processor, "tokenizer"):
+        raise ConfigError(f"{FIELD} {name}: takes no images and texts")
+    return processor
+
+
 @dataclass(frozen=True)
 class Ruler:
-    """Measure rows in a model's tokens."""
+    """Length of rows in a model's tokens."""
 
     processor: Any
     """What ``AutoProcessor`` gave."""
@@ -56,13 +76,13 @@ def make_ruler(processor: Any, max_length: int) -> Ruler:
     """
     limit = max_length or getattr(processor.tokenizer, "model_max_length", None) or UNLIMITED
     if limit >= UNLIMITED:
-        raise ConfigError("--processor: its tokenizer states no maximum length; give one with --max-length")
+        raise ConfigError(f"{FIELD}: its tokenizer states no maximum length; give one with --max-length")
     return Ruler(processor, limit)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verifier:
-    """Verify folders of one form."""
+    """Reader of folders of one form."""
 
     form: Form
     processor: Any = None

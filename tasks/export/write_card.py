@@ -1,12 +1,14 @@
-"""Write the card of an exported dataset: README.md with the YAML that the Hugging Face Hub reads, then plain words."""
+"""Write README.md of an export: the YAML that the Hugging Face Hub reads, then what it is in plain words."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pairwright.tasks.export.form import SPLITS
-from pairwright.tasks.export.hf_schema import COLUMNS, card_features, ending_of
+from pairwright.tasks.export.form import SPLITS, Form, ending_of, plain_name
 from pairwright.tasks.export.tally_rows import About, Tally
 
 LICENCES = ("apache-2.0", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "mit", "odc-by")
@@ -17,27 +19,49 @@ ASSETS = "assets"
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 
-def write_card(about: About, tally: Tally) -> str:
-    """Return the text of README.md."""
-    return (
-        markdown()
-        .get_template("card.md.j2")
-        .render(
-            front=yaml.safe_dump(_front_matter(about, tally), sort_keys=False, allow_unicode=True).strip(),
-            about=about,
-            tally=tally,
-            columns=COLUMNS,
-            pictures=list(example_files(tally)),
-            empty=[split for split in SPLITS if split not in tally.sizes],
-            was_mined="neighbours" in {stage.stage for stage in about.counts},
-            inpainter=INPAINTERS[about.profile.removals.inpainter],
-            is_rendered=about.profile.sources.kind == "scenes",
-        )
+def write_readme(form: Form, about: About, tally: Tally) -> str:
+    """Return the text of README.md: the form's own, or the common one."""
+    if form.card:
+        return form.card(about, tally)
+    use = form.use.replace("NAME", plain_name(about.name)).strip()
+    told = _front(about, tally)
+    if "license_name" in told:
+        told["license_name"] = "see-below"  # only hf has them by row
+    return _fill("readme.md.j2", told, form=form, about=about, tally=tally, use=use)
+
+
+def write_card(about: About, tally: Tally, *, features: list[dict[str, Any]], columns: Mapping[str, str]) -> str:
+    """Return the card of an export whose rows have all columns: what they are, and what they hold in words."""
+    sizes = {split: tally.sizes[split] for split in SPLITS if split in tally.sizes}
+    total = sum(size for _, size in sizes.values())
+    files = [{"split": split, "path": f"data/{split}-*.parquet"} for split in sizes]
+    told = {
+        **_front(about, tally, {"task_categories": ["image-text-to-text"]}),
+        "configs": [{"config_name": "default", "data_files": files}],
+        "dataset_info": {
+            "features": features,
+            "splits": [
+                {"name": split, "num_bytes": size, "num_examples": rows} for split, (rows, size) in sizes.items()
+            ],
+            "download_size": total,
+            "dataset_size": total,
+        },
+    }
+    return _fill(
+        "card.md.j2",
+        told,
+        about=about,
+        tally=tally,
+        columns=columns,
+        pictures=list(example_files(tally)),
+        empty=[split for split in SPLITS if split not in tally.sizes],
+        was_mined="neighbours" in {stage.stage for stage in about.counts},
+        inpainter=INPAINTERS[about.profile.removals.inpainter],
+        is_rendered=about.profile.sources.kind == "scenes",
     )
 
 
-def markdown() -> Environment:
-    """Return what fills in the templates beside this file."""
+def _fill(template: str, front: Mapping[str, Any], **told: Any) -> str:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
@@ -47,7 +71,8 @@ def markdown() -> Environment:
         autoescape=False,  # noqa: S701 - Markdown, not HTML: its own filter escapes
     )
     environment.filters["md"] = escape_markdown
-    return environment
+    yaml_text = yaml.safe_dump(dict(front), sort_keys=False, allow_unicode=True).strip()
+    return environment.get_template(template).render(front=yaml_text, **told)
 
 
 def example_files(tally: Tally) -> dict[str, bytes]:
@@ -59,45 +84,14 @@ def example_files(tally: Tally) -> dict[str, bytes]:
     return {f"{ASSETS}/{name}.{ending_of(image)}": image for name, image in shown.items()}
 
 
-def front_matter(about: About, tally: Tally) -> str:
-    """Return the YAML that the Hub reads, where a form's own reader says what its columns are."""
-    told = {"pretty_name": about.name, **_licence(tally), "tags": [*_tags(tally), "pairwright"], **_size(tally)}
-    if "license_name" in told:
-        told["license_name"] = "see-below"  # only hf has them by row
-    return yaml.safe_dump(told, sort_keys=False, allow_unicode=True).strip()
-
-
-def _tags(tally: Tally) -> list[str]:
-    return [*["image-difference"] * bool(tally.pairs), "preference", "dpo", "synthetic"]
-
-
-def _size(tally: Tally) -> dict[str, list[str]]:
-    return {"size_categories": [next((name for below, name in SIZES if tally.rows < below), "1M<n<10M")]}
-
-
-def _front_matter(about: About, tally: Tally) -> dict[str, object]:
-    sizes = {split: tally.sizes[split] for split in SPLITS if split in tally.sizes}
-    total = sum(size for _, size in sizes.values())
+def _front(about: About, tally: Tally, more: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """Return what the Hub reads of every export; ``more`` stands before the tags."""
     return {
         "pretty_name": about.name,
         **_licence(tally),
-        "task_categories": ["image-text-to-text"],
-        "tags": [*_tags(tally), "pairwright"],
-        **_size(tally),
-        "configs": [
-            {
-                "config_name": "default",
-                "data_files": [{"split": split, "path": f"data/{split}-*.parquet"} for split in sizes],
-            }
-        ],
-        "dataset_info": {
-            "features": card_features(),
-            "splits": [
-                {"name": split, "num_bytes": size, "num_examples": rows} for split, (rows, size) in sizes.items()
-            ],
-            "download_size": total,
-            "dataset_size": total,
-        },
+        **more,
+        "tags": [*["image-difference"] * bool(tally.pairs), "preference", "dpo", "synthetic", "pairwright"],
+        "size_categories": [next((name for below, name in SIZES if tally.rows < below), "1M<n<10M")],
     }
 
 

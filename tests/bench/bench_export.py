@@ -24,7 +24,7 @@ import numpy as np
 from PIL import Image
 
 from pairwright.schemas.rows import PreferenceRow, make_key
-from pairwright.tasks.export.hf_schema import FEATURES, to_record
+from pairwright.tasks.export.forms.hf import FEATURES, to_record
 from tests.fixtures.exports import export_some, preference
 
 ROWS, PICTURES, PICTURED = 1_600, 40, 40

@@ -1,8 +1,7 @@
 """One of each that a plugin may add to Pairwright. As a package it is found by the entry points in pyproject.toml."""
 
 import json
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -15,11 +14,9 @@ from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, ImageRow, ItemRow, PreferenceRow, Row, make_key
 from pairwright.schemas.section import Section, Share
 from pairwright.tasks.captioning.validators import Validator
-from pairwright.tasks.export.checks.json_lines import read_lines
-from pairwright.tasks.export.form import Form, Setting, Sizes
-from pairwright.tasks.export.place_images import rejected_text
+from pairwright.tasks.export.form import Form, Setting, rejected_text
+from pairwright.tasks.export.lines import MediaFolder, open_lines, read_lines
 from pairwright.tasks.export.sample import Sample
-from pairwright.tasks.export.write_lines import LineWriters
 from pairwright.tasks.sources.reader import Reader
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.stage import Stage
@@ -133,26 +130,9 @@ MEAN_COLOUR = MeanColour()
 # A form of export: writes rows into a folder, and reads them back to check them.
 
 
-@dataclass(frozen=True)
-class LinesWriter:
-    """Writer of one JSON object per row."""
-
-    files: LineWriters
-
-    def add(self, row: PreferenceRow) -> None:
-        """Write a row; a row without a rejected text is counted as left out."""
-        self.files.add(row.split, {"prompt": row.prompt[-1].text, "chosen": row.chosen, "rejected": rejected_text(row)})
-
-    def sizes(self) -> Sizes:
-        """Return what was written."""
-        return self.files.sizes()
-
-
-@contextmanager
-def open_lines(folder: Path, setting: Setting) -> Generator[LinesWriter]:
-    """Give what writes into a folder."""
-    with LineWriters(folder / "data") as files:
-        yield LinesWriter(files)
+def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, dict]]:
+    """Yield a row's record; a row without a rejected text is counted as left out."""
+    yield row.split, {"prompt": row.prompt[-1].text, "chosen": row.chosen, "rejected": rejected_text(row)}
 
 
 def read_back(folder: Path, processor: object) -> Iterator[Sample]:
@@ -167,7 +147,7 @@ LINES = Form(
     name="lines",
     about="JSON Lines of texts: prompt, chosen, rejected",
     cannot="It has no images.",
-    opens=open_lines,
+    opens=open_lines(to_records),
     check=read_back,
     use="Read `FOLDER/data/train.jsonl`.",
     owns=frozenset({"data"}),

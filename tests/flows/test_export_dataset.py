@@ -10,8 +10,7 @@ import pytest
 import pairwright as pw
 from pairwright.flows import cli
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.export.claim_target import MARKER, README
-from pairwright.tasks.export.formats import FORMATS
+from pairwright.tasks.export.formats import FORMATS, MARKER, README
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.families_of_models import write_qwen2_vl

@@ -16,7 +16,7 @@ import pytest
 import pairwright as pw
 from pairwright.flows.export_dataset import ExportConfig
 from pairwright.schemas.rows import CaptionRow, ImageRow, PairRow, PreferenceRow
-from pairwright.tasks.export.select_rows import Selection
+from pairwright.tasks.export.tally_rows import Selection
 from pairwright.tasks.store.files import Folder
 from tests.tasks.report.browser import broken_images, open_chromium, overflows
 from tests.tasks.report.pages import PHONE, Reader

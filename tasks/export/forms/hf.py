@@ -1,45 +1,156 @@
-"""Write ``data/*.parquet`` that ``datasets.load_dataset`` reads: every column of a preference, TRL's messages."""
+"""Write ``data/*.parquet`` that ``datasets.load_dataset`` reads: every column of a preference, TRL's messages.
 
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+The Hub makes its Croissant description of these files itself.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.checks.parquet import read_hf
-from pairwright.tasks.export.croissant import FILE, write_croissant
-from pairwright.tasks.export.form import Form, Setting, Sizes
-from pairwright.tasks.export.hf_schema import SCHEMA, to_record
+from pairwright.tasks.export.form import Form, Setting
+from pairwright.tasks.export.parquet import (
+    IMAGES,
+    MESSAGES,
+    TEXT,
+    Feature,
+    Record,
+    answer,
+    arrow_schema,
+    image_cell,
+    listed,
+    message,
+    open_parquet,
+    read_messages,
+    read_rows,
+    value,
+)
+from pairwright.tasks.export.sample import Sample
 from pairwright.tasks.export.tally_rows import About, Tally
 from pairwright.tasks.export.write_card import ASSETS, example_files, write_card
-from pairwright.tasks.export.write_shards import SplitWriters
+
+NUMBER, FLAG = value("float32"), value("bool")
+SCORE = {"removal": TEXT, "tag": TEXT, "side": value("int32"), "score": NUMBER, "chosen": FLAG, "clip": NUMBER} | {
+    "why": TEXT
+}
+COLUMNS: dict[str, tuple[Feature, str]] = {
+    "images": (
+        IMAGES,
+        "The images, in order, as their source gave them: two, or one where the preference is about one.",
+    ),
+    "prompt": (MESSAGES, "The question about the images (one message, an `image` slot per image)."),
+    "chosen": (MESSAGES, "A description of how the images differ, or the preferred answer (one message)."),
+    "rejected": (
+        MESSAGES,
+        "A description that is wrong for these images (one message); an empty list where there is none.",
+    ),
+    "rejected_images": (
+        IMAGES,
+        "The same images, one of them without a thing that the chosen text mentions; may be empty.",
+    ),
+    "rejected_image_maker": (
+        TEXT,
+        "How it was made: `removal`, or `crop`, a random window of the image at its full size.",
+    ),
+    "rejected_maker": (
+        TEXT,
+        "How the rejected text was made: `retrieved`, `swapped`, `edited`, `given` by the source, or `mined`.",
+    ),
+    "rejected_note": (TEXT, "What was done to make it."),
+    "negatives": (
+        listed({"text": TEXT, "maker": TEXT, "note": TEXT, "score": NUMBER}),
+        "Further wrong descriptions, hardest first.",
+    ),
+    "removal_scores": (
+        listed(SCORE),
+        "Every removal that was tried: what, from which image, by how much worse the chosen text then "
+        "fits, whether it was taken, the text's CLIP score with it (0: none), and the check that it failed.",
+    ),
+    "chosen_model": (TEXT, "What wrote the chosen text."),
+    "key": (TEXT, "Names the row: a hash of all that it was made from."),
+    "pair": (TEXT, "Names the pair of images, or the one image."),
+    "image_keys": (listed(TEXT), "Name the images."),
+    "component": (TEXT, "Rows that share an image or a group are in one component, which is in one split only."),
+    "sources": (listed(TEXT), "Where each image came from."),
+    "licences": (listed(TEXT), "The licence of each image; empty where none was stated."),
+}
+"""Every column: what it is, and in words for the card."""
+FEATURES: Feature = {name: feature for name, (feature, _) in COLUMNS.items()}
+SCHEMA = arrow_schema(FEATURES)
 
 
-@dataclass(frozen=True)
-class HfWriter:
-    """Write preferences with all that is known of them."""
-
-    files: SplitWriters
-
-    def add(self, row: PreferenceRow) -> None:
-        """Write a row."""
-        self.files.add(row.split, to_record(row))
-
-    def sizes(self) -> Sizes:
-        """Return what was written."""
-        return self.files.sizes()
-
-
-@contextmanager
-def opened(folder: Path, setting: Setting) -> Generator[HfWriter]:
-    """Give what writes into a folder."""
-    with SplitWriters(folder / "data", SCHEMA, bytes_per_file=setting.bytes_per_file) as files:
-        yield HfWriter(files)
+def to_record(row: PreferenceRow, setting: Setting | None = None) -> Record:  # noqa: ARG001 - as for every form
+    """Return a row as the export's columns; images keep their bytes."""
+    own = {name: getattr(row, name) for name in FEATURES if hasattr(row, name)}
+    return {
+        **own,
+        "pair": row.subject,
+        "images": [image_cell(*both) for both in zip(row.images, row.image_keys, strict=True)],
+        "rejected_images": [image_cell(*both) for both in zip(row.rejected_images, _rejected_names(row), strict=True)],
+        "prompt": _prompt(row),
+        "chosen": answer(row.chosen),
+        "rejected": answer(row.rejected),
+        "negatives": [asdict(one) for one in row.negatives],
+        "removal_scores": [asdict(one) for one in row.removal_scores],
+    }
 
 
-def describe(folder: Path, about: About, tally: Tally) -> None:
-    """Write the Croissant file, and the images that the card shows."""
-    (folder / FILE).write_text(write_croissant(about, tally), encoding="utf-8")
+def _rejected_names(row: PreferenceRow) -> list[str]:
+    """Return the names of the rejected images: that of the removal, or of the crop, where one was altered."""
+    names = list(row.image_keys) if row.rejected_images else []
+    for score in row.removal_scores:
+        if score.chosen and names:
+            names[score.side] = score.removal
+    if row.rejected_image_maker != "crop":
+        return names
+    altered = [image != kept for image, kept in zip(row.rejected_images, row.images, strict=True)]
+    return [f"{name}-crop" if new else name for name, new in zip(names, altered, strict=True)]
+
+
+def _prompt(row: PreferenceRow) -> list[Record]:
+    """Return the prompt's messages; the first one of the user shows all images."""
+    messages = [message(turn) for turn in row.prompt]
+    first = next(one for one in messages if one["role"] == "user")
+    first["content"][:0] = [{"type": "image", "text": None} for _ in row.images]
+    return messages
+
+
+def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
+    """Yield the rows; those without a rejected text have an empty list there.
+
+    Raises:
+        BrokenRowError: a row cannot be loaded, or its slots are not its images.
+    """
+    for where, row in read_rows(folder, lists=("images", "rejected_images")):
+        yield read_messages(f"{where} ({row['key']})", row)
+
+
+def card_features(features: Feature = FEATURES) -> list[Record]:
+    """Return the features as a dataset card's YAML states them."""
+    return [{"name": name, **_card_feature(feature)} for name, feature in features.items()]
+
+
+def _card_feature(feature: Feature) -> Record:
+    kind = feature.get("_type")
+    if kind == "Value":
+        return {"dtype": feature["dtype"]}
+    if kind == "Image":
+        return {"dtype": "image"}
+    inner = feature["feature"]
+    if "_type" not in inner:
+        return {"list": card_features(inner)}
+    return {"list": _card_feature(inner)["dtype"]}
+
+
+def write_readme(about: About, tally: Tally) -> str:
+    """Return the card, with the columns in words."""
+    columns = {name: said for name, (_, said) in COLUMNS.items()}
+    return write_card(about, tally, features=card_features(), columns=columns)
+
+
+def write_example(folder: Path, about: About, tally: Tally) -> None:  # noqa: ARG001 - as for every form
+    """Write the images that the card shows."""
     for name, image in example_files(tally).items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(image)
@@ -49,10 +160,10 @@ FORM = Form(
     name="hf",
     about="Parquet with every column, for datasets.load_dataset",
     cannot="It holds preferences only: conversations about commonalities and differences are in llava.",
-    opens=opened,
-    check=read_hf,
+    opens=open_parquet(SCHEMA, to_record),
+    check=check,
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',
-    owns=frozenset({"data", ASSETS, FILE}),
-    beside=describe,
-    card=write_card,
+    owns=frozenset({"data", ASSETS}),
+    beside=write_example,
+    card=write_readme,
 )

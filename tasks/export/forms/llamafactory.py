@@ -1,20 +1,37 @@
 """Write what LLaMA-Factory takes for a multimodal preference: sharegpt with ``ranking``, and its ``dataset_info.json``.
 
-The folder is a ``dataset_dir``: each split is an entry of its own, and paths of images are from there.
+The folder is a ``dataset_dir``: each split is an entry of its own, and paths of images are from there. Rows are read
+back by its rules, as its data/README.md and converters have them: it skips a row whose roles do not alternate or whose
+prompt has an even number of turns, and fails where marks of images and images differ in number, or a file is missing.
 """
 
 import json
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.checks.llamafactory import read_samples
-from pairwright.tasks.export.form import Form, Setting, Sizes, plain_name
-from pairwright.tasks.export.media_folder import MediaFolder
-from pairwright.tasks.export.place_images import SHAREGPT_ROLES, place_images, rejected_text
-from pairwright.tasks.export.write_lines import LineWriters
+from pairwright.tasks.export.form import (
+    MEDIA,
+    SHAREGPT_ROLES,
+    Form,
+    Setting,
+    Sizes,
+    place_images,
+    plain_name,
+    rejected_text,
+)
+from pairwright.tasks.export.lines import MediaFolder, Record, open_lines, read_lines
+from pairwright.tasks.export.sample import (
+    PLACE,
+    Sample,
+    as_messages,
+    check_answer,
+    check_turns,
+    naming_row,
+    need,
+    opened_files,
+)
 
 INFO = "dataset_info.json"
 COLUMNS = {"messages": "conversations", "chosen": "chosen", "rejected": "rejected", "images": "images"}
@@ -27,49 +44,65 @@ TAGS = {
 }
 
 
-@dataclass(frozen=True)
-class LlamaFactoryWriter:
-    """Write preferences between texts."""
+def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+    """Yield a row's record.
 
-    lines: LineWriters
-    media: MediaFolder
-
-    def add(self, row: PreferenceRow) -> None:
-        """Write a row.
-
-        Raises:
-            UnheldError: it has no rejected text, its turns do not alternate, or its words have marks of images.
-        """
-        turns, rejected, before = place_images(row), rejected_text(row), self.media.written
-        record = {
+    Raises:
+        UnheldError: it has no rejected text, its turns do not alternate, or its words have marks of images.
+    """
+    turns, rejected = place_images(row), rejected_text(row)
+    yield (
+        row.split,
+        {
             "conversations": [{"from": SHAREGPT_ROLES[turn.role], "value": turn.text} for turn in turns],
             "chosen": {"from": "gpt", "value": row.chosen},
             "rejected": {"from": "gpt", "value": rejected},
-            "images": [self.media.put(image) for image in row.images],
-        }
-        self.lines.add(row.split, record, beside=self.media.written - before)
-
-    def sizes(self) -> Sizes:
-        """Return what was written."""
-        return self.lines.sizes()
+            "images": [media.put(image) for image in row.images],
+        },
+    )
 
 
-@contextmanager
-def opened(folder: Path, setting: Setting) -> Generator[LlamaFactoryWriter]:
-    """Give what writes into a folder; the entries of ``dataset_info.json`` are written last."""
-    with LineWriters(folder / "data") as lines:
-        yield LlamaFactoryWriter(lines, MediaFolder(folder))
-    info = {
-        f"{plain_name(setting.name)}_{split}": {
-            "file_name": f"data/{split}.jsonl",
-            "formatting": "sharegpt",
-            "ranking": True,
-            "columns": COLUMNS,
-            "tags": TAGS,
-        }
-        for split in lines.sizes()
-    }
+def write_info(folder: Path, setting: Setting, sizes: Sizes) -> None:
+    """Write the entries of ``dataset_info.json``."""
+    told = {"formatting": "sharegpt", "ranking": True, "columns": COLUMNS, "tags": TAGS}
+    info = {f"{plain_name(setting.name)}_{split}": {"file_name": f"data/{split}.jsonl", **told} for split in sizes}
     (folder / INFO).write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
+
+
+def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
+    """Yield the rows of every entry of ``dataset_info.json``.
+
+    Raises:
+        BrokenRowError: a row would not train.
+    """
+    with naming_row(INFO, "cannot be read"):
+        entries = json.loads((folder / INFO).read_text(encoding="utf-8"))
+    for name, entry in entries.items():
+        where = f"{INFO}, {name}"
+        need(true=entry["formatting"] == "sharegpt" and entry["ranking"] is True, where=where, why="no preferences")
+        need(true=(folder / entry["file_name"]).is_file(), where=where, why=f"there is no {entry['file_name']}")
+        for line, record in read_lines(folder, entry["file_name"]):
+            yield _sample(folder, line, record, entry)
+
+
+def _sample(folder: Path, where: str, record: Record, entry: Mapping[str, Any]) -> Sample:
+    columns, tags = entry["columns"], entry["tags"]
+    missing = set(columns.values()) - record.keys()
+    need(true=not missing, where=where, why=f"lacks {', '.join(sorted(missing))}")
+    role, text = tags["role_tag"], tags["content_tag"]
+    roles = {tags["user_tag"]: "user", tags["assistant_tag"]: "assistant", tags["system_tag"]: "system"}
+    with naming_row(where, "no messages"):
+        turns = [(roles[turn[role]], str(turn[text])) for turn in record[columns["messages"]]]
+        answers = {side: record[columns[side]] for side in ("chosen", "rejected")}
+        by = [roles[one[role]] for one in answers.values()]
+    need(true=by == ["assistant", "assistant"], where=where, why="an answer is not the assistant's")
+    said = [check_answer(one[text], where, side) for side, one in answers.items()]
+    others = [mark for mark in MEDIA if mark != PLACE]
+    marked = any(mark in one for one in (*said, *(words for _, words in turns)) for mark in others)
+    need(true=not marked, where=where, why="marks of other media")
+    images = opened_files(folder, record[columns["images"]], where)
+    check_turns(turns, len(images), where)
+    return Sample(where=where, messages=as_messages(turns), images=images, answers=said)
 
 
 FORM = Form(
@@ -79,8 +112,8 @@ FORM = Form(
         "LLaMA-Factory shows both answers the same images, so rejected images are not in it; nor are further "
         "negatives, licences and how a text was made."
     ),
-    opens=opened,
-    check=read_samples,
+    opens=open_lines(to_records, finish=write_info),
+    check=check,
     use=(
         "```yaml\n"
         "stage: dpo\n"

@@ -1,54 +1,72 @@
 """Write conversations about commonalities and differences (CaD) as LLaVA's training takes them: one JSON list.
 
-``image`` is one name, or a list where there are two, which CaD-VI's and VLM-R1's trainers take.
+``image`` is one name, or a list where there are two, which CaD-VI's and VLM-R1's trainers take. A list is read back as
+trainers do: as a whole, human and gpt in turn, a mark per image.
 """
 
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.checks.llava import read_samples
-from pairwright.tasks.export.form import Form, Setting, Sizes
-from pairwright.tasks.export.media_folder import MediaFolder
-from pairwright.tasks.export.place_images import PLACE, SHAREGPT_ROLES, place_images
-from pairwright.tasks.export.write_lines import JSON_LIST, LineWriters
+from pairwright.tasks.export.form import SHAREGPT_ROLES, Form, Setting, place_images
+from pairwright.tasks.export.lines import JSON_LIST, MediaFolder, Record, open_lines
+from pairwright.tasks.export.sample import (
+    PLACE,
+    Sample,
+    as_messages,
+    check_answer,
+    check_turns,
+    naming_row,
+    need,
+    opened_files,
+)
+
+ROLES = {name: role for role, name in SHAREGPT_ROLES.items()}
 
 
-@dataclass(frozen=True)
-class LlavaWriter:
-    """Write conversations, the last answer of which is the chosen text."""
+def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+    """Yield a conversation, the last answer of which is the chosen text.
 
-    lists: LineWriters
-    media: MediaFolder
-
-    def add(self, row: PreferenceRow) -> None:
-        """Write a conversation.
-
-        Raises:
-            UnheldError: its turns do not alternate, or its words have marks of images.
-        """
-        turns, before = place_images(row, [PLACE]), self.media.written
-        names = [self.media.put(image) for image in row.images]
-        said = [{"from": SHAREGPT_ROLES[turn.role], "value": turn.text} for turn in turns]
-        record = {
+    Raises:
+        UnheldError: its turns do not alternate, or its words have marks of images.
+    """
+    said = [{"from": SHAREGPT_ROLES[turn.role], "value": turn.text} for turn in place_images(row, [PLACE])]
+    names = [media.put(image) for image in row.images]
+    yield (
+        row.split,
+        {
             "id": row.key,
             "image": names[0] if len(names) == 1 else names,
             "conversations": [*said, {"from": "gpt", "value": row.chosen}],
-        }
-        self.lists.add(row.split, record, beside=self.media.written - before)
-
-    def sizes(self) -> Sizes:
-        """Return what was written."""
-        return self.lists.sizes()
+        },
+    )
 
 
-@contextmanager
-def opened(folder: Path, setting: Setting) -> Generator[LlavaWriter]:  # noqa: ARG001 - as for every form
-    """Give what writes into a folder."""
-    with LineWriters(folder / "data", JSON_LIST) as lists:
-        yield LlavaWriter(lists, MediaFolder(folder))
+def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
+    """Yield the conversations of every list.
+
+    Raises:
+        BrokenRowError: one would not train.
+    """
+    for path in sorted((folder / "data").glob("*.json")):
+        with naming_row(f"data/{path.name}", "no JSON"):
+            records = json.loads(path.read_text(encoding="utf-8"))
+        for number, record in enumerate(records, start=1):
+            yield _sample(folder, f"data/{path.name}, entry {number}", record)
+
+
+def _sample(folder: Path, where: str, record: Record) -> Sample:
+    with naming_row(where, "no conversation"):
+        where = f"{where} ({record['id']})"
+        turns = [(ROLES[turn["from"]], str(turn["value"])) for turn in record["conversations"]]
+        names = record["image"]
+    need(true=bool(turns) and turns[-1][0] == "assistant", where=where, why="the last message is no answer")
+    images = opened_files(folder, [names] if isinstance(names, str) else names, where)
+    check_turns(turns[:-1], len(images), where)
+    answer = check_answer(turns[-1][1], where, "last")
+    return Sample(where=where, messages=as_messages(turns[:-1]), images=images, answers=[answer])
 
 
 FORM = Form(
@@ -58,8 +76,8 @@ FORM = Form(
         "It holds conversations, which have no rejected side: preferences are in the other formats. The original "
         "LLaVA-1.5 takes one image per conversation; trainers such as CaD-VI's and VLM-R1's take these lists of two."
     ),
-    opens=opened,
-    check=read_samples,
+    opens=open_lines(to_records, JSON_LIST),
+    check=check,
     use="```bash\n--data_path FOLDER/data/train.json --image_folder FOLDER\n```",
     owns=frozenset({"data", "images"}),
     reads="conversations",

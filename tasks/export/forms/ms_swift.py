@@ -1,75 +1,80 @@
 """Write what ms-swift takes for a preference: JSON Lines of messages, with a rejected text or with rejected images.
 
-A line rejects one thing, so a preference that rejects a text and an image gives two. They are in files of their own:
-where both kinds are in one, ms-swift sees an empty ``rejected_response`` in half of its rows and refuses them.
+A line rejects one thing, so a preference that rejects a text and an image gives two, in files of their own: of a column
+that some lines of a file lack, the loader makes an empty one, which ms-swift refuses. Rows are read back by its rules,
+as its documentation of custom datasets and its preprocessor have them.
 """
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.checks.ms_swift import read_samples
-from pairwright.tasks.export.form import Form, Setting, Sizes, UnheldError
-from pairwright.tasks.export.media_folder import MediaFolder
-from pairwright.tasks.export.place_images import place_images, rejected_text
-from pairwright.tasks.export.write_lines import LineWriters
+from pairwright.tasks.export.form import MEDIA, Form, Setting, UnheldError, place_images, rejected_text
+from pairwright.tasks.export.lines import MediaFolder, Record, open_lines, read_lines
+from pairwright.tasks.export.sample import (
+    Sample,
+    as_messages,
+    check_answer,
+    check_turns,
+    naming_row,
+    need,
+    opened_files,
+)
 
-MARKS = ("<image>", "<video>", "<audio>", "<bbox>", "<ref-object>")
+MARKS = (*MEDIA, "<bbox>", "<ref-object>")
 """What ms-swift replaces in texts."""
 
 
-@dataclass(frozen=True)
-class SwiftWriter:
-    """Write preferences between texts and between images."""
+def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+    """Yield a record of what rejects a text, and one of what rejects images.
 
-    lines: LineWriters
-    media: MediaFolder
-
-    def add(self, row: PreferenceRow) -> None:
-        """Write a row.
-
-        Raises:
-            UnheldError: it rejects nothing, its turns do not alternate, or its words have marks of images.
-        """
-        turns = place_images(row, MARKS)
-        if not row.rejected and not row.rejected_images:
-            raise UnheldError("nothing rejected")
-        messages = [{"role": turn.role, "content": turn.text} for turn in turns]
-        messages.append({"role": "assistant", "content": row.chosen})
-        if row.rejected:
-            self._write(row.split, messages, row.images, {"rejected_response": rejected_text(row)})
-        if row.rejected_images:
-            before = self.media.written
-            rejected = [self.media.put(image) for image in row.rejected_images]
-            more = {"rejected_images": rejected}
-            self._write(f"{row.split}-images", messages, row.images, more, beside=self.media.written - before)
-
-    def _write(
-        self,
-        name: str,
-        messages: Sequence[dict[str, str]],
-        images: Sequence[bytes],
-        rejected: dict[str, Any],
-        *,
-        beside: int = 0,
-    ) -> None:
-        before = self.media.written
-        record = {"messages": messages, "images": [self.media.put(image) for image in images], **rejected}
-        self.lines.add(name, record, beside=beside + self.media.written - before)
-
-    def sizes(self) -> Sizes:
-        """Return what was written."""
-        return self.lines.sizes()
+    Raises:
+        UnheldError: it rejects nothing, its turns do not alternate, or its words have marks of images.
+    """
+    turns = place_images(row, MARKS)
+    if not row.rejected and not row.rejected_images:
+        raise UnheldError("nothing rejected")
+    messages = [{"role": turn.role, "content": turn.text} for turn in turns]
+    messages.append({"role": "assistant", "content": row.chosen})
+    if row.rejected:
+        rejected = rejected_text(row)
+        images = [media.put(image) for image in row.images]
+        yield row.split, {"messages": messages, "images": images, "rejected_response": rejected}
+    if row.rejected_images:
+        images, others = ([media.put(image) for image in shown] for shown in (row.images, row.rejected_images))
+        yield f"{row.split}-images", {"messages": messages, "images": images, "rejected_images": others}
 
 
-@contextmanager
-def opened(folder: Path, setting: Setting) -> Generator[SwiftWriter]:  # noqa: ARG001 - as for every form
-    """Give what writes into a folder."""
-    with LineWriters(folder / "data") as lines:
-        yield SwiftWriter(lines, MediaFolder(folder))
+def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
+    """Yield the rows of every file.
+
+    Raises:
+        BrokenRowError: a row would not train.
+    """
+    for path in sorted((folder / "data").glob("*.jsonl")):
+        columns: set[str] = set()
+        for where, record in read_lines(folder, f"data/{path.name}"):
+            columns = columns or set(record)
+            need(true=set(record) == columns, where=where, why="rejects something else than the file's first line")
+            yield _sample(folder, where, record)
+
+
+def _sample(folder: Path, where: str, record: Record) -> Sample:
+    with naming_row(where, "no messages"):
+        turns = [(str(turn["role"]), str(turn["content"])) for turn in record["messages"]]
+    need(true=bool(turns) and turns[-1][0] == "assistant", where=where, why="the last message is no answer")
+    images = opened_files(folder, record.get("images"), where)
+    check_turns(turns[:-1], len(images), where)
+    answers = [check_answer(turns[-1][1], where, "chosen")]
+    if "rejected_response" in record:
+        answers.append(check_answer(record["rejected_response"], where, "rejected"))
+        need(true=answers[0] != answers[1], where=where, why="the rejected text is the chosen one")
+    if "rejected_images" in record:
+        rejected = opened_files(folder, record["rejected_images"], where)
+        need(true=len(rejected) == len(images), where=where, why=f"{len(rejected)} rejected images for {len(images)}")
+    need(true=bool(record.keys() & {"rejected_response", "rejected_images"}), where=where, why="rejects nothing")
+    return Sample(where=where, messages=as_messages(turns[:-1]), images=images, answers=answers)
 
 
 FORM = Form(
@@ -79,8 +84,8 @@ FORM = Form(
         "A line rejects one text or one set of images, so further negatives are not in it; nor are licences and how "
         "something was made. Rejected images are in files of their own (train-images.jsonl)."
     ),
-    opens=opened,
-    check=read_samples,
+    opens=open_lines(to_records),
+    check=check,
     use=(
         "```bash\n"
         "ROOT_IMAGE_DIR=FOLDER swift rlhf --rlhf_type dpo --dataset FOLDER/data/train.jsonl \\\n"

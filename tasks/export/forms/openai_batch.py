@@ -5,52 +5,37 @@ the request's ``custom_id``. A file has at most 50,000 requests and 200 MB, the 
 """
 
 import base64
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pairwright.schemas.rows import PreferenceRow, Turn
-from pairwright.tasks.export.checks.openai_batch import read_samples
-from pairwright.tasks.export.form import Form, Setting, Sizes
-from pairwright.tasks.export.hf_schema import ending_of
-from pairwright.tasks.export.place_images import PLACE, place_images
-from pairwright.tasks.export.write_lines import LineWriters, Shape
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.export.form import Form, Setting, ending_of, place_images
+from pairwright.tasks.export.lines import MediaFolder, Record, Shape, open_lines, read_lines
+from pairwright.tasks.export.sample import PLACE, Sample, as_parts, decoded, naming_row, need
 
 URL = "/v1/chat/completions"
 LIMITED = Shape(rows_per_file=50_000, bytes_per_file=200_000_000)
+KEYS = {"custom_id", "method", "url", "body"}
 
 
-@dataclass(frozen=True)
-class BatchWriter:
-    """Write the prompts of preferences as requests."""
+def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+    """Yield a row's request.
 
-    lines: LineWriters
-    model: str
-
-    def add(self, row: PreferenceRow) -> None:
-        """Write a row's request.
-
-        Raises:
-            UnheldError: words of its prompt stand for images.
-        """
-        urls = iter([_data_url(image) for image in row.images])
-        messages = [{"role": turn.role, "content": list(_content(turn, urls))} for turn in place_images(row, [PLACE])]
-        body = {"model": self.model, "messages": messages}
-        self.lines.add(row.split, {"custom_id": row.key, "method": "POST", "url": URL, "body": body})
-
-    def sizes(self) -> Sizes:
-        """Return what was written."""
-        return self.lines.sizes()
+    Raises:
+        UnheldError: words of its prompt stand for images.
+    """
+    urls = iter([_data_url(image) for image in row.images])
+    messages = [
+        {"role": turn.role, "content": [_shown(part, urls) for part in as_parts(turn.text)]}
+        for turn in place_images(row, [PLACE])
+    ]
+    body = {"model": setting.model, "messages": messages}
+    yield row.split, {"custom_id": row.key, "method": "POST", "url": URL, "body": body}
 
 
-def _content(turn: Turn, urls: Generator[str] | Any) -> Generator[dict[str, Any]]:
-    for number, text in enumerate(turn.text.split(PLACE)):
-        if number:
-            yield {"type": "image_url", "image_url": {"url": next(urls)}}
-        if text:
-            yield {"type": "text", "text": text}
+def _shown(part: Record, urls: Iterator[str]) -> Record:
+    return {"type": "image_url", "image_url": {"url": next(urls)}} if part["type"] == "image" else part
 
 
 def _data_url(image: bytes) -> str:
@@ -59,11 +44,42 @@ def _data_url(image: bytes) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
 
 
-@contextmanager
-def opened(folder: Path, setting: Setting) -> Generator[BatchWriter]:
-    """Give what writes into a folder."""
-    with LineWriters(folder / "data", LIMITED) as lines:
-        yield BatchWriter(lines, setting.model)
+def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
+    """Yield the prompts of every file's requests, by the rules of the batch API.
+
+    Raises:
+        BrokenRowError: a request would be refused.
+    """
+    most_requests, most_bytes = LIMITED.rows_per_file, LIMITED.bytes_per_file
+    for path in sorted((folder / "data").glob("*.jsonl")):
+        name, seen = f"data/{path.name}", set[str]()
+        need(true=path.stat().st_size <= most_bytes, where=name, why=f"larger than {most_bytes:,} bytes")
+        for where, record in read_lines(folder, name):
+            need(true=set(record) == KEYS, where=where, why=f"has {', '.join(sorted(record))}")
+            need(true=record["custom_id"] not in seen, where=where, why="its custom_id came before")
+            seen.add(record["custom_id"])
+            need(true=len(seen) <= most_requests, where=where, why=f"more than {most_requests:,} requests")
+            yield _sample(where, record)
+
+
+def _sample(where: str, record: Record) -> Sample:
+    posted = (record["method"], record["url"])
+    need(true=posted == ("POST", URL), where=where, why=f"{posted} is no chat request")
+    with naming_row(where, "no messages"):
+        body = record["body"]
+        need(true=bool(body["model"]), where=where, why="names no model")
+        parts = [part for turn in body["messages"] for part in turn["content"]]
+        urls = [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
+        images = [decoded(base64.b64decode(url.partition(";base64,")[2], validate=True), where) for url in urls]
+        messages = [
+            {"role": turn["role"], "content": [_slot(part) for part in turn["content"]]} for turn in body["messages"]
+        ]
+    need(true=messages[-1]["role"] == "user", where=where, why="the last message is no question")
+    return Sample(where=where, messages=messages, images=images, answers=[])
+
+
+def _slot(part: Record) -> Record:
+    return {"type": "image"} if part["type"] == "image_url" else part
 
 
 FORM = Form(
@@ -73,8 +89,8 @@ FORM = Form(
         "It holds prompts and images, no answers: those are what is asked for, and come back under the rows' keys. "
         "OpenAI's own models take PNG, JPEG, WebP and GIF only."
     ),
-    opens=opened,
-    check=read_samples,
+    opens=open_lines(to_records, LIMITED),
+    check=check,
     use="```bash\nvllm run-batch -i FOLDER/data/train-00000.jsonl -o answers.jsonl --model MODEL\n```",
     owns=frozenset({"data"}),
     needs_model=True,

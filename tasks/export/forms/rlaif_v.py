@@ -5,84 +5,79 @@ place of any export where an image is not the source's bytes; it is a PNG, so no
 """
 
 import json
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.checks.parquet import read_rlaif_v
-from pairwright.tasks.export.form import Form, Setting, Sizes, UnheldError
-from pairwright.tasks.export.hf_schema import TEXT, arrow_schema, image_cell
-from pairwright.tasks.export.place_images import PLACE, place_images, rejected_text
-from pairwright.tasks.export.stitch_images import stitch_images
-from pairwright.tasks.export.write_shards import SplitWriters
-from pairwright.tasks.store.images import RefusedImageError
+from pairwright.tasks.export.form import Form, Setting, UnheldError, place_images, rejected_text
+from pairwright.tasks.export.parquet import IMAGE, TEXT, Record, arrow_schema, image_cell, open_parquet, read_rows
+from pairwright.tasks.export.sample import PLACE, Sample, check_answer
+from pairwright.tasks.store.images import RefusedImageError, decode_rgb, encode_png
 
-SCHEMA = arrow_schema(
-    {
-        "ds_name": TEXT,
-        "image": {"_type": "Image"},
-        "question": TEXT,
-        "chosen": TEXT,
-        "rejected": TEXT,
-        "origin_dataset": TEXT,
-        "origin_split": TEXT,
-        "idx": TEXT,
-        "image_path": TEXT,
-    }
-)
+TEXTS = ("question", "chosen", "rejected", "origin_dataset", "origin_split", "idx", "image_path")
+SCHEMA = arrow_schema({"ds_name": TEXT, "image": IMAGE, **dict.fromkeys(TEXTS, TEXT)})
+GAP, WHITE = 16, 255
+"""White pixels between two images."""
 
 
-@dataclass(frozen=True)
-class RlaifVWriter:
-    """Write preferences between texts about one image."""
+def to_record(row: PreferenceRow, setting: Setting) -> Record:
+    """Return a row's record.
 
-    files: SplitWriters
-    name: str
-
-    def add(self, row: PreferenceRow) -> None:
-        """Write a row.
-
-        Raises:
-            UnheldError: it has no rejected text, several questions, or an image that does not decode.
-        """
-        turns, rejected = place_images(row, [PLACE]), rejected_text(row)
-        if len(turns) > 1:
-            raise UnheldError("the prompt has several turns")
-        image = image_cell(_one_image(row), "-".join(row.image_keys))
-        record = {
-            "ds_name": self.name,
-            "image": image,
-            "question": " ".join(turns[0].text.replace(PLACE, " ").split(" ")).strip(),
-            "chosen": row.chosen,
-            "rejected": rejected,
-            "origin_dataset": ", ".join(dict.fromkeys(row.sources)),
-            "origin_split": json.dumps({"model": row.chosen_model, "type": row.rejected_maker}, ensure_ascii=False),
-            "idx": row.key,
-            "image_path": image["path"],
-        }
-        self.files.add(row.split, record)
-
-    def sizes(self) -> Sizes:
-        """Return what was written."""
-        return self.files.sizes()
-
-
-def _one_image(row: PreferenceRow) -> bytes:
-    if len(row.images) == 1:
-        return row.images[0]
+    Raises:
+        UnheldError: it has no rejected text, several questions, or an image that does not decode.
+    """
+    turns, rejected = place_images(row, [PLACE]), rejected_text(row)
+    if len(turns) > 1:
+        raise UnheldError("the prompt has several turns")
     try:
-        return stitch_images(row.images)
+        shown = row.images[0] if len(row.images) == 1 else stitch_images(row.images)
     except RefusedImageError as error:
         raise UnheldError(f"an image cannot be put beside another: {error.reason}") from error
+    image = image_cell(shown, "-".join(row.image_keys))
+    return {
+        "ds_name": setting.name,
+        "image": image,
+        "question": turns[0].text.replace(PLACE, " ").strip(),
+        "chosen": row.chosen,
+        "rejected": rejected,
+        "origin_dataset": ", ".join(dict.fromkeys(row.sources)),
+        "origin_split": json.dumps({"model": row.chosen_model, "type": row.rejected_maker}, ensure_ascii=False),
+        "idx": row.key,
+        "image_path": image["path"],
+    }
 
 
-@contextmanager
-def opened(folder: Path, setting: Setting) -> Generator[RlaifVWriter]:
-    """Give what writes into a folder."""
-    with SplitWriters(folder / "data", SCHEMA, bytes_per_file=setting.bytes_per_file) as files:
-        yield RlaifVWriter(files, setting.name)
+def stitch_images(images: Sequence[bytes]) -> bytes:
+    """Return a PNG of the images from left to right, their upper edges in line, white between and below; none scaled.
+
+    Raises:
+        RefusedImageError: one does not decode.
+    """
+    shown = [decode_rgb(image) for image in images]
+    height = max(pixels.shape[0] for pixels in shown)
+    width = sum(pixels.shape[1] for pixels in shown) + GAP * (len(shown) - 1)
+    canvas, left = np.full((height, width, 3), WHITE, np.uint8), 0
+    for pixels in shown:
+        canvas[: pixels.shape[0], left : left + pixels.shape[1]] = pixels
+        left += pixels.shape[1] + GAP
+    return encode_png(canvas)
+
+
+def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
+    """Yield the rows.
+
+    Raises:
+        BrokenRowError: a row cannot be loaded, or lacks a text.
+    """
+    for where, row in read_rows(folder, single=("image",)):
+        where = f"{where} ({row['idx']})"
+        question = check_answer(row["question"], where, "question's")
+        answers = [check_answer(row[side], where, side) for side in ("chosen", "rejected")]
+        messages = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": question}]}]
+        yield Sample(where=where, messages=messages, images=[row["image"]], answers=answers)
 
 
 FORM = Form(
@@ -92,8 +87,8 @@ FORM = Form(
         "It has one image per row: of a pair a new PNG with both, the first on the left. Rejected images, further "
         "negatives, prompts of several turns and log-probabilities (logps) are not in it."
     ),
-    opens=opened,
-    check=read_rlaif_v,
+    opens=open_parquet(SCHEMA, to_record),
+    check=check,
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',
     owns=frozenset({"data"}),
 )

@@ -3,61 +3,63 @@
 A message's content is a list, with a slot per image in the prompt, which the trainer fills in order.
 """
 
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow, Turn
-from pairwright.tasks.export.checks.parquet import read_trl
-from pairwright.tasks.export.form import Form, Setting, Sizes
-from pairwright.tasks.export.hf_schema import IMAGES, MESSAGES, answer, arrow_schema, image_cell
-from pairwright.tasks.export.place_images import PLACE, place_images, rejected_text
-from pairwright.tasks.export.write_shards import SplitWriters
-
-SCHEMA = arrow_schema({"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES, "images": IMAGES})
-
-
-@dataclass(frozen=True)
-class TrlWriter:
-    """Write preferences between texts."""
-
-    files: SplitWriters
-
-    def add(self, row: PreferenceRow) -> None:
-        """Write a row.
-
-        Raises:
-            UnheldError: it has no rejected text, or words in its prompt that stand for an image.
-        """
-        record = {
-            "prompt": [_message(turn) for turn in place_images(row, [PLACE])],
-            "chosen": answer(row.chosen),
-            "rejected": answer(rejected_text(row)),
-            "images": [image_cell(*both) for both in zip(row.images, row.image_keys, strict=True)],
-        }
-        self.files.add(row.split, record)
-
-    def sizes(self) -> Sizes:
-        """Return what was written."""
-        return self.files.sizes()
+from pairwright.tasks.export.form import Form, Setting, place_images, rejected_text
+from pairwright.tasks.export.parquet import (
+    IMAGES,
+    MESSAGES,
+    Record,
+    answer,
+    arrow_schema,
+    image_cell,
+    import_consumer,
+    open_parquet,
+    read_messages,
+    read_rows,
+)
+from pairwright.tasks.export.sample import PLACE, Sample, as_parts, naming_row, need
 
 
-def _message(turn: Turn) -> dict[str, Any]:
+def to_record(row: PreferenceRow, setting: Setting) -> Record:  # noqa: ARG001 - as for every form
+    """Return a row's record.
+
+    Raises:
+        UnheldError: it has no rejected text, or words in its prompt that stand for an image.
+    """
+    return {
+        "prompt": [_message(turn) for turn in place_images(row, [PLACE])],
+        "chosen": answer(row.chosen),
+        "rejected": answer(rejected_text(row)),
+        "images": [image_cell(*both) for both in zip(row.images, row.image_keys, strict=True)],
+    }
+
+
+def _message(turn: Turn) -> Record:
     """Return a turn with a slot where each image is."""
-    content: list[dict[str, Any]] = []
-    for number, text in enumerate(turn.text.split(PLACE)):
-        content += [{"type": "image", "text": None}] if number else []
-        content += [{"type": "text", "text": text}] if text else []
-    return {"role": turn.role, "content": content}
+    return {"role": turn.role, "content": [{"text": None, **part} for part in as_parts(turn.text)]}
 
 
-@contextmanager
-def opened(folder: Path, setting: Setting) -> Generator[TrlWriter]:
-    """Give what writes into a folder."""
-    with SplitWriters(folder / "data", SCHEMA, bytes_per_file=setting.bytes_per_file) as files:
-        yield TrlWriter(files)
+def check(folder: Path, processor: Any) -> Iterator[Sample]:
+    """Yield the rows, each taken by TRL's own collator.
+
+    Raises:
+        BrokenRowError: a row cannot be loaded or collated.
+        ConfigError: trl is not installed.
+    """
+    import_consumer("trl")
+    from trl.trainer.dpo_trainer import DataCollatorForVisionPreference
+
+    collate: Any = DataCollatorForVisionPreference(processor)
+    for where, row in read_rows(folder, lists=("images",)):
+        need(true=bool(row["rejected"]), where=where, why="no rejected text")
+        sample = read_messages(where, row)
+        with naming_row(where, "TRL's collator refuses it"):
+            collate([{**row, "images": list(sample.images)}])
+        yield sample
 
 
 FORM = Form(
@@ -67,8 +69,10 @@ FORM = Form(
         "TRL shows both answers the same images, so rejected images are not in it; nor are further negatives, licences "
         "and how a text was made."
     ),
-    opens=opened,
-    check=read_trl,
+    opens=open_parquet(
+        arrow_schema({"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES, "images": IMAGES}), to_record
+    ),
+    check=check,
     collates=True,
     use=(
         "```python\n"

@@ -1,23 +1,33 @@
 """Write WebDataset shards: tars in which the members of one name, up to the first dot, are one preference.
 
 ``KEY.image1.png`` and ``KEY.image2.png`` are the images, ``KEY.rejected1.png`` ... the rejected ones, ``KEY.json`` all
-else. Members carry no time and no owner, so the same rows give the same bytes.
+else. Members carry no time and no owner, so the same rows give the same bytes. Shards are read back by WebDataset's
+naming rules: adjacent members of one name are a sample.
 """
 
 import io
 import json
+import re
 import tarfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.checks.webdataset import read_samples
-from pairwright.tasks.export.form import Form, Setting, Sizes
-from pairwright.tasks.export.hf_schema import ending_of
+from pairwright.tasks.export.form import Form, Setting, Sizes, ending_of
+from pairwright.tasks.export.sample import (
+    PLACE,
+    BrokenRowError,
+    Sample,
+    as_messages,
+    check_answer,
+    decoded,
+    naming_row,
+    need,
+)
 
 BLOCK = 512
 TOLD = (
@@ -25,25 +35,17 @@ TOLD = (
     *("key", "image_keys", "component", "split", "sources", "licences"),
 )
 """What the JSON has of a row as it is, beside its lists."""
+NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)")
+IMAGE = re.compile(r"(image|rejected)([1-9]\d*)\.(png|jpg|webp|gif|bmp|tiff)")
 
 
 class WebDatasetWriter:
-    """Write preferences, each as the members of one name; use as a context manager."""
+    """Writer of preferences, each as the members of one name, in tars of limited size per split."""
 
     def __init__(self, folder: Path, *, bytes_per_file: int) -> None:
         """Write below ``folder``; no file is made before a split's first row."""
         self._folder, self._limit = folder, bytes_per_file
         self._tars: dict[str, _Tar] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with ExitStack() as stack:
-            for tar in self._tars.values():
-                stack.callback(tar.close)
 
     def add(self, row: PreferenceRow) -> None:
         """Write a row."""
@@ -54,24 +56,37 @@ class WebDatasetWriter:
         """Return what was written."""
         return {split: (tar.rows, tar.size_bytes) for split, tar in self._tars.items()}
 
+    def close(self) -> None:
+        """Complete all files."""
+        with ExitStack() as stack:
+            for tar in self._tars.values():
+                stack.callback(tar.close)
+
+
+@contextmanager
+def opens(folder: Path, setting: Setting) -> Generator[WebDatasetWriter]:
+    """Give what writes into a folder."""
+    writer = WebDatasetWriter(folder / "data", bytes_per_file=setting.bytes_per_file)
+    try:
+        yield writer
+    finally:
+        writer.close()
+
 
 def members_of(row: PreferenceRow) -> dict[str, bytes]:
     """Return the members of a row by what follows the first dot of their names."""
     shown = {f"image{number}": image for number, image in enumerate(row.images, start=1)}
     shown |= {f"rejected{number}": image for number, image in enumerate(row.rejected_images, start=1)}
+    lists = {name: [asdict(one) for one in getattr(row, name)] for name in ("prompt", "negatives", "removal_scores")}
+    told = {"pair": row.subject, **{name: getattr(row, name) for name in TOLD}, **lists}
     return {
         **{f"{name}.{ending_of(image)}": image for name, image in shown.items()},
-        "json": json.dumps(_told(row), ensure_ascii=False).encode(),
+        "json": json.dumps(told, ensure_ascii=False).encode(),
     }
 
 
-def _told(row: PreferenceRow) -> dict[str, Any]:
-    lists = {name: [asdict(one) for one in getattr(row, name)] for name in ("prompt", "negatives", "removal_scores")}
-    return {"pair": row.subject, **{name: getattr(row, name) for name in TOLD}, **lists}
-
-
 class _Tar:
-    """Write the members of one split's rows, in tars of limited size."""
+    """Members of one split's rows, in tars of limited size."""
 
     def __init__(self, folder: Path, split: str, limit: int) -> None:
         self.rows = self.size_bytes = 0
@@ -79,26 +94,23 @@ class _Tar:
         self._number = self._in_file = 0
         self._open: tarfile.TarFile | None = None
 
+    @property
+    def _path(self) -> Path:
+        return self._folder / f"{self._split}-{self._number:06d}.tar"
+
     def write(self, members: dict[str, bytes]) -> None:
         size = sum(2 * BLOCK + len(data) for data in members.values())
         if self._open and self._in_file + size > self._limit:
             self.close()
-        tar = self._open or self._next()
+        if self._open is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._open = tarfile.open(self._path, "w", format=tarfile.USTAR_FORMAT)  # noqa: SIM115 - closed later
         for name, data in members.items():
             info = tarfile.TarInfo(name)
             info.size, info.mode = len(data), 0o644
-            tar.addfile(info, io.BytesIO(data))
+            self._open.addfile(info, io.BytesIO(data))
         self._in_file += size
         self.rows += 1
-
-    def _next(self) -> tarfile.TarFile:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._open = tarfile.open(self._path, "w", format=tarfile.USTAR_FORMAT)  # noqa: SIM115 - closed with its split
-        return self._open
-
-    @property
-    def _path(self) -> Path:
-        return self._folder / f"{self._split}-{self._number:06d}.tar"
 
     def close(self) -> None:
         if self._open:
@@ -108,11 +120,50 @@ class _Tar:
         self._open, self._in_file = None, 0
 
 
-@contextmanager
-def opened(folder: Path, setting: Setting) -> Generator[WebDatasetWriter]:
-    """Give what writes into a folder."""
-    with WebDatasetWriter(folder / "data", bytes_per_file=setting.bytes_per_file) as writer:
-        yield writer
+def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
+    """Yield the samples of every shard.
+
+    Raises:
+        BrokenRowError: a sample is not what its members should be.
+    """
+    for path in sorted((folder / "data").glob("*.tar")):
+        seen: set[str] = set()
+        for key, members in groupby(_members(path), key=lambda member: member[0]):
+            where = f"data/{path.name}, {key}"
+            need(true=key not in seen, where=where, why="its members are not adjacent")
+            seen.add(key)
+            yield _sample(where, [(suffix, data) for _, suffix, data in members])
+
+
+def _members(path: Path) -> Iterator[tuple[str, str, bytes]]:
+    """Yield each member's sample, what follows the first dot, and its bytes."""
+    with naming_row(f"data/{path.name}", "no tar"), tarfile.open(path) as tar:
+        for member in tar:
+            name = NAME.fullmatch(member.name)
+            file = tar.extractfile(member)
+            if name is None or file is None:
+                raise BrokenRowError(f"data/{path.name}, {member.name}", "is no member of a sample")
+            yield name[1], name[2], file.read()
+
+
+def _sample(where: str, members: list[tuple[str, bytes]]) -> Sample:
+    found = dict(members)
+    need(true=len(found) == len(members), where=where, why="two members have one name")
+    need(true="json" in found, where=where, why="has no json")
+    with naming_row(where, "no JSON"):
+        told = json.loads(found.pop("json"))
+    named = {suffix: IMAGE.fullmatch(suffix) for suffix in found}
+    strange = next((suffix for suffix, name in named.items() if name is None), "")
+    need(true=not strange, where=where, why=f"{strange} is no member that readers decode")
+    shown = {name[1] + name[2]: decoded(found[suffix], where) for suffix, name in named.items() if name}
+    images = [shown[f"image{n}"] for n in range(1, len(shown) + 1) if f"image{n}" in shown]
+    need(true=len(images) == len(told["image_keys"]), where=where, why=f"{len(images)} images")
+    prompt = as_messages((turn["role"], turn["text"]) for turn in told["prompt"])
+    if not any(PLACE in turn["text"] for turn in told["prompt"]):
+        first = next(message for message in prompt if message["role"] == "user")
+        first["content"][:0] = [{"type": "image"} for _ in images]
+    answers = [check_answer(told["chosen"], where, "chosen"), *([told["rejected"]] if told["rejected"] else [])]
+    return Sample(where=where, messages=prompt, images=images, answers=answers)
 
 
 FORM = Form(
@@ -122,8 +173,8 @@ FORM = Form(
         "Members are named by what images are (image1.png, image2.jpg), and rows without rejected images have no "
         "member for them: readers that want equal members in all samples take rows of one kind (--kind)."
     ),
-    opens=opened,
-    check=read_samples,
+    opens=opens,
+    check=check,
     use=(
         "```python\n"
         'dataset = webdataset.WebDataset("FOLDER/data/train-000000.tar", shardshuffle=False).decode("pil")\n'

@@ -2,6 +2,7 @@ import json
 import logging
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import datasets
 import numpy as np
@@ -12,15 +13,15 @@ import yaml
 from PIL import Image as Pillow
 
 from pairwright.schemas.errors import ConfigError, StoreError
-from pairwright.tasks.export import write_shards
-from pairwright.tasks.export.claim_target import MARKER, check_target
-from pairwright.tasks.export.hf_schema import FEATURES, SCHEMA, card_features
-from pairwright.tasks.export.select_rows import Selection
-from pairwright.tasks.export.tally_rows import Tally
+from pairwright.tasks.export import parquet
+from pairwright.tasks.export.export_rows import stream_conversations
+from pairwright.tasks.export.formats import MARKER, check_target
+from pairwright.tasks.export.forms.hf import FEATURES, SCHEMA, card_features
+from pairwright.tasks.export.tally_rows import Selection, Tally
 from pairwright.tasks.export.write_card import escape_markdown
 from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.exports import export_handmade as export
-from tests.tasks.report.handmade import make_whole
+from tests.tasks.report.handmade import build_handmade, make_whole
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,7 @@ def test_schema_is_what_datasets_makes_of_the_features():
 
 
 def test_files_are_cut_by_size_and_groups_by_rows(tmp_path, made, monkeypatch):
-    monkeypatch.setattr(write_shards, "ROWS_PER_GROUP", 3)
+    monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 3)
     tally = export(tmp_path, made, bytes_per_file=30_000)
     names = sorted(path.name for path in (tmp_path / "out/data").iterdir())
     train = [name for name in names if name.startswith("train")]
@@ -123,7 +124,7 @@ def test_files_are_cut_by_size_and_groups_by_rows(tmp_path, made, monkeypatch):
 
 
 def test_groups_of_large_images_hold_fewer_rows(tmp_path, made, monkeypatch):
-    monkeypatch.setattr(write_shards, "BYTES_PER_GROUP", 20_000)
+    monkeypatch.setattr(parquet, "BYTES_PER_GROUP", 20_000)
     export(tmp_path, made)
     largest = max(sum(map(len, row.images + row.rejected_images)) for row in made.of("preferences"))
     for path in (tmp_path / "out/data").iterdir():
@@ -317,3 +318,30 @@ def test_the_card_shows_a_row_with_its_images(tmp_path):
     assert f"* **chosen** (by hand): {escape_markdown(first.chosen)}\n" in body
     assert f"): {escape_markdown(first.rejected)}\n" in body
     assert "<script>" not in body
+
+
+def read_conversations(root: Path, until: str) -> dict:
+    with build_handmade(root, make_whole(), until=until) as (build, _):
+        stages = {planned.stage.name: planned for planned in build.planned}
+        return {row.key: row for rows in stream_conversations(build, stages) for row in rows}
+
+
+def test_a_conversation_rejects_nothing_and_has_its_pairs_images(tmp_path: Path) -> None:
+    made = make_whole()
+    found = read_conversations(tmp_path, "preferences")
+    pairs = {pair.key: pair for pair in made.of("pairs")}
+    images = {image.key: image for image in made.of("images")}
+    splits = {split.subject: split.split for split in made.of("splits")}
+    assert found.keys() == {row.key for row in made.of("comparisons")}
+    for row in made.of("comparisons"):
+        given, pair = found[row.key], pairs[row.subject]
+        assert (*given.prompt, given.chosen) == (*row.conversation[:-1], row.conversation[-1].text)
+        assert given.images == (images[pair.first].image, images[pair.second].image)
+        assert given.licences == (images[pair.first].licence, images[pair.second].licence)
+        assert (given.rejected, given.rejected_images, given.split) == ("", (), splits[row.subject])
+
+
+def test_without_splits_all_are_for_training(tmp_path: Path) -> None:
+    found = read_conversations(tmp_path, "comparisons")
+    assert len(found) == len(make_whole().of("comparisons"))
+    assert {row.split for row in found.values()} == {"train"}

@@ -15,8 +15,7 @@ from pairwright.schemas.errors import ConfigError, ValidationError
 from pairwright.schemas.rows import PreferenceRow, Turn
 from pairwright.tasks.export.export_rows import say_nothing
 from pairwright.tasks.export.formats import FORMATS
-from pairwright.tasks.export.load_processor import load_processor
-from pairwright.tasks.export.verify import Verifier, make_ruler
+from pairwright.tasks.export.verify import Verifier, load_processor, make_ruler
 from tests.fixtures.exports import export_some, preference
 from tests.fixtures.families_of_models import write_qwen2_vl
 

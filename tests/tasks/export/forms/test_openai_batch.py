@@ -9,8 +9,9 @@ from openai.types.chat import completion_create_params
 from pydantic import TypeAdapter
 
 from pairwright.schemas.rows import Turn
+from pairwright.tasks.export.formats import FORMATS
 from pairwright.tasks.export.forms import openai_batch
-from pairwright.tasks.export.write_lines import Shape
+from pairwright.tasks.export.lines import Shape, open_lines
 from tests.fixtures.exports import export_some, preference
 
 
@@ -37,9 +38,14 @@ def test_a_request_has_the_images_in_their_places(tmp_path: Path) -> None:
     assert row.chosen not in json.dumps(body)
 
 
+def limit(monkeypatch, shape: Shape) -> None:
+    form = replace(openai_batch.FORM, opens=open_lines(openai_batch.to_records, shape))
+    monkeypatch.setitem(FORMATS, "openai-batch", form)
+
+
 def test_files_have_the_limits_of_the_batch_api(tmp_path: Path, monkeypatch) -> None:
     assert (openai_batch.LIMITED.rows_per_file, openai_batch.LIMITED.bytes_per_file) == (50_000, 200_000_000)
-    monkeypatch.setattr(openai_batch, "LIMITED", Shape(rows_per_file=2))
+    limit(monkeypatch, Shape(rows_per_file=2))
     rows = [preference(number) for number in range(5)]
     tally = export_some(tmp_path / "rows", rows, form="openai-batch", model="m")
     names = sorted(path.name for path in (tmp_path / "rows/data").iterdir())
@@ -47,6 +53,6 @@ def test_files_have_the_limits_of_the_batch_api(tmp_path: Path, monkeypatch) -> 
     assert [request["custom_id"] for request in requests(tmp_path / "rows")] == [row.key for row in rows]
     assert tally.sizes["train"] == (5, sum(path.stat().st_size for path in (tmp_path / "rows/data").iterdir()))
     longest = max(len(json.dumps(request, ensure_ascii=False)) for request in requests(tmp_path / "rows"))
-    monkeypatch.setattr(openai_batch, "LIMITED", Shape(bytes_per_file=2 * longest + 2))
+    limit(monkeypatch, Shape(bytes_per_file=2 * longest + 2))
     export_some(tmp_path / "bytes", rows, form="openai-batch", model="m")
     assert max(path.stat().st_size for path in (tmp_path / "bytes/data").iterdir()) <= 2 * longest + 2

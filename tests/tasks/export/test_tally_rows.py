@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pairwright.schemas.rows import PreferenceRow, RemovalScore
-from pairwright.tasks.export.select_rows import Selection, kinds_of
+from pairwright.tasks.export.tally_rows import Selection, kinds_of
 from tests.tasks.report.handmade import make_whole
 
 ROW: PreferenceRow = make_whole().of("preferences")[0]

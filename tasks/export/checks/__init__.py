@@ -1,1 +1,0 @@
-"""Read exports back as their consumers do, a file per form."""

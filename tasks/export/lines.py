@@ -1,0 +1,161 @@
+"""Write rows as JSON, one record on a line or all in one list, with images as files beside them; and read lines back.
+
+Memory is one record. ``data/train.jsonl``; where a reader has limits ``data/train-00000.jsonl`` and so on. Images are
+the source's bytes below ``images``, named by their content, each written once.
+"""
+
+import json
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from pairwright.schemas.rows import PreferenceRow, make_key
+from pairwright.tasks.export.form import Setting, Sizes, ending_of
+from pairwright.tasks.export.sample import naming_row, need
+
+IMAGES = "images"
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What the files look like."""
+
+    ending: str = "jsonl"
+    head: str = ""
+    between: str = ""
+    end: str = ""
+    rows_per_file: int = 0
+    """0: any number."""
+    bytes_per_file: int = 0
+
+
+JSON_LINES = Shape()
+JSON_LIST = Shape(ending="json", head="[\n", between=",\n", end="\n]\n")
+
+
+@dataclass
+class MediaFolder:
+    """Images below ``folder``/images, in 256 folders."""
+
+    folder: Path
+    written: int = 0
+    """Bytes of all files."""
+
+    def put(self, data: bytes) -> str:
+        """Write an image unless it is there; return its path from the folder. No name comes from outside."""
+        key = make_key(data)
+        name = f"{IMAGES}/{key[:2]}/{key}.{ending_of(data)}"
+        path = self.folder / name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            self.written += len(data)
+        return name
+
+
+ToRecords = Callable[[PreferenceRow, MediaFolder, Setting], Iterable[tuple[str, Record]]]
+"""Returns the records of a row, each with the name of its file; it raises ``UnheldError`` before it puts an image."""
+
+
+class LineWriter:
+    """Writer of rows as the records that a function makes of them; use as a context manager."""
+
+    def __init__(self, folder: Path, setting: Setting, to_records: ToRecords, shape: Shape = JSON_LINES) -> None:
+        """Write below ``folder``; no file is made before its name's first record."""
+        self._folder, self._setting, self._to_records, self._shape = folder, setting, to_records, shape
+        self._media = MediaFolder(folder)
+        self._files: dict[str, _File] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def add(self, row: PreferenceRow) -> None:
+        """Write a row's records, and count the images that they brought with them."""
+        before = self._media.written
+        for name, record in self._to_records(row, self._media, self._setting):
+            file = self._files.setdefault(name, _File(self._folder / "data", name, self._shape))
+            file.write(json.dumps(record, ensure_ascii=False))
+            file.size_bytes += self._media.written - before
+            before = self._media.written
+
+    def sizes(self) -> Sizes:
+        """Return rows and bytes under each name."""
+        return {name: (file.rows, file.size_bytes) for name, file in self._files.items()}
+
+
+def open_lines(
+    to_records: ToRecords, shape: Shape = JSON_LINES, finish: Callable[[Path, Setting, Sizes], None] | None = None
+) -> Callable[[Path, Setting], Any]:
+    """Return what opens a form of JSON: how a row becomes records, and what is written when all are there."""
+
+    @contextmanager
+    def opens(folder: Path, setting: Setting) -> Generator[LineWriter]:
+        with LineWriter(folder, setting, to_records, shape) as writer:
+            yield writer
+        if finish:
+            finish(folder, setting, writer.sizes())
+
+    return opens
+
+
+class _File:
+    """Records of one name, in one file or in several."""
+
+    def __init__(self, folder: Path, name: str, shape: Shape) -> None:
+        self.rows = self.size_bytes = 0
+        self._folder, self._name, self._shape = folder, name, shape
+        self._number = self._in_file = self._file_bytes = 0
+        self._open: IO[bytes] | None = None
+
+    def write(self, text: str) -> None:
+        shape = self._shape
+        line = text.encode() + (b"" if shape.between else b"\n")
+        is_long = shape.rows_per_file and self._in_file == shape.rows_per_file
+        is_large = shape.bytes_per_file and self._file_bytes + len(line) > shape.bytes_per_file
+        if self._open and (is_long or is_large):
+            self.close()
+            self._number += 1
+        self._put((shape.between if self._open else shape.head).encode() + line)
+        self.rows += 1
+        self._in_file += 1
+
+    def _put(self, data: bytes) -> None:
+        if self._open is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            is_cut = self._shape.rows_per_file or self._shape.bytes_per_file
+            number = f"-{self._number:05d}" if is_cut else ""
+            self._open = (self._folder / f"{self._name}{number}.{self._shape.ending}").open("wb")
+        self._open.write(data)
+        self._file_bytes += len(data)
+        self.size_bytes += len(data)
+
+    def close(self) -> None:
+        if self._open:
+            self._put(self._shape.end.encode())
+            self._open.close()
+        self._open, self._in_file, self._file_bytes = None, 0, 0
+
+
+def read_lines(folder: Path, name: str) -> Iterator[tuple[str, Record]]:
+    """Yield each line's name, by which it is reported, and record.
+
+    Raises:
+        BrokenRowError: a line is no JSON object.
+    """
+    with (folder / name).open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            where = f"{name}, line {number}"
+            with naming_row(where, "no JSON"):
+                record = json.loads(line)
+            need(true=isinstance(record, dict), where=where, why="no JSON object")
+            yield where, record

@@ -1,0 +1,257 @@
+"""Write rows to Parquet that ``datasets`` loads, split by split, in files of limited size; and read them back with it.
+
+``train-00000-of-00003.parquet``: how many files there are is known at the end only, so they get their names then.
+Images are stored as they are (they are compressed already, and so one can be read without its neighbours); text is
+compressed. Row groups hold 100 rows, or fewer where images are large: that is the memory that is needed. The features
+stand in the schema's ``huggingface`` metadata, so that ``datasets`` gives images without being told.
+"""
+
+import json
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import PreferenceRow, Turn
+from pairwright.tasks.export.form import SPLITS, Setting, Sizes, ending_of
+from pairwright.tasks.export.sample import Sample, check_answer, naming_row, need
+
+ROWS_PER_GROUP = 100
+BYTES_PER_GROUP = 64 << 20
+VALUES_PER_BATCH = 32
+"""After so many values a page is looked at: of images, the usual 1,024 fill pages of 80 MB, which no cache holds."""
+Feature = dict[str, Any]
+Record = dict[str, Any]
+
+
+def value(dtype: str) -> Feature:
+    """Return the feature of a value."""
+    return {"dtype": dtype, "_type": "Value"}
+
+
+def listed(feature: Feature) -> Feature:
+    """Return the feature of a list."""
+    return {"feature": feature, "_type": "List"}
+
+
+TEXT, IMAGE = value("string"), {"_type": "Image"}
+IMAGES = listed(IMAGE)
+MESSAGES = listed({"role": TEXT, "content": listed({"type": TEXT, "text": TEXT})})
+"""TRL's messages: the content is a list, in the prompt with an ``image`` slot per image."""
+ARROW = {"string": pa.string(), "float32": pa.float32(), "int32": pa.int32(), "bool": pa.bool_()}
+IMAGE_CELL = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def arrow_schema(features: Feature) -> pa.Schema:
+    """Return the schema of Parquet files that ``datasets`` loads with these features."""
+    schema = pa.schema([(name, _arrow(feature)) for name, feature in features.items()])
+    return schema.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+
+
+def _arrow(feature: Feature) -> pa.DataType:
+    match feature.get("_type"):
+        case "Value":
+            return ARROW[feature["dtype"]]
+        case "List":
+            return pa.list_(_arrow(feature["feature"]))
+        case "Image":
+            return IMAGE_CELL
+        case _:
+            return pa.struct([(name, _arrow(inner)) for name, inner in feature.items()])
+
+
+def image_cell(data: bytes, name: str) -> Record:
+    """Return an image as a cell of a column of images."""
+    return {"bytes": data, "path": f"{name}.{ending_of(data)}"}
+
+
+def message(turn: Turn) -> Record:
+    """Return a turn as a message."""
+    return {"role": turn.role, "content": [{"type": "text", "text": turn.text}]}
+
+
+def answer(text: str) -> list[Record]:
+    """Return an answer as messages: one, or none where there is no text."""
+    return [message(Turn(role="assistant", text=text))] if text else []
+
+
+def open_parquet(
+    schema: pa.Schema, to_record: Callable[[PreferenceRow, Setting], Record]
+) -> Callable[[Path, Setting], Any]:
+    """Return what opens a form of Parquet: its columns, and how a row becomes a record."""
+
+    @contextmanager
+    def opens(folder: Path, setting: Setting) -> Generator[ParquetWriter]:
+        with ParquetWriter(folder / "data", schema, setting, to_record) as writer:
+            yield writer
+
+    return opens
+
+
+class ParquetWriter:
+    """Writer of rows of every split; use as a context manager."""
+
+    def __init__(
+        self, folder: Path, schema: pa.Schema, setting: Setting, to_record: Callable[[PreferenceRow, Setting], Record]
+    ) -> None:
+        """Write below ``folder``; no file is made before a split's first row."""
+        self._setting, self._to_record, self._stack = setting, to_record, ExitStack()
+        self._splits = {split: _Split(folder, split, schema, setting.bytes_per_file) for split in SPLITS}
+
+    def __enter__(self) -> Self:
+        for split in self._splits.values():
+            self._stack.push(split.finish)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def add(self, row: PreferenceRow) -> None:
+        """Write a row."""
+        self._splits[row.split].add(self._to_record(row, self._setting))
+
+    def sizes(self) -> Sizes:
+        """Return rows and bytes of each split that has any; complete once closed."""
+        return {name: (split.rows, split.size_bytes) for name, split in self._splits.items() if split.rows}
+
+
+class _Split:
+    """Files of one split."""
+
+    def __init__(self, folder: Path, name: str, schema: pa.Schema, bytes_per_file: int) -> None:
+        self.rows = self.size_bytes = 0
+        self._folder, self._name, self._schema, self._bytes_per_file = folder, name, schema, bytes_per_file
+        self._images = [field.name for field in schema if field.type in (IMAGE_CELL, pa.list_(IMAGE_CELL))]
+        self._waiting: list[Record] = []
+        self._waiting_bytes = self._file_bytes = 0
+        self._files: list[Path] = []
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, record: Record) -> None:
+        cells = [record[name] for name in self._images]
+        size = sum(len(image["bytes"]) for cell in cells for image in (cell if isinstance(cell, list) else [cell]))
+        if self._waiting_bytes + size > BYTES_PER_GROUP:
+            self._write_group()
+        self._waiting.append(record)
+        self._waiting_bytes += size
+        self.rows += 1
+        if len(self._waiting) == ROWS_PER_GROUP:
+            self._write_group()
+
+    def finish(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._write_group()
+        self._close_file()
+        for number, path in enumerate(self._files if kind is None else ()):
+            path.rename(path.with_name(f"{self._name}-{number:05d}-of-{len(self._files):05d}.parquet"))
+
+    def _write_group(self) -> None:
+        if not self._waiting:
+            return
+        if self._file_bytes + self._waiting_bytes > self._bytes_per_file:
+            self._close_file()
+        if self._writer is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._files.append(self._folder / f"{self._name}-{len(self._files):05d}.unfinished")
+            self._writer = pq.ParquetWriter(self._files[-1], self._schema, **_options(self._schema, self._images))
+        table = pa.Table.from_pylist(self._waiting, schema=self._schema)
+        self._writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+        self._file_bytes += self._waiting_bytes
+        self._waiting, self._waiting_bytes = [], 0
+
+    def _close_file(self) -> None:
+        if self._writer:
+            self._writer.close()
+            self.size_bytes += self._files[-1].stat().st_size
+        self._writer, self._file_bytes = None, 0
+
+
+def _options(schema: pa.Schema, images: Sequence[str]) -> dict[str, Any]:
+    """Return how columns are stored: images plain, text compressed."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink)
+    leaves = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
+    paths = [leaves.column(index).path for index in range(len(leaves))]
+    texts = [path for path in paths if path.split(".")[0] not in images]
+    return {
+        "compression": {path: "zstd" if path in texts else "none" for path in paths},
+        "use_dictionary": texts,
+        "write_statistics": texts,
+        "write_page_index": True,
+        "write_batch_size": VALUES_PER_BATCH,
+    }
+
+
+def read_rows(folder: Path, *, lists: Sequence[str] = (), single: Sequence[str] = ()) -> Iterator[tuple[str, Record]]:
+    """Yield every row with its name, as ``datasets`` streams it; images are decoded row by row, to name a broken one.
+
+    Raises:
+        BrokenRowError: a row cannot be loaded.
+        ConfigError: datasets is not installed.
+    """
+    datasets = import_consumer("datasets")
+    decode = datasets.Image().decode_example
+    with naming_row("the folder", "datasets cannot load it"):
+        splits = datasets.load_dataset(str(folder), streaming=True)
+    for split, rows in splits.items():
+        for number, row in enumerate(_undecoded(rows, split)):
+            where = f"{split}, row {number}"
+            with naming_row(where, "an image does not decode"):
+                row |= {name: [_loaded(decode(cell)) for cell in row[name]] for name in lists}
+                row |= {name: _loaded(decode(row[name])) for name in single}
+            yield where, row
+
+
+def _undecoded(rows: Any, split: str) -> Iterator[Record]:
+    with naming_row(split, "datasets cannot read it"):
+        yield from rows.decode(enable=False)
+
+
+def _loaded(image: Any) -> Any:
+    image.load()
+    return image
+
+
+def read_messages(where: str, row: Record) -> Sample:
+    """Return a row of messages as a trainer sees it.
+
+    Raises:
+        BrokenRowError: its slots are not its images, or an answer is no text.
+    """
+    with naming_row(where, "no messages"):
+        slots = sum(part["type"] == "image" for turn in row["prompt"] for part in turn["content"])
+        said = [row["chosen"][0]["content"][0]["text"]]
+        said += [turn["content"][0]["text"] for turn in row["rejected"]]
+    images = row["images"]
+    need(true=slots == len(images), where=where, why=f"{slots} slots for {len(images)} images")
+    answers = [check_answer(text, where, side) for text, side in zip(said, ("chosen", "rejected"), strict=False)]
+    return Sample(where=where, messages=[_plain(turn) for turn in row["prompt"]], images=images, answers=answers)
+
+
+def _plain(turn: Record) -> Record:
+    """Return a message without the empty fields that Arrow fills in."""
+    parts = [{name: given for name, given in part.items() if given is not None} for part in turn["content"]]
+    return {"role": turn["role"], "content": parts}
+
+
+def import_consumer(name: str) -> Any:
+    """Return the package that reads an export.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ConfigError(
+            f"--verify: reads the result with {name}, which is not here: python -m pip install {name}"
+        ) from error
