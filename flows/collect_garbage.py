@@ -1,8 +1,8 @@
 """Delete what no kept version and not the present state of a dataset needs, and what was removed on request.
 
-Reads the tables' key columns, and writes parts anew where some of their rows have to go. Nothing is deleted that a kept
-version names, nor while a build, an export or another reader is at work (on an object store, where there are no locks,
-that is the caller's care).
+Nothing is deleted that a kept version names, nor while a build, an export or another reader is at work (on an object
+store, where there are no locks, that is the caller's care). Once a version without the removed images is published, the
+versions that hold something of them go, and so do all parts that are left over.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,16 +17,14 @@ from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.dataset import alone, read_record
 from pairwright.tasks.store.decisions import forget_decisions
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.find_copies import find_copies
 from pairwright.tasks.store.garbage import (
     Needed,
     Plan,
     carry_out,
     files_below,
-    judge_beside,
     left_work,
     list_parts,
-    mixed_parts,
+    needed_beside,
     other_folders,
     unneeded_parts,
 )
@@ -35,8 +33,8 @@ from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, remov
 from pairwright.tasks.training.freeze_rows import frozen_places
 from pairwright.tasks.training.runs import Run
 
-Watch = Callable[[int, int], None]
-"""Hear how many steps are done, of how many."""
+OWN = ("tables", "snapshots", "takedowns", "decisions", "work", "journals", "cache", "excluded")
+"""Folders of a dataset that are cleared up; what is beside them is not touched."""
 
 
 @dataclass(kw_only=True)
@@ -44,6 +42,7 @@ class Collected:
     """Outcome of clearing up: what was deleted, or would be."""
 
     plan: Plan
+    needed: Needed
     kept: list[int]
     """Versions that stay."""
     gone: dict[int, str]
@@ -54,30 +53,22 @@ class Collected:
     """The last removal of which nothing is left in the tables now; 0: there was none."""
     broken: Sequence[str] = ()
     """Unfinished trainings that cannot go on, since rows of theirs have to go."""
-    copies: Sequence[str] = ()
-    """Files beside the tables that hold something of a removed image; they are not touched."""
+    beside: Sequence[str] = ()
+    """Folders that may hold something of a removed image, and are not touched."""
     freed: int = 0
     """Bytes."""
 
 
-@dataclass(frozen=True)
-class Present:
-    """Present state of a dataset."""
-
-    tables: list[str]
-    known: dict[str, str]
-    """What was removed on request."""
-    owes: bool
-
-
-def collect_garbage(folder: Folder, *, keep: int | None, dry_run: bool, watch: Watch | None = None) -> Collected:
+def collect_garbage(
+    folder: Folder, *, keep: int | None, dry_run: bool, watch: Callable[[int, int], None] | None = None
+) -> Collected:
     """Delete what is not needed; say what that was.
 
     Args:
         folder: the dataset.
         keep: how many versions are kept, the newest ones; ``None``: all.
         dry_run: only say what would go.
-        watch: is told how far it is.
+        watch: hears how many steps are done, of how many.
 
     Raises:
         ConfigError: there is no dataset, or a training goes on whose rows may have to go.
@@ -97,7 +88,7 @@ def collect_garbage(folder: Folder, *, keep: int | None, dry_run: bool, watch: W
             if watch:
                 watch(done, found.plan.steps)
         if found.swept:
-            forget_decisions(folder, found.plan.needed.names)
+            forget_decisions(folder, found.needed.names)
             write_swept(folder, found.swept)
     return found
 
@@ -108,63 +99,49 @@ def plan_garbage(folder: Folder, keep: int | None, sweep: int) -> Collected:
     kept = numbers[-keep:] if keep else numbers
     gone = {number: "there are newer ones" for number in numbers if number not in kept}
     needed = Needed()
-    present = _look(folder, needed)
-    blocked = _why_not(folder, present, sweep) if sweep else ""
+    with open_present(folder).settled() as (build, stages):
+        needed.add(build)
+        tables, owes = [planned.table for planned, _ in stages], any(counts.pending for _, counts in stages)
+    blocked = _why_not(folder, sweep, owes=owes) if sweep else ""
     sweeping = bool(sweep and not blocked)
     if sweeping:
-        gone |= dict(_need_versions(folder, kept, present, needed))
+        gone |= dict(_need_versions(folder, kept, needed))
     else:
-        _need_files(folder, kept, present, needed)
-    beside = [
-        table
-        for table in _beside(folder)
-        if (present.owes and not sweeping) or judge_beside(folder, table, needed, strictly=sweeping)
-    ]
+        for number in kept:
+            needed.files.update(part_files(read_snapshot(folder, number)))
+        for _, places in _frozen(folder):
+            needed.files.update(places)
+        if owes:  # what is still made may find its rows again, of which it is not known yet that it will
+            needed.files.update(f"{table}/{file}" for table, file in list_parts(folder) if table in tables)
+    made = {table for table, _ in list_parts(folder) if table.split("/")[1] not in {*BY_NAME, "items"}}
+    for table in sorted(made):  # by trainings
+        if owes and not sweeping:
+            parts = [f"{table}/{file}" for file in folder.names(table)]
+        else:
+            parts = needed_beside(folder, table, needed.names, strictly=sweeping)
+        needed.files.update(parts)
+        tables += [table] if parts else []
     plan = Plan(
         versions=sorted(gone),
-        parts=list(mixed_parts(folder, needed, present.known)) if sweeping else [],
-        files=[
-            *unneeded_parts(folder, needed, () if sweeping else beside),
-            *left_work(folder),
-            *_unnamed_sets(folder),
-        ],
-        folders=list(other_folders(folder, [*present.tables, *beside], everything=sweeping)),
-        needed=needed,
-        known=present.known if sweeping else {},
+        files=[*unneeded_parts(folder, needed.files), *left_work(folder), *_unnamed_sets(folder)],
+        folders=list(other_folders(folder, tables, everything=sweeping)),
     )
     return Collected(
         plan=plan,
+        needed=needed,
         kept=[number for number in kept if number not in gone],
         gone=dict(sorted(gone.items())),
         blocked=blocked,
         swept=sweep if sweeping else 0,
-        broken=list(_broken(folder, needed)) if sweeping else (),
-        copies=list_copies(folder) if sweep else (),
+        broken=[name for name, places in _frozen(folder) if not places.keys() <= needed.files] if sweeping else (),
+        beside=[name for name in folder.folders("") if name not in OWN] if sweep else (),
     )
 
 
-def list_copies(folder: Folder) -> list[str]:
-    """Return the files beside the tables that hold something of a removed image, those that had it then included."""
-    entries = read_takedowns(folder)
-    removed = removed_by(entries)
-    told = {path for entry in entries if removed.intersection(entry.keys) for path in entry.copies}
-    return sorted({path for path in told if folder.exists(path)}.union(find_copies(folder, removed)))
-
-
-def _look(folder: Folder, needed: Needed) -> Present:
-    with open_present(folder).settled() as (build, stages):
-        needed.add(build)
-        return Present(
-            tables=[planned.table for planned, _ in stages],
-            known=dict(build.ledger.removed.known),
-            owes=any(counts.pending for _, counts in stages),
-        )
-
-
-def _why_not(folder: Folder, present: Present, sweep: int) -> str:
+def _why_not(folder: Folder, sweep: int, *, owes: bool) -> str:
     """Say why what was removed is still needed; empty: it is not."""
     newest = latest_snapshot(folder)
-    if present.owes:
+    if owes:
         return f"rows are owed without the removed images. First run: pairwright resume {folder.url}"
     if newest and newest.content.get("takedowns", 0) < sweep:
         return (
@@ -174,36 +151,23 @@ def _why_not(folder: Folder, present: Present, sweep: int) -> str:
     return ""
 
 
-def _need_versions(folder: Folder, kept: Sequence[int], present: Present, needed: Needed) -> Iterator[tuple[int, str]]:
-    """Enter the rows of the versions that hold no removed image; yield the others, and why they cannot be kept."""
+def _need_versions(folder: Folder, kept: Sequence[int], needed: Needed) -> Iterator[tuple[int, str]]:
+    """Enter the parts of the versions that hold nothing of a removed image; yield the others, and why they go."""
+    removed = list(removed_by(read_takedowns(folder)))
     for number in kept:
         try:
             with open_version(folder, number).settled() as (build, stages):
                 own = [planned.stage.name for planned, _ in stages if "items" in planned.stage.reads]
-                if any(build.ledger.holds(name, list(present.known)) for name in own):
+                if any(build.ledger.holds(name, removed) for name in own):
                     yield number, "it holds what was removed on request"
+                elif number != kept[-1] and any(build.ledger.has_stale(planned.stage.name) for planned, _ in stages):
+                    yield number, "its parts hold rows of other versions, too, which may be of what was removed"
                 else:
                     needed.add(build)
         except PairwrightError as error:
             if number == kept[-1]:
                 raise
             yield number, f"whether it holds what was removed on request cannot be known: {error}"
-
-
-def _need_files(folder: Folder, kept: Sequence[int], present: Present, needed: Needed) -> None:
-    """Enter the parts that kept versions name, those of unfinished trainings, and all present ones if rows are owed."""
-    for number in kept:
-        needed.files.update(part_files(read_snapshot(folder, number)))
-    for _, places in _frozen(folder):
-        needed.files.update(places)
-    if present.owes:  # what is still made may find its rows again, of which it is not known yet that it will
-        needed.files.update(f"{table}/{file}" for table, file in list_parts(folder) if table in present.tables)
-
-
-def _beside(folder: Folder) -> Iterator[str]:
-    """Yield the tables that trainings have made beside the dataset's own."""
-    own = {*BY_NAME, "items"}
-    yield from sorted({table for table, _ in list_parts(folder) if table.split("/")[1] not in own})
 
 
 def _unnamed_sets(folder: Folder) -> Iterator[str]:
@@ -213,7 +177,7 @@ def _unnamed_sets(folder: Folder) -> Iterator[str]:
         yield from files_below(folder, f"excluded/{name}") if name not in named else ()
 
 
-def _runs(folder: Folder) -> "Iterator[Run]":
+def _runs(folder: Folder) -> Iterator[Run]:
     """Yield the trainings of a dataset."""
     places = sorted(Path(folder.path("runs")).glob("*/config.yaml")) if folder.is_local else []
     yield from (Run(place.parent) for place in places)
@@ -224,10 +188,3 @@ def _frozen(folder: Folder) -> Iterator[tuple[str, dict[str, set[int]]]]:
     for run in _runs(folder):
         if not run.is_finished and run.rows.exists():
             yield run.folder.name, frozen_places(run.rows)
-
-
-def _broken(folder: Folder, needed: Needed) -> Iterator[str]:
-    """Yield the unfinished trainings some of whose rows are no longer needed."""
-    for name, places in _frozen(folder):
-        if any(path not in needed.rows or rows - set(needed.rows[path].tolist()) for path, rows in places.items()):
-            yield name

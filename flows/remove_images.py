@@ -1,7 +1,7 @@
 """Remove images from a dataset on request, or take them back: an entry in a list, which the next build reads.
 
-Nothing is changed in the tables; ``flows.collect_garbage`` takes the rows out of the files once a version without them
-is published.
+Nothing is changed in the tables: the next build makes the parts that hold them anew without them, and
+``flows.collect_garbage`` deletes the old ones once a version without them is published.
 """
 
 import re
@@ -14,7 +14,6 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.store.dataset import Build, read_record
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.find_copies import find_copies
 from pairwright.tasks.store.lineage import count_rows, follow
 from pairwright.tasks.store.snapshot import stream_live
 from pairwright.tasks.store.stage import Planned
@@ -37,8 +36,6 @@ class Removal:
     """Images that the newest version has not: they stay out when they come."""
     rows: dict[str, int]
     """Per table the rows of the newest version that go."""
-    copies: list[str]
-    """Files beside the tables that hold something of these rows."""
 
 
 def remove_images(folder: Folder, texts: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = "") -> Removal:
@@ -61,16 +58,13 @@ def remove_images(folder: Folder, texts: Sequence[str] = (), *, names: Sequence[
         new = [key for key in keys if key not in before]
         seeds = [(images.stage.name, key) for key in new if build.ledger.keys_like(images.stage.name, key)]
         links = follow(build, seeds, "made of it")
-        going = {key for _, key in seeds}.union(link.key for link in links)
-        copies = list(find_copies(folder, going))
-        entry = write_takedown(folder, new, reason=reason, copies=copies) if new else None
+        entry = write_takedown(folder, new, reason=reason) if new else None
         return Removal(
             number=entry.number if entry else 0,
             keys=new,
             before=[key for key in keys if key in before],
             unknown=[key for key in new if (images.stage.name, key) not in seeds],
             rows=count_rows(links, seeds),
-            copies=copies,
         )
 
 

@@ -114,22 +114,10 @@ def _print_removal(found: Any, place: str) -> None:
         print(f"{key} is not in the newest version: it stays out should it come")
     if found.rows:
         print(f"Of the newest version go: {', '.join(f'{table} {count:,}' for table, count in found.rows.items())}")
-    _print_copies(found.copies)
     if found.keys:
         print(f"{len(found.keys):,} images are removed (entry {found.number} of the list).")
         print(f"They leave the next version: pairwright resume {place}")
         print(f"and then the files: pairwright gc {place}")
-
-
-def _print_copies(copies: list[str]) -> None:
-    """Name what no verb rewrites; what was handed out is out of reach."""
-    for path in copies:
-        print(f"  also in {path}")
-    if copies:
-        print(
-            "These files are not rewritten: write pages anew (`pairwright report`), delete trainings or train again. "
-            "A model may have learnt from them."
-        )
 
 
 @app.command(epilog="Examples: `pairwright gc dataset --dry-run`, `pairwright gc dataset --keep 3`")
@@ -140,7 +128,7 @@ def gc(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
 ) -> None:
-    """Delete what no kept version and not the present state needs, and every trace of what was removed on request.
+    """Delete what no kept version and not the present state needs, and the parts that hold what was removed on request.
 
     Versions that hold a removed image go, too. Nothing goes while a build or a reader is at work; on an object store,
     which has no locks, see to that yourself. Exports elsewhere are out of reach.
@@ -163,17 +151,16 @@ def _print_collected(found: Any, *, dry_run: bool) -> None:
     if dry_run:
         for path in (*plan.files, *map(str, plan.folders)):
             print(f"{would} {path}")
-        for path in plan.parts:
-            print(f"Would write {path} anew, without rows that no longer count")
     said = f"{len(plan.files):,} files, {len(plan.folders):,} folders of journals and caches"
-    rewritten = f"; {len(plan.parts):,} parts written anew" if plan.parts and not dry_run else ""
     freed = "" if dry_run else f": {found.freed:,} bytes freed"
     kept = ", ".join(map(str, found.kept)) or "none"
-    print(f"{would} {said}{rewritten}{freed}. Versions kept: {kept}")
+    print(f"{would} {said}{freed}. Versions kept: {kept}")
     for name in found.broken:
         print(
             f"The unfinished training runs/{name} cannot go on: rows of it had to go. Begin anew under another --name"
         )
     if found.swept and not dry_run:
         print("Of what was removed on request nothing is left in the tables. Exports elsewhere are out of reach.")
-    _print_copies(list(found.copies))
+    if found.beside:
+        print(f"Not touched, and may hold something of it: {', '.join(found.beside)}. Write pages anew (`pairwright")
+        print("report`), delete trainings or train again. A model may have learnt from it.")

@@ -10,6 +10,7 @@ OUT/
 """
 
 import contextlib
+import json
 import shutil
 import tempfile
 import uuid
@@ -35,7 +36,7 @@ from pairwright.tasks.store.part import Part, describe_part, encode_part, read_p
 from pairwright.tasks.store.scratch import ENDING, own_temporary_folder, scratch_folder
 from pairwright.tasks.store.shard import ShardRef, write_plan
 from pairwright.tasks.store.stage import Planned, Uses, table_folder
-from pairwright.tasks.store.takedowns import REMOVED, Removed, marked, read_takedowns, removed_by
+from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, removed_by
 from pairwright.tasks.store.vectors import write_vectors
 
 RECORD = "build.json"
@@ -170,8 +171,6 @@ class Pinned:
     """Per table the parts that hold its rows, each with their number."""
     others: Mapping[str, Sequence[str]]
     """Per table the parts that hold only what was refused."""
-    takedowns: int
-    """Number of the last takedown that counts."""
 
 
 @dataclass
@@ -192,10 +191,10 @@ class Build:
         with contextlib.ExitStack() as stack:
             self._scratch = stack.enter_context(scratch_folder(own_temporary_folder()))
             self.ledger = stack.enter_context(Ledger(self.folder, self._scratch / "spill"))
-            last = None if self.pinned is None else self.pinned.takedowns
-            entries = read_takedowns(self.folder, last)
+            entries = [] if self.pinned else read_takedowns(self.folder)  # a version's parts hold nothing of them
             self.takedowns = entries[-1].number if entries else 0
-            self.ledger.removed = Removed(self.takedowns, marked(removed_by(entries)))
+            self.ledger.remove(removed_by(entries))
+            self.ledger.sweeping = bool(last_unswept(self.folder, entries))
             self.ledger.set_items(ITEMS, [name.rpartition("/")[2] for name in self.items])
             self._stack = stack.pop_all()
         return self
@@ -213,7 +212,7 @@ class Build:
         if self.pinned and name in self.pinned.live:
             self.ledger.load_only(planned, list(self.pinned.live[name]), self.pinned.others.get(name, ()))
         else:
-            self.ledger.load(planned)
+            self.ledger.load(planned, removals=self.takedowns > 0)
         self.ledger.settle(planned.stage)
         return self.ledger.count(planned)
 
@@ -222,9 +221,7 @@ class Build:
 
         Then those of the rows that it kept and that say a reason, with the status "kept". Duplicates are not refused.
         """
-        for status, reason, detail, subject in self._say(planned, self.ledger.refused(planned.stage)):
-            removed = status == "ok"  # the part has the row still, and the ledger knows better
-            yield ("dropped", REMOVED, "", subject) if removed else (status, reason, detail, subject)
+        yield from self._say(planned, self.ledger.refused(planned.stage))
         for _, reason, detail, subject in self._say(planned, self.ledger.remarked(planned.stage)):
             yield "kept", reason, detail, subject
 
@@ -283,7 +280,11 @@ class Build:
             self._place_before(planned, use) if use.kind == "before" else self._place_use(use) for use in stage.uses
         )
         about = ((COLLECTION, self.ledger.collection(stage)),) if stage.whole else ()
-        journals = str(self._journals(planned))
+        journals, removed = str(self._journals(planned)), ""
+        if self.takedowns and "items" in stage.reads:
+            removed = f"{self._workspace()}/removed-{self.takedowns}-{uuid.uuid4().hex}.json"
+            with self._new_file(removed) as path:
+                path.write_text(json.dumps(self.ledger.removed))
         return [
             ShardRef(
                 folder=self.folder,
@@ -294,7 +295,8 @@ class Build:
                 indexes=indexes,
                 journals=journals,
                 about=about,
-                takedowns=self.takedowns if "items" in stage.reads else 0,
+                removed=removed,
+                takedowns=self.takedowns if removed else 0,
             )
             for number, start, stop in slices
         ]

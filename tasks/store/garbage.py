@@ -1,80 +1,56 @@
-"""Take out of a dataset's folder what nothing needs any more.
+"""Take out of a dataset's folder the files that no kept version and not the present state names.
 
-That is parts that no kept version names and that are no part of the present state; and, once for each removal on
-request, every row that no longer counts, since only such rows are made of a removed image.
-
-What is needed is said in rows (``Needed``); a part keeps those, its name, and their places in it, so that versions,
-trainings and whoever is reading find them where they were. A kill at any moment leaves every kept version whole and
-nothing owed, and the next run does the rest: versions go first, then parts are written anew in place, then files go.
+A kill at any moment leaves every kept version whole and nothing owed, and the next run does the rest: versions go
+first, then files.
 """
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
 from pairwright.tasks.store.dataset import Build, journals_of
 from pairwright.tasks.store.files import TEMPORARY, Folder
 from pairwright.tasks.store.ledger import COLLECTION
-from pairwright.tasks.store.part import Part, count_statuses, encode_part, read_about, read_columns, read_part
+from pairwright.tasks.store.part import Part, read_columns
 from pairwright.tasks.store.snapshot import FOLDER as VERSIONS
 from pairwright.tasks.store.snapshot import snapshot_file
-from pairwright.tasks.store.takedowns import NAMES, blank, bury, find_removed
-
-Rows = NDArray[np.int32]
-NOTHING: Rows = np.empty(0, dtype=np.int32)
 
 
 @dataclass
 class Needed:
-    """Collect which rows of which parts are needed, by parts' names below the dataset's folder."""
+    """Files that are needed, by their names below the dataset's folder."""
 
-    rows: dict[str, Rows] = field(default_factory=dict[str, Rows])
-    read: set[str] = field(default_factory=set[str])
-    """Folders of tables that are read from the source: only their rows name removed images themselves."""
+    files: set[str] = field(default_factory=set[str])
     names: set[str] = field(default_factory=set[str])
     """Live keys, and what they are about: what tables beside the dataset's are made of."""
-    files: set[str] = field(default_factory=set[str])
-    """Parts that are needed as they are."""
 
     def add(self, build: Build) -> None:
         """Add what a settled build's outcomes come from."""
         self.files.update(build.items)
         for planned in build.planned:
             name = planned.stage.name
-            if "items" in planned.stage.reads:
-                self.read.add(planned.table)
-            for part, rows in build.ledger.used(name):
-                path = f"{planned.table}/{part}"
-                self.rows[path] = np.union1d(self.rows.get(path, NOTHING), np.array(rows, dtype=np.int32))
+            parts = (*(part for part, _ in build.ledger.live_parts(name)), *build.ledger.other_parts(name))
+            self.files.update(f"{planned.table}/{part}" for part in parts)
             if planned.stage.writes in (ImageRow, PairRow, PreferenceRow):
                 self.names |= build.ledger.names(name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Say what goes, and what is written anew."""
+    """What goes."""
 
     versions: Sequence[int]
-    """Versions that go."""
-    parts: Sequence[str]
-    """Parts of which some rows go."""
     files: Sequence[str]
-    """Files that go, by their names below the dataset's folder."""
+    """By their names below the dataset's folder."""
     folders: Sequence[Path]
-    """Local folders that go: journals, caches."""
-    needed: Needed
-    known: Mapping[str, str]
-    """What was removed on request, each key with the mark of its image; empty: all rows of a part stay."""
+    """Local folders: journals, caches."""
 
     @property
     def steps(self) -> int:
         """Return how many steps it takes."""
-        return len(self.versions) + len(self.parts) + len(self.files) + len(self.folders)
+        return len(self.versions) + len(self.files) + len(self.folders)
 
 
 def list_parts(folder: Folder) -> Iterator[tuple[str, str]]:
@@ -85,49 +61,28 @@ def list_parts(folder: Folder) -> Iterator[tuple[str, str]]:
             yield from ((table, file) for file in folder.names(table))
 
 
-def unneeded_parts(folder: Folder, needed: Needed, beside: Iterable[str]) -> Iterator[str]:
-    """Yield the files of tables that nothing needs; those in ``beside`` are not looked at."""
-    wanted, spared = needed.files | needed.rows.keys(), set(beside)
+def unneeded_parts(folder: Folder, needed: Collection[str]) -> Iterator[str]:
+    """Yield the files of tables that nothing needs."""
     for table, file in list_parts(folder):
         path = f"{table}/{file}"
-        if table not in spared and (TEMPORARY in file or (file.endswith(".parquet") and path not in wanted)):
+        if TEMPORARY in file or (file.endswith(".parquet") and path not in needed):
             yield path
 
 
-def judge_beside(folder: Folder, table: str, needed: Needed, *, strictly: bool) -> bool:
-    """Say whether a table beside the dataset's is worth keeping: it is about rows that there still are.
+def needed_beside(folder: Folder, table: str, names: Collection[str], *, strictly: bool) -> list[str]:
+    """Return the parts of a table beside the dataset's that are needed: all, where a row is about one that there is.
 
-    ``strictly``, its parts are entered with the rows to keep; one that was made of a whole table, removed rows and all,
-    is not kept.
+    ``strictly``, only parts all of whose rows are, and none that was made of a whole table.
     """
-    found: dict[str, Rows] = {}
+    found: dict[str, list[bool]] = {}
     for file in (file for file in folder.names(table) if file.endswith(".parquet")):
         keys, about = read_columns(Part(folder, f"{table}/{file}"), ["source_key", "subject"])
-        if strictly and COLLECTION in about:
-            return False
         pairs = zip(keys["source_key"].to_pylist(), keys["subject"].to_pylist(), strict=True)
-        places = [place for place, names in enumerate(pairs) if needed.names.intersection(names)]
-        found[f"{table}/{file}"] = np.array(places, dtype=np.int32)
+        live = [one in names or other in names for one, other in pairs]
+        found[f"{table}/{file}"] = [False] if strictly and COLLECTION in about else live
     if strictly:
-        needed.rows |= {path: rows for path, rows in found.items() if len(rows)}
-    return any(map(len, found.values()))
-
-
-def mixed_parts(folder: Folder, needed: Needed, known: Mapping[str, str]) -> Iterator[str]:
-    """Yield the parts that are needed and hold other rows, or rows about removed images."""
-    for path, rows in sorted(needed.rows.items()):
-        stale, graves = _look(Part(folder, path), rows, known if path.rpartition("/")[0] in needed.read else {})
-        if stale or graves:
-            yield path
-
-
-def _look(part: Part, rows: Rows, known: Mapping[str, str]) -> tuple[list[int], dict[int, str]]:
-    """Return the places of a part's rows that nothing needs, and those that become tombstones."""
-    table, _ = read_columns(part, [*NAMES, "status"])
-    needed = set(rows.tolist())
-    stale = [place for place, key in enumerate(table["key"].to_pylist()) if key and place not in needed]
-    graves = {place: mark for place, mark in find_removed(table, known).items() if place in needed}
-    return stale, graves
+        return [path for path, live in found.items() if all(live)]
+    return list(found) if any(map(any, found.values())) else []
 
 
 def carry_out(folder: Folder, plan: Plan) -> Iterator[int]:
@@ -139,12 +94,10 @@ def carry_out(folder: Folder, plan: Plan) -> Iterator[int]:
         yield _delete(folder, snapshot_file(number))
     if plan.versions:
         folder.flush(VERSIONS)
-    for path in plan.parts:
-        yield _rewrite(Part(folder, path), plan)
     for path in plan.files:
         yield _delete(folder, path)
     for place in plan.folders:
-        size = size_of(place)
+        size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
         shutil.rmtree(place, ignore_errors=True)
         yield size
     _drop_empty(folder)
@@ -156,24 +109,6 @@ def _delete(folder: Folder, path: str) -> int:
     size = folder.size_of(path) if folder.exists(path) else 0
     folder.delete(path)
     return size
-
-
-def _rewrite(part: Part, plan: Plan) -> int:
-    """Write a part anew without the rows that go; the others keep their places."""
-    known = plan.known if part.name.rpartition("/")[0] in plan.needed.read else {}
-    stale, graves = _look(part, plan.needed.rows[part.name], known)
-    size, about = part.folder.size_of(part.name), read_about(part)
-    table = read_part(part).replace_schema_metadata(None)
-    table = blank(bury(table, graves), stale).combine_chunks()
-    counts = {"ok": 0, "dropped": 0, "failed": 0, **count_statuses(table)}
-    about |= {name: str(count) for name, count in counts.items()}
-    part.folder.write(part.name, encode_part(table, about))
-    return size - part.folder.size_of(part.name)
-
-
-def size_of(place: Path) -> int:
-    """Return the bytes of all files in a local folder."""
-    return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
 
 
 def other_folders(folder: Folder, tables: Iterable[str], *, everything: bool) -> Iterator[Path]:

@@ -26,7 +26,7 @@ from pairwright.schemas.errors import StoreError, ValidationError
 from pairwright.tasks.store.files import TEMPORARY, Folder
 from pairwright.tasks.store.part import Part, describe_part, read_columns
 from pairwright.tasks.store.stage import Planned, Stage, Uses
-from pairwright.tasks.store.takedowns import NAMES, Removed
+from pairwright.tasks.store.takedowns import NAMES, REMOVED, mark_of
 
 MEMORY_LIMIT = "1GB"
 COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor", "image_key", "element")
@@ -76,8 +76,9 @@ class Ledger:
         )
         self._run("SET enable_progress_bar = false")  # it would be drawn on standard output
         self._loaded: dict[str, dict[str, int]] = {}
-        self.removed = Removed()
-        """What was removed on request; to be set before tables are read."""
+        self.sweeping = False
+        """Whether parts that hold rows which no longer count are left out as a whole: one may be of a removed image."""
+        self._run("CREATE TEMP TABLE removed (mark VARCHAR)")
         self._seen: dict[str, dict[str, list[int]]] = {}
         """Per table, the parts that were made of the same whole input, by what identifies that."""
         self._written: dict[str, set[str]] = {}
@@ -102,9 +103,38 @@ class Ledger:
                 SELECT * FROM rows_items r WHERE {_first_of_its_key("rows_items", "true", "r.part, r.row")}
                 ORDER BY part, row)""")
 
-    def load(self, planned: Planned) -> None:
-        """Read the keys of the parts that came since the last call."""
-        self._load(planned.stage.name, planned.table, removed=self._removed(planned))
+    def remove(self, images: Iterable[str]) -> None:
+        """Let parts that hold these images not count; to be called before tables are read."""
+        for image in images:
+            self._run("INSERT INTO removed VALUES (?)", mark_of(image))
+
+    @property
+    def removed(self) -> list[str]:
+        """Return the marks of removed images, and of what the source brought about them, as far as tables are read."""
+        return [mark for (mark,) in self._run("SELECT DISTINCT mark FROM removed ORDER BY mark")]
+
+    def load(self, planned: Planned, *, removals: bool = False) -> None:
+        """Read the keys of the parts that came since the last call; ``removals``: something was ever removed."""
+        self._load(planned.stage.name, planned.table)
+        if removals and "items" in planned.stage.reads:
+            self._leave_out(planned.stage.name)
+
+    def _leave_out(self, name: str) -> None:
+        """Forget the parts of a table read from the source that hold something of a removed image.
+
+        What their inputs gave is owed again, the removed images left out; so is an item whose image was taken back.
+        """
+        marked = "(SELECT mark FROM removed)"
+        stone = f"status = 'dropped' AND reason = '{REMOVED}'"
+        about = " OR ".join(f"md5('removed ' || {column}) IN {marked}" for column in NAMES)
+        hit = f"status = 'ok' AND ({about})"
+        back = f"SELECT (part, source_key) FROM rows_{name} WHERE {stone} AND subject NOT IN {marked}"
+        self._run(f"DELETE FROM rows_{name} WHERE (part, source_key) IN ({back})")
+        self._run(
+            f"INSERT INTO removed SELECT md5('removed ' || key) FROM rows_{name} WHERE {hit} "
+            f"UNION SELECT key FROM rows_{name} WHERE {stone}"
+        )
+        self._run(f"DELETE FROM rows_{name} WHERE part IN (SELECT part FROM rows_{name} WHERE {hit})")
 
     def load_only(self, planned: Planned, live: Sequence[str], others: Sequence[str]) -> None:
         """Read the keys of some parts, and of no others.
@@ -113,19 +143,13 @@ class Ledger:
         since, all its rows having failed.
         """
         name = planned.stage.name
-        self._load(name, planned.table, only=[*live, *others], removed=self._removed(planned))
+        self._load(name, planned.table, only=[*live, *others])
         self._run(
             f"DELETE FROM rows_{name} WHERE part >= {len(live)} AND status = 'ok' "
             f"AND key NOT IN (SELECT key FROM rows_{name} WHERE part < {len(live)} AND status = 'ok')"
         )
 
-    def _removed(self, planned: Planned) -> Removed | None:
-        """Return what was removed where a table is read from the source: what follows is made of that."""
-        return self.removed if "items" in planned.stage.reads else None
-
-    def _load(
-        self, name: str, table: str, *, only: Sequence[str] | None = None, removed: Removed | None = None
-    ) -> None:
+    def _load(self, name: str, table: str, *, only: Sequence[str] | None = None) -> None:
         known = self._loaded.get(name)
         if known is None:
             texts = ", ".join(f'"{column}" VARCHAR' for column in COLUMNS)
@@ -141,7 +165,7 @@ class Ledger:
         self._insert(f"parts_{name}", pa.table([integers(numbers), strings(list(new))], PARTS_SCHEMA))
         batch: list[pa.Table] = []
         for part, keys, about in self._read_keys(table, {n: known[n] for n in names if n in again or n in new}):
-            batch.append(removed.read(keys) if removed else keys)
+            batch.append(keys)
             if part in new:
                 self._seen[name].setdefault(about.get(COLLECTION, ""), []).append(known[part])
             if sum(map(len, batch)) >= BATCH_ROWS:
@@ -190,6 +214,8 @@ class Ledger:
         self._unite(stage)
         self._make_input(stage)
         name = stage.name
+        if self.sweeping:
+            self._run(f"DELETE FROM rows_{name} WHERE part IN ({self._stale(name)})")
         alive = f"r.status = 'ok' AND r.source_key IN (SELECT source_key FROM input_{name})"
         first = _first_of_its_key(f"rows_{name}", alive, f"r.{stage.tie}, r.source_key, r.part, r.row")
         self._run(f"""
@@ -416,12 +442,14 @@ class Ledger:
         """Return what a query of the settled tables gives, as an Arrow table."""
         return self._database.sql(query).to_arrow_table()
 
-    def used(self, table: str) -> Iterator[tuple[str, list[int]]]:
-        """Yield each part that a settled stage's outcomes come from, with the rows: all that are not stale."""
-        yield from self._run(
-            f"SELECT p.name, list(r.row ORDER BY r.row) FROM rows_{table} r JOIN parts_{table} p USING (part) "
-            f"WHERE r.source_key IN (SELECT source_key FROM input_{table}) GROUP BY ALL ORDER BY 1"
-        )
+    def _stale(self, table: str) -> str:
+        """Return the query of the parts with rows whose input is gone; tombstones hold nothing."""
+        gone = f"source_key NOT IN (SELECT source_key FROM input_{table})"
+        return f"SELECT part FROM rows_{table} WHERE {gone} AND coalesce(reason, '') != '{REMOVED}'"
+
+    def has_stale(self, table: str) -> bool:
+        """Say whether the parts of a settled stage hold rows that do not count."""
+        return bool(self._run(f"{self._stale(table)} LIMIT 1"))
 
     def names(self, table: str) -> set[str]:
         """Return the keys of a settled stage's live rows and what they are about."""

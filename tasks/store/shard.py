@@ -4,6 +4,7 @@ A shard is a slice of a plan file; nothing else is passed between processes. The
 that it covers, so a shard that is done twice writes the same file.
 """
 
+import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ from pairwright.tasks.store.part import (
     read_rows,
 )
 from pairwright.tasks.store.stage import Planned, Uses, table_of
-from pairwright.tasks.store.takedowns import REMOVED, bury, find_removed, removed_images
+from pairwright.tasks.store.takedowns import bury
 from pairwright.tasks.store.vectors import open_vectors, place_vectors
 
 NOTHING = "gave nothing"
@@ -58,8 +59,10 @@ class ShardRef:
     """Local folder for journals."""
     about: tuple[tuple[str, str], ...] = ()
     """What its part is to say of itself beside the counts."""
+    removed: str = ""
+    """The file, below the dataset's folder, with the marks of what is left out, where the shard reads the source."""
     takedowns: int = 0
-    """Up to which entry of the list removed images are left out, where the shard reads the source; 0: none is."""
+    """Number of the last removal that is in it: another one gives another part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +89,8 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
     sources: dict[str, str] = dict(
         zip(plan.column("key").to_pylist(), plan.column("source_key").to_pylist(), strict=True)
     )
-    name = f"{planned.table}/part-{make_key(*sources.values())}.parquet"
+    salt = [f"removed {shard.takedowns}"] if shard.removed else []
+    name = f"{planned.table}/part-{make_key(*sources.values(), *salt)}.parquet"
     if done := _done_before(shard, name, set(sources.values())):
         return done
     inputs = list(_input_rows(planned, shard, plan))
@@ -99,8 +103,8 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
         if unknown := set(table.column("source_key").to_pylist()) - sources.keys():
             raise ValidationError(f"{shard.name}: results name inputs that the shard does not have: {min(unknown)}")
         table = _rename_sources(_in_order(table, list(sources)), sources)
-        if shard.takedowns:
-            table = bury(table, find_removed(table, removed_images(shard.folder, shard.takedowns)))
+        if shard.removed:
+            table = bury(table, frozenset(json.loads(shard.folder.read(shard.removed))))
         about = describe_part(name, table, version=planned.stage.version) | dict(shard.about)
         for memory in answers.values():
             about |= describe_asked(memory)
@@ -122,8 +126,6 @@ def _done_before(shard: ShardRef, name: str, sources: AbstractSet[str]) -> Shard
     table, _ = read_columns(Part(shard.folder, name), ["source_key", "status", "reason"])
     counts = count_statuses(table)
     if "failed" in counts or set(table.column("source_key").to_pylist()) != sources:
-        return None
-    if REMOVED in table.column("reason").to_pylist():  # it is owed, so what was removed has been taken back
         return None
     return ShardDone(name=shard.name, part=name, counts=counts)
 

@@ -76,7 +76,6 @@ def pinned_by(snapshot: Snapshot) -> Pinned:
         number=snapshot.number,
         live={name: stated["parts"] for name, stated in stages.items()},
         others={name: stated.get("refused", []) for name, stated in stages.items()},
-        takedowns=snapshot.content.get("takedowns", 0),
     )
 
 

@@ -129,10 +129,10 @@ def test_a_removed_image_leaves_the_versions_and_then_the_files(copy: Path, call
     assert victim.key in images_of(copy, version=1)
     said = call("gc", copy)
     assert "Deleted version 1" in said
-    copies = {line.split("also in ")[1] for line in said.splitlines() if "also in " in line}
-    assert f"report/images/{victim.key}.png" in copies
-    assert all(path.startswith("report/") for path in copies)
-    assert left_of(copy, victim, {row["key"] for row in down}) <= copies
+    assert re.search(r"may hold something of it: .*report", said)
+    left = left_of(copy, victim, {row["key"] for row in down})
+    assert f"report/images/{victim.key}.png" in left
+    assert all(path.startswith("report/") for path in left)
     pw.open(copy).report(pairs=30)
     assert left_of(copy, victim, {row["key"] for row in down}) == set()
     assert set(images_of(copy)) == set(before) - {victim.key}
@@ -219,16 +219,11 @@ def test_an_unfinished_training_keeps_its_rows(copy: Path, call: Call) -> None:
 
 def test_an_unfinished_training_on_a_removed_image_cannot_go_on(copy: Path, call: Call) -> None:
     rows = _freeze(copy, "one")
-    kept = {place: rows.read(place) for place in range(len(rows))}
-    victim = kept[0].image_keys[0]
+    victim = rows.read(0).image_keys[0]
     call("remove", copy, victim)
     build(copy, None, settings=[*SMALL, *WIDE])
     said = call("gc", copy)
     assert "training runs/one " in said
-    assert "runs/one/rows.arrow" in said
+    assert re.search(r"may hold something of it: .*runs", said)
     with pytest.raises(StoreError):
         rows.read(0)
-    now = {row.key for row in pw.open(copy)["preferences"].rows()}
-    for place, row in kept.items():
-        if row.key in now:
-            assert rows.read(place) == row, "other rows are in their places"

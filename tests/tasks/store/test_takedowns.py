@@ -1,6 +1,7 @@
 """Images that were removed on request: what of the tables counts, before and after the next build."""
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,20 +9,19 @@ import pytest
 
 from pairwright.schemas.arrow import to_table
 from pairwright.schemas.errors import StoreError
-from pairwright.schemas.rows import CaptionRow, PairRow, make_key
+from pairwright.schemas.rows import CaptionRow, ItemRow, PairRow, make_key
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, read_part
 from pairwright.tasks.store.snapshot import latest_snapshot
+from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.store.takedowns import (
-    BACK,
     REMOVED,
-    Removed,
     bury,
-    find_removed,
+    last_unswept,
     mark_of,
-    marked,
     read_takedowns,
     removed_by,
+    write_swept,
     write_takedown,
 )
 from tests.tasks.store.test_dataset import check, items_of, take_calls
@@ -50,8 +50,7 @@ def test_a_removed_image_leaves_with_all_that_is_made_of_it(tmp_path: Path, conf
     check(out, LEFT)
     assert (counts[0].of, counts[0].ok, counts[0].dropped, counts[0].reasons) == (6, 3, 3, {REMOVED: 2, "bad word": 1})
     calls = take_calls(config)
-    assert not items_of(calls), "nothing is read again"
-    assert len(calls) == 2, "the link and the note of a2, whose neighbour is c1 now"
+    assert len(items_of(calls)) == len(WORDS), "the part that held it is made anew"
     check_version(out, 1, WORDS)
     check_version(out, 2, LEFT)
     snapshot = latest_snapshot(Folder(str(out)))
@@ -81,14 +80,14 @@ def test_it_comes_back_when_that_is_undone(tmp_path: Path, config: ToyConfig) ->
     take_calls(config)
     counts, _ = build_toy(out, [*WORDS, "b1/new"], config)
     check(out, ["a2", "b1", "b1/again", "b1/new", "c1", "bad"])
-    assert items_of(take_calls(config)) == ["b1/new"], "which had become a tombstone"
+    assert items_of(take_calls(config)) == ["b1", "b1/again", "b1/new"], "a1 keeps their part out"
     assert counts[0].pending == counts[0].failed == 0
     assert build_toy(out, [*WORDS, "b1/new"], config)[1] == []
 
 
 def test_the_list_is_only_added_to(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
-    one = write_takedown(folder, ["1", "2"], reason="asked by mail", copies=["report/index.html"])
+    one = write_takedown(folder, ["1", "2"], reason="asked by mail")
     first = (tmp_path / "takedowns/000001.json").read_bytes()
     write_takedown(folder, ["2", "3"], reason="", undo=True)
     write_takedown(folder, ["3"], reason="")
@@ -96,7 +95,10 @@ def test_the_list_is_only_added_to(tmp_path: Path) -> None:
     entries = read_takedowns(folder)
     assert entries[0] == one
     assert [entry.number for entry in entries] == [1, 2, 3]
-    assert [removed_by(read_takedowns(folder, last)) for last in range(4)] == [set(), {"1", "2"}, {"1"}, {"1", "3"}]
+    assert [removed_by(entries[:last]) for last in range(4)] == [set(), {"1", "2"}, {"1"}, {"1", "3"}]
+    assert last_unswept(folder, entries) == 3
+    write_swept(folder, 3)
+    assert last_unswept(folder, entries) == 0
 
 
 def test_a_damaged_entry_stops_everything(tmp_path: Path) -> None:
@@ -120,34 +122,21 @@ def _text(pair: PairRow, item: str) -> CaptionRow:
     )
 
 
-@pytest.mark.parametrize("buried", [False, True], ids=["in the part", "as a tombstone"])
-def test_what_a_source_brought_about_a_pair_goes_with_its_image(buried: bool) -> None:
-    """Pairs and texts are read from the items themselves: nothing else would make them stale."""
+def test_a_tombstone_names_nothing() -> None:
     pairs = [_pair("a", "b", "item1"), _pair("a", "c", "item2")]
-    texts = to_table([_text(pair, pair.source_key) for pair in pairs], CaptionRow)
     table = to_table(pairs, PairRow)
-    known = marked(["b"])
-    assert find_removed(table, known) == {0: mark_of("b")}
-    removed = Removed(1, known)
-    read = removed.read(bury(table, find_removed(table, known)) if buried else table)
-    assert read["status"].to_pylist() == ["dropped", "ok"]
-    assert removed.read(texts)["status"].to_pylist() == ["dropped", "ok"]
-    back = Removed(2, {}).read(bury(table, {0: mark_of("b")}))
-    assert (back["status"].to_pylist(), back["reason"].to_pylist()) == (["failed", "ok"], [BACK, ""])
-
-
-def test_a_tombstone_names_nothing(tmp_path: Path) -> None:
-    table = to_table([_pair("a", "b", "item1"), _pair("a", "c", "item2")], PairRow)
-    stone, other = bury(table, {0: mark_of("b")}).to_pylist()
+    stone, other = bury(table, {mark_of("b")}).to_pylist()
     assert other == table.to_pylist()[1]
     assert {name: value for name, value in stone.items() if value is not None} == {
-        "key": mark_of("b"),
+        "key": mark_of(make_key("a", "b")),
         "source_key": "item1",
-        "subject": mark_of(make_key("a", "b")),
+        "subject": mark_of("b"),
         "status": "dropped",
         "reason": REMOVED,
         "detail": "",
     }
+    texts = to_table([_text(pair, pair.source_key) for pair in pairs], CaptionRow)
+    assert bury(texts, {stone["key"]})["status"].to_pylist() == ["dropped", "ok"]
 
 
 def test_tombstones_stand_in_parts_like_other_rows(tmp_path: Path) -> None:
@@ -157,3 +146,35 @@ def test_tombstones_stand_in_parts_like_other_rows(tmp_path: Path) -> None:
     table = read_part(Part(Folder(str(tmp_path)), str(path.relative_to(tmp_path))))
     assert isinstance(table, pa.Table)
     assert table["reason"].to_pylist() == ["", "", REMOVED, REMOVED, "", "bad word"]
+
+
+def read_given(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[PairRow]:
+    """Yield a pair that each item brings: "a b" is of the images a and b."""
+    for row in rows:
+        yield _pair(*row.name.split(" "), row.key)
+
+
+def read_texts(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[CaptionRow]:
+    """Yield the text of the pair that each item brings."""
+    for row in rows:
+        yield _text(_pair(*row.name.split(" "), row.key), row.key)
+
+
+GIVEN = (
+    Stage(name="given_pairs", version=1, group="sources", reads={"items": ItemRow}, writes=PairRow,
+          function=read_given, config="toy"),
+    Stage(name="given_texts", version=1, group="sources", reads={"items": ItemRow}, writes=CaptionRow,
+          function=read_texts, config="toy"),
+)  # fmt: skip
+
+
+def test_what_a_source_brought_about_a_pair_goes_with_its_image(tmp_path: Path) -> None:
+    """Pairs and texts are read from the items themselves: nothing else would make them stale."""
+    folder, words = Folder(str(tmp_path)), ["a b", "a c"]
+    build_toy(tmp_path, words, stages=GIVEN)
+    for undo, left, done in ((False, 1, 2), (True, 2, 0), (False, 1, 0)):
+        write_takedown(folder, ["b"], reason="", undo=undo)
+        counts, outcomes = build_toy(tmp_path, words, stages=GIVEN)
+        assert [(count.of, count.ok, count.pending) for count in counts] == [(2, left, 0)] * 2
+        assert len(outcomes) == done
+        assert build_toy(tmp_path, words, stages=GIVEN)[1] == [], "nothing is owed"
