@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 from pairwright.flows.find_models import served_models
@@ -16,17 +17,19 @@ from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ModelError, PairwrightError
 from pairwright.schemas.health import Check, missing, ok, warning
 from pairwright.schemas.section import Section
+from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.mining import find_nouns
 from pairwright.tasks.models.check_packages import check_gpus, check_packages, faiss_extra
 from pairwright.tasks.models.fetching.published import weights_folder
 from pairwright.tasks.rejected import find_mentions
-from pairwright.tasks.serving.check_served import check_prefect, check_served
+from pairwright.tasks.serving.probe import find_model
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import count_cores
 from pairwright.tasks.store.stage import Stage
 
 GB = 1e9
 MIN_MEMORY_GB, MIN_FREE_GB = 4.0, 5.0
+SERVER_SECONDS = 3.0
 NOUNS = {find_nouns.STAGE.name, find_mentions.STAGE.name}
 FETCH = ". Fetch it with: "
 """After this the message of a missing model says how each of its files is fetched by itself."""
@@ -52,7 +55,7 @@ def check_machine(out: str, *, needs_gpu: bool) -> Iterator[Check]:
     yield from check_packages([faiss_extra()])
     for name, place in (("dataset", out or "."), ("weights", str(weights_folder()))):
         yield from _look("disk", name, partial(_check_place, name, place))
-    yield from check_prefect(dict(os.environ))
+    yield _check_prefect(os.environ.get("PREFECT_API_URL", ""))
 
 
 def memory_bytes() -> int:
@@ -100,7 +103,7 @@ def check_profile(profile: Profile, until: str) -> Iterator[Check]:
     for stage in {one.section: one for one in stages if one.pin}.values():
         yield from _look("weights", stage.section, partial(_check_weights, stage, sections[stage.name], profile.name))
     for field, chat in served_models(profile, until).items():
-        yield from _look("served", field, partial(check_served, chat, field))
+        yield from _look("served", field, partial(_check_served, chat, field))
 
 
 def _check_weights(stage: Stage, config: Section, profile: str) -> Iterator[Check]:
@@ -115,6 +118,31 @@ def _check_weights(stage: Stage, config: Section, profile: str) -> Iterator[Chec
         return
     if not stage.processes or stage.processes(config) is not None:
         yield ok("weights", stage.section, ", ".join(stage.models(pinned) if stage.models else ()) or "here")
+
+
+def _check_served(chat: ChatConfig, field: str) -> Iterator[Check]:
+    """Yield that the servers of a model answer and have it, or vLLM can be started for it; no model is asked."""
+    waits = {"timeout_seconds": SERVER_SECONDS, "patience_seconds": SERVER_SECONDS, "structured_output": "none"}
+    found = find_model(chat.model_copy(update=waits), field=field)
+    yield ok("served", field, f"{found.model} at {', '.join(found.endpoint) or found.launch.command[0]}")
+
+
+def _check_prefect(url: str) -> Check:
+    """Return whether Prefect's server answers, where one is configured, in a version that fits."""
+    import httpx
+
+    here = version("prefect")
+    if not url:
+        return ok("Prefect", "server", "none is configured (PREFECT_API_URL): builds run without one")
+    try:
+        said = str(httpx.get(f"{url.rstrip('/')}/admin/version", timeout=SERVER_SECONDS).raise_for_status().json())
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError):
+        mend = "prefect server start --host 127.0.0.1, or unset PREFECT_API_URL"
+        return missing("Prefect", "server", f"{url}: no Prefect server answers", mend=mend)
+    if said.split(".")[:2] == here.split(".")[:2]:
+        return ok("Prefect", "server", f"{url}: version {said}")
+    mend = f"python -m pip install -c constraints.txt prefect=={said}, or start a server of {here}"
+    return warning("Prefect", "server", f"{url}: version {said}, here is {here}", mend=mend)
 
 
 def _look(area: str, name: str, look: Callable[[], Iterable[Check]]) -> list[Check]:

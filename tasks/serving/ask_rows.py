@@ -15,8 +15,8 @@ from pairwright.schemas.rows import Dropped, Failed, Row
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.serving.chat import Answer, Chat, Question, RefusedQuestionError, UnansweredError
 from pairwright.tasks.serving.client import Client, client_of
+from pairwright.tasks.serving.connection import PACE, Pace
 from pairwright.tasks.serving.loop import background, is_background, run
-from pairwright.tasks.serving.pace import PACE, Pace
 from pairwright.tasks.store.answers import Answers
 
 R = TypeVar("R", bound=Row)
@@ -28,27 +28,16 @@ _END = object()
 
 
 def ask_rows(
-    rows: Iterable[R],
-    work: Work[R],
-    model: ChatConfig,
-    *,
-    answers: Answers | None = None,
-    pace: Pace = PACE,
+    rows: Iterable[R], work: Work[R], model: ChatConfig, *, answers: Answers | None = None, pace: Pace = PACE
 ) -> Iterator[Result]:
     """Yield what the work gives for each row, in the order in which it ends.
 
     A refused question drops its row, an unanswered one fails it. Anything else that the work raises ends the whole, as
-    does closing the iterator: whatever is under way is cancelled first.
-
-    Args:
-        rows: taken one by one, a bounded number ahead.
-        work: the coroutine of one row; the same row and answers must give the same questions.
-        model: which served model answers.
-        answers: what was answered before is looked up there, and new answers are kept.
-        pace: how the client waits.
+    does closing the iterator: whatever is under way is cancelled first. The same row and answers must give the same
+    questions: what was answered before is looked up in ``answers``, and new answers are kept there.
 
     Raises:
-        ConfigError: the configuration names no server, or a key that is not there.
+        ConfigError: the configuration names no server, or what it names is no key.
         ServerError: no server answers, or none takes the key or knows the model.
     """
     client = client_of(model, pace)
@@ -58,7 +47,7 @@ def ask_rows(
         source = iter(rows)
         row: Any = next(source, _END)
         while running.count or row is not _END:
-            while row is not _END and running.count < 2 * client.room + AHEAD:
+            while row is not _END and running.count < 2 * client.endpoints.room + AHEAD:
                 running.start(partial(_one, work, row, chat))
                 row = next(source, _END)
             yield from running.next()
@@ -68,7 +57,7 @@ def ask_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Chat:
-    """Be a client with a shard's memory."""
+    """Client with a shard's memory."""
 
     client: Client
     answers: Answers | None
@@ -89,7 +78,7 @@ async def _one(work: Work[R], row: R, chat: Chat) -> Sequence[Result]:
 
 
 class _Running:
-    """Hold the tasks of one call, on the background loop."""
+    """Tasks of one call, on the background loop."""
 
     def __init__(self) -> None:
         self.count = 0

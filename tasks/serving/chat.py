@@ -4,12 +4,14 @@ A stage writes one coroutine for a row, which asks as often as it has to, and ha
 of them at once. What may go wrong with a single row is raised here as an exception and becomes a row there.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from pairwright.prompts import Prompt
 from pairwright.schemas.rows import Served, Turn, make_key
 
+T = TypeVar("T")
 REFUSED = "the server refused the request"
 """Why a row is dropped whose question the server says is wrong."""
 IMAGE = "<image>"
@@ -18,7 +20,7 @@ IMAGE = "<image>"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grammar:
-    """Be the form that an answer must have, for servers that hold to one. Validators run in any case."""
+    """Form that an answer must have, for servers that hold to one. Validators run in any case."""
 
     regex: str = ""
     """For vLLM's `structured_outputs`; empty: the schema is used."""
@@ -28,7 +30,7 @@ class Grammar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Be one request: what is said, what is shown, and how the answer is drawn."""
+    """Request: what is said, what is shown, and how the answer is drawn."""
 
     prompt: str
     """Name of the prompt file, for the record."""
@@ -48,7 +50,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Be what the model said."""
+    """Answer of a model."""
 
     text: str
     served: Served
@@ -60,7 +62,7 @@ class Answer:
 
 
 class Chat(Protocol):
-    """Be asked, many times at once."""
+    """Served model that can be asked many times at once."""
 
     async def ask(self, question: Question) -> Answer:
         """Return the answer.
@@ -73,24 +75,38 @@ class Chat(Protocol):
         ...
 
 
-class RefusedQuestionError(Exception):
+class RowError(Exception):
+    """Say that a row's question has no answer; the reason is a short constant phrase."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class RefusedQuestionError(RowError):
     """Say that the server refuses this request for good; its row is dropped."""
 
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason = reason
-        """A short constant phrase: ``REFUSED``, or how the answer ended."""
-        self.detail = detail
+
+class UnansweredError(RowError):
+    """Say that no good answer came ("server busy", "broken answer", ...); the row fails, and is owed again."""
 
 
-class UnansweredError(Exception):
-    """Say that no good answer came; the row fails, and is owed again."""
+async def ask_until(
+    chat: Chat, ask: Callable[[int], Question], read: Callable[[Answer], T], *, tries: int, first: int = 1
+) -> tuple[T, tuple[Served, ...]]:
+    """Ask until an answer will do; return it as it was read, or the last that will not do, and the record of all tries.
 
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason = reason
-        """A short constant phrase: "server busy", "no answer in time", "broken answer", "server error"."""
-        self.detail = detail
+    ``ask`` returns the question of an attempt, numbered from ``first``. What ``read`` returns will not do where it has
+    a ``reason``.
+    """
+    served: list[Served] = []
+    while True:
+        answer = await chat.ask(ask(first + len(served)))
+        served.append(answer.served)
+        found = read(answer)
+        if not hasattr(found, "reason") or len(served) == tries:
+            return found, tuple(served)
 
 
 def seed_of(key: str, prompt: Prompt | str, *, seed: int, attempt: int = 1) -> int:

@@ -1,56 +1,106 @@
-"""Talk to one OpenAI-compatible server, whatever it says. Needs the network, and ``openai``.
+"""Talk to one OpenAI-compatible server, and say whose fault an error is. Needs the network, and ``httpx2``.
 
-Only what a request needs is sent: no cookies, none of the headers that the library adds of itself or from the
-environment, and the key only to the address that the profile names, since no redirect is followed. Servers on this
-machine are asked directly, whatever proxy the environment names.
+The row's: 400, 413, 422 (``RefusedQuestionError``). The server's: statuses that may pass, broken answers and lost
+connections (``FaultError``), worth another try. The configuration's: any other status (``ServerError``). A server may
+say anything in any form. The key goes only to the address that the profile names: no redirect is followed. Servers on
+this machine are asked directly, whatever proxy the environment names.
 """
 
 import asyncio
 import ipaddress
+import json
 import logging
-from collections.abc import AsyncIterator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.tasks.serving.chat import REFUSED, RefusedQuestionError
-from pairwright.tasks.serving.faults import (
-    REFUSALS,
-    FaultError,
-    Said,
-    fault_of_status,
-    message_of,
-    read_answer,
-    root_of,
-    shown,
-)
 from pairwright.tasks.serving.keys import Key
-from pairwright.tasks.serving.pace import Pace
 
-if TYPE_CHECKING:
-    import httpx2
-    import openai
+LONGEST = 300
+"""Characters that are kept of what a server says."""
+Reason = Literal["server busy", "no answer in time", "broken answer", "server error", "no connection"]
+Hide = Callable[[str], str]
+_REASONS: dict[int, Reason] = {408: "no answer in time", 429: "server busy", 503: "server busy"}
 
-_SENT = frozenset({"host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent"})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Waits and bounds of a client that suit every server, so that no profile names them; tests are quicker."""
+
+    backoff_s: float = 0.5
+    """Longest wait before the second try; twice as long before each later one. What is waited is any share of it."""
+    backoff_most_s: float = 30.0
+    rest_s: float = 0.5
+    """How long an endpoint that cannot be reached is left alone; twice as long each time that it fails again."""
+    rest_most_s: float = 15.0
+    connect_s: float = 10.0
+    """Longest wait for a connection."""
+    idle_s: float = 4.0
+    """How long a connection is kept for the next request; servers of vLLM's kind close theirs after five seconds."""
+    start: int = 8
+    """Requests that are under way at an endpoint before anything is known of it."""
+    max_bytes: int = 4_194_304
+    """Longer answers are broken: one of 32,000 tokens has some 200,000 bytes."""
+    refusals: int = 5
+    """So many refused questions, before any was answered, mean that the server is set up wrong; the rows are not."""
+
+
+PACE = Pace()
+
+
+class FaultError(Exception):
+    """Say that a request failed in a way that may pass: it is worth another try."""
+
+    def __init__(self, reason: Reason, detail: str, *, retry_after: float | None = None) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason: Reason = reason
+        self.detail = detail
+        self.retry_after = retry_after
+        """Seconds that the server asks to wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """Answer of a server, and what it says of itself."""
+
+    text: str
+    finish_reason: str
+    model: str
+    fingerprint: str
+    prompt_tokens: int
+    completion_tokens: int
 
 
 class Connection:
-    """Be the way to one server."""
+    """Connection to one server."""
 
-    def __init__(self, url: str, key: Key, *, timeout_s: float, pace: Pace) -> None:
-        """Connect to nothing yet.
+    def __init__(self, url: str, key: Key, *, timeout_s: float, pace: Pace = PACE) -> None:
+        """Connect to nothing yet; raise ``ConfigError`` where this is no address of a server."""
+        import httpx2
 
-        Raises:
-            ConfigError: this is no address of a server.
-        """
         check_address(url)
+        for name in ("httpx2", "httpcore2"):
+            logging.getLogger(name).setLevel(logging.WARNING)  # several lines for each request, with their headers
         self.url = url
         self._key = key
         self._timeout_s = timeout_s
-        self._client = _client(url, key, pace)
+        self._max_bytes = pace.max_bytes
+        self.http = httpx2.AsyncClient(
+            base_url=url,
+            headers={"accept-encoding": "identity"} | ({"authorization": f"Bearer {key.value}"} if key.value else {}),
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+            timeout=httpx2.Timeout(None, connect=pace.connect_s),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=pace.idle_s),
+            verify=httpx2.create_ssl_context(),
+            trust_env=not is_here(urlsplit(url).hostname or ""),
+        )
 
-    async def post(self, body: dict[str, Any]) -> Said:
+    async def post(self, body: dict[str, Any]) -> Completion:
         """Return what the server answers.
 
         Raises:
@@ -58,82 +108,61 @@ class Connection:
             RefusedQuestionError: the server will not answer this.
             ServerError: the server takes no request of this client.
         """
-        import httpx2
-
-        response = await self._send(self._client.post("/chat/completions", cast_to=httpx2.Response, body=body))
-        if response.status_code != 200:
-            raise await self._explain(response, str(body["model"]))
-        return read_answer(response.content, self._key.hide)
+        content = await self._send("POST", "chat/completions", body)
+        return read_answer(content, self._key.hide)
 
     async def models(self) -> tuple[str, ...]:
-        """Return the names of the models that the server has.
-
-        Raises:
-            FaultError: it does not say.
-            ServerError: the server takes no request of this client.
-        """
-        import httpx2
-
-        response = await self._send(self._client.get("/models", cast_to=httpx2.Response))
-        if response.status_code in (401, 403):
-            raise await self._explain(response, "")
+        """Return the names of the models that the server has; raises as ``post``."""
+        content = await self._send("GET", "models")
         try:
-            return tuple(shown(self._key.hide(model["id"])) for model in response.json()["data"])
+            return tuple(shown(self._key.hide(model["id"])) for model in json.loads(content)["data"])
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            raise FaultError("broken answer", f"no list of models (HTTP {response.status_code})") from None
+            raise FaultError("broken answer", "no list of models") from None
 
     async def close(self) -> None:
         """Close its connections."""
-        await self._client.close()
+        await self.http.aclose()
 
-    async def _send(self, request: Any) -> "httpx2.Response":
-        """Return the response to a request, whatever its status is."""
+    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
+        """Return the body of a good answer."""
         import httpx2
-        import openai
 
+        content = bytearray()
         try:
-            async with asyncio.timeout(self._timeout_s):
-                return await request
-        except openai.APIStatusError as error:
-            return error.response
+            async with asyncio.timeout(self._timeout_s), self.http.stream(method, path, json=body) as response:
+                if response.headers.get("content-encoding", "identity").lower() != "identity":
+                    raise FaultError("broken answer", "compressed, though nobody asked for that")
+                async for piece in response.aiter_raw():
+                    content += piece
+                    if len(content) > self._max_bytes:
+                        raise FaultError("broken answer", f"longer than {self._max_bytes} bytes")
         except TimeoutError:
             raise FaultError("no answer in time", f"{self._timeout_s:g} s") from None
-        except openai.APIConnectionError as error:
-            cause = error.__cause__ or error
-            lost = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError)
-            reason = "no connection" if lost else "broken answer"
-            raise FaultError(reason, root_of(cause, self._key.hide)) from None
+        except httpx2.HTTPError as error:
+            lost = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError)
+            raise FaultError("no connection" if lost else "broken answer", root_of(error, self._key.hide)) from None
+        if response.status_code != 200:
+            raise self._explain(response.status_code, bytes(content), response.headers.get("retry-after", ""))
+        return bytes(content)
 
-    async def _explain(self, response: "httpx2.Response", model: str) -> Exception:
-        """Return the error that a response without an answer stands for."""
-        status, message = response.status_code, message_of(response.content, self._key.hide)
-        if status in REFUSALS:
+    def _explain(self, status: int, content: bytes, retry_after: str) -> Exception:
+        """Return the error that a status stands for; ``retry_after``: the header."""
+        message = message_of(content, self._key.hide)
+        if status in (400, 413, 422):
             return RefusedQuestionError(REFUSED, message)
-        if fault := fault_of_status(status, message, response.headers.get("retry-after", "")):
-            return fault
+        if status in _REASONS or status >= 500:
+            seconds = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*", retry_after, re.ASCII)
+            wait = float(seconds[1]) if seconds else None
+            detail = f"HTTP {status}" + (f": {message}" if message else "")
+            return FaultError(_REASONS.get(status, "server error"), detail, retry_after=wait)
+        said = f"{self.url}: HTTP {status}: {message}"
         if status in (401, 403):
-            return ServerError(f"{self.url}: HTTP {status}: {message}: {self._what_of_the_key()}")
-        if status == 404 and (served := await self._others(model)):
-            return ServerError(f"{self.url}: no model {model!r} there, but {', '.join(served)}: set models.*.model")
-        if 300 <= status < 400:
-            place = shown(self._key.hide(response.headers.get("location", "")))
-            return ServerError(f"{self.url}: HTTP {status}: it leads to {place}: put that into models.*.endpoint")
+            wants = f"it does not take the key in {self._key.place}" if self._key.value else "it wants a key"
+            return ServerError(f"{said}: {wants}; put the right one into {self._key.place}")
         return ServerError(
-            f"{self.url}: HTTP {status}: {message}: is this the address of an OpenAI-compatible server? "
-            "They often end in /v1; correct models.*.endpoint"
+            f"{said}: has it the model (models.*.model), and is this the address of an OpenAI-compatible server "
+            "(models.*.endpoint)? They often end in /v1"
         )
-
-    async def _others(self, model: str) -> tuple[str, ...]:
-        """Return the models of a server that has not this one; none where that is not what is wrong."""
-        try:
-            served = await self.models()
-        except (FaultError, ServerError):
-            return ()
-        return () if model in served else served
-
-    def _what_of_the_key(self) -> str:
-        said = f"it does not take the key in {self._key.place}" if self._key else "it wants a key"
-        return f"{said}; put the right one into {self._key.place}"
 
 
 def check_address(url: str) -> None:
@@ -164,50 +193,80 @@ def is_here(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _client(url: str, key: Key, pace: Pace) -> "openai.AsyncOpenAI":
-    import httpx2
-    import openai
+def read_answer(body: bytes, hide: Hide = str) -> Completion:
+    """Return what the body of an answer says; ``hide`` takes out of it what it must not repeat.
 
-    for name in ("httpx2", "httpcore2", "openai"):
-        logging.getLogger(name).setLevel(logging.WARNING)  # one line, or several, for each request
-
-    async def trim(request: httpx2.Request) -> None:
-        for name in {name.lower() for name in request.headers} - _SENT:
-            del request.headers[name]
-        if key:
-            request.headers["authorization"] = f"Bearer {key}"
-
-    class Bounded(httpx2.AsyncByteStream):
-        """Be a response's bytes; too many of them are a fault."""
-
-        def __init__(self, stream: Any) -> None:
-            self._stream = stream
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            size = 0
-            async for piece in self._stream:
-                size += len(piece)
-                if size > pace.max_bytes:
-                    raise FaultError("broken answer", f"longer than {pace.max_bytes} bytes")
-                yield piece
-
-        async def aclose(self) -> None:
-            await self._stream.aclose()
-
-    async def bound(response: httpx2.Response) -> None:
-        if response.headers.get("content-encoding", "identity").lower() != "identity":
-            raise FaultError("broken answer", "compressed, though nobody asked for that")
-        response.stream = Bounded(response.stream)
-
-    http = httpx2.AsyncClient(
-        headers={"accept-encoding": "identity"},
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
-        timeout=httpx2.Timeout(None, connect=pace.connect_s),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=pace.idle_s),
-        verify=httpx2.create_ssl_context(),
-        trust_env=not is_here(urlsplit(url).hostname or ""),
-        event_hooks={"request": [trim], "response": [bound]},
+    Raises:
+        FaultError: it has another form than it should have.
+        RefusedQuestionError: the server or the model will not answer this.
+    """
+    try:
+        said: Any = json.loads(body.decode())
+    except UnicodeDecodeError:
+        raise FaultError("broken answer", "not UTF-8") from None
+    except (ValueError, RecursionError):
+        raise FaultError("broken answer", f"not JSON ({len(body)} bytes)") from None
+    try:
+        choice: Any = said["choices"][0]
+        message, reason = choice["message"], choice["finish_reason"]
+        content, refusal = message["content"], message.get("refusal")
+    except (LookupError, TypeError, AttributeError):
+        raise FaultError("broken answer", f"no answer in it: {message_of(body, hide)}") from None
+    if refusal and isinstance(refusal, str):
+        raise RefusedQuestionError("the model refused", shown(hide(refusal)))
+    if not isinstance(reason, str):
+        raise FaultError("broken answer", "no finish reason")
+    if reason in ("abort", "error"):  # vLLM says so when it ends before the answer does
+        raise FaultError("server error", f"finish reason {reason}")
+    if reason not in ("stop", "length"):
+        raise RefusedQuestionError("the server ended the answer", f"finish reason {shown(hide(reason))}")
+    if content is None and reason == "length":
+        content = ""  # all tokens went into thoughts
+    if not isinstance(content, str):
+        raise FaultError("broken answer", f"the content is {type(content).__name__}, not text")
+    usage = said["usage"] if isinstance(said.get("usage"), dict) else {}
+    model, fingerprint = (said.get(name) for name in ("model", "system_fingerprint"))
+    prompt, completion = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
+    return Completion(
+        text=hide(whole(content)),
+        finish_reason=reason,
+        model=shown(hide(model)) if isinstance(model, str) else "",
+        fingerprint=shown(hide(fingerprint)) if isinstance(fingerprint, str) else "",
+        # A number that cannot be one of tokens is 0: the answer is good all the same.
+        prompt_tokens=prompt if type(prompt) is int and 0 <= prompt < 2**31 else 0,
+        completion_tokens=completion if type(completion) is int and 0 <= completion < 2**31 else 0,
     )
-    return openai.AsyncOpenAI(
-        api_key=str(key) or "none", base_url=url, max_retries=0, timeout=http.timeout, http_client=http
-    )
+
+
+def whole(text: str) -> str:
+    """Return the text with halves of surrogates replaced, which no file takes."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def message_of(body: bytes, hide: Hide = str) -> str:
+    """Return what an error's body says, in one printable line."""
+    text = body.decode("utf-8", "replace")
+    try:
+        said: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return shown(hide(re.sub(r"<[^<>]{0,300}>", " ", text[: 64 * LONGEST])))
+    for name in ("error", "message", "detail"):
+        if isinstance(said, dict) and said.get(name):
+            said = said[name]
+    return shown(hide(said if isinstance(said, str) else json.dumps(said)))
+
+
+def shown(text: str) -> str:
+    """Return a text of a server's in one printable line of bounded length."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 8 * LONGEST]).split())
+    return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
+
+
+def root_of(error: BaseException, hide: Hide = str) -> str:
+    """Return what lies at the bottom of an error of the network, in words."""
+    words = str(error) or type(error).__name__
+    seen: BaseException | None = error
+    while seen := seen.__cause__ or seen.__context__:
+        if isinstance(seen, OSError):
+            words = str(seen) or words
+    return shown(hide(words))

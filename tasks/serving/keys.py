@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NoReturn
 
@@ -12,31 +13,22 @@ BLOCK = "block:"
 HIDDEN = "***"
 
 
-class Key(str):
-    """Be a server's key, or none (an empty one). Only what is sent to the server may be made of it."""
+@dataclass(frozen=True)
+class Key:
+    """Key of a server; empty: none is sent. Only what is sent to the server may be made of its value."""
 
-    __slots__ = ("name",)
     name: str
-    """The name by which the profile knows it."""
-
-    @classmethod
-    def of(cls, name: str, value: str) -> "Key":
-        """Return a key under its name."""
-        key = cls(value)
-        key.name = name
-        return key
-
-    def __repr__(self) -> str:
-        return f"Key({self.name!r})"
+    """By which the profile knows it."""
+    value: str = field(repr=False)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a key stays in its process: pass its name")
 
     def hide(self, text: str) -> str:
         """Return a text of the server's without the key, which it may repeat."""
-        if not self:
+        if not self.value:
             return text
-        return text.replace(str(self), HIDDEN).replace(json.dumps(self)[1:-1], HIDDEN)
+        return text.replace(self.value, HIDDEN).replace(json.dumps(self.value)[1:-1], HIDDEN)
 
     @property
     def place(self) -> str:
@@ -47,26 +39,19 @@ class Key(str):
 
 
 def load_key(name: str, *, field: str = "models.*") -> Key:
-    """Return the key that ``ChatConfig.key`` names; an empty one where there is none, and none is sent.
-
-    Args:
-        name: of the environment variable, or of a block.
-        field: what the profile calls the model, for messages; where that is not known, any.
+    """Return the key that ``ChatConfig.key`` names, of a variable or a block; ``field`` is the model's, for messages.
 
     Raises:
         ConfigError: the block cannot be loaded, or what was found is no key.
     """
     try:
-        key = Key.of(name, _read(name).strip())
-        if any(not "!" <= character <= "~" for character in key):
+        value = _load_block(name.removeprefix(BLOCK)) if name.startswith(BLOCK) else os.environ.get(name, "")
+        key = Key(name, value.strip())
+        if any(not "!" <= character <= "~" for character in key.value):
             raise ConfigError(f"{key.place} holds more than a key (spaces, or letters beyond ASCII): set it again")
     except ConfigError as error:
         raise ConfigError(f"{field}.key: {error}") from error.__cause__
     return key
-
-
-def _read(name: str) -> str:
-    return _load_block(name.removeprefix(BLOCK)) if name.startswith(BLOCK) else os.environ.get(name, "")
 
 
 @lru_cache

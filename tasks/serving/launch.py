@@ -1,11 +1,10 @@
-"""Start vLLM on this machine for the stages that need it: `launch: local` in a profile.
+"""Start vLLM on this machine for the stages that need it: `launch.enabled` in a profile.
 
 Reads ``ChatConfig``, gives it back with the endpoint filled in. One server at a time: the next model's server starts
 when the last one's has ended, since they share one GPU. vLLM runs in an environment or a container of its own, behind
 a guard (``guard.py``) that ends it with the build, also when that is killed. Needs only the standard library here.
 """
 
-import http.client
 import json
 import logging
 import os
@@ -16,24 +15,29 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.error import HTTPError
 
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.serving import guard
-from pairwright.tasks.serving.vllm_command import DRAIN_SECONDS, vllm_command, vllm_environment
 
 LOOK_SECONDS = 0.1
 ANSWER_SECONDS = 5
+DRAIN_SECONDS = 15
+"""How long vLLM goes on answering what it was asked when it is told to end."""
 GRACE_SECONDS = DRAIN_SECONDS + 30
 """How long after it is told to end it is killed; it has drained by then, and let go of its GPU."""
-PORTS = 3
-"""Ports that are tried when another process takes one between its choice and the start."""
 TAIL_LINES = 30
-TAIL_BYTES = 16_384
+QUIET = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+"""What speaks of the project's own environment, not of vLLM's."""
 _log = logging.getLogger(__name__)
 
 
@@ -42,40 +46,28 @@ class _Running:
     chat: ChatConfig
     port: int
     log: Path
-    log_begins: int
     guard: "subprocess.Popen[bytes]"
-
-    @property
-    def ended(self) -> bool:
-        return self.guard.poll() is not None
 
 
 class Servers:
-    """Be the servers of a build: at most one runs, and none is left when the build ends.
-
-    Log files go to the folder ``logs``, one per model.
-    """
+    """Servers of a build: at most one runs, and none is left when the build ends. Each model has a log in a folder."""
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
         self._running: _Running | None = None
 
     def __enter__(self) -> Self:
-        """Return these servers; nothing is started yet."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop what runs."""
         self.stop()
 
     def ready(self, chat: ChatConfig, *, field: str = "models.chat") -> ChatConfig:
         """Return the configuration with the endpoint of a server that answers; without `launch`, as it is.
 
-        Args:
-            chat: the served model; what runs for another one is stopped first.
-            field: its name in the profile, for messages.
+        What runs for another model is stopped first. ``field`` is the model's name in the profile.
 
         Raises:
             ConfigError: the profile cannot be started.
@@ -87,7 +79,10 @@ class Servers:
         if running is None or _started_as(running.chat) != _started_as(chat) or not _serves(running):
             check_launch(chat, field)
             self.stop()
-            running = self._start(chat)
+            running = self._running = _launch(chat, self._logs)
+            if error := _wait(running):
+                self.stop()
+                raise ServerError(error)
         return chat.model_copy(update={"endpoint": (f"http://127.0.0.1:{running.port}/v1",)})
 
     def stop(self) -> None:
@@ -98,19 +93,6 @@ class Servers:
         self._running.guard.wait()
         _log.info("stopped vLLM of %s", self._running.chat.model)
         self._running = None
-
-    def _start(self, chat: ChatConfig) -> _Running:
-        for attempt in range(1, PORTS + 1):
-            running = self._running = _launch(chat, self._logs)
-            began = time.monotonic()
-            if _wait(running):
-                _log.info("vLLM serves %s after %.0f s", chat.model, time.monotonic() - began)
-                return running
-            error = _what_happened(running)
-            self.stop()
-            if attempt == PORTS or "address already in use" not in error.lower():
-                raise ServerError(error)
-        raise AssertionError("the last attempt returns or raises")
 
 
 def _started_as(chat: ChatConfig) -> tuple[object, ...]:
@@ -126,7 +108,7 @@ def check_launch(chat: ChatConfig, field: str) -> None:
     """
     program = chat.launch.command[0] if chat.launch.command else ""
     if not chat.model:
-        raise ConfigError(f"{field}.model is empty: `launch: local` serves the model that it names")
+        raise ConfigError(f"{field}.model is empty: `launch` serves the model that it names")
     if chat.endpoint:
         raise ConfigError(
             f"{field}.endpoint {chat.endpoint[0]} and {field}.launch.enabled exclude each other: leave one out"
@@ -138,25 +120,44 @@ def check_launch(chat: ChatConfig, field: str) -> None:
         )
 
 
+def vllm_command(chat: ChatConfig, port: int) -> list[str]:
+    """Return vLLM's command line; the profile's own flags come last, where they win."""
+    launch = chat.launch
+    return [
+        *(*launch.command, "serve", chat.model, "--served-model-name", chat.model),
+        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--max-model-len", str(launch.max_model_len), "--gpu-memory-utilization", str(launch.gpu_memory_utilization)),
+        *("--limit-mm-per-prompt", json.dumps({"image": launch.max_images, "video": 0})),
+        # An image processor's own limit may be far above ours, and vLLM sets memory aside for the largest image.
+        *(("--mm-processor-kwargs", json.dumps({"max_pixels": chat.max_pixels})) if launch.max_images else ()),
+        "--enable-prefix-caching",  # prompts begin alike
+        # A checkpoint's generation_config.json may say top_k 1 (Qwen2-VL's does): no seed, no temperature counts then.
+        *("--generation-config", "vllm"),
+        *("--shutdown-timeout", str(DRAIN_SECONDS), "--disable-uvicorn-access-log"),
+        *(("--revision", chat.revision) if chat.revision and not Path(chat.model).exists() else ()),
+        *launch.flags,
+    ]
+
+
 def _launch(chat: ChatConfig, logs: Path) -> _Running:
     port = free_port()
     command = vllm_command(chat, port)
     logs.mkdir(parents=True, exist_ok=True)
     log = logs / f"vllm-{re.sub(r'[^A-Za-z0-9._-]+', '-', chat.model).strip('-')}.log"
     _log.info("starting vLLM with %s; its log: %s", chat.model, log)
+    kept = {name: value for name, value in os.environ.items() if name not in OURS}
     with log.open("ab") as out:
         out.write(f"$ {shlex.join(command)}\n".encode())
         out.flush()
-        begins = out.tell()
         guarded = subprocess.Popen(  # noqa: S603 - the command is the profile's
             [sys.executable, "-IS", str(guard.__file__), str(os.getpid()), str(GRACE_SECONDS), *command],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env=vllm_environment(chat),
+            env={**kept, **QUIET, **({} if chat.launch.download else OFFLINE)},
             start_new_session=True,
         )
-    return _Running(chat, port, log, begins, guarded)
+    return _Running(chat, port, log, guarded)
 
 
 def free_port() -> int:
@@ -166,41 +167,30 @@ def free_port() -> int:
         return found.getsockname()[1]
 
 
-def _wait(running: _Running) -> bool:
-    """Wait until it answers; False: it ended, or its time is up."""
-    until = time.monotonic() + running.chat.launch.start_timeout_seconds
-    while not running.ended and time.monotonic() < until:
+def _wait(running: _Running) -> str:
+    """Wait until it answers; return why it does not, with the end of its log."""
+    began, limit = time.monotonic(), running.chat.launch.start_timeout_seconds
+    what = f"did not answer within {limit:g} s (launch.start_timeout_seconds)"
+    while time.monotonic() < began + limit:
+        if running.guard.poll() is not None:
+            what = f"ended with exit code {running.guard.returncode} before it answered"
+            break
         if _serves(running):
-            return True
+            _log.info("vLLM serves %s after %.0f s", running.chat.model, time.monotonic() - began)
+            return ""
         time.sleep(LOOK_SECONDS)
-    return False
+    lines = running.log.read_bytes().rpartition(b"\n$ ")[2].decode(errors="replace").splitlines()  # of this start
+    tail = "\n".join(line[:500] for line in lines[-TAIL_LINES:])
+    return f"vLLM of {running.chat.model} {what}; the end of its log, {running.log}:\n{tail}"
 
 
 def _serves(running: _Running) -> bool:
     """Say whether the port answers, and serves the model: another process may have taken it."""
-    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=ANSWER_SECONDS)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        connection.request("GET", "/v1/models")
-        answer = connection.getresponse()
-        if answer.status == 401:
-            return True  # it wants its key; whether the client has it is seen when it asks
-        return any(model["id"] == running.chat.model for model in json.loads(answer.read())["data"])
-    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError):
+        with opener.open(f"http://127.0.0.1:{running.port}/v1/models", timeout=ANSWER_SECONDS) as answer:
+            return any(model["id"] == running.chat.model for model in json.loads(answer.read())["data"])
+    except HTTPError as error:
+        return error.code == 401  # it wants its key; whether the client has it is seen when it asks
+    except (OSError, HTTPException, ValueError, LookupError, TypeError):
         return False
-    finally:
-        connection.close()
-
-
-def _what_happened(running: _Running) -> str:
-    if running.ended:
-        what = f"ended with exit code {running.guard.returncode} before it answered"
-    else:
-        what = f"did not answer within {running.chat.launch.start_timeout_seconds:g} s (launch.start_timeout_seconds)"
-    return f"vLLM of {running.chat.model} {what}; the end of its log, {running.log}:\n{_tail(running)}"
-
-
-def _tail(running: _Running) -> str:
-    with running.log.open("rb") as file:
-        file.seek(max(running.log_begins, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-        lines = file.read().decode(errors="replace").splitlines()
-    return "\n".join(line[:500] for line in lines[-TAIL_LINES:])

@@ -42,15 +42,15 @@ def _start() -> asyncio.AbstractEventLoop:
 
 def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     """End what still runs, so that the interpreter finds nothing half done."""
+
+    async def cancel_all() -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
     with suppress(TimeoutError):
-        asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result(_LONGEST_END_S)
+        asyncio.run_coroutine_threadsafe(cancel_all(), loop).result(_LONGEST_END_S)
     loop.call_soon_threadsafe(loop.stop)
     thread.join(_LONGEST_END_S)
     loop.close()
-
-
-async def _cancel_all() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)

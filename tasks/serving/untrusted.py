@@ -5,16 +5,16 @@ templates use to tell turns, roles and images apart is taken out of them: contro
 ones (zero-width characters, compatibility forms, combining marks, HTML entities, tokens inside of tokens), and headers
 like "User:" that would look like the prompt's own lines. What is left is one line of bounded length.
 
-Text is searched in a plain form of it (compatibility forms decomposed, marks and entities resolved) but removed from
-where it stands, so ordinary words in any script keep their characters.
+What shows only where entities and compatibility forms are resolved, or marks are left out, is removed from that form:
+ordinary text in any script keeps its characters, a hostile one may lose its accents.
 """
 
 import html
 import re
 import unicodedata
 from collections.abc import Iterator
-from functools import lru_cache
-from itertools import count, pairwise
+from itertools import count
+from typing import Literal
 
 MOST = 6000
 """Characters that a value keeps: a summary of 750 tokens has about 4,000."""
@@ -30,7 +30,8 @@ _INVISIBLE = re.compile(
     "|(?<![^\0-\x7f\u200c\u200d])[\u200c\u200d]|[\u200c\u200d](?![^\0-\x7f\u200c\u200d])"
     "|(?<![^\\s\ufe0e\ufe0f])[\ufe0e\ufe0f]"
 )
-_ENTITY = re.compile(r"&(?:amp;|#0*38;|#[xX]0*26;)*((?:#\d{1,9}|#[xX][\da-fA-F]{1,8}|[A-Za-z]\w{1,31});?)")
+_AMPERSANDS = re.compile(r"&(?:amp;|#0*38;|#[xX]0*26;)+")  # resolved at once, however deep
+_LINE_ENDS = str.maketrans(dict.fromkeys("\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", "\n"))
 
 _OPEN, _CLOSE, _BAR = (
     "[<\u2039\u3008\u27e8\u276e]",
@@ -69,8 +70,6 @@ _IMAGE_HEADER = re.compile(
 _ROLE_LINE = re.compile(rf"(?im)^{_START}{_ROLE}{_GAP}$")
 _QUOTES = re.compile('["\u201c\u201d\u201e\u201f\u301d\u301e\u301f\uff02]')
 
-_Plain = tuple[str, list[int], list[int]]
-
 
 def as_data(text: str, *, most: int = MOST) -> str:
     """Return the text on one line, without control tokens and forged headers, of at most ``most`` characters.
@@ -102,98 +101,43 @@ def _cut(text: str, most: int) -> str:
 def _stripped(text: str) -> str:
     """Remove what may not stay, and what comes to light by that."""
     for turn in count():
-        text = _INVISIBLE.sub("", text)
-        plain, starts, ends = _plain(text)
-        spans = [(starts[start], ends[end - 1]) for start, end in _found(plain, all_brackets=turn > ROUNDS)]
-        if not spans:
+        text = _INVISIBLE.sub("", text).translate(_LINE_ENDS)
+        for form in _forms(text):
+            if (left := _without_one_kind(form, all_brackets=turn > ROUNDS)) != form:
+                text = left
+                break
+        else:
             break
-        # What follows a token stands as at the start of a line.
-        edges = [(0, 0), *spans, (len(text), len(text))]
-        text = "\n".join(text[end:start] for (_, end), (start, _) in pairwise(edges))
-    return "".join(_without_colons(text))
+    for form in _forms(text):
+        if _IMAGE_HEADER.search(form):
+            return _IMAGE_HEADER.sub(lambda header: f"{header[0][:-1]} ", form)
+    return text
 
 
-def _found(plain: str, *, all_brackets: bool) -> list[tuple[int, int]]:
-    """Return where the first kind stands of what has to go; headers come to light without the tokens before them."""
-    for pattern in (_BRACKETS,) if all_brackets else (_TOKEN, _RIM):
-        if found := [match.span() for match in pattern.finditer(plain)]:
-            return found
-    found = [match.span() for match in _HEADER.finditer(plain)]
-    if not found and "\n" in plain.rstrip():
-        found = [match.span() for match in _ROLE_LINE.finditer(plain)]
-    return found
+def _without_one_kind(form: str, *, all_brackets: bool) -> str:
+    """Remove the first kind there is of what has to go; headers come to light without the tokens before them."""
+    patterns = (_BRACKETS,) if all_brackets else (_TOKEN, _RIM)
+    for pattern in (*patterns, _HEADER, *((_ROLE_LINE,) if "\n" in form.rstrip() else ())):
+        if pattern.search(form):
+            return pattern.sub("\n", form)  # what follows stands as at the start of a line
+    return form
 
 
-def _without_colons(text: str) -> Iterator[str]:
-    """Yield the text so that "Image 2:" at the start of a line is no header: "Image 2"."""
-    plain, starts, ends = _plain(text)
-    at = 0
-    for match in _IMAGE_HEADER.finditer(plain):
-        yield text[at : starts[match.start(1)]]
-        yield " "
-        at = ends[match.start(1)]
-    yield text[at:]
+def _forms(text: str) -> Iterator[str]:
+    """Yield the text as it is, with entities and compatibility forms resolved, and without marks, too."""
+    yield text
+    if text.isascii() and "&" not in text:
+        return
+    resolved = bare = text
+    for _ in range(2):
+        resolved = _resolve("NFKC", resolved)
+    yield resolved
+    for _ in range(3):
+        bare = _resolve("NFKD", bare)
+        bare = "".join(c for c in bare if c.isascii() or unicodedata.category(c) not in ("Mn", "Me", "Cf", "Cs"))
+    yield bare
 
 
-def _plain(text: str) -> _Plain:
-    """Return the text's plain form, and for each of its characters where in the text it starts and ends."""
-    if text.isascii():
-        plain, starts = text, list(range(len(text)))
-    else:
-        pieces = [(piece, at) for at, character in enumerate(text) for piece in _folded(character)]
-        plain, starts = "".join(piece for piece, _ in pieces), [at for _, at in pieces]
-    plain = _one_line_end(plain)
-    ends = _next_starts(starts, len(text))
-    for _ in range(2 if "&" in plain else 0):
-        plain, starts, ends = _unescaped(plain, starts, ends)
-    return plain, starts, ends
-
-
-def _one_line_end(text: str) -> str:
-    return text.translate({ord(end): "\n" for end in "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"})
-
-
-def _next_starts(starts: list[int], length: int) -> list[int]:
-    """Return where each character ends: where the next begins, so that marks go with what they stand on."""
-    ends, end, after = [length] * len(starts), length, length
-    for at in range(len(starts) - 1, -1, -1):
-        if starts[at] != after:
-            end, after = after, starts[at]
-        ends[at] = end
-    return ends
-
-
-def _unescaped(plain: str, starts: list[int], ends: list[int]) -> _Plain:
-    characters: list[str] = []
-    first: list[int] = []
-    last: list[int] = []
-    for piece, start, end in _entities(plain):
-        characters.extend(piece)
-        whole = len(piece) == end - start and plain[start:end] == piece
-        first.extend(starts[start:end] if whole else [starts[start]] * len(piece))
-        last.extend(ends[start:end] if whole else [ends[end - 1]] * len(piece))
-    return _one_line_end("".join(characters)), first, last
-
-
-def _entities(plain: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the pieces between entities as they are, and entities as what they stand for."""
-    at = 0
-    for match in _ENTITY.finditer(plain):
-        meant = html.unescape(f"&{match[1]}")
-        if meant != match[0]:
-            yield plain[at : match.start()], at, match.start()
-            yield "".join(map(_folded, meant)), *match.span()
-            at = match.end()
-    yield plain[at:], at, len(plain)
-
-
-@lru_cache(maxsize=65536)
-def _folded(character: str) -> str:
-    """Return a character's plain form: compatibility forms decomposed, marks and what shows nothing left out."""
-    if character.isascii():
-        return "" if _INVISIBLE.fullmatch(character) else character
-    return "".join(
-        part
-        for part in unicodedata.normalize("NFKD", character)
-        if unicodedata.category(part) not in ("Mn", "Me", "Cf", "Cs") and not _INVISIBLE.fullmatch(part)
-    )
+def _resolve(form: Literal["NFKC", "NFKD"], text: str) -> str:
+    text = html.unescape(_AMPERSANDS.sub("&", unicodedata.normalize(form, text)))
+    return _INVISIBLE.sub("", unicodedata.normalize(form, text)).translate(_LINE_ENDS)

@@ -1,19 +1,42 @@
-"""Write a question as the body of a request to an OpenAI-compatible server."""
+"""Write a question as the body of a request to an OpenAI-compatible server, its images as data URLs.
 
+A server decodes files by its own rule. A file that has to look the same under any rule (RGB or grey, 8 bits, upright,
+opaque, one frame) and fits the budget of pixels is sent as it is; any other is decoded here (``decode_rgb``), shrunk
+and encoded anew. Needs Pillow.
+"""
+
+import base64
+import io
+import math
+import threading
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
+
+import numpy as np
+from PIL import Image
 
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.serving.chat import IMAGE, Grammar, Question
-from pairwright.tasks.serving.faults import whole
-from pairwright.tasks.serving.pixels import image_url
+from pairwright.tasks.serving.connection import whole
+from pairwright.tasks.store.images import RGB, decode_rgb, encode_png, is_plain
 
 VERSION = 1
 """Raise it when the same question is asked in another way."""
 UNTOUCHED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """For vLLM, which otherwise takes these from the checkpoint's ``generation_config.json``: Qwen2-VL's has ``top_k`` 1,
 so that every seed gives the same answer. Other servers refuse words that they do not know."""
+SHORTEST = 28
+"""Pixels of each side at least: smaller ones are less than one token of Qwen2-VL."""
+ELONGATED = 199
+"""Most that one side may be of the other: Qwen2-VL refuses 200 and more."""
+LONGEST = 65_500
+"""Pixels of a JPEG's side at most."""
+SMALL = 65_536
+"""Images of up to so many pixels, and those of so few colours as drawings have, are sent as PNG."""
+FEW_COLOURS = 4096
+_DECODING = threading.Semaphore(4)  # images of 40 million pixels are 120 MB each
 
 
 def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
@@ -25,12 +48,11 @@ def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
     """
     messages: list[dict[str, Any]] = [{"role": turn.role, "content": whole(turn.text)} for turn in question.before]
     messages.append({"role": "user", "content": _content(question, config)})
-    temperature = config.temperature if question.temperature is None else question.temperature
     body = {
         "model": config.model,
         "messages": messages,
         "max_tokens": question.max_tokens,
-        "temperature": temperature,
+        "temperature": config.temperature if question.temperature is None else question.temperature,
         "top_p": config.top_p,
         "seed": question.seed,
     }
@@ -58,27 +80,62 @@ def _content(question: Question, config: ChatConfig) -> str | list[dict[str, Any
     if not question.images:
         return pieces[0]
     content: list[dict[str, Any]] = []
-    for piece, image in zip(pieces, question.images, strict=False):
-        content += _words(piece)
-        content.append({"type": "image_url", "image_url": {"url": image_url(image, config.max_pixels)}})
-    return content + _words(pieces[-1])
-
-
-def _words(text: str) -> list[dict[str, Any]]:
-    return [{"type": "text", "text": text}] if text else []
+    for place, piece in enumerate(pieces):
+        if piece:
+            content.append({"type": "text", "text": piece})
+        if place < len(question.images):
+            url = image_url(question.images[place], config.max_pixels)
+            content.append({"type": "image_url", "image_url": {"url": url}})
+    return content
 
 
 def _special(grammar: Grammar | None, config: ChatConfig) -> dict[str, Any]:
     """Return what not every server knows: above all, of what form the answer must be."""
     if config.structured_output == "vllm":
-        return UNTOUCHED | _vllm_form(grammar)
+        if not grammar or not (grammar.regex or grammar.schema):
+            return dict(UNTOUCHED)
+        form = {"regex": grammar.regex} if grammar.regex else {"json": grammar.schema}
+        return UNTOUCHED | {"structured_outputs": form}
     if config.structured_output == "json" and grammar and grammar.schema:
         schema = {"name": "answer", "schema": grammar.schema, "strict": True}
         return {"response_format": {"type": "json_schema", "json_schema": schema}}
     return {}
 
 
-def _vllm_form(grammar: Grammar | None) -> dict[str, Any]:
-    if not grammar or not (grammar.regex or grammar.schema):
-        return {}
-    return {"structured_outputs": {"regex": grammar.regex} if grammar.regex else {"json": grammar.schema}}
+@lru_cache(maxsize=64)
+def image_url(data: bytes, pixels: int) -> str:
+    """Return an image of at most ``pixels`` (784 or more) pixels as a data URL; any thread may call.
+
+    The last ones are kept: a pair is asked about several times.
+
+    Raises:
+        RefusedImageError: the bytes do not decode.
+    """
+    with _DECODING:
+        rgb = decode_rgb(data)  # also of files that are sent as they are: a server would refuse a damaged one later
+        height, width = rgb.shape[:2]
+        size = _fitting(width, height, pixels)
+        if size != (width, height) or not is_plain(data):
+            data = _encoded(rgb, size)
+    kind = "jpeg" if data.startswith(b"\xff\xd8") else "png" if data.startswith(b"\x89PNG") else "webp"
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def _fitting(width: int, height: int, pixels: int) -> tuple[int, int]:
+    """Return the size at which an image is sent: its shape is kept, unless it is too narrow for the model."""
+    short, long = sorted((width, height))
+    scale = max(min(1.0, math.sqrt(pixels / (short * long))), SHORTEST / short)
+    short = max(SHORTEST, int(short * scale))
+    long = max(SHORTEST, min(int(long * scale), pixels // short, ELONGATED * short, LONGEST))
+    return (short, long) if width <= height else (long, short)
+
+
+def _encoded(rgb: RGB, size: tuple[int, int]) -> bytes:
+    image = Image.fromarray(rgb)
+    if image.size != size:
+        image = image.resize(size, Image.Resampling.LANCZOS)
+    if image.width * image.height <= SMALL or image.getcolors(FEW_COLOURS):
+        return encode_png(np.asarray(image))
+    sink = io.BytesIO()
+    image.save(sink, format="JPEG", quality=95, subsampling=0)
+    return sink.getvalue()

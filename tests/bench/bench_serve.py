@@ -42,8 +42,7 @@ from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Chat, Grammar, Question, seed_of
 from pairwright.tasks.serving.client import client_of, close_clients
-from pairwright.tasks.serving.pixels import image_url
-from pairwright.tasks.serving.write_request import UNTOUCHED
+from pairwright.tasks.serving.write_request import UNTOUCHED, image_url
 from tests.fixtures.vllm_server import ENVIRONMENT, VLLM, RunningVllm, running_vllm
 
 ROWS, TOKENS, AT_ONCE, THREADS, TURNS = 256, 128, 64, 16, 4

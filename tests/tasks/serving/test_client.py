@@ -13,7 +13,7 @@ from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Chat
 from pairwright.tasks.serving.client import Client, client_of
 from pairwright.tasks.store.answers import Answers
-from tests.fixtures.asking import QUICK, ask_now, asked, config_of, item, items, question, texts
+from tests.fixtures.asking import QUICK, ask_now, asked, config_of, item, items, question
 from tests.fixtures.chat_server import Close, Hang, Raw, Reply, Status, body_of, chat_server
 
 GOOD = body_of(Reply("good", fingerprint="fp"), "tiny")
@@ -71,15 +71,6 @@ def test_where_the_server_says_nothing_of_itself_the_profile_counts() -> None:
     with chat_server(lambda _: Raw(GOOD.replace(b'"tiny"', b"null").replace(b'"fp"', b"null"))) as server:
         served = ask_now(config_of(server, revision="abc")).served
     assert (served.model, served.revision) == ("tiny", "abc")
-
-
-def test_the_only_model_needs_no_name() -> None:
-    with chat_server(lambda asked: asked.body["model"]) as server:
-        assert texts(list(asked(items(20), config_of(server, model="")))) == {str(n): "tiny" for n in range(20)}
-        assert server.paths.count("/v1/models") == 1
-        server.models = ("tiny", "large")
-        with pytest.raises(ServerError, match=r"\(tiny, large\).* models\.\*\.model"):
-            ask_now(config_of(server, model="", max_concurrency=3))
 
 
 def test_a_server_that_refuses_everything_from_the_start_is_wrong() -> None:

@@ -1,7 +1,7 @@
 """What a server may do to a single request: every fault is named, and nothing is sent that need not be."""
 
 import asyncio
-import re
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,9 @@ import pytest
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.rows import Failed, ItemRow
 from pairwright.tasks.serving.ask_rows import ask_rows
-from pairwright.tasks.serving.chat import Chat
+from pairwright.tasks.serving.chat import Chat, RefusedQuestionError
 from pairwright.tasks.serving.client import Client, client_of
-from pairwright.tasks.serving.connection import is_here
+from pairwright.tasks.serving.connection import FaultError, is_here, message_of, read_answer, shown, whole
 from tests.fixtures.asking import QUICK, ask_now, ask_once, asked, config_of, items, question, texts
 from tests.fixtures.certificates import write_certificate
 from tests.fixtures.chat_server import Asked, Close, Fault, Hang, Raw, Reply, Status, body_of, chat_server
@@ -118,11 +118,8 @@ def test_an_answer_cut_at_any_byte_is_asked_for_again() -> None:
         (Status(401), r"HTTP 401: scripted: .*PAIRWRIGHT_TEST_KEY"),
         (Status(403), r"HTTP 403: scripted: .*PAIRWRIGHT_TEST_KEY"),
         (Status(402, "no money"), r"HTTP 402: no money: .*models\.\*\.endpoint"),
-        (
-            Status(301, headers={"Location": "http://elsewhere/v1"}),
-            "HTTP 301: .*http://elsewhere/v1: ",
-        ),
-        (Status(307, headers={"Location": "/v2"}), r"HTTP 307: .*/v2"),
+        (Status(307, headers={"Location": "/v2"}), r"HTTP 307: .*models\.\*\.endpoint"),
+        (Status(404, "no model tiny"), r"HTTP 404: no model tiny: .*models\.\*\.model"),
         (Status(405), r"HTTP 405: scripted: .*models\.\*\.endpoint"),
     ],
 )
@@ -131,15 +128,6 @@ def test_a_server_that_does_not_fit_ends_the_shard_at_once(fault: Status, words:
         with pytest.raises(ServerError, match=f"^{server.url}: {words}"):
             list(asked(items(50), config_of(server)))
         assert len(server.asked) <= QUICK.start
-
-
-def test_a_model_that_is_not_there_is_named_beside_those_that_are() -> None:
-    with chat_server(lambda _: "good", models=("tiny", "large")) as server:
-        with pytest.raises(ServerError) as caught:
-            ask_now(config_of(server, model="huge"))
-        assert re.match(rf"{server.url}: .*'huge'.* tiny, large\b.*models\.\*\.model", str(caught.value))
-        with pytest.raises(ServerError, match=r"HTTP 404: .*/v1; .*models\.\*\.endpoint"):
-            ask_now(config_of(server.url.removesuffix("/v1")))
 
 
 def test_connections_are_kept() -> None:
@@ -159,7 +147,7 @@ def test_only_what_is_needed_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
             ask_now(config)
         monkeypatch.setenv("PAIRWRIGHT_TEST_KEY", " sk-mine\n")
         ask_now(config_of(server, max_concurrency=7))
-        assert not list(client_of(config, QUICK)._endpoints.first._client._client.cookies.jar), "no cookies are kept"
+        assert not list(client_of(config, QUICK).endpoints.all[0].connection.http.cookies.jar), "no cookies are kept"
     without, again, with_key = (request.headers for request in server.asked)
     expected = {"host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent"}
     assert set(without) == set(again) == expected
@@ -177,7 +165,7 @@ def test_proxies_of_the_environment_are_not_used_on_this_machine(monkeypatch: py
         assert proxy.paths == []
         with pytest.raises(ServerError):  # the proxy does not know what to do with it
             ask_now(config_of("http://models.example/v1"))
-        assert proxy.paths == ["http://models.example/v1/chat/completions", "http://models.example/v1/models"]
+        assert proxy.paths == ["http://models.example/v1/chat/completions"]
 
 
 @pytest.mark.parametrize(
@@ -228,3 +216,163 @@ def test_certificates_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 )
 def test_this_machine_is_known(host: str, here: bool) -> None:
     assert is_here(host) is here
+
+
+ANSWER = json.loads(body_of(Reply("A red cup.", fingerprint="fp-1"), "tiny"))
+
+
+def body(said: Any = None, **changes: Any) -> bytes:
+    """Return a good answer with its choice changed."""
+    said = json.loads(json.dumps(ANSWER)) if said is None else said
+    for name, value in changes.items():
+        place = said["choices"][0] if name == "finish_reason" else said["choices"][0]["message"]
+        place[name] = value
+    return json.dumps(said).encode()
+
+
+def without(*path: Any) -> bytes:
+    said = json.loads(json.dumps(ANSWER))
+    place = said
+    for step in path[:-1]:
+        place = place[step]
+    del place[path[-1]]
+    return json.dumps(said).encode()
+
+
+def test_a_good_answer_is_read() -> None:
+    said = read_answer(body())
+    assert (said.text, said.finish_reason, said.model, said.fingerprint) == ("A red cup.", "stop", "tiny", "fp-1")
+    assert (said.prompt_tokens, said.completion_tokens) == (7, 3)
+
+
+def test_an_answer_cut_at_any_byte_is_broken() -> None:
+    whole_body = body()
+    for length in range(len(whole_body)):
+        with pytest.raises(FaultError, match="JSON"):
+            read_answer(whole_body[:length])
+
+
+@pytest.mark.parametrize(
+    ("data", "detail"),
+    [
+        (b"", "not JSON (0 bytes)"),
+        (b"<html><body>Bad gateway</body></html>", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[" * 100_000 + b"]" * 100_000, "not JSON"),
+        (b'{"choices": ' + b"9" * 10_000 + b"}", "not JSON"),
+        (body()[:-1] + b"\xff}", "not UTF-8"),
+        ("{}".encode("utf-16"), "not UTF-8"),
+        (b"null", "no answer in it: null"),
+        (b'"text"', "no answer in it: text"),
+        (b"{}", "no answer in it"),
+        (b'{"error": {"message": "out of memory"}}', "no answer in it: out of memory"),
+        (b'{"choices": []}', "no answer in it"),
+        (b'{"choices": {"0": 1}}', "no answer in it"),
+        (b'{"choices": "text"}', "no answer in it"),
+        (b'{"choices": [null]}', "no answer in it"),
+        (b'{"choices": [{"message": null, "finish_reason": "stop"}]}', "no answer in it"),
+        (b'{"choices": [{"message": ["content"], "finish_reason": "stop"}]}', "no answer in it"),
+        (without("choices", 0, "message"), "no answer in it"),
+        (without("choices", 0, "message", "content"), "no answer in it"),
+        (without("choices", 0, "finish_reason"), "no answer in it"),
+        (body(content=None), "the content is NoneType, not text"),
+        (body(content=7), "the content is int, not text"),
+        (body(content=[{"type": "text", "text": "a"}]), "the content is list, not text"),
+        (body(finish_reason=None), "no finish reason"),
+        (body(finish_reason=3), "no finish reason"),
+    ],
+)
+def test_a_body_of_another_form_is_broken(data: bytes, detail: str) -> None:
+    with pytest.raises(FaultError) as caught:
+        read_answer(data)
+    assert caught.value.reason == "broken answer"
+    assert detail in caught.value.detail
+    assert len(caught.value.detail) < 400
+
+
+@pytest.mark.parametrize("reason", ["abort", "error"])
+def test_an_answer_that_the_server_gave_up_is_a_fault(reason: str) -> None:
+    with pytest.raises(FaultError, match=reason):
+        read_answer(body(finish_reason=reason))
+
+
+@pytest.mark.parametrize("reason", ["content_filter", "tool_calls", "function_call", "banana\n"])
+def test_an_answer_that_ends_otherwise_is_refused(reason: str) -> None:
+    with pytest.raises(RefusedQuestionError) as caught:
+        read_answer(body(finish_reason=reason, content=None))
+    assert caught.value.reason == "the server ended the answer"
+    assert caught.value.detail == f"finish reason {reason.strip()}"
+
+
+def test_a_refusal_of_the_model_is_one() -> None:
+    with pytest.raises(RefusedQuestionError, match="I cannot say that"):
+        read_answer(body(refusal="I cannot\nsay that", content=None))
+
+
+def test_an_answer_that_was_cut_off_says_so() -> None:
+    assert read_answer(body(finish_reason="length")).finish_reason == "length"
+    assert read_answer(body(finish_reason="length", content=None)).text == ""
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        7,
+        [],
+        {},
+        {"prompt_tokens": -1, "completion_tokens": None},
+        {"prompt_tokens": "7", "completion_tokens": True},
+        {"prompt_tokens": 1e9, "completion_tokens": 2**40},
+    ],
+)
+def test_wrong_counts_of_tokens_are_none(usage: Any) -> None:
+    said = read_answer(json.dumps({**ANSWER, "usage": usage, "model": 7, "system_fingerprint": None}).encode())
+    assert (said.prompt_tokens, said.completion_tokens, said.model, said.fingerprint) == (0, 0, "", "")
+
+
+def test_halves_of_surrogates_do_not_reach_a_file() -> None:
+    said = read_answer(body(content="a \ud800 \U0001f600 \udc00"))
+    assert said.text == "a \ufffd \U0001f600 \ufffd"
+    assert read_answer(body(content="\ud83d\ude00")).text == "\U0001f600"
+    assert whole("plain") == "plain"
+
+
+def test_what_must_not_be_repeated_is_taken_out() -> None:
+    def hide(text: str) -> str:
+        return text.replace("secret", "***")
+
+    said = read_answer(json.dumps({**ANSWER, "model": "secret", "system_fingerprint": "a secret"}).encode(), hide)
+    assert (said.model, said.fingerprint) == ("***", "a ***")
+    assert read_answer(body(content="the secret"), hide).text == "the ***"
+    for data in (body(finish_reason="secret"), body(refusal="secret"), b'{"error": "secret"}'):
+        with pytest.raises((FaultError, RefusedQuestionError)) as caught:
+            read_answer(data, hide)
+        assert "secret" not in str(caught.value)
+        assert "***" in str(caught.value)
+    long = b'{"error": {"message": "' + b"x" * 2398 + b'secret"}}'
+    assert "sec" not in message_of(long, hide)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"error": {"message": "too long", "code": 400}}', "too long"),
+        (b'{"object": "error", "message": "too long"}', "too long"),
+        (b'{"detail": "Not Found"}', "Not Found"),
+        (b'{"detail": [{"loc": ["body"], "msg": "field required"}]}', '[{"loc": ["body"], "msg": "field required"}]'),
+        (b'{"error": "too\\nlong\\u0000\\u202e"}', "too long"),
+        (b"<html><title>502</title>\n<b>Bad</b> gateway</html>", "502 Bad gateway"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        (b"", ""),
+        (b"[" * 5000, "[" * 297 + "..."),
+        (b'{"error": {"message": "' + b"x" * 5000 + b'"}}', "x" * 297 + "..."),
+        (b"<" * 5000, "<" * 297 + "..."),
+    ],
+)
+def test_messages_are_one_printable_line(data: bytes, message: str) -> None:
+    assert message_of(data) == message
+
+
+def test_what_is_shown_has_no_control_characters() -> None:
+    assert shown("a\x1b[31mb\r\n\tc\u200bd\ud800") == "a [31mb c d"

@@ -24,9 +24,8 @@ SECRET = "sk-123/abc"
 def test_a_key_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_KEY", f" {SECRET}\n")
     key = load_key("SOME_KEY")
-    assert key == SECRET
-    assert f"Bearer {key}" == f"Bearer {SECRET}"
-    assert repr(key) == "Key('SOME_KEY')"
+    assert key.value == SECRET
+    assert repr(key) == "Key(name='SOME_KEY')"
     assert "SOME_KEY" in key.place
 
 
@@ -36,7 +35,7 @@ def test_no_key_is_empty(monkeypatch: pytest.MonkeyPatch, value: str | None) -> 
     if value is not None:
         monkeypatch.setenv("SOME_KEY", value)
     key = load_key("SOME_KEY")
-    assert not key
+    assert not key.value
     assert key.hide("nothing is hidden") == "nothing is hidden"
 
 
@@ -114,7 +113,7 @@ def run_python(environment: dict[str, str], script: str) -> str:
 
 LOAD = (
     "from pairwright.tasks.serving.keys import load_key; "
-    "key = load_key('block:{}', field='models.language'); print(str.__str__(key), repr(key))"
+    "key = load_key('block:{}', field='models.language'); print(key.value, repr(key))"
 )
 
 
@@ -126,8 +125,8 @@ def test_a_key_of_a_prefect_block(server: dict[str, str]) -> None:
         + ["Secret(value={'a': 1}).save('odd')"]
     )
     assert run_python(server, saved) == ""
-    assert run_python(server, LOAD.format("mine")) == f"{SECRET} Key('block:mine')\n"
-    assert run_python(server, LOAD.format("digits")) == "12345 Key('block:digits')\n"
+    assert run_python(server, LOAD.format("mine")) == f"{SECRET} Key(name='block:mine')\n"
+    assert run_python(server, LOAD.format("digits")) == "12345 Key(name='block:digits')\n"
     assert "ConfigError: models.language.key: the Prefect Secret block 'odd' holds no text" in run_python(
         server, LOAD.format("odd")
     )

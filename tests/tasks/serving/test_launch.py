@@ -4,12 +4,11 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from itertools import chain, pairwise, repeat
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -183,25 +182,6 @@ def test_a_log_holds_all_its_starts_and_a_message_the_last_one(servers, diary) -
     log = next(Path(diary.parent / "logs").iterdir()).read_text()
     assert log.count("ValueError: this checkpoint") == log.count("$ ") == 2
     assert str(caught.value).count("ValueError: this checkpoint") == 1
-
-
-def test_another_port_is_tried_when_one_is_taken(servers, diary, monkeypatch) -> None:
-    free = launch.free_port()
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        ports = iter([taken.getsockname()[1], free])
-        monkeypatch.setattr(launch, "free_port", lambda: next(ports))
-        assert servers.ready(local(diary)).endpoint == (f"http://127.0.0.1:{free}/v1",)
-    assert len(entries(diary)) == 2
-
-
-def test_ports_that_are_always_taken_are_an_error(servers, diary, monkeypatch) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        ports = chain(repeat(taken.getsockname()[1], 3), repeat(0))
-        monkeypatch.setattr(launch, "free_port", lambda: next(ports))
-        with pytest.raises(ServerError, match="Address already in use"):
-            servers.ready(local(diary))
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,10 @@ def feed(limiter: Limiter, clock: Clock, count: int, *, per_second: float) -> li
     """Answer so many requests of a queue that never ends; return the limits that came about."""
     limits = [limiter.limit]
     for _ in range(count):
-        while limiter.is_free:
-            limiter.begin()
+        limiter.under_way = max(limiter.under_way, limiter.limit)
         clock.now += 1 / per_second
         limiter.answered()
+        limiter.under_way -= 1
         if limiter.limit != limits[-1]:
             limits.append(limiter.limit)
     return limits
@@ -72,60 +72,52 @@ def test_a_step_that_was_worth_it_after_one_bad_round_is_kept() -> None:
     assert feed(limiter, clock, 8, per_second=20) == [8, 16]
 
 
+def fill_up(limiter: Limiter, count: int) -> int:
+    limiter.under_way = count
+    return limiter.wave
+
+
 def test_requests_that_were_under_way_together_halve_the_limit_once() -> None:
     limiter, _ = make(start=16)
-    waves = [limiter.begin() for _ in range(16)]
-    for wave in waves[:5]:
+    wave = fill_up(limiter, 16)
+    for _ in range(5):
         limiter.overloaded(wave)
-    assert (limiter.limit, limiter.under_way) == (8, 11)
-    for _ in range(11):
-        limiter.left()
-    waves = [limiter.begin() for _ in range(8)]
-    limiter.overloaded(waves[0])
+        limiter.under_way -= 1
+    assert limiter.limit == 8
+    limiter.overloaded(fill_up(limiter, 8))
     assert limiter.limit == 4
 
 
 def test_half_of_what_was_under_way_is_what_counts() -> None:
     limiter, _ = make(most=256, start=100)
-    waves = [limiter.begin() for _ in range(10)]
-    limiter.overloaded(waves[0])
+    limiter.overloaded(fill_up(limiter, 10))
     assert limiter.limit == 5
 
 
 def test_a_request_that_was_alone_says_nothing_of_the_number() -> None:
     limiter, _ = make(start=2)
-    limiter.overloaded(limiter.begin())
+    limiter.overloaded(fill_up(limiter, 1))
     assert limiter.limit == 2
-    waves = [limiter.begin(), limiter.begin()]
-    limiter.overloaded(waves[0])
+    limiter.overloaded(fill_up(limiter, 2))
     assert limiter.limit == 1
-    limiter.left()
     for _ in range(20):
-        limiter.overloaded(limiter.begin())
-    assert (limiter.limit, limiter.under_way) == (1, 0)
+        limiter.overloaded(fill_up(limiter, 1))
+    assert limiter.limit == 1
 
 
-def test_the_limit_comes_near_where_the_server_was_full_and_stays_there() -> None:
+def test_after_too_many_the_limit_stays_for_some_rounds() -> None:
     limiter, clock = make(most=256, start=40)
-    waves = [limiter.begin() for _ in range(40)]
-    limiter.overloaded(waves[0])
-    assert limiter.limit == 20
-    for _ in range(20):
-        limiter.left()
-    # 20 are under way, and 19 go by when the first is answered; then 4 rounds of 40.
-    assert feed(limiter, clock, 39 + 4 * 40, per_second=20) == [20, 30]
-    assert feed(limiter, clock, 20 + 60, per_second=30) == [30, 36]  # not 45: nine tenths of 40
-    assert feed(limiter, clock, 30 + 72, per_second=36) == [36]
-    # Now it waits, 4 rounds of 72, and then tries what lies beyond.
-    assert feed(limiter, clock, 35 + 4 * 72 - 1, per_second=36) == [36]
-    assert feed(limiter, clock, 1, per_second=36) == [36, 54]
+    limiter.overloaded(fill_up(limiter, 40))
+    limiter.under_way = 20
+    # The 39 that are under way go by, then come 4 rounds of 40.
+    assert feed(limiter, clock, 39 + 4 * 40 - 1, per_second=20) == [20]
+    assert feed(limiter, clock, 1, per_second=20) == [20, 30]
 
 
 def test_rounds_with_too_little_to_ask_teach_nothing() -> None:
     limiter, clock = make()
     for _ in range(500):
-        while limiter.under_way < 3:
-            limiter.begin()
+        limiter.under_way = 3
         clock.now += 0.001
         limiter.answered()
     assert limiter.limit == 4
@@ -134,7 +126,7 @@ def test_rounds_with_too_little_to_ask_teach_nothing() -> None:
 def test_one_dry_moment_begins_the_round_anew() -> None:
     limiter, clock = make()
     feed(limiter, clock, 7, per_second=4)
-    limiter.left()  # of 3 under way, so the next answer finds 2
+    limiter.under_way = 2
     limiter.answered()
     assert feed(limiter, clock, 3, per_second=4) == [4]
     assert feed(limiter, clock, 1, per_second=4) == [4, 8]
@@ -152,8 +144,8 @@ def simulate(speed: Callable[[int], float], *, most: int, seconds: float, seed: 
     left: list[float] = []
     late = 0
     while clock.now < seconds:
-        while limiter.is_free:
-            limiter.begin()
+        while limiter.under_way < limiter.limit:
+            limiter.under_way += 1
             left.append(rng.lognormvariate(0, 0.5))
         each = speed(len(left)) / len(left)
         shortest = min(left)
@@ -161,6 +153,7 @@ def simulate(speed: Callable[[int], float], *, most: int, seconds: float, seed: 
         left = [length - shortest for length in left]
         left.remove(0.0)
         limiter.answered()
+        limiter.under_way -= 1
         late += clock.now > seconds / 2
     return limiter, late / (seconds / 2)
 

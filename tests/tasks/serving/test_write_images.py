@@ -3,9 +3,7 @@
 import base64
 import io
 import struct
-import threading
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from pairwright.tasks.serving.pixels import Urls, image_url
+from pairwright.tasks.serving.write_request import image_url
 from pairwright.tasks.store.images import RefusedImageError, decode_rgb, is_plain
 from tests.fixtures.pictures import picture
 
@@ -220,58 +218,6 @@ def test_what_does_not_decode_is_refused_each_time(data, reason) -> None:
         with pytest.raises(RefusedImageError) as caught:
             image_url(data, BUDGET)
         assert caught.value.reason == reason
-
-
-def test_what_was_made_is_kept_up_to_a_number_of_bytes() -> None:
-    urls, made = Urls(most_bytes=25), []
-
-    def get(key):
-        return urls.get(key, lambda: made.append(key) or key * 10)
-
-    get("a"), get("b"), get("a")
-    assert made == ["a", "b"]
-    assert urls.size_bytes == 20
-    get("c")  # b was used longest ago
-    assert urls.size_bytes == 20
-    get("a"), get("b")
-    assert made == ["a", "b", "c", "b"]
-
-
-def test_what_is_larger_than_all_that_is_kept_is_made_and_not_kept() -> None:
-    urls = Urls(most_bytes=5)
-    assert urls.get("a", lambda: "x" * 6) == "x" * 6
-    assert urls.size_bytes == 0
-
-
-def test_threads_that_want_the_same_wait_for_the_one_that_makes_it() -> None:
-    urls, made, gate = Urls(most_bytes=100), [], threading.Event()
-
-    def make():
-        made.append(1)
-        gate.wait(10)
-        return "url"
-
-    with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(urls.get, "a", make) for _ in range(8)]
-        gate.set()
-        assert [one.result() for one in asked] == ["url"] * 8
-    assert made == [1]
-
-
-def test_a_fault_while_making_is_everybodys_and_not_kept() -> None:
-    urls, gate = Urls(most_bytes=100), threading.Event()
-
-    def fail():
-        gate.wait(10)
-        raise RefusedImageError("damaged image")
-
-    with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(urls.get, "a", fail) for _ in range(4)]
-        gate.set()
-        for one in asked:
-            with pytest.raises(RefusedImageError):
-                one.result()
-    assert urls.get("a", lambda: "good") == "good"
 
 
 def test_the_same_image_at_another_budget_is_another_url() -> None:
