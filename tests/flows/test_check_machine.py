@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from httpx import Request, Response
 
 from pairwright.flows import check_machine
 from pairwright.flows.check_machine import check_profile, memory_bytes, profile_to_check
@@ -35,7 +37,7 @@ def test_what_a_profile_lacks_is_named_with_what_mends_it(capsys: pytest.Capture
     laptop = found["profiles"]["laptop"]
     assert not laptop["can_build"]
     lacks = {(check["area"], check["name"]): check for check in laptop["checks"] if check["state"] == "missing"}
-    assert ("served", "models.chat at http://127.0.0.1:9/v1") in lacks
+    assert ("served", "models.chat") in lacks
     assert {name for area, name in lacks if area == "weights"} >= {"embedding", "detection", "segmentation", "removals"}
     assert lacks["weights", "embedding"]["mend"].startswith("pairwright fetch --profile laptop")
     assert all(set(check) == {"area", "name", "state", "found", "mend"} for check in found["checks"])
@@ -89,3 +91,14 @@ def test_what_takes_no_files_is_no_place_for_a_dataset(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file" / "out", Path("/proc")):
         assert look_at(place)[-1].state == "missing"
+
+
+def test_prefect_is_needed_only_where_it_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_machine._check_prefect("").state == "ok"
+    for url in ("http://127.0.0.1:9/api", "nonsense"):
+        check = check_machine._check_prefect(url)
+        assert (check.state, check.found) == ("missing", f"{url}: no Prefect server answers")
+    for said, state in ((version("prefect"), "ok"), ("2.20.3", "warning")):
+        answer = Response(200, json=said, request=Request("GET", "http://here"))
+        monkeypatch.setattr("httpx.get", lambda *_, answer=answer, **__: answer)
+        assert check_machine._check_prefect("http://here/api").state == state
