@@ -69,16 +69,15 @@ def look_at_status(folder: Folder, *, verify: bool = False) -> Status:
         ConfigError: there is no dataset.
         StoreError: a part cannot be read.
     """
-    with open_present(folder).settled() as (build, stages):
-        snapshot, verdict = latest_snapshot(folder), read_verdict(folder)
-        number = snapshot.number if snapshot else 0
-        return Status(
-            dataset=folder.url,
-            version=number,
-            counts=[count for _, count in stages],
-            held=list(say_held(verdict, number, folder.url)),
-            damaged=list(build.damage()) if verify else (),
-        )
+    present, snapshot = open_present(folder), latest_snapshot(folder)
+    number, damaged = snapshot.number if snapshot else 0, list[str]()
+    counts = present.stated_counts(snapshot) if snapshot and not verify else None
+    if counts is None:
+        with present.settled() as (build, stages):
+            counts = [count for _, count in stages]
+            damaged = list(build.damage()) if verify else []
+    held = list(say_held(read_verdict(folder), number, folder.url))
+    return Status(dataset=folder.url, version=number, counts=counts, held=held, damaged=damaged)
 
 
 def show_stages(dataset: str, version: int, counts: Sequence[Counts]) -> str:

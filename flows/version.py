@@ -32,6 +32,7 @@ from pairwright.tasks.store.snapshot import (
     snapshot_numbers,
 )
 from pairwright.tasks.store.stage import Planned, Stage, fingerprint
+from pairwright.tasks.store.takedowns import read_takedowns
 
 Settled = tuple[Build, list[tuple[Planned, Counts]]]
 """An open build, and its stages with their counts."""
@@ -134,6 +135,28 @@ class Version:
                 return [counts for _, counts in stages]
         stated = self.snapshot.content["stages"]
         return [_counts(stated[planned.stage.name]["counts"]) for planned in self.planned]
+
+    def stated_counts(self, newest: Snapshot) -> list[Counts] | None:
+        """Return what the newest version states of its rows, where the tables as they are now are just its parts.
+
+        ``None`` where they are not, or where rows are owed, whose reasons it does not state.
+        """
+        stages, content = newest.content["stages"], newest.content
+        entries = read_takedowns(self.folder)
+        if [*self.record.items] != content["items"] or content["takedowns"] != (entries[-1].number if entries else 0):
+            return None
+        for one in self.planned:
+            stated = stages.get(one.stage.name)
+            if stated is None or stated["fingerprint"] != one.fingerprint:
+                return None
+            if stated["counts"]["failed"] or stated["counts"]["pending"]:
+                return None
+            if one.stage.is_on and set(self.folder.names(one.table)) - {".lock"} != {
+                *stated["parts"],
+                *stated["refused"],
+            }:
+                return None
+        return [_counts(stages[one.stage.name]["counts"]) for one in self.planned]
 
     def index(self, table: str) -> Index:
         """Return where the rows of a table are that count; only what leads to it is settled, and nothing is written.

@@ -153,8 +153,10 @@ class Ledger:
         known = self._loaded.get(name)
         if known is None:
             texts = ", ".join(f'"{column}" VARCHAR' for column in COLUMNS)
-            self._run(f"CREATE OR REPLACE TEMP TABLE rows_{name} (part INTEGER, row INTEGER, {texts})")
-            self._run(f"CREATE OR REPLACE TEMP TABLE parts_{name} (part INTEGER, name VARCHAR)")
+            self._run(
+                f"CREATE OR REPLACE TEMP TABLE rows_{name} (part INTEGER, row INTEGER, {texts}); "
+                f"CREATE OR REPLACE TEMP TABLE parts_{name} (part INTEGER, name VARCHAR)"
+            )
             known = self._loaded[name] = {}
             self._seen[name] = {}
         again = self._forget_failed(name) if known else set[str]()
@@ -319,8 +321,10 @@ class Ledger:
             ValidationError: the counts do not add up, each being counted on its own.
         """
         name = planned.stage.name
-        ended = self._run(f"SELECT outcome, coalesce(reason, ''), count(*) FROM outcome_{name} GROUP BY ALL")
-        total, rows = self._run(f"SELECT (SELECT count(*) FROM input_{name}), count(*) FROM live_{name}")[0]
+        (_, _, total), (_, _, rows), *ended = self._run(
+            f"SELECT '', '', count(*) FROM input_{name} UNION ALL SELECT '', '', count(*) FROM live_{name} "
+            f"UNION ALL SELECT outcome, coalesce(reason, ''), count(*) FROM outcome_{name} GROUP BY ALL"
+        )
         numbers = {one: sum(n for what, _, n in ended if what == one) for one in ("ok", "dropped", "failed", "pending")}
         if sum(numbers.values()) != total:
             raise ValidationError(f"stage {name} does not add up: {total} input rows, but {numbers}")
