@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pairwright.schemas.rows import ImageRow, PairRow, RemovalRow
 from pairwright.tasks.rejected import remove_elements
-from pairwright.tasks.sources import read_images
+from pairwright.tasks.sources import read_items
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.ledger import DUPLICATE
 from pairwright.tasks.store.snapshot import find_live
@@ -47,7 +47,7 @@ def _names_of(subjects: set[str], build: Build, stages: Sequence[Planned]) -> di
     big = ("patch", "mask")
     elements = find_live(build, removed, RemovalRow, subjects=subjects, without=big) if removed else ()
     keys = subjects.union(*((pair.first, pair.second) for pair in known), (one.image_key for one in elements))
-    images, big = tables[read_images.STAGE.name], ("image", "graph", "captions")
+    images, big = tables[read_items.IMAGES.name], ("image", "graph", "captions")
     files = {row.key: row.name for row in find_live(build, images, ImageRow, subjects=keys, without=big)}
     return {
         **{key: (name,) for key, name in files.items()},

@@ -35,7 +35,7 @@ from pairwright.tasks.captioning.validators import VALIDATORS
 from pairwright.tasks.mining import embed_images
 from pairwright.tasks.mining.admit_images import write_references
 from pairwright.tasks.models.embedders import EMBEDDERS
-from pairwright.tasks.sources import read_images
+from pairwright.tasks.sources import read_items
 from pairwright.tasks.sources.readers import READERS, recognise_source
 from pairwright.tasks.store.budget import Budget
 from pairwright.tasks.store.dataset import Build, read_record, write_items, write_record
@@ -310,7 +310,7 @@ def embed_excluded(request: Request, work: Work) -> Request:
             raise SourceError(f"{source}: not all images to exclude could be read: build again, or leave it out")
         with open_present(folder).settled() as (build, stages):
             by_name = {planned.stage.name: planned for planned, _ in stages}
-            name = write_references(build, by_name[embed_images.STAGE.name], by_name[read_images.STAGE.name])
+            name = write_references(build, by_name[embed_images.STAGE.name], by_name[read_items.IMAGES.name])
         files.append(f"{folder.url}/{name}")
     marks = tuple(file.rpartition("/")[2] for file in files)
     if not files:

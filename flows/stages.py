@@ -41,15 +41,15 @@ from pairwright.tasks.rejected import (
     swap_texts,
     tag_images,
 )
-from pairwright.tasks.sources import read_given, read_images
+from pairwright.tasks.sources import read_items
 from pairwright.tasks.store.stage import Stage
 
 GROUPS = ("sources", "mining", "captioning", "rejected", "preferences")
 STAGES: tuple[Stage, ...] = (
-    read_images.STAGE,  # images
-    read_given.PAIRS,  # given_pairs
-    read_given.COMPARISONS,  # given_comparisons
-    read_given.PREFERENCES,  # given_preferences
+    read_items.IMAGES,  # images
+    read_items.PAIRS,  # given_pairs
+    read_items.COMPARISONS,  # given_comparisons
+    read_items.PREFERENCES,  # given_preferences
     embed_images.STAGE,  # embeddings
     admit_images.STAGE,  # admitted
     search_neighbours.STAGE,  # neighbours

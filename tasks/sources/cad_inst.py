@@ -10,48 +10,52 @@ The images are COCO's, Open Images' and others': they do not come with it. ``rea
 paths start from, or they start beside the file. No licence is stated.
 """
 
+import ast
 import json
 import logging
+import re
+import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from pairwright.schemas.comparisons import Comparison, read_comparison
 from pairwright.schemas.config import ReadingConfig, SourceConfig
 from pairwright.schemas.errors import SourceError
-from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, ImageRow, ItemRow, PairRow, Turn, make_key
-from pairwright.tasks.sources.folder import shown_name
-from pairwright.tasks.sources.layout.pairs import About, Picture, dropped, read_pair
-from pairwright.tasks.sources.layout.read_below import is_unicode, read_below, size_and_time
-from pairwright.tasks.sources.parquet import image_folder
-from pairwright.tasks.sources.reader import Reader
-from pairwright.tasks.sources.tables.json_elements import Damaged, read_elements, read_json_lines
-from pairwright.tasks.sources.tables.literals import parse_literal
-from pairwright.tasks.sources.tables.read_rows import list_rows, read_rows
-from pairwright.tasks.sources.tables.table_columns import need
-from pairwright.tasks.sources.tables.table_files import Place, open_place
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, ItemRow, PairRow, Turn, make_key
+from pairwright.tasks.sources.annotations import check_record, load_json, parse_record, read_lines
+from pairwright.tasks.sources.layouts import Entry, checked, make_item, read_item
+from pairwright.tasks.sources.open_table import need
+from pairwright.tasks.sources.read_entry import (
+    RefusedEntryError,
+    check_path,
+    is_unicode,
+    read_each,
+    shown_name,
+)
+from pairwright.tasks.sources.reader import Given, Read, Reader
+from pairwright.tasks.sources.tables import image_folder, list_rows, read_rows
 
 log = logging.getLogger(__name__)
 
 ENDINGS = (".json", ".jsonl")
 COLUMNS = ("image", "conversations", "question", "text", "answer", "id", "question_id")
 ROLES = {"human": "user", "gpt": "assistant"}
-MOST_TURNS, MOST_CHARACTERS = 64, 200_000
+MAX_TURNS, MAX_CHARACTERS = 64, 200_000
+MAX_LITERAL = 500_000
+"""Characters of a Python literal; the longest conversation has some ten thousand."""
+# Possessive: no text takes more than one look at each character.
+_LITERAL = re.compile(
+    r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|[\[\](){},:\s]|None|True|False|-?\d{1,20})*+""", re.DOTALL
+)
 LOOKED_AT = 1000
 """Records after which a folder that has none of the images is taken for a wrong one."""
 CHUNK = 50_000
 """Rows of a table that are listed before they are read: the file is one row group, read again for each chunk."""
-Records = Iterator[tuple[str, Any]]
-Result = list[ImageRow | PairRow | ComparisonRow]
-
-
-class _RefusedError(ValueError):
-    """Say why a record is no pair with a conversation."""
 
 
 def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
@@ -60,15 +64,14 @@ def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
     Raises:
         SourceError: there are none, they cannot be read, or the folder of images has none of theirs.
     """
-    place = open_place(config.path)
     folder = image_folder(config)
     if not folder:
         raise SourceError(f"{config.path}: brings no images; name their folder with --set reading.images=FOLDER")
     seen: set[str] = set()
     found = 0
-    for number, (name, record) in enumerate(islice(_records(place, config, limit), limit), 1):
-        item, is_there = _item(shown_name(name), record, folder)
-        found += is_there
+    for number, entry in enumerate(islice(_entries(config, limit), limit), 1):
+        item = make_item("cad-inst", Path(folder), entry, is_named=bool(entry.refused))
+        found += any(size >= 0 for _, size, _ in json.loads(item.locator)["images"])
         if number == LOOKED_AT and not found:
             break
         if item.key not in seen:
@@ -84,78 +87,98 @@ def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
     log.info("%s: listed %d records", shown_name(config.path), len(seen))
 
 
-def read_items(
-    items: Sequence[ItemRow], config: SourceConfig
-) -> Iterator[ImageRow | PairRow | ComparisonRow | Dropped | Failed]:
+def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
     """Yield the pair of each record with its images and its comparison, or why there is none."""
-    folder = image_folder(config)
-    for item in items:
-        result = _read(item, config, folder)
-        yield from result if isinstance(result, list) else [result]
+    folder = Path(image_folder(config)).resolve()
+
+    def read(item: ItemRow) -> list[Given]:
+        rows = read_item(item, folder, config)
+        turns = [Turn(role=role, text=text) for role, text in json.loads(item.locator)["turns"]]
+        return [*rows, _comparison(item, rows[-1].key, turns)]
+
+    return read_each(items, read)
 
 
-def _records(place: Place, config: SourceConfig, limit: int | None) -> Records:
-    if place.name and not place.name.lower().endswith(ENDINGS):
-        yield from _rows(config, limit)
-        return
-    names = [place.name] if place.name else _lists(place)
-    if not names:
-        yield from _rows(config, limit)
-        return
-    if config.reading.splits:
-        raise SourceError(f"{place.address}: reading.splits: JSON files have no splits; leave it empty")
-    for name in names:
-        yield from _elements(place, name)
+def _entries(config: SourceConfig, limit: int | None) -> Iterator[Entry]:
+    paths = _json_files(config.path)
+    if not paths:
+        yield from _table_entries(config, limit)
+    elif config.reading.splits:
+        raise SourceError(f"{config.path}: reading.splits: JSON files have no splits; leave it empty")
+    for path in paths:
+        if path.suffix == ".jsonl":
+            for number, line in enumerate(line for _, line in read_lines(path)):
+                yield _entry(f"{path.name}#{number}", partial(parse_record, line))
+        else:
+            for number, record in enumerate(load_json(path, list)):
+                yield _entry(f"{path.name}#{number}", partial(check_record, record))
 
 
-def _lists(place: Place) -> list[str]:
-    """Return the JSON files directly in a folder that holds no table."""
-    paths = [path.rpartition("/")[2] for path in place.system.ls(place.root, detail=False)]
-    has_tables = bool(place.system.glob(f"{place.root}/**/*.parquet"))
-    return [] if has_tables else sorted(name for name in paths if name.lower().endswith(ENDINGS))
+def _json_files(source: str) -> list[Path]:
+    """Return the JSON files that a local source names, or holds beside no table; none: it is made of tables."""
+    path = Path(source)
+    if "://" in source or path.suffix.lower() in ENDINGS:
+        return [path] if "://" not in source else []
+    found = sorted(one for one in path.glob("*") if one.suffix.lower() in ENDINGS and one.name[0] != ".")
+    return [] if found and any(path.rglob("*.parquet")) else found
 
 
-def _elements(place: Place, name: str) -> Records:
-    try:
-        with closing(place.open(name)) as file:
-            read = read_json_lines if name.lower().endswith(".jsonl") else read_elements
-            for number, record in enumerate(read(file)):
-                yield f"{name}#{number}", record
-    except OSError as error:
-        raise SourceError(f"{place.address}: {name}: cannot be read: {error}") from error
-
-
-def _rows(config: SourceConfig, limit: int | None) -> Records:
+def _table_entries(config: SourceConfig, limit: int | None) -> Iterator[Entry]:
     items = list_rows(config, limit, choose=_choose)
     while chunk := list(islice(items, CHUNK)):
         for item, record in read_rows(chunk, config, choose=_choose):
             if isinstance(record, Failed):
                 raise SourceError(f"{config.path}: {record.detail}: cannot be read")
-            yield item.name, Damaged(f"{record.reason}: {record.detail}") if isinstance(record, Dropped) else record
+            if isinstance(record, Dropped):
+                yield Entry(name=item.name, refused="damaged record", detail=f"{record.reason}: {record.detail}")
+            else:
+                yield _entry(item.name, lambda record=record: record)
 
 
-def _choose(schema: "pa.Schema", reading: ReadingConfig) -> dict[str, str]:  # noqa: ARG001 - as for every table
-
+def _choose(schema: pa.Schema, _: ReadingConfig) -> dict[str, str]:
     there = [name for name in COLUMNS if name in schema.names]
     return need(schema, ("image", *there) if "conversations" in there else ("image", "answer", *there))
 
 
-def _item(name: str, record: Any, folder: str) -> tuple[ItemRow, bool]:
-    """Return a record as an item, and whether one of its images is there."""
-    place: dict[str, Any]
-    is_there = False
-    try:
-        if not isinstance(record, dict):
-            raise _RefusedError("damaged record", record if isinstance(record, Damaged) else "no object")
-        images = [(path, *size_and_time(folder, path)) for path in _paths(record)]
-        is_there = any(size >= 0 for _, size, _ in images)
-        place = {"images": images, "turns": _turns(record)}
-    except _RefusedError as refused:
-        reason, *detail = refused.args
-        place = {"refused": reason, "detail": shown_name("".join(detail)), "name": name}
-    locator = json.dumps(place, ensure_ascii=True)
-    key = make_key("cad-inst", locator)
-    return ItemRow(key=key, source_key=key, subject=key, name=name, locator=locator), is_there
+def _entry(name: str, parse: Any) -> Entry:
+    def make() -> Entry:
+        record = parse()
+        return Entry(name=name, images=_paths(record), turns=_turns(record))
+
+    return checked(name, make)
+
+
+def _paths(record: dict[str, Any]) -> tuple[str, str]:
+    match _value(record, "image"):
+        case [str() as first, str() as second]:
+            return check_path(first), check_path(second)
+        case _:
+            raise RefusedEntryError("not two images")
+
+
+def _turns(record: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the conversation as roles and texts, ours and theirs."""
+    if "conversations" in record:
+        said = _value(record, "conversations")
+        if not isinstance(said, list | tuple) or not 0 < len(said) <= MAX_TURNS:
+            raise RefusedEntryError("damaged conversation")
+        turns = tuple(map(_turn, said))
+    else:
+        question = record.get("question") or record.get("text")
+        turns = _turn({"from": "human", "value": question}), _turn({"from": "gpt", "value": record.get("answer")})
+    if not any(role == "assistant" for role, _ in turns):
+        raise RefusedEntryError("no answer")
+    if sum(len(text) for _, text in turns) > MAX_CHARACTERS:
+        raise RefusedEntryError("too much text")
+    return turns
+
+
+def _turn(turn: Any) -> tuple[str, str]:
+    match turn:
+        case {"from": ("human" | "gpt") as who, "value": str() as text} if text.strip() and is_unicode(text):
+            return ROLES[who], text.strip()
+        case _:
+            raise RefusedEntryError("damaged conversation")
 
 
 def _value(record: dict[str, Any], name: str) -> Any:
@@ -164,57 +187,19 @@ def _value(record: dict[str, Any], name: str) -> Any:
     return parse_literal(value) if isinstance(value, str) else value
 
 
-def _paths(record: dict[str, Any]) -> tuple[str, str]:
-    match _value(record, "image"):
-        case [str() as first, str() as second]:
-            return first, second
-        case _:
-            raise _RefusedError("not two images")
+def parse_literal(text: str) -> Any:
+    """Return the value that a text spells (lists, dicts, strings, whole numbers), or ``None`` for any other text.
 
-
-def _turns(record: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the conversation as roles and texts, ours and theirs."""
-    if "conversations" in record:
-        turns = [_turn(turn) for turn in _list_of(_value(record, "conversations"))]
-    else:
-        question = record.get("question") or record.get("text")
-        turns = [_turn({"from": "human", "value": question}), _turn({"from": "gpt", "value": record.get("answer")})]
-    if not any(role == "assistant" for role, _ in turns):
-        raise _RefusedError("no answer")
-    if sum(len(text) for _, text in turns) > MOST_CHARACTERS:
-        raise _RefusedError("too much text")
-    return turns
-
-
-def _list_of(value: Any) -> list[Any]:
-    if not isinstance(value, list | tuple) or not 0 < len(value) <= MOST_TURNS:
-        raise _RefusedError("damaged conversation")
-    return list(value)
-
-
-def _turn(turn: Any) -> tuple[str, str]:
-    match turn:
-        case {"from": ("human" | "gpt") as who, "value": str() as text} if text.strip() and is_unicode(text):
-            return ROLES[who], text.strip()
-        case _:
-            raise _RefusedError("damaged conversation")
-
-
-def _read(item: ItemRow, config: SourceConfig, folder: str) -> Result | Dropped | Failed:
-    place: dict[str, Any] = json.loads(item.locator)
-    if "refused" in place:
-        return dropped(item, place["refused"], place["detail"])
-    pictures: list[Picture] = []
-    for path, *listed in place["images"]:
-        data = read_below(item, folder, path, config.images, listed=listed)
-        if not isinstance(data, bytes):
-            return data
-        pictures.append(Picture(data=data, name=shown_name(path)))
-    first, second = pictures
-    found = read_pair(item, first, second, config, about=About())
-    if isinstance(found, Dropped):
-        return found
-    return [*found, _comparison(item, found[-1].key, [Turn(role=role, text=text) for role, text in place["turns"]])]
+    What else a literal may hold is refused before Python's parser sees it, whose limits end the process, not the row.
+    """
+    if len(text) > MAX_LITERAL or not _LITERAL.fullmatch(text):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # unknown escapes in strings
+            return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
 
 
 def _comparison(item: ItemRow, pair: str, turns: Sequence[Turn]) -> ComparisonRow:
@@ -243,6 +228,7 @@ READER = Reader(
     kind="cad-inst",
     about="CaD-Inst: pairs with commonalities and differences, Parquet or JSON; the images are yours to bring",
     example="cad-inst:phase1_278K.parquet --set reading.images=IMAGES",
+    details=__doc__ or "",
     list_items=list_items,
     read_items=read_items,
     brings=(PairRow, ComparisonRow),

@@ -16,10 +16,8 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from pairwright.schemas.rows import PairRow
-from pairwright.tasks.sources.layout.annotations import check_texts, load_json, load_lists
-from pairwright.tasks.sources.layout.layouts import Entry, Layout, checked, has_files, list_entries, read_entries
-from pairwright.tasks.sources.reader import Reader
+from pairwright.tasks.sources.annotations import check_texts, load_json, load_lists
+from pairwright.tasks.sources.layouts import Entry, Layout, checked, has_files, layout_reader
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +66,7 @@ def _pair(folder: str, number: str, captions: Mapping[str, object], *, change_ty
 
 def _numbers(layout: Layout, folder: str, captions: Mapping[str, object]) -> list[str]:
     """Return the numbers of all default images, in the order of their names."""
-    names = {*captions, *layout.names_in(f"{folder}images")}
+    names = {*captions, *(path.name for path in (layout.images / f"{folder}images").glob("*"))}
     found = [match[1] for name in sorted(names) if (match := _DEFAULT.fullmatch(name))]
     if len(found) < len(names):
         log.warning("%s: %d names are none of CLEVR-Change and are left out", layout.root, len(names) - len(found))
@@ -82,13 +80,11 @@ def _types(layout: Layout, inside: str) -> dict[str, set[str]]:
     return {kind: {str(name).removesuffix(".png") for name in names} for kind, names in found.items()}
 
 
-READER = Reader(
-    kind="clevr-change",
+READER = layout_reader(
+    "clevr-change",
+    _entries,
     about="CLEVR-Change: rendered pairs with captions, half of them distractors",
     example="clevr-change:data",
-    list_items=partial(list_entries, _entries),
-    read_items=read_entries,
-    brings=(PairRow,),
+    details=__doc__,
     recognises=partial(has_files, ("change_captions.json", "no_change_captions.json", "splits.json")),
-    rows_per_shard=256,
 )

@@ -13,10 +13,8 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from pairwright.schemas.rows import PairRow
-from pairwright.tasks.sources.layout.annotations import check_texts, load_json, load_lists
-from pairwright.tasks.sources.layout.layouts import Entry, Layout, checked, has_files, list_entries, read_entries
-from pairwright.tasks.sources.reader import Reader
+from pairwright.tasks.sources.annotations import check_texts, load_json, load_lists
+from pairwright.tasks.sources.layouts import Entry, Layout, checked, has_files, layout_reader
 
 NOTHING_CHANGED = {
     "no change has occurred",
@@ -63,13 +61,11 @@ def _pair(layout: Layout, number: int, folders: tuple[str, str], *, captions: Ma
     return checked(name, make)
 
 
-READER = Reader(
-    kind="clevr-dc",
+READER = layout_reader(
+    "clevr-dc",
+    _entries,
     about="CLEVR-DC: rendered pairs from far viewpoints with captions",
     example="clevr-dc:clevr-dc",
-    list_items=partial(list_entries, _entries),
-    read_items=read_entries,
-    brings=(PairRow,),
+    details=__doc__,
     recognises=partial(has_files, ("captions.json", "split.json")),
-    rows_per_shard=256,
 )

@@ -12,10 +12,9 @@ first, and the first of them as the second. The licence is not stated.
 from collections.abc import Iterator
 from functools import partial
 
-from pairwright.schemas.rows import PairRow
-from pairwright.tasks.sources.layout.annotations import check_path, check_record, check_texts, load_json
-from pairwright.tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
-from pairwright.tasks.sources.reader import Reader
+from pairwright.tasks.sources.annotations import check_record, check_texts, load_json
+from pairwright.tasks.sources.layouts import Entry, Layout, checked, layout_reader
+from pairwright.tasks.sources.read_entry import check_path
 
 SPLITS = ("train", "valid", "test")
 FOLDERS = ("", "dataset/adobe/", "data/")
@@ -37,11 +36,12 @@ def _pair(folder: str, found: object) -> Entry:
     return Entry(name=name, images=(first, second), texts=texts, instruction=texts[0] if texts else "")
 
 
-READER = Reader(
-    kind="image-editing-request",
+READER = layout_reader(
+    "image-editing-request",
+    _entries,
     about="Image-Editing-Request: edited photographs with the requests",
     example="image-editing-request:dataset/adobe",
-    list_items=partial(list_entries, _entries),
-    read_items=partial(read_entries, origin="edit"),
-    brings=(PairRow,),
+    details=__doc__,
+    origin="edit",
+    rows_per_shard=64,
 )

@@ -1,4 +1,4 @@
-"""Read images from a manifest: a file of JSON Lines, each line an object that names an image.
+"""Read images, or pairs of them, from a manifest: a file of JSON Lines, each line an object that names an image.
 
 A line looks like ``{"image": "a.jpg", "caption": "A dog."}``. Its fields, each optional but the first:
 
@@ -7,49 +7,46 @@ A line looks like ``{"image": "a.jpg", "caption": "A dog."}``. Its fields, each 
 * ``caption``, ``captions`` and ``text``, or the field that ``reading.caption_column`` names: a text or a list of texts;
 * ``licence`` or ``license``, ``group`` (images of one group go to the same split), ``split``, ``id``.
 
-Two images, as a list or as ``image1`` and ``image2``, are a pair; ``tasks.sources.jsonl_pairs`` says what else its line
-may hold. What a source brings decides which stages run, before it is read, so that a manifest of pairs has a kind of
-its own, ``jsonl-pairs``; where no kind is given, the first line that names images tells. Read as ``jsonl``, a line of
-two images gives both and no pair.
+Two images, as a list or as ``image1`` and ``image2``, are a pair, in the source's own order. What a source brings
+decides which stages run, before it is read, so that a manifest of pairs has a kind of its own, ``jsonl-pairs``; where
+no kind is given, the first line that names images tells. Read as ``jsonl``, a line of two images gives both and no
+pair; read as ``jsonl-pairs``, a line of one image is dropped. A pair may have:
+
+* ``difference`` or ``differences``, and likewise ``caption``, ``captions`` and ``text`` (or the field that
+  ``reading.caption_column`` names): what people wrote about the difference, one text or a list;
+* ``caption1`` and ``caption2``: captions of the first and of the second image;
+* ``instruction``: the edit that made the second image of the first;
+* ``no_change``: true where nothing changed, so that the images may be the same. Two equal images are dropped otherwise.
 
 Lists ``ItemRow`` from the lines and from the sizes and times of the images that they name; an item's key hashes these
 and what its line says, not where the line stands. A line that makes no sense is a dropped item. Local disks only.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
-from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow
-from pairwright.tasks.sources.layout.annotations import (
-    RefusedEntryError,
-    check_path,
-    check_texts,
-    parse_record,
-    read_lines,
-)
-from pairwright.tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
-from pairwright.tasks.sources.layout.manifest import DIFFERENCES, LICENCES, caption_fields
-from pairwright.tasks.sources.reader import Reader
+from pairwright.schemas.rows import ItemRow, PairRow
+from pairwright.tasks.sources.annotations import CAPTIONS, LICENCES, Record, check_texts, parse_record, read_lines
+from pairwright.tasks.sources.layouts import Entry, Layout, checked, list_entries, read_entries
+from pairwright.tasks.sources.read_entry import RefusedEntryError, check_path
+from pairwright.tasks.sources.reader import Read, Reader
 
 IMAGES = ("image", "image_path", "file_name", "path", "images")
 PAIRS = (("image1", "image2"), ("image_1", "image_2"))
 CAPTIONS_OF = (("caption1", "captions1", "caption_1"), ("caption2", "captions2", "caption_2"))
+DIFFERENCES = ("difference", "differences")
 ENDINGS = (".jsonl", ".ndjson")
 LOOKED_AT = 100
 """Lines that are looked at to tell a manifest from another file, and one of pairs from one of images."""
-_WORD = 1000
+MAX_WORD = 1000
 """Characters of a licence, group, split or id."""
-_SPLITS = 50
+MAX_SPLITS = 50
 """Names of splits that a message lists."""
-
-Record = Mapping[str, Any]
-Found = ImageRow | PairRow | Dropped | Failed
 
 
 def list_lines(config: SourceConfig, limit: int | None, *, pairs: bool = False) -> Iterator[ItemRow]:
@@ -64,7 +61,7 @@ def list_lines(config: SourceConfig, limit: int | None, *, pairs: bool = False) 
     return list_entries(partial(_entries, pairs=pairs), config, limit)
 
 
-def read_named(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Found]:
+def read_named(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
     """Yield the image that a line names, or two and their pair, or why there is none."""
     for item in items:
         # Where there is an instruction, the second image was made of the first.
@@ -72,7 +69,7 @@ def read_named(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Found
         yield from read_entries([item], config, origin=origin)
 
 
-def count_images(path: Path) -> int:
+def _count_images(path: Path) -> int:
     """Return how many images the first line that names any has, of the first 100 lines; 0: none does."""
     for _, line in islice(read_lines(path), LOOKED_AT):
         try:
@@ -82,15 +79,15 @@ def count_images(path: Path) -> int:
     return 0
 
 
-def is_manifest(path: str, *, images: int) -> bool:
+def _is_manifest(path: str, *, images: int) -> bool:
     """Say whether a path ends like a manifest, and its lines name so many images; one that is missing names one."""
     if not path.lower().endswith(ENDINGS):
         return False
-    return "://" in path or not Path(path).is_file() or max(1, count_images(Path(path))) == images
+    return "://" in path or not Path(path).is_file() or max(1, _count_images(Path(path))) == images
 
 
 def _entries(layout: Layout, *, pairs: bool) -> Iterator[Entry]:
-    if not count_images(layout.root):
+    if not _count_images(layout.root):
         raise SourceError(
             f"{layout.root}: is no manifest: none of its first {LOOKED_AT} lines is a JSON object with the path of an "
             f"image in {', '.join(IMAGES)}, or image1 and image2"
@@ -103,7 +100,7 @@ def _entries(layout: Layout, *, pairs: bool) -> Iterator[Entry]:
         except RefusedEntryError as refused:
             yield Entry(name=f"line {number}", refused=refused.reason, detail=refused.detail)
             continue
-        if split and (split in wanted or len(there) < _SPLITS):
+        if split and (split in wanted or len(there) < MAX_SPLITS):
             there.add(split)
         if not wanted or split in wanted:
             yield checked(f"line {number}", partial(_entry, record, layout, pairs=pairs))
@@ -115,7 +112,7 @@ def _entry(record: Record, layout: Layout, *, pairs: bool) -> Entry:
     if len(images) > 2 or (pairs and len(images) < 2):
         raise RefusedEntryError("more than two images" if len(images) > 2 else "not a pair", " ".join(images[:9]))
     is_pair = len(images) == 2
-    captions = caption_fields(layout.reading.caption_column)
+    captions = (layout.reading.caption_column,) if layout.reading.caption_column else CAPTIONS
     return Entry(
         name=_word(record, "id") or " ".join(images),
         images=images,
@@ -149,7 +146,7 @@ def _word(record: Record, *fields: str) -> str:
     value = next((record[field] for field in fields if record.get(field) is not None), "")
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18:
         return str(value)
-    if not isinstance(value, str) or len(value) > _WORD:
+    if not isinstance(value, str) or len(value) > MAX_WORD:
         raise RefusedEntryError("damaged field", " or ".join(fields))
     return "".join(check_texts(value))
 
@@ -158,7 +155,18 @@ READER = Reader(
     kind="jsonl",
     about="a manifest: JSON Lines that name images, with captions",
     example="jsonl:manifest.jsonl",
+    details=__doc__ or "",
     list_items=list_lines,
     read_items=read_named,
-    recognises=partial(is_manifest, images=1),
+    recognises=partial(_is_manifest, images=1),
+)
+PAIRS_READER = Reader(
+    kind="jsonl-pairs",
+    about="a manifest of pairs: JSON Lines that name two images, with differences or an edit instruction",
+    example="jsonl-pairs:pairs.jsonl",
+    details=__doc__ or "",
+    list_items=partial(list_lines, pairs=True),
+    read_items=read_named,
+    brings=(PairRow,),
+    recognises=partial(_is_manifest, images=2),
 )

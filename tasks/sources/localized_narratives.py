@@ -22,9 +22,9 @@ from operator import itemgetter
 from pathlib import Path
 
 from pairwright.schemas.errors import SourceError
-from pairwright.tasks.sources.layout.annotations import TEXTS, RefusedEntryError, check_texts, parse_record, read_lines
-from pairwright.tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
-from pairwright.tasks.sources.reader import Reader
+from pairwright.tasks.sources.annotations import MAX_TEXTS, check_texts, parse_record, read_lines
+from pairwright.tasks.sources.layouts import Entry, Layout, checked, layout_reader
+from pairwright.tasks.sources.read_entry import RefusedEntryError
 
 _FILE = re.compile(r"(.+?)_localized_narratives(-\d+-of-\d+)?\.jsonl")
 _WORD = re.compile(r"[\w-][\w.-]{0,199}", re.ASCII)
@@ -62,7 +62,7 @@ def _images(layout: Layout, table: sqlite3.Connection) -> Iterator[Entry]:
     """Yield the images in the order in which the files first name them."""
     folders_of = lru_cache(partial(_folders, layout))
     for (_, dataset, image), rows in groupby(table.execute(_ALL), key=itemgetter(0, 1, 2)):
-        name, captions = f"{dataset}/{image}", [row[3] for row in islice(rows, TEXTS + 1)]
+        name, captions = f"{dataset}/{image}", [row[3] for row in islice(rows, MAX_TEXTS + 1)]
         yield checked(name, partial(_entry, layout, folders_of(dataset), name, captions))
 
 
@@ -115,12 +115,13 @@ def _entry(layout: Layout, folders: Sequence[str], name: str, captions: list[str
     return Entry(name=name, images=(path,), texts=check_texts(captions))
 
 
-READER = Reader(
-    kind="localized-narratives",
+READER = layout_reader(
+    "localized-narratives",
+    _entries,
     about="Localized Narratives: photographs with long captions by their annotators",
     example="localized-narratives:ANNOTATIONS --set reading.images=IMAGES",
-    list_items=partial(list_entries, _entries),
-    read_items=read_entries,
+    details=__doc__,
+    brings=(),
     recognises=lambda path: "://" not in path and _FILE.fullmatch(Path(path).name) is not None,
     rows_per_shard=128,
 )

@@ -16,16 +16,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from pairwright.schemas.errors import SourceError
-from pairwright.schemas.rows import PairRow
-from pairwright.tasks.sources.layout.annotations import (
-    RefusedEntryError,
-    check_path,
-    check_texts,
-    parse_record,
-    read_lines,
-)
-from pairwright.tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
-from pairwright.tasks.sources.reader import Reader
+from pairwright.tasks.sources.annotations import check_texts, parse_record, read_lines
+from pairwright.tasks.sources.layouts import Entry, Layout, checked, layout_reader
+from pairwright.tasks.sources.read_entry import RefusedEntryError, check_path
 
 
 def _entries(layout: Layout) -> Iterator[Entry]:
@@ -65,11 +58,11 @@ def _word(record: dict[str, object], name: str) -> str:
     return "".join(check_texts(str(value)))
 
 
-READER = Reader(
-    kind="omnidiff",
+READER = layout_reader(
+    "omnidiff",
+    _entries,
     about="pairs with captions, change types and scenes, as JSON Lines of our own form",
     example="omnidiff:omnidiff",
-    list_items=partial(list_entries, _entries),
-    read_items=read_entries,
-    brings=(PairRow,),
+    details=__doc__,
+    rows_per_shard=64,
 )

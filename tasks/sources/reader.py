@@ -14,13 +14,14 @@ Given = ImageRow | PairRow | ComparisonRow | PreferenceRow
 Read = Given | Dropped | Failed
 
 
-def _never(_: str) -> bool:
+def never(_: str) -> bool:
+    """Recognise no path: the kind has to be named."""
     return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """Declare one kind of source."""
+    """Declaration of one kind of source."""
 
     kind: str
     """What stands before the colon: "folder" in ``folder:PATH``."""
@@ -28,6 +29,8 @@ class Reader:
     """What it is, in one line for people."""
     example: str
     """A source as it is written on the command line."""
+    details: str = ""
+    """How its files look and what is read of them, for ``pairwright sources KIND``."""
     list_items: Callable[[SourceConfig, int | None], Iterator[ItemRow]]
     """``list_items(config, limit)`` yields what the source holds, in its own order and without reading pixels: the
     first ``limit`` items, or all. It raises ``SourceError`` when there is no such source, or nothing in it."""
@@ -36,7 +39,7 @@ class Reader:
     that cannot be had whole, one ``Dropped`` or ``Failed`` and nothing else."""
     brings: tuple[type[Row], ...] = ()
     """Rows that it yields beside images. The stages that would make them do not run."""
-    recognises: Callable[[str], bool] = _never
+    recognises: Callable[[str], bool] = never
     """Whether a path without a kind is one of its sources; it may look at names, not into large files."""
     needs_path: bool = True
     """Whether something stands behind the colon."""

@@ -1,6 +1,5 @@
 """All readers, and which of them reads a source."""
 
-import sys
 from pathlib import Path
 
 from pairwright.schemas.errors import SourceError
@@ -10,16 +9,13 @@ from pairwright.tasks.sources import (
     clevr_change,
     clevr_dc,
     folder,
+    hub_tables,
     image_editing_request,
     instructpix2pix,
     jsonl,
-    jsonl_pairs,
-    llava_recap,
     localized_narratives,
     omnidiff,
     parquet,
-    rlaif_v,
-    scene_difference,
     scenes,
     spot_the_diff,
     webdataset,
@@ -35,17 +31,17 @@ READERS = Registry(
         localized_narratives.READER,  # its files are JSON Lines too: the first that recognises a source reads it
         webdataset.READER,
         jsonl.READER,
-        jsonl_pairs.READER,
+        jsonl.PAIRS_READER,
         cad_inst.READER,
         clevr_change.READER,
         clevr_dc.READER,
         image_editing_request.READER,
         instructpix2pix.READER,
-        llava_recap.READER,
+        hub_tables.LLAVA_RECAP,
         omnidiff.READER,
         parquet.READER,
-        rlaif_v.READER,
-        scene_difference.READER,
+        hub_tables.RLAIF_V,
+        hub_tables.SCENE_DIFFERENCE,
         spot_the_diff.READER,
     ),
 )
@@ -81,7 +77,7 @@ def recognise_source(text: str) -> str:
 
 
 def explain_reader(kind: str) -> str:
-    """Return what a reader reads, in detail: what its module says of itself, and how it is called.
+    """Return what a reader reads, in detail: how its files look, and how it is called.
 
     Raises:
         SourceError: there is no such kind.
@@ -89,8 +85,7 @@ def explain_reader(kind: str) -> str:
     if kind not in READERS:
         raise SourceError(f"{kind}: no such kind of source. There are: {', '.join(sorted(READERS))}")
     reader = READERS[kind]
-    module = sys.modules.get(f"{__package__}.{kind.replace('-', '_')}")
-    said = (module.__doc__ if module else reader.list_items.__doc__) or ""
+    said = reader.details or reader.list_items.__doc__ or ""
     return f"{kind}: {reader.about}\n\n{said.strip()}\n\nExample: pairwright build {reader.example} --out dataset"
 
 

@@ -94,6 +94,7 @@ READER = Reader(
     kind="scenes",
     about="rendered table-top, room and street scenes with known truth",
     example="scenes:",
+    details=__doc__ or "",
     list_items=_list,
     read_items=_read,
     needs_path=False,

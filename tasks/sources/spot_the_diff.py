@@ -10,12 +10,10 @@ out. No file says which pairs are of one camera. The licence is not stated.
 
 import re
 from collections.abc import Iterator
-from functools import partial
 
-from pairwright.schemas.rows import PairRow
-from pairwright.tasks.sources.layout.annotations import RefusedEntryError, check_record, check_texts, load_json
-from pairwright.tasks.sources.layout.layouts import Entry, Layout, checked, list_entries, read_entries
-from pairwright.tasks.sources.reader import Reader
+from pairwright.tasks.sources.annotations import check_record, check_texts, load_json
+from pairwright.tasks.sources.layouts import Entry, Layout, checked, layout_reader
+from pairwright.tasks.sources.read_entry import RefusedEntryError
 
 SPLITS = ("train", "val", "test")
 FOLDERS = ("annotations/", "data/annotations/", "")
@@ -52,12 +50,10 @@ def _pair(folder: str, name: str, sentences: list[object]) -> Entry:
     return checked(name, make)
 
 
-READER = Reader(
-    kind="spot-the-diff",
+READER = layout_reader(
+    "spot-the-diff",
+    _entries,
     about="Spot-the-Diff: surveillance frames with sentences about their differences",
     example="spot-the-diff:spot-the-diff/data",
-    list_items=partial(list_entries, _entries),
-    read_items=read_entries,
-    brings=(PairRow,),
-    rows_per_shard=256,
+    details=__doc__,
 )

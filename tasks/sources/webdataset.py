@@ -30,39 +30,36 @@ from typing import Any
 
 from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
-from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, make_key
-from pairwright.tasks.sources.archives.find_archives import ENDINGS, Archive, Root, find_archives, find_root, reaching
-from pairwright.tasks.sources.archives.read_archive import read_members
-from pairwright.tasks.sources.archives.tar_members import DamagedArchiveError, Member, open_tar, walk_members
-from pairwright.tasks.sources.folder import EXTENSIONS, shown_name
-from pairwright.tasks.sources.layout.manifest import (
-    LICENCES,
-    Record,
-    caption_fields,
-    clean_text,
-    parse_json,
-    text_of,
-    texts_of,
+from pairwright.schemas.rows import ImageRow, ItemRow, make_key
+from pairwright.tasks.sources.annotations import CAPTIONS, LICENCES, Record, clean_text, texts_of, word_of
+from pairwright.tasks.sources.find_files import Place, SourceFile, open_place, reaching
+from pairwright.tasks.sources.read_entry import (
+    EXTENSIONS,
+    About,
+    Picture,
+    RefusedEntryError,
+    read_image,
+    refuse,
+    shown_name,
 )
-from pairwright.tasks.sources.layout.pairs import About, Picture, dropped, read_image
-from pairwright.tasks.sources.reader import Reader
+from pairwright.tasks.sources.reader import Read, Reader
+from pairwright.tasks.sources.tars import READ_AHEAD, Member, TarBytes, read_members, walk_members
 
 log = logging.getLogger(__name__)
 
+ENDINGS = (".tar", ".tar.gz", ".tgz")
 TEXTS = (".txt", ".caption")
-RECORDS = (".json",)
+RECORD = ".json"
 MAX_TEXT = 1 << 20
 """Bytes of a caption or of a JSON record; larger ones drop their sample."""
 MAX_OF_SAMPLE = 64
-_LOOKED_AT = 1000
+LOOKED_AT = 1000
 """Names of a folder that are looked at to recognise it."""
-
-Found = ImageRow | Dropped | Failed
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Be one member of a sample as the locator names it."""
+    """One member of a sample as the locator names it."""
 
     suffix: str
     """".jpg", ".before.jpg": what follows the basename."""
@@ -79,6 +76,9 @@ class _Part:
         return self.suffix[: -len(self.ending)]
 
 
+Sample = tuple[ItemRow, list[_Part]]
+
+
 def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
     """Yield the samples of all archives in order, the first ``limit`` of them; ``SourceError`` where there is none."""
     if config.reading.splits:
@@ -89,38 +89,45 @@ def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
     yield from islice(_all_items(config.path), limit)
 
 
-def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Found]:
+def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
     """Yield the images of each sample, or why there is none; each archive is opened once."""
-    root = find_root(config.path)
+    place = open_place(config.path)
     for name, group in groupby(items, lambda item: json.loads(item.locator)["archive"]):
-        yield from _read_archive(root, name, list(group), config)
+        yield from _read_archive(place, name, list(group), config)
 
 
 def _all_items(source: str) -> Iterator[ItemRow]:
-    root = find_root(source)
-    samples, fault = 0, ""
-    for archive in find_archives(root, source):
-        parts, faults = _samples_of(root, archive)
+    place = open_place(source)
+    samples, fault = 0, "no name ends in " + " ".join(ENDINGS)
+    for name in place.names(ENDINGS):
+        file = SourceFile(name=name, size=-1, stamp="")
+        try:
+            with reaching(name):
+                file = place.look(name)
+                parts, faults = _samples_of(place, file)
+        except RefusedEntryError as error:
+            parts, faults = {}, [Member("", refused=error.reason, detail=error.detail)]
         samples += len(parts)
         for stem, members in parts.items():
-            yield _item(archive, stem, members)
+            yield _item(file, stem, members)
         for member in faults:
-            fault = f"{archive.name}: {member.refused}: {member.detail}".removesuffix(": ")
-            log.warning("%s: %s", source, shown_name(fault))
-            yield _refused(archive, "", member.refused, member.detail)
+            fault = shown_name(f"{name}: {member.refused}: {member.detail}".removesuffix(": "))
+            log.warning("%s: %s", source, fault)
+            yield _refused(file, "", member.refused, member.detail)
     if not samples:
-        raise SourceError(f"{source}: no sample with an image found in its archives ({shown_name(fault) or 'empty'})")
+        raise SourceError(
+            f"{source}: no sample with an image found in its archives ({fault}); give a tar, a pattern like "
+            "NAME-{000..011}.tar, or a folder of tars"
+        )
 
 
-def _samples_of(root: Root, archive: Archive) -> tuple[dict[str, list[Member]], list[Member]]:
+def _samples_of(place: Place, file: SourceFile) -> tuple[dict[str, list[Member]], list[Member]]:
     """Return the wanted members of an archive by basename, and what is wrong with the archive itself."""
     samples: dict[str, list[Member]] = {}
-    if archive.refused:
-        return samples, [Member("", refused=archive.refused)]
     faults: list[Member] = []
     ignored = 0
-    with reaching(archive.name), closing(open_tar(root.open(archive.name), archive.size)) as medium:
-        for member in walk_members(medium):
+    with closing(TarBytes(place.open(file.name, block_size=READ_AHEAD), file.size)) as archive:
+        for member in walk_members(archive):
             stem, suffix = _split(member.name)
             if not member.name:
                 faults.append(member)
@@ -128,7 +135,7 @@ def _samples_of(root: Root, archive: Archive) -> tuple[dict[str, list[Member]], 
                 samples.setdefault(stem, []).append(member)
             else:
                 ignored += 1
-    log.info("%s: %d samples, ignored %d other members", shown_name(archive.name), len(samples), ignored)
+    log.info("%s: %d samples, ignored %d other members", shown_name(file.name), len(samples), ignored)
     return samples, faults
 
 
@@ -143,36 +150,34 @@ def _is_wanted(name: str, suffix: str) -> bool:
     if any(part.startswith(".") and part.strip(".") for part in name.split("/")):
         return False
     ending = _Part(suffix, 0, 0).ending
-    return ending in EXTENSIONS or ending in TEXTS or suffix.lower() in RECORDS
+    return ending in EXTENSIONS or ending in TEXTS or suffix.lower() == RECORD
 
 
-def _item(archive: Archive, stem: str, members: Sequence[Member]) -> ItemRow:
+def _item(file: SourceFile, stem: str, members: Sequence[Member]) -> ItemRow:
     parts = [_Part(_split(member.name)[1], member.offset, member.size) for member in members]
     refused = next((member for member in members if member.refused), None)
     if refused:
-        return _refused(archive, stem, refused.refused, f"{refused.name}: {refused.detail}".removesuffix(": "))
+        return _refused(file, stem, refused.refused, f"{refused.name}: {refused.detail}".removesuffix(": "))
     if len(parts) > MAX_OF_SAMPLE:
         detail = f"{len(parts)}: names are cut at their first dot, so that no name should have one of its own"
-        return _refused(archive, stem, "too many members of one basename", detail)
+        return _refused(file, stem, "too many members of one basename", detail)
     if len({part.suffix for part in parts}) < len(parts):
-        return _refused(archive, stem, "duplicated member", "")
+        return _refused(file, stem, "duplicated member", "")
     if not _images(parts):
-        return _refused(archive, stem, "no image in the sample", "")
-    places = [[part.suffix, part.offset, part.size] for part in parts]
-    return _row(archive, stem, {"parts": places}, json.dumps(places))
+        return _refused(file, stem, "no image in the sample", "")
+    return _row(file, stem, {"parts": [[part.suffix, part.offset, part.size] for part in parts]})
 
 
-def _refused(archive: Archive, stem: str, reason: str, detail: str) -> ItemRow:
-    about = {"refused": reason, "detail": shown_name(detail)[:500]}
-    return _row(archive, stem, about, json.dumps(about))
+def _refused(file: SourceFile, stem: str, reason: str, detail: str) -> ItemRow:
+    return _row(file, stem, {"refused": reason, "detail": shown_name(detail)[:500]})
 
 
-def _row(archive: Archive, stem: str, about: dict[str, Any], identity: str) -> ItemRow:
-    name = json.dumps([archive.name, stem])  # ASCII: names may hold bytes that are no UTF-8
-    key = make_key("webdataset", name, archive.size, archive.stamp, identity)
-    place = {"archive": archive.name, "size": archive.size, "stamp": archive.stamp, **about}
-    shown = shown_name(f"{archive.name}/{stem}" if stem else archive.name)
-    return ItemRow(key=key, source_key=key, subject=key, name=shown, locator=json.dumps(place, ensure_ascii=True))
+def _row(file: SourceFile, stem: str, about: dict[str, Any]) -> ItemRow:
+    name = json.dumps([file.name, stem])  # ASCII: names may hold bytes that are no UTF-8
+    key = make_key("webdataset", name, file.size, file.stamp, json.dumps(about))
+    locator = json.dumps({"archive": file.name, "size": file.size, "stamp": file.stamp, **about}, ensure_ascii=True)
+    shown = shown_name(f"{file.name}/{stem}" if stem else file.name)
+    return ItemRow(key=key, source_key=key, subject=key, name=shown, locator=locator)
 
 
 def _images(parts: Sequence[_Part]) -> list[_Part]:
@@ -181,107 +186,87 @@ def _images(parts: Sequence[_Part]) -> list[_Part]:
     return [part for part in images if not part.field] or images
 
 
-def _read_archive(root: Root, name: str, items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Found]:
-    now = _look(root, name)
-    sound: list[tuple[ItemRow, list[_Part]]] = []
-    for item in items:
-        place = json.loads(item.locator)
-        parts = [_Part(*part) for part in place.get("parts", ())]
-        refusal = _refusal(item, place, parts, now=now, config=config)
-        if refusal:
-            yield refusal
-        else:
-            sound.append((item, parts))
-    if not sound or isinstance(now, Exception):
-        return
-    for (item, parts), contents in zip(sound, _contents(root, now, sound), strict=True):
-        if isinstance(contents, Dropped | Failed):
-            yield contents
-        else:
-            yield from _rows(item, dict(zip(parts, contents, strict=True)), config)
-
-
-def _look(root: Root, name: str) -> Archive | Exception:
+def _read_archive(place: Place, name: str, items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
+    sound: list[Sample] = []
+    file: SourceFile | Exception
     try:
-        return root.look(name)
+        file = place.look(name)
     except Exception as error:  # noqa: BLE001 - each store raises errors of its own; the items are owed again
-        return error
+        file = error
+    for item in items:
+        try:
+            sound.append((item, _check_parts(json.loads(item.locator), file, config)))
+        except Exception as error:  # noqa: BLE001 - that of the store again
+            yield refuse(item, error)
+    if sound and isinstance(file, SourceFile):
+        yield from _read_samples(place, file, sound, config)
 
 
-def _refusal(
-    item: ItemRow, place: dict[str, Any], parts: Sequence[_Part], *, now: Archive | Exception, config: SourceConfig
-) -> Dropped | Failed | None:
-    if "refused" in place:
-        return dropped(item, place["refused"], place["detail"])
+def _check_parts(where: dict[str, Any], now: SourceFile | Exception, config: SourceConfig) -> list[_Part]:
+    """Return the members of a sample that can be read."""
+    if "refused" in where:
+        raise RefusedEntryError(where["refused"], where["detail"])
     if isinstance(now, Exception):
-        return _failed(item, now)
-    if now.refused:
-        return dropped(item, now.refused)
-    if (now.size, now.stamp) != (place["size"], place["stamp"]):
-        return dropped(item, "changed since it was listed")
+        raise now
+    if (now.size, now.stamp) != (where["size"], where["stamp"]):
+        raise RefusedEntryError("changed since it was listed")
+    parts = [_Part(*part) for part in where["parts"]]
     for part in parts:
         limit = config.images.max_bytes if part.ending in EXTENSIONS else MAX_TEXT
         if part.size > limit:
-            return dropped(
-                item, "file too large", f"{shown_name(part.suffix)}: {part.size} bytes, the limit is {limit}"
-            )
-    return None
+            detail = f"{shown_name(part.suffix)}: {part.size} bytes, the limit is {limit}"
+            raise RefusedEntryError("file too large", detail)
+    return parts
 
 
-def _contents(
-    root: Root, archive: Archive, wanted: Sequence[tuple[ItemRow, list[_Part]]]
-) -> Iterator[list[bytes] | Dropped | Failed]:
-    """Yield the bytes of each item's parts, or why there are none."""
+def _read_samples(place: Place, file: SourceFile, samples: Sequence[Sample], config: SourceConfig) -> Iterator[Read]:
+    """Yield the rows of each sample; once the archive cannot be read on, why there are none."""
     done = 0
     try:
-        for contents in read_members(root, archive, [[(p.offset, p.size) for p in parts] for _, parts in wanted]):
+        for contents in read_members(place, file, [[(part.offset, part.size) for part in each] for _, each in samples]):
+            item, parts = samples[done]
             done += 1
-            yield contents
-    except DamagedArchiveError as damage:
-        yield from (dropped(item, damage.reason, damage.detail) for item, _ in wanted[done:])
+            try:
+                rows = _rows(item, dict(zip(parts, contents, strict=True)), config)
+            except RefusedEntryError as error:
+                yield refuse(item, error)
+            else:
+                yield from rows
     except Exception as error:  # noqa: BLE001 - each store raises errors of its own; the items are owed again
-        yield from (_failed(item, error) for item, _ in wanted[done:])
+        yield from (refuse(item, error) for item, _ in samples[done:])
 
 
-def _rows(item: ItemRow, contents: dict[_Part, bytes], config: SourceConfig) -> Iterator[ImageRow | Dropped]:
-    """Yield the images of one sample; the first that is refused takes the others with it."""
+def _rows(item: ItemRow, contents: dict[_Part, bytes], config: SourceConfig) -> list[ImageRow]:
+    """Return the images of one sample; the first that is refused takes the others with it."""
     images = _images(list(contents))
     try:
         record = _record(contents)
         texts = {part: clean_text(data.decode("utf-8-sig")) for part, data in contents.items() if part.ending in TEXTS}
-    except ValueError as error:
-        yield dropped(item, "damaged caption or record", str(error))
-        return
+    except (ValueError, RecursionError) as error:
+        raise RefusedEntryError("damaged caption or record", str(error)) from error
     about = About(
-        licence=text_of(record, *LICENCES),
-        group=text_of(record, "group") or (item.name if len(images) > 1 else ""),
+        licence=word_of(record, *LICENCES),
+        group=word_of(record, "group") or (item.name if len(images) > 1 else ""),
     )
     rows: list[ImageRow] = []
     for part in images:
         own = [text for about_it, text in texts.items() if about_it.field == part.field]
         if len(images) == 1:
             own += [text for about_it, text in texts.items() if not about_it.field]
-            own += texts_of(record, *caption_fields(config.reading.caption_column))
+            fields = (config.reading.caption_column,) if config.reading.caption_column else CAPTIONS
+            own += [text for field in fields for text in texts_of(record.get(field))]
         captions = tuple(dict.fromkeys(filter(None, own)))
         picture = Picture(data=contents[part], name=item.name + shown_name(part.suffix), captions=captions)
-        row = read_image(item, picture, config, about=about)
-        if isinstance(row, Dropped):
-            yield row
-            return
-        rows.append(row)
-    yield from rows
+        rows.append(read_image(item, picture, config, about))
+    return rows
 
 
 def _record(contents: dict[_Part, bytes]) -> Record:
     """Return the sample's JSON object; an empty one where its JSON is something else."""
     for part, data in contents.items():
-        if part.ending in RECORDS and isinstance(found := parse_json(data), dict):
+        if part.ending == RECORD and isinstance(found := json.loads(data.decode("utf-8-sig")), dict):
             return found
     return {}
-
-
-def _failed(item: ItemRow, error: Exception) -> Failed:
-    return Failed(source_key=item.key, reason="I/O error", detail=f"{item.name}: {type(error).__name__}: {error}")
 
 
 def _recognises(path: str) -> bool:
@@ -290,7 +275,7 @@ def _recognises(path: str) -> bool:
         return True
     if "://" in path or not Path(path).is_dir():
         return False
-    names = [entry.name.lower() for entry in islice(Path(path).iterdir(), _LOOKED_AT)]
+    names = [entry.name.lower() for entry in islice(Path(path).iterdir(), LOOKED_AT)]
     return any(name.endswith(ENDINGS) for name in names) and not any(name.endswith(EXTENSIONS) for name in names)
 
 
@@ -298,6 +283,7 @@ READER = Reader(
     kind="webdataset",
     about="WebDataset shards: tars of images with captions; one, a pattern or a folder, local or remote",
     example="webdataset:'shards-{000..011}.tar'",
+    details=__doc__ or "",
     list_items=list_items,
     read_items=read_items,
     recognises=_recognises,

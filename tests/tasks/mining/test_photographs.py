@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from pairwright.schemas.config import EmbeddingConfig, ImagesConfig, MiningConfig, SearchConfig
+from pairwright.schemas.config import EmbeddingConfig, MiningConfig, Profile, SearchConfig
 from pairwright.schemas.rows import ImageRow, PairRow
 from pairwright.tasks.mining.embed_images import embed_images
 from pairwright.tasks.mining.pair_neighbours import pair_neighbours
 from pairwright.tasks.mining.search_neighbours import search_neighbours
-from pairwright.tasks.sources.folder import list_items, read_item
+from pairwright.tasks.sources.folder import list_items, read_items
 from pairwright.tasks.store.vectors import Vectors
 from tests.fixtures.photographs import write_photographs
 
@@ -18,7 +18,8 @@ def photographs(tmp_path_factory):
     """Return image rows and the group of each image's key."""
     root = tmp_path_factory.mktemp("photographs")
     groups = write_photographs(root, variants=3)
-    rows = [row for item in list_items(str(root)) for row in read_item(item, root=str(root), config=ImagesConfig())]
+    config = Profile(source=f"folder:{root}").sources
+    rows = list(read_items(list(list_items(config)), config))
     assert len(rows) == len(groups)
     assert all(isinstance(row, ImageRow) for row in rows)
     return rows, {row.key: groups[row.name] for row in rows}

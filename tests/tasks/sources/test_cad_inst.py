@@ -2,8 +2,11 @@
 
 import json
 import os
+import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ComparisonRow, ImageRow, PairRow, Turn, make_key
@@ -117,7 +120,7 @@ def test_the_question_answer_set_is_read_in_both_forms(images, tmp_path):
         ("assistant", "The first."),
     ]
     assert comparison.text == "The first."
-    assert damaged[0].reason == "damaged record"
+    assert damaged[0].reason == "damaged line"
     assert read_all(source(table, images))[1]["CaD_QA_eval.parquet#0"][-1] == comparison
 
 
@@ -170,6 +173,32 @@ def test_bad_records_are_dropped_one_by_one(images, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(records))
     _, found = read_all(source(tmp_path / "a.json", images))
     assert list(reasons_of(found).values()) == reasons
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**18), 10**18) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(VALUES)
+def test_what_repr_writes_is_read(value):
+    assert cad_inst.parse_literal(repr(value)) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("__import__('os').system('true')", "open('x')", "[x for x in 'a']", "f'{1}'", "b'bytes'", "1.5e300", "1 2"),
+        *("9" * 10_000, "[" * 100_000, "-" * 100_000 + "1", "'" + "\\'" * 200_000, "'" + "a" * 500_000 + "'"),
+        *("['a'", "'a", "{[]: 1}", "", "'a\nb'", "'\\N{nothing}'"),
+    ],
+)
+def test_any_other_literal_is_refused_at_once(text):
+    start = time.perf_counter()
+    assert cad_inst.parse_literal(text) is None
+    assert time.perf_counter() - start < 2
 
 
 @pytest.mark.parametrize("text", ["__import__('os').getcwd()", "[" * 100_000, "['a', 'b'", "", None])

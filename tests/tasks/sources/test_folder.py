@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from pairwright.schemas.config import ImagesConfig
+from pairwright.schemas.config import ImagesConfig, Profile
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ImageRow, make_key
-from pairwright.tasks.sources.folder import list_items, read_item, shown_name
+from pairwright.tasks.sources.folder import list_items, read_items
+from pairwright.tasks.sources.read_entry import shown_name
 
 CONFIG = ImagesConfig(licence="CC0-1.0")
 
@@ -36,12 +37,24 @@ def put(root, name, data):
     return path
 
 
+def config_of(root, images=CONFIG):
+    return Profile(source=f"folder:{root}", images=images).sources
+
+
+def listed(root):
+    return list(list_items(config_of(root)))
+
+
 def names(root, **options):
-    return [item.name for item in list_items(str(root), **options)]
+    return [item.name for item in list_items(config_of(root), **options)]
 
 
-def read(root, config=CONFIG):
-    return {item.name: list(read_item(item, root=str(root), config=config)) for item in list_items(str(root))}
+def read(root, images=CONFIG):
+    return {item.name: list(read_items([item], config_of(root, images))) for item in listed(root)}
+
+
+def read_one(item, root):
+    return list(read_items([item], config_of(root)))
 
 
 def test_order_is_that_of_whole_relative_paths(tmp_path):
@@ -78,7 +91,7 @@ def test_odd_names_are_shown_escaped_and_found_again(tmp_path):
         put(tmp_path, name, picture())
     assert names(tmp_path) == ["%41 b.png", r"back\\slash.png", r"new\nline.png", "smile 😀.png", r"\xff\xfe.png"]
     assert all(isinstance(row, ImageRow) for rows in read(tmp_path).values() for row in rows)
-    for item in list_items(str(tmp_path)):
+    for item in listed(tmp_path):
         item.locator.encode("utf-8")
 
 
@@ -88,12 +101,12 @@ def test_shown_names_are_distinct():
 
 def test_key_follows_path_size_and_time_but_not_the_place_of_the_folder(tmp_path):
     path = put(tmp_path / "one", "a.png", picture())
-    (before,) = list_items(str(tmp_path / "one"))
+    (before,) = listed(tmp_path / "one")
     (tmp_path / "one").rename(tmp_path / "two")
-    (moved,) = list_items(str(tmp_path / "two"))
+    (moved,) = listed(tmp_path / "two")
     assert moved == before
     os.utime(tmp_path / "two" / path.name, ns=(1, 1))
-    (touched,) = list_items(str(tmp_path / "two"))
+    (touched,) = listed(tmp_path / "two")
     assert touched.key != before.key
 
 
@@ -140,14 +153,14 @@ def test_nothing_to_list_is_a_source_error(tmp_path, place):
     put(tmp_path, "file.png", picture())
     (tmp_path / "empty").mkdir()
     with pytest.raises(SourceError, match=place):
-        list(list_items(place if "://" in place else str(tmp_path / place)))
+        listed(place if "://" in place else tmp_path / place)
 
 
 def test_a_good_image_becomes_a_row(tmp_path):
     data = picture(kind="JPEG", size=(40, 30))
     put(tmp_path, "sub/photo.jpeg", data)
-    (item,) = list_items(str(tmp_path))
-    (row,) = read_item(item, root=str(tmp_path), config=CONFIG)
+    (item,) = listed(tmp_path)
+    (row,) = read_one(item, tmp_path)
     assert row == ImageRow(
         key=make_key(data),
         source_key=item.key,
@@ -216,38 +229,38 @@ def test_the_corpus_of_bad_files(tmp_path):
 
 def test_files_that_vanish_or_change_after_listing(tmp_path):
     path = put(tmp_path, "a.png", picture(1))
-    (item,) = list_items(str(tmp_path))
+    (item,) = listed(tmp_path)
     path.write_bytes(picture(2, size=(64, 64)))
-    (row,) = read_item(item, root=str(tmp_path), config=CONFIG)
+    (row,) = read_one(item, tmp_path)
     assert (row.source_key, row.reason) == (item.key, "changed since it was listed")
     path.unlink()
     os.mkfifo(path)
-    (row,) = read_item(item, root=str(tmp_path), config=CONFIG)
+    (row,) = read_one(item, tmp_path)
     assert row.reason == "not a regular file"
     path.unlink()
-    (row,) = read_item(item, root=str(tmp_path), config=CONFIG)
+    (row,) = read_one(item, tmp_path)
     assert row.reason == "missing file"
 
 
 @pytest.mark.timeout(20)
 def test_a_pipe_that_takes_a_files_place_just_before_it_is_opened_does_not_block(tmp_path, monkeypatch):
     path = put(tmp_path, "a.png", picture())
-    (item,) = list_items(str(tmp_path))
+    (item,) = listed(tmp_path)
     before = path.stat()
     path.unlink()
     os.mkfifo(path)
     monkeypatch.setattr(Path, "stat", lambda self: before)
-    (row,) = read_item(item, root=str(tmp_path), config=CONFIG)
+    (row,) = read_one(item, tmp_path)
     assert row.reason == "not a regular file"
 
 
 def test_a_repaired_link_is_owed_again(tmp_path):
     (tmp_path / "link.png").symlink_to(tmp_path / "target")
-    (dangling,) = list_items(str(tmp_path))
+    (dangling,) = listed(tmp_path)
     put(tmp_path, "target", picture())
-    (repaired,) = list_items(str(tmp_path))
+    (repaired,) = listed(tmp_path)
     assert dangling.key != repaired.key
-    assert isinstance(next(read_item(repaired, root=str(tmp_path), config=CONFIG)), ImageRow)
+    assert isinstance(read_one(repaired, tmp_path)[0], ImageRow)
 
 
 @pytest.mark.parametrize(
@@ -255,13 +268,13 @@ def test_a_repaired_link_is_owed_again(tmp_path):
 )
 def test_what_the_system_refuses_to_open(tmp_path, monkeypatch, number, kind, reason):
     put(tmp_path, "a.png", picture())
-    (item,) = list_items(str(tmp_path))
+    (item,) = listed(tmp_path)
 
     def refuse(path, flags):
         raise OSError(number, os.strerror(number), str(path))
 
     monkeypatch.setattr(os, "open", refuse)
-    (row,) = read_item(item, root=str(tmp_path), config=CONFIG)
+    (row,) = read_one(item, tmp_path)
     assert (type(row), row.reason, row.source_key) == (kind, reason, item.key)
 
 

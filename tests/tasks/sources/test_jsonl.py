@@ -8,7 +8,7 @@ import pytest
 from pairwright.schemas.config import ImagesConfig, ReadingConfig, ScenesConfig, SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, ImageRow, PairRow, make_key
-from pairwright.tasks.sources.layout.annotations import LINE_BYTES
+from pairwright.tasks.sources.annotations import MAX_LINE_BYTES
 from pairwright.tasks.sources.readers import READERS, recognise_source
 from tests.fixtures.builds import build_through_mining, ok_rows
 from tests.fixtures.pictures import picture
@@ -182,7 +182,7 @@ def test_lines_that_make_no_sense_are_dropped_with_their_number(folder, tmp_path
         {"image": "b.png", "caption": {"en": "a"}},
         {"image": "b.png", "group": ["a"]},
         {"image": "b.png", "group": "x" * 2000},
-        b'{"image": "b.png", "caption": "' + b"x" * LINE_BYTES + b'"}',
+        b'{"image": "b.png", "caption": "' + b"x" * MAX_LINE_BYTES + b'"}',
         {"image": "out.png"},
         {"image": "loop.png"},
         {"image": "pipe.png"},
@@ -203,14 +203,14 @@ def test_lines_that_make_no_sense_are_dropped_with_their_number(folder, tmp_path
         "line 11": "path leaves the folder",
         "line 12": "path leaves the folder",
         "line 13": "no path of an image",
-        "line 14": "no path of an image",
+        "line 14": "path leaves the folder",
         "line 15": "text is not Unicode",
         "line 16": "captions are not texts",
         "line 17": "damaged field",
         "line 18": "damaged field",
         "line 19": "line too long",
         "out.png": "path leaves the folder",
-        "loop.png": "unreadable file",
+        "loop.png": "symlink loop",
         "pipe.png": "not a regular file",
         "large.bmp": "file too large",
         "words.png": "not an image",

@@ -10,7 +10,8 @@ from pairwright.schemas.config import Profile
 from pairwright.schemas.robustness import RobustnessConfig
 from pairwright.schemas.rows import ComparisonRow, Dropped, ImageRow, PairRow, PreferenceRow, Turn, make_key
 from pairwright.tasks.sources.perturb_source import perturb_source
-from pairwright.tasks.sources.read_images import STAGE, read_images
+from pairwright.tasks.sources.read_items import IMAGES as STAGE
+from pairwright.tasks.sources.read_items import read_items as read_images
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.perturb_images import perturb_image
 from pairwright.tasks.store.stage import fingerprint

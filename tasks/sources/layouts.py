@@ -13,24 +13,35 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.config import ReadingConfig, SourceConfig
 from pairwright.schemas.errors import SourceError
-from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow, make_key
-from pairwright.tasks.sources.folder import shown_name
-from pairwright.tasks.sources.layout.annotations import RefusedEntryError, check_path
-from pairwright.tasks.sources.layout.pairs import About, Picture, dropped, read_image, read_pair
-from pairwright.tasks.sources.layout.read_below import NO_FILE, read_below, size_and_time
+from pairwright.schemas.rows import ImageRow, ItemRow, PairRow, Row, make_key
+from pairwright.tasks.sources.read_entry import (
+    NO_FILE,
+    About,
+    Picture,
+    RefusedEntryError,
+    check_path,
+    read_below,
+    read_each,
+    read_image,
+    read_pair,
+    shown_name,
+    size_and_time,
+)
+from pairwright.tasks.sources.reader import Read, Reader, never
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Be one image or pair as the annotations name it."""
+    """One image or pair as the annotations name it."""
 
     name: str
     """What people call it."""
@@ -44,6 +55,8 @@ class Entry:
     """What the record itself says; the configured one goes before it."""
     instruction: str = ""
     change_types: tuple[str, ...] = ()
+    turns: tuple[tuple[str, str], ...] = ()
+    """Roles and texts of a conversation about a pair."""
     group: str = ""
     no_change: bool = False
     """Whether the source says that nothing changed."""
@@ -58,7 +71,7 @@ _STORED = tuple(field.name for field in fields(Entry) if field.name != "name")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Say where a data set is."""
+    """Place of a data set on disk."""
 
     root: Path
     """What was named on the command line."""
@@ -79,20 +92,7 @@ class Layout:
         """
         for path in paths:
             check_path(path)
-        return next((path for path in paths if size_and_time(str(self.images), path) != NO_FILE), paths[0])
-
-    def names_in(self, folder: str) -> list[str]:
-        """Return the names in a folder of images, none where there is no such folder.
-
-        Raises:
-            SourceError: it cannot be listed.
-        """
-        try:
-            return [path.name for path in (self.images / folder).iterdir()]
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise SourceError(f"{self.images / folder}: cannot be listed: {error.strerror}") from error
+        return next((path for path in paths if size_and_time(self.images, path) != NO_FILE), paths[0])
 
     def find_file(self, *names: str) -> Path:
         """Return the first of these files that is there.
@@ -125,11 +125,7 @@ class Layout:
         """
         if self.root.is_file():
             return [self.root]
-        try:
-            found = (path for path in self.root.iterdir() if path.suffix == ".jsonl" and path.name[0] != ".")
-            paths = sorted(path for path in found if path.is_file())
-        except OSError as error:
-            raise SourceError(f"{self.root}: cannot be listed: {error.strerror}") from error
+        paths = sorted(path for path in self.root.glob("*.jsonl") if path.is_file() and path.name[0] != ".")
         if not paths:
             raise SourceError(f"{self.root}: holds no file *.jsonl")
         return paths
@@ -152,22 +148,30 @@ class Layout:
 Entries = Callable[[Layout], Iterator[Entry]]
 
 
-def list_entries(entries: Entries, config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
-    """Yield an item per entry, the first ``limit`` of them.
-
-    Raises:
-        SourceError: there is no such data set, or nothing in it.
-    """
-    return _items(entries, _open_layout(config), kind=config.kind, limit=limit)
-
-
-def read_entries(
-    items: Sequence[ItemRow], config: SourceConfig, *, origin: str = "given"
-) -> Iterator[ImageRow | PairRow | Dropped | Failed]:
-    """Yield the image of each item, or the pair with its images, or why there is none."""
-    base = _base(config).resolve()
-    for item in items:
-        yield from _read(item, base, config, origin=origin)
+def layout_reader(
+    kind: str,
+    entries: Entries,
+    *,
+    about: str,
+    example: str,
+    details: str | None,
+    origin: str = "given",
+    brings: tuple[type[Row], ...] = (PairRow,),
+    recognises: Callable[[str], bool] = never,
+    rows_per_shard: int = 256,
+) -> Reader:
+    """Return the reader of a data set of this form."""
+    return Reader(
+        kind=kind,
+        about=about,
+        example=example,
+        details=details or "",
+        list_items=partial(list_entries, entries),
+        read_items=partial(read_entries, origin=origin),
+        brings=brings,
+        recognises=recognises,
+        rows_per_shard=rows_per_shard,
+    )
 
 
 def has_files(names: Sequence[str], path: str) -> bool:
@@ -184,11 +188,84 @@ def checked(name: str, make: Callable[[], Entry]) -> Entry:
         return Entry(name=name, refused=refused.reason, detail=refused.detail)
 
 
+def list_entries(entries: Entries, config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
+    """Yield an item per entry, the first ``limit`` of them.
+
+    Raises:
+        SourceError: there is no such data set, or nothing in it.
+    """
+    layout = _open_layout(config)
+    count = 0
+    for entry in islice(entries(layout), limit):
+        item = make_item(config.kind, layout.images, entry)
+        count += 1
+        yield item
+    log.info("%s: listed %d of %s", shown_name(str(layout.root)), count, config.kind)
+    if not count and limit != 0:
+        raise SourceError(f"{layout.root}: the annotations name no image")
+
+
+def make_item(kind: str, base: Path, entry: Entry, *, is_named: bool = True) -> ItemRow:
+    """Return an entry as an item. A record that is there twice has one key, and so is read once.
+
+    Where its name says no more than where it stands (``is_named``), the key leaves it out.
+    """
+    place: dict[str, Any] = {name: value for name in _STORED if (value := getattr(entry, name))}
+    place["images"] = [[path, *size_and_time(base, path)] for path in entry.images]
+    locator = json.dumps(place, ensure_ascii=True, sort_keys=True)
+    name = shown_name(entry.name)
+    key = make_key(kind, *([name] if is_named else []), locator)
+    return ItemRow(key=key, source_key=key, subject=key, name=name, locator=locator)
+
+
+def read_entries(items: Sequence[ItemRow], config: SourceConfig, *, origin: str = "given") -> Iterator[Read]:
+    """Yield the image of each item, or the pair with its images, or why there is none."""
+    base = images_folder(config).resolve()
+    return read_each(items, lambda item: read_item(item, base, config, origin))
+
+
+def read_item(item: ItemRow, base: Path, config: SourceConfig, origin: str = "given") -> list[ImageRow | PairRow]:
+    """Return the image, or the pair with its images, that a locator names.
+
+    Raises:
+        RefusedEntryError: it is not to be had.
+        OSError: the disk fails.
+    """
+    place: dict[str, Any] = json.loads(item.locator)
+    if "refused" in place:
+        raise RefusedEntryError(place["refused"], place.get("detail", ""))
+    data = [read_below(base, path, config.images, listed) for path, *listed in place["images"]]
+    texts = tuple(place.get("texts", ()))
+    captions = [tuple(own) for own in place.get("captions", ((), ()))] if len(data) == 2 else [texts]
+    names = [shown_name(path) for path, *_ in place["images"]]
+    pictures = [
+        Picture(data=found, name=name, captions=own) for found, name, own in zip(data, names, captions, strict=True)
+    ]
+    about = About(
+        group=place.get("group", ""),
+        licence=place.get("licence", ""),
+        origin=origin,
+        human_differences=texts,
+        instruction=place.get("instruction", ""),
+        change_types=tuple(place.get("change_types", ())),
+        may_be_identical=place.get("no_change", False),
+    )
+    if len(pictures) == 1:
+        return [read_image(item, pictures[0], config, about)]
+    return [*read_pair(item, pictures, config, about)]
+
+
+def images_folder(config: SourceConfig) -> Path:
+    """Return the folder from which paths of images start."""
+    root = Path(config.path)
+    return Path(config.reading.images or (root.parent if root.is_file() else root))
+
+
 def _open_layout(config: SourceConfig) -> Layout:
     for path in filter(None, (config.path, config.reading.images)):
         if "://" in path:
             raise SourceError(f"{path}: {config.kind} is read from local disks only; copy or mount it")
-    root, images = Path(config.path), _base(config)
+    root, images = Path(config.path), images_folder(config)
     for path, what in ((root, "the data set's folder"), (images, "reading.images")):
         if not path.exists():
             raise SourceError(f"{path}: there is no such folder; give {what}")
@@ -197,65 +274,3 @@ def _open_layout(config: SourceConfig) -> Layout:
     if not images.is_dir():
         raise SourceError(f"{images}: is no folder; reading.images names the folder of the images")
     return Layout(root=root, images=images, reading=config.reading)
-
-
-def _base(config: SourceConfig) -> Path:
-    root = Path(config.path)
-    return Path(config.reading.images or (root.parent if root.is_file() else root))
-
-
-def _items(entries: Entries, layout: Layout, *, kind: str, limit: int | None) -> Iterator[ItemRow]:
-    count = 0
-    for entry in islice(entries(layout), limit):
-        item = _item(kind, layout.images, entry)
-        count += 1
-        yield item
-    log.info("%s: listed %d of %s", shown_name(str(layout.root)), count, kind)
-    if not count and limit != 0:
-        raise SourceError(f"{layout.root}: the annotations name no image")
-
-
-def _item(kind: str, base: Path, entry: Entry) -> ItemRow:
-    """Return an entry as an item. A record that is there twice has one key, and so is read once."""
-    place: dict[str, Any] = {name: value for name in _STORED if (value := getattr(entry, name))}
-    place["images"] = [[path, *size_and_time(str(base), path)] for path in entry.images]
-    locator = json.dumps(place, ensure_ascii=True, sort_keys=True)
-    name = shown_name(entry.name)
-    key = make_key(kind, name, locator)
-    return ItemRow(key=key, source_key=key, subject=key, name=name, locator=locator)
-
-
-def _read(
-    item: ItemRow, base: Path, config: SourceConfig, *, origin: str
-) -> Iterator[ImageRow | PairRow | Dropped | Failed]:
-    place: dict[str, Any] = json.loads(item.locator)
-    if "refused" in place:
-        yield dropped(item, place["refused"], place.get("detail", ""))
-        return
-    data: list[bytes] = []
-    for path, *listed in place["images"]:
-        found = read_below(item, str(base), path, config.images, listed=listed)
-        if not isinstance(found, bytes):
-            yield found
-            return
-        data.append(found)
-    names = [shown_name(path) for path, *_ in place["images"]]
-    texts, group, licence = tuple(place.get("texts", ())), place.get("group", ""), place.get("licence", "")
-    if len(data) == 1:
-        picture = Picture(data=data[0], name=names[0], captions=texts)
-        yield read_image(item, picture, config, about=About(group=group, licence=licence))
-        return
-    about = About(
-        group=group,
-        licence=licence,
-        origin=origin,
-        human_differences=texts,
-        instruction=place.get("instruction", ""),
-        change_types=tuple(place.get("change_types", ())),
-        may_be_identical=place.get("no_change", False),
-    )
-    captions = [tuple(texts) for texts in place.get("captions", ((), ()))]
-    pictures = zip(data, names, captions, strict=True)
-    first, second = (Picture(data=found, name=name, captions=own) for found, name, own in pictures)
-    result = read_pair(item, first, second, config, about=about)
-    yield from [result] if isinstance(result, Dropped) else result

@@ -1,54 +1,29 @@
-"""Check annotations that come with a data set: JSON files, JSON lines, paths, texts.
+"""Read annotations that come with a data set: JSON files, JSON lines, texts.
 
-Annotations are hostile: files, lines, texts and counts have limits, and paths may not leave their folder. What spoils
-one record raises ``RefusedEntryError``, which readers turn into an item that is dropped with its reason; what spoils
-the source raises ``SourceError``. Reads local files; no network.
+Annotations are hostile: files, lines, texts and counts have limits. What spoils one record raises
+``RefusedEntryError``, which readers turn into an item that is dropped with its reason; what spoils the source raises
+``SourceError``. Reads local files; no network.
 """
 
 import json
-import re
-from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pairwright.schemas.errors import SourceError
-from pairwright.tasks.sources.folder import shown_name
+from pairwright.tasks.sources.read_entry import RefusedEntryError, is_unicode, shown_name
 
 T = TypeVar("T")
-MANIFEST_BYTES = 512 << 20
+Record = Mapping[str, Any]
+MAX_FILE_BYTES = 1 << 30
 """Annotations that are read as a whole may have this many bytes: far above any that are known."""
-LINE_BYTES = 8 << 20
-"""Longest line; those of Localized Narratives have 27 thousand bytes on average."""
-TEXTS, TEXT_CHARACTERS = 1000, 100_000
+MAX_LINE_BYTES = 8 << 20
+"""Those of Localized Narratives have 27 thousand bytes on average."""
+MAX_TEXTS, MAX_CHARACTERS = 1000, 100_000
 """Texts of one item, and their characters together."""
-PATH_CHARACTERS = 1000
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/\\]")
-"""How addresses and paths with a drive letter begin."""
-
-
-class RefusedEntryError(SourceError):
-    """Say that a record of the annotations is not usable: a constant ``reason``, and the particulars in ``detail``."""
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason = reason
-        self.detail = detail
-
-
-def check_path(path: object) -> str:
-    """Return a relative path that stays below its folder, going by its letters.
-
-    Raises:
-        RefusedEntryError: it is none.
-    """
-    if not isinstance(path, str):
-        raise RefusedEntryError("no path of an image", f"a {type(path).__name__}")
-    if not path or len(path) > PATH_CHARACTERS or not _is_unicode(path) or "\0" in path:
-        raise RefusedEntryError("no path of an image", shown_name(path[:200]))
-    parts = path.replace("\\", "/").split("/")
-    if not PurePosixPath(path).name or not parts[0] or ".." in parts or _ADDRESS.match(path):
-        raise RefusedEntryError("path leaves the folder", shown_name(path[:200]))
-    return path
+CAPTIONS = ("caption", "captions", "text")
+"""Usual names of the field that holds captions."""
+LICENCES = ("licence", "license")
 
 
 def check_texts(value: object) -> tuple[str, ...]:
@@ -60,11 +35,34 @@ def check_texts(value: object) -> tuple[str, ...]:
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
         raise RefusedEntryError("captions are not texts")
-    if len(values) > TEXTS or sum(map(len, values)) > TEXT_CHARACTERS:
+    if len(values) > MAX_TEXTS or sum(map(len, values)) > MAX_CHARACTERS:
         raise RefusedEntryError("too much text", f"{len(values)} texts, {sum(map(len, values))} characters")
-    if not all(map(_is_unicode, values)):
+    if not all(map(is_unicode, values)):
         raise RefusedEntryError("text is not Unicode")
     return tuple(text.strip() for text in values if text.strip())
+
+
+def texts_of(value: object) -> tuple[str, ...]:
+    """Return the texts in a value; what is blank, overlong or no text is left out."""
+    values = value if isinstance(value, list) else [value]
+    texts = (clean_text(one) for one in values[:MAX_TEXTS] if isinstance(one, str))
+    return tuple(text for text in texts if text and len(text) <= MAX_CHARACTERS)
+
+
+def word_of(record: Record, *fields: str) -> str:
+    """Return the first of these fields that holds a text or a whole number, as a text; "" where none does."""
+    for field in fields:
+        value = record.get(field)
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18:
+            return str(value)
+        if isinstance(value, str) and (text := clean_text(value)):
+            return text
+    return ""
+
+
+def clean_text(text: str) -> str:
+    """Return a text without white space around it; halves of surrogate pairs, which JSON can spell, are replaced."""
+    return text.strip().encode("utf-8", "replace").decode("utf-8")
 
 
 def load_json(path: Path, kind: type[T]) -> T:
@@ -74,8 +72,8 @@ def load_json(path: Path, kind: type[T]) -> T:
         SourceError: it cannot be read, is too large, no JSON, or JSON of another kind.
     """
     try:
-        if path.stat().st_size > MANIFEST_BYTES:
-            raise SourceError(f"{path}: has {path.stat().st_size} bytes; annotations may have {MANIFEST_BYTES}")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise SourceError(f"{path}: has {path.stat().st_size} bytes; annotations may have {MAX_FILE_BYTES}")
         found = json.loads(path.read_bytes())
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
@@ -109,10 +107,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
     try:
         with path.open("rb") as file:
             number = 0
-            while line := file.readline(LINE_BYTES + 1):
+            while line := file.readline(MAX_LINE_BYTES + 1):
                 number += 1
-                if len(line) > LINE_BYTES and not line.endswith(b"\n"):
-                    while (rest := file.readline(LINE_BYTES)) and not rest.endswith(b"\n"):
+                if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
+                    while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
                         pass
                     yield number, None
                 elif line.strip():
@@ -128,12 +126,11 @@ def parse_record(line: bytes | None) -> dict[str, Any]:
         RefusedEntryError: it holds none.
     """
     if line is None:
-        raise RefusedEntryError("line too long", f"the limit is {LINE_BYTES} bytes")
+        raise RefusedEntryError("line too long", f"the limit is {MAX_LINE_BYTES} bytes")
     try:
-        record = json.loads(line)
+        return check_record(json.loads(line))
     except (ValueError, RecursionError) as error:
         raise RefusedEntryError("damaged line", str(error)[:200]) from error
-    return check_record(record)
 
 
 def check_record(record: object) -> dict[str, Any]:
@@ -145,12 +142,3 @@ def check_record(record: object) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise RefusedEntryError("no record", f"a {type(record).__name__} where an object belongs")
     return record
-
-
-def _is_unicode(text: str) -> bool:
-    """Say whether a text can be stored; JSON can name halves of characters, which cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

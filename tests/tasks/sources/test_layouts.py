@@ -10,7 +10,6 @@ import pytest
 from pairwright.flows.stages import TABLES
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ImageRow, PairRow
-from pairwright.tasks.sources.layout import layouts
 from pairwright.tasks.sources.readers import READERS
 from tests.fixtures.layouts import (
     build,
@@ -296,7 +295,7 @@ def test_a_disk_that_fails_for_a_while_leaves_a_failed_row(tmp_path: Path, monke
         raise OSError(5, "Input/output error")
 
     items = list_all(config)
-    monkeypatch.setattr(layouts.os, "open", fail)
+    monkeypatch.setattr(os, "open", fail)
     rows = list(READERS["omnidiff"].read_items(items, config))
     assert [(type(row), row.source_key) for row in rows] == [(Failed, item.key) for item in items]
     assert {row.reason for row in rows if isinstance(row, Failed)} == {"I/O error"}
@@ -309,7 +308,7 @@ def test_a_link_to_itself_is_no_file(tmp_path: Path) -> None:
     path.symlink_to(path.name)
     (row,) = read_all(source_of("omnidiff", tmp_path))["1"]
     assert isinstance(row, Dropped)
-    assert row.reason == "unreadable file"
+    assert row.reason == "symlink loop"
 
 
 def test_files_above_the_limit_are_not_read(tmp_path: Path) -> None:

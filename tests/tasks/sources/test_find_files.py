@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from pairwright.schemas.errors import SourceError
-from pairwright.tasks.sources.archives.expand_braces import MAX_NAMES, expand_braces
+from pairwright.tasks.sources.find_files import MAX_NAMES, expand_braces
 
 
 @pytest.mark.parametrize(
@@ -30,10 +30,6 @@ from pairwright.tasks.sources.archives.expand_braces import MAX_NAMES, expand_br
 def test_as_bash_does(pattern):
     said = subprocess.run(["bash", "-c", f"printf '%s\\n' {pattern}"], capture_output=True, text=True, check=True)
     assert expand_braces(pattern) == said.stdout.split("\n")[:-1]
-
-
-def test_each_name_comes_once():
-    assert expand_braces("{a,b,a}") == ["a", "b"]
 
 
 @pytest.mark.parametrize("pattern", ["{0..999999999999}", "{0..9}" * 9])

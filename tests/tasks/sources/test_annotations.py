@@ -1,43 +1,22 @@
-"""Annotations are hostile: paths that leave, texts that are none, files and lines that are too long."""
+"""Annotations are hostile: texts that are none, files and lines that are too long."""
 
 from pathlib import Path
 
 import pytest
 
 from pairwright.schemas.errors import SourceError
-from pairwright.tasks.sources.layout import annotations
-from pairwright.tasks.sources.layout.annotations import (
-    RefusedEntryError,
-    check_path,
+from pairwright.tasks.sources import annotations
+from pairwright.tasks.sources.annotations import (
+    MAX_TEXTS,
     check_texts,
     load_json,
     load_lists,
     parse_record,
     read_lines,
+    texts_of,
+    word_of,
 )
-
-
-@pytest.mark.parametrize("path", ["a.png", "a/b.png", "./a.png", "a b/é.jpg", "..a/b..png", "12:30.jpg", "a\\b.png"])
-def test_paths_below_the_folder_are_taken(path: str) -> None:
-    assert check_path(path) == path
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("../a.png", "a/../../b.png", "/etc/passwd", "a/..", "..\\a.png", "\\a.png", "C:\\a.png", "C:/a.png"),
-        *("file:///etc/passwd", "http://host/a.png", "s3://bucket/a.png", ".", "./"),
-    ],
-)
-def test_paths_that_leave_are_refused(path: str) -> None:
-    with pytest.raises(RefusedEntryError, match="folder"):
-        check_path(path)
-
-
-@pytest.mark.parametrize("path", [None, 7, ["a.png"], {}, "", "a\0.png", "\ud800.png", "a" * 1001])
-def test_what_is_no_path_is_refused(path: object) -> None:
-    with pytest.raises(RefusedEntryError, match="path"):
-        check_path(path)
+from pairwright.tasks.sources.read_entry import RefusedEntryError
 
 
 def test_texts_are_stripped_and_blank_ones_left_out() -> None:
@@ -92,13 +71,13 @@ def test_missing_and_oversized_files_are_a_source_error(tmp_path: Path, monkeypa
     with pytest.raises(SourceError, match=r"a\.json: .*No such file"):
         load_json(tmp_path / "a.json", list)
     (tmp_path / "a.json").write_bytes(b"[1, 2]")
-    monkeypatch.setattr(annotations, "MANIFEST_BYTES", 5)
+    monkeypatch.setattr(annotations, "MAX_FILE_BYTES", 5)
     with pytest.raises(SourceError, match=r"a\.json: .*6 bytes.* 5"):
         load_json(tmp_path / "a.json", list)
 
 
 def test_long_lines_are_skipped_and_blank_ones_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(annotations, "LINE_BYTES", 8)
+    monkeypatch.setattr(annotations, "MAX_LINE_BYTES", 8)
     (tmp_path / "a").write_bytes(b"1234567\n\n12345678\n123456789\n" + b"x" * 30 + b"\n  \nlast")
     assert list(read_lines(tmp_path / "a")) == [
         (1, b"1234567\n"),
@@ -124,3 +103,17 @@ def test_bad_lines_are_refused(line: bytes | None, reason: str) -> None:
     with pytest.raises(RefusedEntryError) as refused:
         parse_record(line)
     assert refused.value.reason == reason
+
+
+def test_texts_of_a_value_whatever_its_type() -> None:
+    assert texts_of([" b", "a", "", 7, None, ["c"], "x" * 100_001, "a\ud83d"]) == ("b", "a", "a?")
+    assert texts_of({"en": "d"}) == texts_of(None) == ()
+    assert len(texts_of([str(number) for number in range(5000)])) == MAX_TEXTS
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("x ", "x"), (7, "7"), (True, ""), (0.5, ""), (None, ""), ([], ""), (10**18, ""), (-3, "-3")]
+)
+def test_a_word_is_a_text_or_a_whole_number(value: object, text: str) -> None:
+    assert word_of({"group": value}, "group") == text
+    assert word_of({"licence": " ", "license": "CC0-1.0"}, "licence", "license") == "CC0-1.0"

@@ -1,1 +1,0 @@
-"""Tars: their names, their members, hostile ones among them."""

@@ -1,0 +1,139 @@
+"""Read data sets that come as Parquet in columns of their own: LLaVA-ReCap, Scene-Difference, RLAIF-V-Dataset."""
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from pairwright.schemas.config import ReadingConfig
+from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, Turn, make_key
+from pairwright.tasks.sources.annotations import MAX_TEXTS, texts_of
+from pairwright.tasks.sources.open_table import cells_of, need, only_cell
+from pairwright.tasks.sources.read_entry import About, RefusedEntryError, shown_name
+from pairwright.tasks.sources.reader import Given
+from pairwright.tasks.sources.tables import TableRow, table_reader
+
+RLAIF_V_LICENCE = "CC-BY-NC-4.0"
+RLAIF_V_TEXTS = ("question", "chosen", "rejected")
+RLAIF_V_NOTES = ("ds_name", "origin_dataset", "idx")
+"""Columns that say where a row is from; not every release has them all."""
+
+
+def _choose(
+    schema: pa.Schema, _: ReadingConfig, *, needed: Sequence[str], images: Sequence[str], more: Sequence[str] = ()
+) -> dict[str, str]:
+    return need(schema, (*needed, *(name for name in more if name in schema.names)), images=images)
+
+
+def _read_captioned(row: TableRow) -> Iterable[Given]:
+    conversation = row.record["conversations"]
+    turns = conversation if isinstance(conversation, list) else []
+    answers = (turn.get("value") for turn in turns if isinstance(turn, dict) and turn.get("from") == "gpt")
+    caption = next((text for answer in answers for text in texts_of(answer)), "")
+    if not caption:
+        raise RefusedEntryError("no caption")
+    part = shown_name(str(row.record["id"])[:200])
+    return [row.read_image(row.picture(only_cell(row.record["image"]), (caption,), part), About())]
+
+
+LLAVA_RECAP = table_reader(
+    "llava-recap",
+    partial(_choose, needed=("id", "conversations"), images=("image",)),
+    _read_captioned,
+    about="LLaVA-ReCap-CC3M: images with long captions, Parquet",
+    example="llava-recap:hf://datasets/lmms-lab/LLaVA-ReCap-CC3M",
+    details="""LLaVA-ReCap (lmms-lab/LLaVA-ReCap-CC3M and its like): Parquet with an image and a conversation.
+
+Reads one row into an ImageRow whose caption is the first answer in the conversation; what was asked is left out.
+A row without an answer is dropped. The images are those of the web pages that CC3M names, so that no licence is
+known.""",
+)
+
+
+def _read_difference(row: TableRow) -> Iterable[Given]:
+    cells = cells_of(row.record["images"])
+    if len(cells) != 2:
+        raise RefusedEntryError("not two images", str(len(cells)))
+    turns = row.record["texts"] if isinstance(row.record["texts"], list) else []
+    answers = (turn.get("assistant") for turn in turns[:MAX_TEXTS] if isinstance(turn, dict))
+    texts = tuple(text for answer in answers for text in texts_of(answer))
+    if not texts:
+        raise RefusedEntryError("no text about the difference")
+    pictures = [row.picture(cell, part=f"image {number}") for number, cell in enumerate(cells, 1)]
+    return row.read_pair(pictures, About(human_differences=texts))
+
+
+SCENE_DIFFERENCE = table_reader(
+    "scene-difference",
+    partial(_choose, needed=("texts",), images=("images",)),
+    _read_difference,
+    about="Scene-Difference (CGD): pairs of COCO photographs with texts about what differs, Parquet",
+    example="scene-difference:hf://datasets/HuggingFaceM4/the_cauldron/mimic_cgd",
+    details="""Scene-Difference (CaD-VI's name): MIMIC-IT's general differences, as the_cauldron's mimic_cgd holds them.
+
+Reads one row, images and texts (user, assistant, source), into the PairRow of its two images, whose human differences
+are the assistant's answers: texts that the data set gives, though a model wrote them. A row of another number of images
+is dropped. The photographs are COCO's, each under its own licence, so that none is stated.""",
+    brings=(PairRow,),
+)
+
+
+def _read_preference(row: TableRow) -> Iterable[Given]:
+    texts = {name: " ".join(texts_of(row.record[name])) for name in RLAIF_V_TEXTS}
+    if missing := next((name for name in RLAIF_V_TEXTS if not texts[name]), ""):
+        raise RefusedEntryError("no question or answer", missing)
+    if texts["chosen"] == texts["rejected"]:
+        raise RefusedEntryError("chosen is rejected")
+    image = row.read_image(row.picture(only_cell(row.record["image"])), About(licence=RLAIF_V_LICENCE))
+    return [image, _preference(row, image, texts)]
+
+
+def _preference(row: TableRow, image: ImageRow, texts: dict[str, str]) -> PreferenceRow:
+    model = answering_model(row.record.get("origin_split"))
+    return PreferenceRow(
+        key=make_key("preference", image.key, texts["question"], texts["chosen"], texts["rejected"], model),
+        source_key=row.item.key,
+        subject=image.key,
+        prompt=(Turn(role="user", text=texts["question"]),),
+        images=(image.image,),
+        image_keys=(image.key,),
+        chosen=texts["chosen"],
+        chosen_model=model,
+        rejected=texts["rejected"],
+        rejected_maker="given",
+        rejected_note=" ".join(shown_name(str(row.record[n])[:100]) for n in RLAIF_V_NOTES if row.record.get(n)),
+        negatives=(),
+        rejected_images=(),
+        removal_scores=(),
+        component=image.key,
+        split="train",
+        sources=(image.source,),
+        licences=(image.licence,),
+    )
+
+
+def answering_model(text: Any) -> str:
+    """Return the model that ``origin_split`` names; the data set's own name where it names none."""
+    try:
+        found = json.loads(text) if isinstance(text, str) and len(text) < 10_000 else None
+    except (ValueError, RecursionError):
+        found = None
+    model = found.get("model") if isinstance(found, dict) else None
+    return shown_name(model.strip()[:200]) if isinstance(model, str) and model.strip() else "RLAIF-V"
+
+
+RLAIF_V = table_reader(
+    "rlaif-v",
+    partial(_choose, needed=RLAIF_V_TEXTS, images=("image",), more=(*RLAIF_V_NOTES, "origin_split")),
+    _read_preference,
+    about="RLAIF-V-Dataset: preferences about one image, Parquet",
+    example="rlaif-v:hf://datasets/openbmb/RLAIF-V-Dataset",
+    details="""RLAIF-V-Dataset (openbmb): Parquet with one image, a question, a chosen and a rejected answer.
+
+Reads one row into an ImageRow and the PreferenceRow of its one image. origin_split is a JSON text that names the model
+which answered. All rows are for training, as published; all preferences of one image are in one component. What the
+data set says of itself, CC-BY-NC-4.0, is the licence.""",
+    brings=(PreferenceRow,),
+)

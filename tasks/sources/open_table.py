@@ -1,0 +1,242 @@
+"""Open one table, read its rows one by one in bounded memory, and find the columns that hold images and captions.
+
+Needs pyarrow. Files are hostile: a count of rows is believed only within what the file could hold, Arrow buffers are
+validated before they are touched, and rows are decoded singly, so that a small file cannot unfold to many large values
+at once. What remains in memory is a page of a Parquet file, which is as large as its writer made it (2 GB at the most).
+
+Images stand in tables as ``struct<bytes, path>`` (what ``datasets`` writes), as plain bytes, or as lists of these.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as types
+
+from pairwright.schemas.config import ReadingConfig
+from pairwright.tasks.sources.read_entry import RefusedEntryError, shown_name
+
+BUFFER_BYTES = 4 << 20
+"""What is read of a column at once."""
+IMAGE_NAMES = ("image", "images", "img", "jpg", "jpeg", "png", "webp", "picture", "photo", "image_bytes", "bytes")
+"""Names by which columns of plain bytes are taken for images."""
+CAPTION_NAMES = ("caption", "captions", "text", "texts", "sentence", "sentences", "description", "descriptions")
+
+
+class ParquetTable:
+    """Parquet file, read a column chunk in pieces of ``BUFFER_BYTES``."""
+
+    def __init__(self, file: Any, size: int) -> None:
+        """Read the footer."""
+        self._size = size
+        # Without pre_buffer, columns are streamed; with it, a whole row group would be fetched first.
+        self._file = pq.ParquetFile(pa.PythonFile(file, mode="r"), buffer_size=BUFFER_BYTES, pre_buffer=False)
+        self.schema: pa.Schema = self._file.schema_arrow
+
+    def group_rows(self) -> list[int]:
+        """Return how many rows each row group has, from the footer."""
+        meta = self._file.metadata
+        return _believed([meta.row_group(group).num_rows for group in range(meta.num_row_groups)], self._size)
+
+    def read_group(self, group: int, columns: Sequence[str], rows: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Yield some rows of a row group, ascending, each as a batch of one; read up to the last of them."""
+        wanted = iter(rows)
+        row = next(wanted, -1)
+        batches = self._file.iter_batches(1, row_groups=[group], columns=list(columns), use_threads=False)
+        for number, batch in enumerate(batches):
+            if number == row:
+                yield batch
+                if (row := next(wanted, -1)) < 0:
+                    return
+        raise ValueError(f"the row group has no row {row}")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class ArrowTable:
+    """Arrow IPC stream or file of a local disk, mapped into memory; its record batches are the groups."""
+
+    def __init__(self, path: bytes, size: int) -> None:
+        """Map the file and read its schema."""
+        self._size = size
+        self._map = pa.memory_map(path)
+        self._is_file = self._map.read(6) == b"ARROW1"
+        self.schema: pa.Schema = self._open().schema
+
+    def group_rows(self) -> list[int]:
+        """Return how many rows each record batch has; their data stay on the disk."""
+        rows: list[int] = []
+        for batch in self._batches():
+            batch.validate()
+            rows.append(batch.num_rows)
+        return _believed(rows, self._size)
+
+    def read_group(self, group: int, columns: Sequence[str], rows: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Yield some rows of a record batch."""
+        batch = next((batch for number, batch in enumerate(self._batches()) if number == group), None)
+        if batch is None:
+            raise ValueError(f"there is no record batch {group}")
+        chosen = batch.select(list(columns))
+        chosen.validate()
+        for row in rows:
+            if row >= chosen.num_rows:
+                raise ValueError(f"the record batch has no row {row}")
+            yield chosen.slice(row, 1)
+
+    def close(self) -> None:
+        """Unmap the file."""
+        self._map.close()
+
+    def _open(self) -> Any:
+        self._map.seek(0)
+        return pa.ipc.open_file(self._map) if self._is_file else pa.ipc.open_stream(self._map)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        reader = self._open()
+        if self._is_file:
+            yield from (reader.get_batch(number) for number in range(reader.num_record_batches))
+        else:
+            yield from reader
+
+
+def to_record(batch: pa.RecordBatch) -> dict[str, Any]:
+    """Return the row of a batch of one as Python values."""
+    # Arrow's own files are not checked when they are read: offsets that point outside would end the process.
+    batch.validate(full=True)
+    return batch.to_pylist()[0]
+
+
+def _believed(rows: list[int], size: int) -> list[int]:
+    """Refuse counts that a file of this size cannot hold: each would be listed as an item."""
+    if any(count < 0 for count in rows) or sum(rows) > size:
+        raise ValueError(f"{sum(rows)} rows in {size} bytes")
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One image of a row: its bytes, or the path of a file that holds them."""
+
+    data: bytes | None
+    path: str
+
+
+def cells_of(value: Any) -> list[Cell]:
+    """Return the images in a value; nulls, and what is of another type, are none."""
+    if isinstance(value, list):
+        return [cell for one in value if not isinstance(one, list) for cell in cells_of(one)]
+    if isinstance(value, bytes):
+        return [Cell(value, "")]
+    if isinstance(value, str) and value:
+        return [Cell(None, value)]
+    if not isinstance(value, dict):
+        return []
+    data, path = value.get("bytes"), value.get("path")
+    path = path if isinstance(path, str) else ""
+    data = data if isinstance(data, bytes) else None
+    return [Cell(data, path)] if data is not None or path else []
+
+
+def only_cell(value: Any) -> Cell:
+    """Return the one image in a value.
+
+    Raises:
+        RefusedEntryError: there is none, or more than one.
+    """
+    match cells_of(value):
+        case [cell]:
+            return cell
+        case cells:
+            raise RefusedEntryError("too many images in a row" if cells else "no image in the row")
+
+
+def image_columns(schema: pa.Schema, reading: ReadingConfig) -> list[str]:
+    """Return the columns that hold images, in the table's order.
+
+    Raises:
+        RefusedEntryError: there is none, or it is not clear which.
+    """
+    if name := reading.image_column:
+        if not (_holds_images(schema, name) or _is_text(_type(schema, name))):
+            raise _wrong_columns(f"reading.image_column: {name!r} holds no images here", schema)
+        return [name]
+    names = _unique(schema)
+    found = [name for name in names if _is_struct(_inner(_type(schema, name)))]
+    plain = [name for name in names if _is_bytes(_inner(_type(schema, name)))]
+    named = [name for name in plain if name.lower() in IMAGE_NAMES]
+    found = found or named or (plain if len(plain) == 1 else [])
+    if not found:
+        raise _wrong_columns("no column is known to hold images; name one with reading.image_column", schema)
+    return found
+
+
+def caption_columns(schema: pa.Schema, reading: ReadingConfig) -> list[str]:
+    """Return the column that holds captions; none where no name is a usual one.
+
+    Raises:
+        RefusedEntryError: the one that is asked for holds no texts.
+    """
+    if name := reading.caption_column:
+        if not _is_text(_inner(_type(schema, name))):
+            raise _wrong_columns(f"reading.caption_column: {name!r} holds no texts here", schema)
+        return [name]
+    by_name = {name.lower(): name for name in reversed(_unique(schema)) if _is_text(_inner(_type(schema, name)))}
+    return [by_name[name] for name in CAPTION_NAMES if name in by_name][:1]
+
+
+def need(schema: pa.Schema, names: Sequence[str], *, images: Sequence[str] = ()) -> dict[str, str]:
+    """Return the columns that a known data set has, under their own names.
+
+    Raises:
+        RefusedEntryError: some are missing, or those of images hold something else.
+    """
+    if missing := sorted({*names, *images} - set(_unique(schema))):
+        raise _wrong_columns(f"has no column {', '.join(missing)}", schema)
+    for name in images:
+        if not _holds_images(schema, name):
+            raise _wrong_columns(f"column {name} holds no images", schema)
+    return {name: name for name in (*names, *images)}
+
+
+def _wrong_columns(fault: str, schema: pa.Schema) -> RefusedEntryError:
+    columns = ", ".join(f"{shown_name(field.name)} ({field.type})" for field in schema)
+    return RefusedEntryError("wrong columns", f"{fault}; the columns are: {columns[:1000]}")
+
+
+def _holds_images(schema: pa.Schema, name: str) -> bool:
+    inner = _inner(_type(schema, name))
+    return _is_struct(inner) or _is_bytes(inner)
+
+
+def _unique(schema: pa.Schema) -> list[str]:
+    """Return the names that stand for one column each."""
+    return [name for name in schema.names if schema.names.count(name) == 1]
+
+
+def _type(schema: pa.Schema, name: str) -> pa.DataType:
+    return schema.field(name).type if name in _unique(schema) else pa.null()
+
+
+def _inner(kind: pa.DataType) -> pa.DataType:
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return kind.value_type if is_list else kind
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+
+
+def _is_struct(kind: pa.DataType) -> bool:
+    """Say whether a type is what ``datasets`` writes for an image."""
+    if not types.is_struct(kind):
+        return False
+    inner = {field.name: field.type for field in kind}
+    return set(inner) == {"bytes", "path"} and (_is_bytes(inner["bytes"]) or types.is_null(inner["bytes"]))

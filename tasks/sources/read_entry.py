@@ -1,0 +1,256 @@
+"""Turn what one item of a source holds into checked rows: images, pairs, or the reason why there are none.
+
+All images are decoded here, so that whatever is in the tables can be shown to a model. Reads files below a folder that
+annotations name. Such names are hostile: absolute paths, ``..`` and links that lead out of the folder are refused, and
+only regular files of a limited size are read.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from pairwright.schemas.config import ImagesConfig, SourceConfig
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow, make_key
+from pairwright.tasks.sources.reader import Given, Read
+from pairwright.tasks.store.images import RGB, RefusedImageError, decode_rgb, probe_image
+
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif")
+"""Endings of the names of images."""
+MAX_PATH = 4096
+NO_FILE = (-1, 0)
+"""Size and time where there is no readable file, so that one that comes is another item."""
+
+
+class RefusedEntryError(SourceError):
+    """An item that is not usable: a constant ``reason``, and the particulars in ``detail``."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """One image as a source gave it."""
+
+    data: bytes
+    """The encoded file."""
+    name: str
+    captions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What a source knows about an image or a pair."""
+
+    licence: str = ""
+    """The published licence of the data set; the configured one goes before it."""
+    group: str = ""
+    """Images of one group go to the same split."""
+    origin: str = "given"
+    """"given" (the source paired them) or "edit" (it made the second of the first)."""
+    human_differences: tuple[str, ...] = ()
+    instruction: str = ""
+    change_types: tuple[str, ...] = ()
+    may_be_identical: bool = False
+    """Whether the source says that nothing changed, so that two equal images are right."""
+
+
+def read_each(items: Iterable[ItemRow], read: Callable[[ItemRow], Iterable[Given]]) -> Iterator[Read]:
+    """Yield what ``read`` finds in each item; where it raises, one row that says why."""
+    for item in items:
+        try:
+            rows = list(read(item))
+        except (RefusedEntryError, OSError) as error:
+            yield refuse(item, error)
+        else:
+            yield from rows
+
+
+def refuse(item: ItemRow, error: Exception) -> Dropped | Failed:
+    """Return why an item gives nothing: dropped by a rule, or failed, since disks and networks recover."""
+    if isinstance(error, FileNotFoundError):
+        error = RefusedEntryError("missing file")
+    elif isinstance(error, PermissionError):
+        error = RefusedEntryError("unreadable file")
+    if isinstance(error, RefusedEntryError):
+        detail = f"{item.name}: {error.detail}" if error.detail else item.name
+        return Dropped(source_key=item.key, reason=error.reason, detail=detail)
+    return Failed(source_key=item.key, reason="I/O error", detail=f"{item.name}: {shown_words(error)}")
+
+
+def shown_words(error: Exception) -> str:
+    """Return what an error says, cut and escaped."""
+    return shown_name(f"{type(error).__name__}: {error}"[:300])
+
+
+def read_image(item: ItemRow, picture: Picture, config: SourceConfig, about: About) -> ImageRow:
+    """Return an image.
+
+    Raises:
+        RefusedEntryError: it cannot be decoded, or breaks a limit.
+    """
+    return _decode(item, picture, config, about)[0]
+
+
+def read_pair(
+    item: ItemRow, pictures: Sequence[Picture], config: SourceConfig, about: About
+) -> list[ImageRow | PairRow]:
+    """Return two images (one, where they are the same file) and their pair, in the source's order.
+
+    Raises:
+        RefusedEntryError: one cannot be decoded, or both show the same though something is said to have changed.
+    """
+    (first, before), (second, after) = (_decode(item, picture, config, about) for picture in pictures)
+    if not about.may_be_identical and np.array_equal(before, after):
+        raise RefusedEntryError("identical images", f"{first.name} and {second.name}")
+    types = (make_key("change types", *about.change_types),) if about.change_types else ()
+    key = make_key("pair", first.key, second.key, about.origin, about.instruction, *about.human_differences, *types)
+    pair = PairRow(
+        key=key,
+        source_key=item.key,
+        subject=key,
+        first=first.key,
+        second=second.key,
+        origin=about.origin,
+        anchor="",
+        cluster=-1,
+        human_differences=about.human_differences,
+        instruction=about.instruction,
+        change_types=about.change_types,
+    )
+    return [first, *([second] if second.key != first.key else []), pair]
+
+
+def _decode(item: ItemRow, picture: Picture, config: SourceConfig, about: About) -> tuple[ImageRow, RGB]:
+    limit = config.images.max_bytes
+    whose = "" if picture.name == item.name else f"{picture.name}: "
+    if len(picture.data) > limit:
+        raise RefusedEntryError("file too large", f"{whose}{len(picture.data)} bytes, the limit is {limit}")
+    try:
+        info = probe_image(picture.data, config.images)
+        pixels = decode_rgb(picture.data)
+    except RefusedImageError as refused:
+        raise RefusedEntryError(refused.reason, f"{whose}{refused.detail}".removesuffix(": ")) from refused
+    key = make_key(picture.data)
+    row = ImageRow(
+        key=key,
+        source_key=item.key,
+        subject=key,
+        image=picture.data,
+        format=info.format,
+        width=pixels.shape[1],
+        height=pixels.shape[0],
+        name=picture.name,
+        source=config.kind,
+        licence=config.images.licence or about.licence,
+        group=about.group,
+        captions=picture.captions,
+    )
+    return row, pixels
+
+
+def shown_name(text: str) -> str:
+    """Return a path for people: undecodable bytes as ``\\xNN``, control characters and backslashes escaped."""
+    return "".join(_shown(sign) for sign in text)
+
+
+def _shown(sign: str) -> str:
+    if "\udc80" <= sign <= "\udcff":
+        return f"\\x{ord(sign) - 0xDC00:02x}"
+    return sign if sign.isprintable() and sign != "\\" else sign.encode("unicode_escape").decode("ascii")
+
+
+def is_unicode(text: str) -> bool:
+    """Say whether a text can be stored; JSON can name halves of characters, which cannot."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in text)
+
+
+def is_below(path: str) -> bool:
+    """Say whether a path stays below its folder as it is written; links are looked at when the file is opened."""
+    parts = PurePosixPath(path.replace("\\", "/")).parts
+    if not parts or len(path) > MAX_PATH or "\0" in path or not is_unicode(path):
+        return False
+    # "C:" and "s3:" begin paths with a drive letter, and addresses.
+    return not parts[0].startswith("/") and not parts[0].endswith(":") and ".." not in parts
+
+
+def check_path(path: object) -> str:
+    """Return a path that stays below its folder as it is written.
+
+    Raises:
+        RefusedEntryError: it is none.
+    """
+    if not isinstance(path, str) or not path:
+        raise RefusedEntryError("no path of an image", f"a {type(path).__name__}")
+    if not is_below(path):
+        raise RefusedEntryError("path leaves the folder", shown_name(path[:200]))
+    return path
+
+
+def size_and_time(root: str | Path, relative: str) -> tuple[int, int]:
+    """Return a file's size and time of change (ns), ``NO_FILE`` where there is none to read."""
+    path = Path(root) / relative
+    try:
+        status = path.stat()
+        return (status.st_size, status.st_mtime_ns) if os.access(path, os.R_OK) else NO_FILE
+    except (OSError, ValueError):
+        return NO_FILE
+
+
+def read_below(root: str | Path, relative: str, config: ImagesConfig, listed: Sequence[int] = NO_FILE) -> bytes:
+    """Return the bytes of a file below ``root``; its size and time must be those ``listed``, unless none was then.
+
+    Raises:
+        RefusedEntryError: it is not to be had.
+        OSError: the disk fails.
+    """
+    check_path(relative)
+    shown = shown_name(relative[:200])
+    try:
+        path = (Path(root) / relative).resolve()
+    except RuntimeError as error:
+        raise RefusedEntryError("symlink loop", shown) from error
+    if not path.is_relative_to(Path(root).resolve()):
+        raise RefusedEntryError("path leaves the folder", shown)
+    return read_file(path, config, listed, shown)
+
+
+def read_file(path: Path, config: ImagesConfig, listed: Sequence[int], shown: str = "") -> bytes:
+    """Return the bytes of a regular file; ``shown`` names it where it is refused.
+
+    Raises:
+        RefusedEntryError: it is none, is too large, or has changed since it was listed.
+        OSError: the disk fails.
+    """
+    try:
+        _check_status(path.stat(), config, listed, shown)  # opening a device may do things
+        # Opening a pipe that took the file's place would wait for a writer.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            _check_status(os.fstat(file.fileno()), config, listed, shown)
+            return file.read(config.max_bytes)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise RefusedEntryError("missing file", shown) from error
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise RefusedEntryError("symlink loop", shown) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ENXIO):
+            raise RefusedEntryError("unreadable file", shown) from error
+        raise
+
+
+def _check_status(status: os.stat_result, config: ImagesConfig, listed: Sequence[int], shown: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise RefusedEntryError("not a regular file", shown)
+    if status.st_size > config.max_bytes:
+        limit = f"{status.st_size} bytes, the limit is {config.max_bytes}"
+        raise RefusedEntryError("file too large", f"{shown}: {limit}" if shown else limit)
+    if tuple(listed) not in (NO_FILE, (status.st_size, status.st_mtime_ns)):
+        raise RefusedEntryError("changed since it was listed", shown)

@@ -1,1 +1,0 @@
-"""Parquet and Arrow tables, and what their cells spell."""

@@ -1,0 +1,197 @@
+"""Data sets of tables: captions, pairs and preferences as their columns give them; rows without are dropped; builds."""
+
+import json
+import re
+
+import datasets
+import pyarrow as pa
+import pytest
+
+import pairwright as pw
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, Turn, make_key
+from pairwright.tasks.sources.hub_tables import answering_model
+from pairwright.tasks.store.files import Folder
+from tests.fixtures.pictures import picture
+from tests.fixtures.tables import IMAGE, build, config_of, read_all, reasons_of, struct, write_table
+
+DATA = [picture(seed) for seed in range(6)]
+JPEGS = [picture(seed, kind="JPEG") for seed in range(3)]
+TABLE = "data/train-00000-of-00281.parquet"
+TURNS = pa.list_(pa.struct([("from", pa.string()), ("value", pa.string())]))
+TEXTS = pa.list_(pa.struct([("user", pa.string()), ("assistant", pa.string()), ("source", pa.string())]))
+MODEL = json.dumps({"model": "llava-v1.5-7b", "type": "detailed_description"})
+
+
+def talk(answer, question="<image>\nPlease generate a detailed caption of this image."):
+    return [{"from": "human", "value": question}, {"from": "gpt", "value": answer}]
+
+
+def said(*answers):
+    return [{"user": "What differs?", "assistant": answer, "source": "MIMIC-IT"} for answer in answers]
+
+
+def test_answers_are_captions(tmp_path):
+    question = [{"from": "human", "value": "<image>"}]
+    talks = [
+        talk(" A dog on a lawn. "),
+        question,
+        None,
+        talk("A tree."),
+        [*talk("First."), *talk("Second.")],
+        talk("x"),
+    ]
+    columns = {
+        "id": [f"00{n}" for n in range(6)],
+        "image": [*(struct(one) for one in (*DATA[:3], b"bad", DATA[5])), None],
+        "conversations": talks,
+        "data_source": ["cc3m"] * 6,
+    }
+    write_table(tmp_path / "set" / TABLE, columns, types={"image": IMAGE, "conversations": TURNS})
+    items, found = read_all(config_of("llava-recap", tmp_path / "set"))
+    row = found[f"{TABLE}#0"][0]
+    assert isinstance(row, ImageRow)
+    assert (row.key, row.captions, row.source_key) == (make_key(DATA[0]), ("A dog on a lawn.",), items[0].key)
+    assert (row.name, row.source, row.licence, row.group) == (f"{TABLE}#0 000", "llava-recap", "", "")
+    assert found[f"{TABLE}#4"][0].captions == ("First.",)
+    assert list(reasons_of(found).values()) == ["no caption", "no caption", "not an image", "no image in the row"]
+    counts, _ = build(f"llava-recap:{tmp_path / 'set'}", tmp_path / "out")
+    assert (counts["images"].of, counts["images"].rows, counts["similar_pairs"].of) == (6, 2, 2)
+
+
+def test_two_images_become_a_pair_with_the_answers_about_them(tmp_path):
+    rows = [
+        ((0, 1), said("One has a dog.", " The other has a cat. ")),
+        ((1, 2), said("The light differs.")),
+        ((0,), said("alone")),
+        ((0, 1, 2), said("three")),
+        ((2, 3), said("", None)),
+        ((3, 3), said("the same")),
+        ((0, 1), None),
+    ]
+    images = [[struct(DATA[n]) for n in shown] for shown, _ in rows]
+    columns = {"images": images, "texts": [texts for _, texts in rows]}
+    write_table(tmp_path / "set" / TABLE, columns, types={"images": pa.list_(IMAGE), "texts": TEXTS})
+    items, found = read_all(config_of("scene-difference", tmp_path / "set"))
+    first, second, pair = found[f"{TABLE}#0"]
+    assert isinstance(first, ImageRow)
+    assert isinstance(pair, PairRow)
+    assert (pair.first, pair.second) == (first.key, second.key) == (make_key(DATA[0]), make_key(DATA[1]))
+    assert pair.human_differences == ("One has a dog.", "The other has a cat.")
+    assert (pair.origin, pair.anchor, pair.cluster, pair.instruction) == ("given", "", -1, "")
+    assert {row.source_key for row in (first, second, pair)} == {items[0].key}
+    assert (first.name, second.name) == (f"{TABLE}#0 image 1", f"{TABLE}#0 image 2")
+    assert reasons_of(found) == {
+        f"{TABLE}#2": "not two images",
+        f"{TABLE}#3": "not two images",
+        f"{TABLE}#4": "no text about the difference",
+        f"{TABLE}#5": "identical images",
+        f"{TABLE}#6": "no text about the difference",
+    }
+    counts, _ = build(f"scene-difference:{tmp_path / 'set'}", tmp_path / "out")
+    of = {name: (count.of, count.rows) for name, count in counts.items() if count.of}
+    assert of == {"images": (7, 3), "given_pairs": (7, 2), "pairs": (2, 2)}
+    assert build(f"scene-difference:{tmp_path / 'set'}", tmp_path / "out")[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns", "words"),
+    [
+        ("llava-recap", {"image": [DATA[0]], "text": ["a"]}, r"conversations, id; .*image \(binary\), text"),
+        ("scene-difference", {"images": [["a.png"]], "texts": [[]]}, r"column images .*images \(list<"),
+        ("rlaif-v", {"image": [DATA[0]], "question": ["a"]}, "chosen, rejected; "),
+    ],
+)
+def test_another_table_is_refused_with_its_columns(tmp_path, kind, columns, words):
+    write_table(tmp_path / "a.parquet", columns)
+    with pytest.raises(SourceError, match=words):
+        read_all(config_of(kind, tmp_path))
+
+
+@pytest.fixture
+def preferences(tmp_path):
+    columns = {
+        "ds_name": ["RLAIF-V"] * 6,
+        "image": [struct(JPEGS[n], f"{n}.jpg") for n in (0, 0, 1, 2, 2)] + [struct(b"bad")],
+        "question": ["What is it?", "Where?", "What is it?", "", "Why?", "What?"],
+        "chosen": ["A dog.", "On a lawn.", "A cat.", "x", "same", "x"],
+        "rejected": ["A horse.", "In a pool.", "Two cats.", "y", "same", "y"],
+        "origin_dataset": ["COCO"] * 6,
+        "origin_split": [MODEL, MODEL, "no json", MODEL, MODEL, MODEL],
+        "idx": list("012345"),
+        "image_path": ["a.jpg"] * 6,
+    }
+    write_table(tmp_path / "set" / TABLE, columns, types={"image": IMAGE})
+    return tmp_path / "set"
+
+
+def test_rows_become_preferences_about_one_image(preferences):
+    items, found = read_all(config_of("rlaif-v", preferences))
+    image, preference = found[f"{TABLE}#0"]
+    assert isinstance(image, ImageRow)
+    assert preference == PreferenceRow(
+        key=make_key("preference", image.key, "What is it?", "A dog.", "A horse.", "llava-v1.5-7b"),
+        source_key=items[0].key,
+        subject=image.key,
+        prompt=(Turn(role="user", text="What is it?"),),
+        images=(JPEGS[0],),
+        image_keys=(make_key(JPEGS[0]),),
+        chosen="A dog.",
+        chosen_model="llava-v1.5-7b",
+        rejected="A horse.",
+        rejected_maker="given",
+        rejected_note="RLAIF-V COCO 0",
+        negatives=(),
+        rejected_images=(),
+        removal_scores=(),
+        component=make_key(JPEGS[0]),
+        split="train",
+        sources=("rlaif-v",),
+        licences=("CC-BY-NC-4.0",),
+    )
+    other = found[f"{TABLE}#1"][1]
+    assert (other.component, other.key == preference.key) == (preference.component, False)
+    assert found[f"{TABLE}#2"][1].chosen_model == "RLAIF-V"
+    assert reasons_of(found) == {
+        f"{TABLE}#3": "no question or answer",
+        f"{TABLE}#4": "chosen is rejected",
+        f"{TABLE}#5": "not an image",
+    }
+
+
+@pytest.mark.parametrize("text", [None, 7, "", "[]", '{"model": 3}', "[" * 9000, '{"model": " "}', " " * 10_001])
+def test_the_model_is_the_data_set_where_none_is_named(text):
+    assert answering_model(text) == "RLAIF-V"
+
+
+def test_a_build_brings_preferences_and_nothing_is_mined(preferences, tmp_path, monkeypatch):
+    counts, _ = build(f"rlaif-v:{preferences}", tmp_path / "out", until="")
+    found = {name: (count.of, count.rows) for name, count in counts.items() if count.of}
+    assert found == {"images": (6, 2), "given_preferences": (6, 3), "preferences": (3, 3)}
+    assert build(f"rlaif-v:{preferences}", tmp_path / "out", until="")[1] == 0
+
+    dataset = Folder(str(tmp_path / "out"))
+    pw.open(dataset.url).report(pairs=4)
+    page = (tmp_path / "out/report/index.html").read_text()
+    assert "No pairs yet" not in page
+    assert "Each is about one image." in page
+    words = " ".join(re.sub(r"<[^>]+>", "", page).split())
+    assert "What is it?Chosen RLAIF-V A cat." in words.replace("? Chosen", "?Chosen")
+    assert "Two cats." in words
+    assert len(re.findall(r'<article class="card" aria-label="Preference', page)) == 2  # one of each image
+
+    tally = pw.open(dataset.url).export("hf", str(tmp_path / "hf"))
+    assert (tally.rows, tally.licences, tally.makers) == (3, {"CC-BY-NC-4.0": 2}, {"given": 3})
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_OFFLINE", True)
+    datasets.disable_progress_bars()
+    loaded = datasets.load_dataset(str(tmp_path / "hf"), cache_dir=str(tmp_path / "cache"))
+    assert list(loaded) == ["train"]
+    by_text = {row["chosen"][0]["content"][0]["text"]: row for row in loaded["train"]}
+    assert set(by_text) == {"A dog.", "On a lawn.", "A cat."}
+    row = by_text["A dog."]
+    assert len(row["images"]) == 1
+    assert [part["type"] for part in row["prompt"][0]["content"]] == ["image", "text"]
+    card = (tmp_path / "hf/README.md").read_text()
+    assert "about one image" in card
+    assert "embedded" not in card
+    assert "license: cc-by-nc-4.0" in card
