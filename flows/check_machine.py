@@ -20,7 +20,7 @@ from pairwright.schemas.section import Section
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.mining import find_nouns
 from pairwright.tasks.models.check_packages import check_gpus, check_packages, faiss_extra
-from pairwright.tasks.models.fetching.published import weights_folder
+from pairwright.tasks.models.weights import weights_folder
 from pairwright.tasks.rejected import find_mentions
 from pairwright.tasks.serving.probe import find_model
 from pairwright.tasks.store.files import Folder

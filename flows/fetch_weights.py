@@ -1,13 +1,12 @@
 """Fetch and verify all weights that a build would load, ahead of it.
 
 Reads a profile. Which files these are, the stages say themselves: each that has a ``pin`` looks for them when a build
-starts, and does so here in a rehearsal (``rehearse``), again and again until it finds everything or cannot
-go on. Models that vLLM serves are a matter of their own: they are large, and another program loads them.
+starts, and does so here while an inventory is taken. Models that vLLM serves are a matter of their own: they are large,
+and another program loads them.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from rich.table import Table
 
@@ -18,29 +17,18 @@ from pairwright.flows.run_build import with_source
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.served import ChatConfig
-from pairwright.tasks.models.fetching.lacking_weights import Room, find_lacking, find_room
-from pairwright.tasks.models.fetching.rehearse import rehearsing
-from pairwright.tasks.models.fetching.served_weights import is_on_hub, list_here, list_on_hub
-from pairwright.tasks.models.fetching.verify_weights import Verified, Wanted, have_verified, model_of, names_of
-from pairwright.tasks.store.stage import Stage
+from pairwright.tasks.models.verify_weights import Verified, is_on_hub, list_here, list_on_hub, taking_inventory, verify
 
 Say = Callable[[str], None]
-SPARE_BYTES = 100_000_000
-"""What is left free on a disk."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
     """Outcome of fetching: what is here now, and what could not be had."""
 
-    found: dict[Wanted, list[Verified]] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
+    files: list[Verified] = field(default_factory=list[Verified])
+    problems: list[str] = field(default_factory=list[str])
     """What keeps a build from starting, beside the files' own faults."""
-
-    @property
-    def files(self) -> list[Verified]:
-        """Return every file."""
-        return [file for files in self.found.values() for file in files]
 
     @property
     def faults(self) -> list[str]:
@@ -49,11 +37,7 @@ class Fetched:
 
     def joined(self, other: "Fetched") -> "Fetched":
         """Return both together."""
-        return Fetched(found=self.found | other.found, problems=[*self.problems, *other.problems])
-
-    def lacks(self, wanted: Wanted) -> bool:
-        """Say whether a file could not be had."""
-        return any(file.fault for file in self.found[wanted])
+        return Fetched(files=[*self.files, *other.files], problems=[*self.problems, *other.problems])
 
 
 def profile_to_fetch(name: str, settings: Sequence[str], source: str | None) -> Profile:
@@ -75,28 +59,32 @@ def fetch_weights(profile: Profile, until: str, *, fetch: bool, say: Say) -> Fet
     Raises:
         ConfigError: there is no such stage.
     """
-    done = Fetched()
-    stages = {stage.section: stage for stage in Pipeline(profile, until).running if stage.pin}
-    while True:
-        looked = [_rehearse(stage, profile) for stage in stages.values()]
-        new = list(dict.fromkeys(file for files, _ in looked for file in files if file not in done.found))
-        _have(new, done, fetch=fetch, say=say)
-        if not new or any(map(done.lacks, new)):
-            break
-    done.problems.extend(fault for files, fault in looked if fault and not any(map(done.lacks, files)))
-    return done
+    problems: list[str] = []
+    pins = {stage.section: stage.pin for stage in Pipeline(profile, until).running if stage.pin}
+    with taking_inventory(fetch=fetch, say=say) as inventory:
+        for section, pin in pins.items():
+            inventory.lacking = False
+            try:
+                pin(profile.section(section))
+            except Exception as error:  # noqa: BLE001 - an empty file may stand in for what is missing: anything may follow
+                if not inventory.lacking:
+                    problems.append(
+                        str(error) if isinstance(error, ModelError) else f"{section}: {type(error).__name__}: {error}"
+                    )
+    return Fetched(files=[file for files in inventory.found.values() for file in files], problems=problems)
 
 
 def fetch_served(profile: Profile, until: str, *, fetch: bool, say: Say) -> Fetched:
     """Have the files of the models that the build starts vLLM for, and verify each."""
     done = Fetched()
-    wanted: list[Wanted] = []
     for name, chat in _hub_models(profile, until).items():
         try:
-            wanted.append(list_on_hub(chat, name)[0] if fetch else list_here(chat, name))
+            wanted = list_on_hub(chat, name)[0] if fetch else list_here(chat, name)
         except ModelError as error:
             done.problems.append(str(error))
-    _have(wanted, done, fetch=fetch, say=say)
+        else:
+            say(f"{wanted.field}: {wanted.origin} {', '.join(wanted.names)}")
+            done.files.extend(verify(wanted, fetch=fetch))
     return done
 
 
@@ -144,38 +132,3 @@ def _files(count: int) -> str:
 
 def _hub_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
     return {name: chat for name, chat in served_models(profile, until).items() if is_on_hub(chat)}
-
-
-def _rehearse(stage: Stage, profile: Profile) -> tuple[list[Wanted], str]:
-    """Return which files a stage looks for, and what kept it from looking further."""
-    assert stage.pin
-    with rehearsing() as noted:
-        try:
-            stage.pin(profile.section(stage.section))
-            fault = ""
-        except ModelError as error:
-            fault = str(error)
-        except Exception as error:  # noqa: BLE001 - an empty file stands in for what is missing: anything may follow
-            fault = f"{stage.section}: {type(error).__name__}: {error}"
-    return [file for file in noted if isinstance(file, Wanted)], fault
-
-
-def _have(wanted: list[Wanted], done: Fetched, *, fetch: bool, say: Say) -> None:
-    """Announce, fetch and verify files; what there is no room for is not begun."""
-    lacking = {file: find_lacking(file) for file in wanted} if fetch else {}
-    full: set[Path] = set()
-    for room in find_room(lack for lacks in lacking.values() for lack in lacks):
-        say(f"To fetch into {_among(room)}")
-        if room.size + SPARE_BYTES > room.free:
-            full.update(room.folders)
-            done.problems.append(f"there is no room on the disk, nothing was fetched into {_among(room)}")
-    for file in wanted:
-        say(f"{file.field}: {model_of(file)} {names_of(file)}")
-        has_room = not any(lack.folder in full for lack in lacking.get(file, []))
-        done.found[file] = have_verified(file, fetch=fetch and has_room)
-
-
-def _among(room: Room) -> str:
-    more = f" and {room.unknown} of unknown size" if room.unknown else ""
-    folders = " and ".join(map(str, room.folders))
-    return f"{folders}: {_files(room.files)}, {shown_size(room.size)}{more}; {shown_size(room.free)} are free"

@@ -238,7 +238,7 @@ def fetch(
         else:
             flow.tell_served(chosen, until, ask=not check, say=print)
     except KeyboardInterrupt:
-        print("Stopped. What has come is kept; the same command goes on with it.", file=sys.stderr)
+        print("Stopped. Files that came whole are kept; the same command fetches the others.", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
     _conclude_fetch(done, profile, check=check)
 

@@ -1,34 +1,41 @@
-"""Find the weights of models on this machine; say what is missing, where it was looked for, and what fetches it.
+"""Find the weights of models on this machine, or fetch them; say what is missing and what fetches it.
 
-Reads local files and the cache of Hugging Face's Hub (``HF_HOME``). Goes to the network only where the profile says
-``download: true``. Loads nothing, so that it costs milliseconds and no PyTorch.
+Reads local files, the cache of Hugging Face's Hub (``HF_HOME``), and for files that are published elsewhere
+``$PAIRWRIGHT_CACHE/weights`` (without the variable ``~/.cache/pairwright/weights``). Goes to the network only where the
+profile says ``download: true``: huggingface_hub fetches from the Hub, pooch the rest, by known SHA-256. Loads nothing,
+so that it costs milliseconds and no PyTorch.
 """
 
+import contextlib
+import hashlib
 import importlib.util
 import logging
+import os
 import sys
 import warnings
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import xxhash
+from pydantic import BaseModel
 
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.fetching.fetch_hub import fetch_hub_file
-from pairwright.tasks.models.fetching.file_records import CHUNK_BYTES, read_record
-from pairwright.tasks.models.fetching.rehearse import note
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".npz")
 LOCAL = "xxh3:"
 """How the identity of local files begins; a Hub revision is a commit."""
+CACHE = "PAIRWRIGHT_CACHE"
+"""The variable that names the folder of what can be fetched again."""
+RETRIES = 4
+CHUNK_BYTES = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubFiles:
-    """Say which files of a Hub repository a model needs."""
+    """Files of a Hub repository that a model needs."""
 
     field: str
     """The section of the profile that asks for them, for messages."""
@@ -43,10 +50,48 @@ class HubFiles:
     """Whether a build asks for them, which may be told to fetch them itself; a training may not."""
 
     @property
+    def origin(self) -> str:
+        """Return where they are published, in few words."""
+        return self.repository
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the files' names; of alternatives, the best."""
+        return (*self.beside, self.weights[0])
+
+    @property
     def command(self) -> str:
         """Return what a user types to have them."""
         revision = f" --revision {self.revision}" if self.revision else ""
-        return f"hf download {self.repository} {' '.join((*self.beside, self.weights[0]))}{revision}"
+        return f"hf download {self.repository} {' '.join(self.names)}{revision}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedFile:
+    """A file that a model needs and that is not on the Hub."""
+
+    field: str
+    """The section of the profile that asks for it, for messages."""
+    name: str
+    """Its name in the cache."""
+    url: str
+    sha256: str = ""
+    """Empty: none is published."""
+
+    @property
+    def origin(self) -> str:
+        """Return the host that publishes it."""
+        return self.url.partition("://")[2].partition("/")[0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return its name."""
+        return (self.name,)
+
+
+Wanted = HubFiles | PublishedFile
+finder: ContextVar[Callable[[Wanted], Path] | None] = ContextVar("finder", default=None)
+"""What finds files in place of this module, and returns the path of the weights: `pairwright fetch` sets it."""
 
 
 def require_packages(field: str, *names: str) -> None:
@@ -67,31 +112,29 @@ def find_on_hub(files: HubFiles, *, download: bool) -> Path:
     Raises:
         ModelError: they are not there, or could not be fetched.
     """
-    stand_in = note(files, files.weights[0], *files.beside)
-    found = find_cached(files) or stand_in
-    if found is None and download:
-        found = _fetch(files)
-    if found is None:
-        from huggingface_hub import constants
+    if find := finder.get():
+        return find(files)
+    found = find_cached(files)
+    if found:
+        return found
+    if download:
+        return fetch_from_hub(files)
+    from huggingface_hub import constants
 
-        where = Path(constants.HF_HUB_CACHE) / f"models--{files.repository.replace('/', '--')}"
-        names = " and ".join((*files.beside, " or ".join(files.weights)))
-        raise ModelError(
-            f"{files.field}: {files.repository} is not on this machine: looked in {where} for {names}"
-            f"{f' at revision {files.revision}' if files.revision else ''}. Fetch it with: {files.command}"
-            f"{_other_ways(files.field) if files.of_build else ''}"
-        )
-    return found
-
-
-def _other_ways(field: str) -> str:
-    return (
+    where = Path(constants.HF_HUB_CACHE) / f"models--{files.repository.replace('/', '--')}"
+    names = " and ".join((*files.beside, " or ".join(files.weights)))
+    others = (
         "\nor all that a build needs with `pairwright fetch` and the same --profile and --set, or let `pairwright "
-        f"build` fetch it: {download_setting(field)}"
+        f"build` fetch it: {_download_setting(files.field)}"
+    )
+    raise ModelError(
+        f"{files.field}: {files.repository} is not on this machine: looked in {where} for {names}"
+        f"{f' at revision {files.revision}' if files.revision else ''}. Fetch it with: {files.command}"
+        f"{others if files.of_build else ''}"
     )
 
 
-def download_setting(field: str) -> str:
+def _download_setting(field: str) -> str:
     """Return what lets a build fetch the weights of a section, or of one inside it; a served model has its own."""
     section = field if field.endswith(".launch") else field.partition(".")[0]
     return f"--set {section}.download=true"
@@ -105,16 +148,21 @@ def find_cached(files: HubFiles) -> Path | None:
         found = try_to_load_from_cache(files.repository, name, revision=files.revision or None)
         return Path(found) if isinstance(found, str) else None
 
-    beside = [look(name) for name in files.beside]
     weights = next((path for name in files.weights if (path := look(name))), None)
-    return weights if None not in beside else None
+    return weights if all(map(look, files.beside)) else None
 
 
-def _fetch(files: HubFiles) -> Path:
+def fetch_from_hub(files: HubFiles) -> Path:
+    """Fetch what is not in the Hub's local cache; return the path of the weights.
+
+    Raises:
+        ModelError: a file could not be fetched.
+    """
+    from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     def fetch(name: str) -> Path:
-        return fetch_hub_file(files.repository, name, files.revision)
+        return Path(hf_hub_download(files.repository, name, revision=files.revision or None))
 
     try:
         for name in files.beside:
@@ -131,6 +179,106 @@ def _fetch(files: HubFiles) -> Path:
             f"{files.field}: {files.repository} could not be fetched: {error}\nTry: {files.command}"
         ) from error
     raise ModelError(f"{files.field}: {files.repository} holds none of {', '.join(files.weights)}")
+
+
+def weights_folder() -> Path:
+    """Return where published files are kept."""
+    return Path(os.environ.get(CACHE) or "~/.cache/pairwright").expanduser().absolute() / "weights"
+
+
+def find_published(file: PublishedFile, *, download: bool) -> Path:
+    """Return the path of a verified file; fetch it first if it is missing, or another one, and that is allowed.
+
+    Raises:
+        ModelError: it is not there, is not the published one, or could not be fetched.
+    """
+    if find := finder.get():
+        return find(file)
+    fault = find_fault(file)
+    if fault and not download:
+        raise ModelError(
+            f"{file.field}: {fault}. It is published at {file.url}. Fetch it with `pairwright fetch` and the same "
+            f"--profile and --set, put it there yourself, or let the build fetch it: {_download_setting(file.field)}"
+        )
+    return fetch_published(file) if fault else weights_folder() / file.name
+
+
+def find_fault(file: PublishedFile, *, afresh: bool = False) -> str:
+    """Return why a file may not be taken, empty where it may; ``afresh``: hash it whatever is recorded.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
+    path = weights_folder() / file.name
+    if not path.is_file():
+        return f"{file.name} is not on this machine: looked for {path}"
+    try:
+        found = _measured(path, afresh=afresh)
+    except OSError as error:
+        raise ModelError(f"{file.field}: {path} cannot be read: {error.strerror or error}") from error
+    if file.sha256 and found.sha256 != file.sha256:
+        return f"{path} is another file: its SHA-256 is {found.sha256}, the published one: {file.sha256}"
+    return ""
+
+
+def fetch_published(file: PublishedFile) -> Path:
+    """Fetch a file, which gets its name only when its hash is the published one; return its path.
+
+    Raises:
+        ModelError: it could not be fetched, or is another file.
+    """
+    require_packages(file.field, "pooch")
+    import pooch
+
+    pooch.get_logger().setLevel(logging.WARNING)
+    known = {file.name: f"sha256:{file.sha256}" if file.sha256 else None}
+    source = pooch.create(
+        weights_folder(), base_url="", registry=known, urls={file.name: file.url}, retry_if_failed=RETRIES
+    )
+    bar = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=CHUNK_BYTES)
+    try:
+        return Path(source.fetch(file.name, downloader=bar))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{file.field}: {file.name} could not be fetched from {file.url}: {error}") from error
+
+
+class _Record(BaseModel, frozen=True):
+    """Hashes of a large file, true as long as its size and time are these."""
+
+    sha256: str
+    xxh3: str
+    size: int
+    mtime_ns: int
+
+
+def _recorded(path: Path) -> _Record | None:
+    """Return what ``NAME.verified.json`` says of a file, so that gigabytes are not hashed before each build."""
+    try:
+        record = _Record.model_validate_json(_record_path(path).read_bytes())
+    except (OSError, ValueError):
+        return None
+    now = path.stat()
+    return record if (record.size, record.mtime_ns) == (now.st_size, now.st_mtime_ns) else None
+
+
+def _record_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.verified.json")
+
+
+def _measured(path: Path, *, afresh: bool) -> _Record:
+    """Return a file's hashes, recorded beside it; where that is not allowed, the file is hashed each time."""
+    known = None if afresh else _recorded(path)
+    if known:
+        return known
+    sha256, xxh3, state = hashlib.sha256(), xxhash.xxh3_128(), path.stat()
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            sha256.update(chunk)
+            xxh3.update(chunk)
+    found = _Record(sha256=sha256.hexdigest(), xxh3=xxh3.hexdigest(), size=state.st_size, mtime_ns=state.st_mtime_ns)
+    with contextlib.suppress(OSError):
+        _record_path(path).write_text(found.model_dump_json(), encoding="utf-8")
+    return found
 
 
 def absolute(path: str) -> str:
@@ -163,8 +311,8 @@ def identify_files(files: Sequence[Path]) -> str:
 
 
 def _hash_of(file: Path) -> str:
-    known = read_record(file)
-    return known.xxh3 if known and known.is_of(file) else _hash(file, file.stat().st_size, file.stat().st_mtime_ns)
+    known = _recorded(file)
+    return known.xxh3 if known else _hash(file, file.stat().st_size, file.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=64)
@@ -189,8 +337,20 @@ def check_revision(field: str, wanted: str, found: str, path: Path) -> None:
         )
 
 
-@contextmanager
-def offline() -> Generator[None]:
+@contextlib.contextmanager
+def loading(field: str, path: Path) -> Generator[None]:
+    """Turn whatever a loader raises about a file into ``ModelError``; nothing is fetched or told meanwhile."""
+    try:
+        with _offline(), _quiet():
+            yield
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{field}: {path} cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+@contextlib.contextmanager
+def _offline() -> Generator[None]:
     """Keep Hugging Face's libraries off the network while a local model is loaded."""
     from huggingface_hub import constants
 
@@ -202,19 +362,7 @@ def offline() -> Generator[None]:
         constants.HF_HUB_OFFLINE = before
 
 
-@contextmanager
-def loading(field: str, path: Path) -> Generator[None]:
-    """Turn whatever a loader raises about a file into ``ModelError``; nothing is fetched or told meanwhile."""
-    try:
-        with offline(), _quiet():
-            yield
-    except ModelError:
-        raise
-    except Exception as error:
-        raise ModelError(f"{field}: {path} cannot be loaded: {type(error).__name__}: {error}") from error
-
-
-@contextmanager
+@contextlib.contextmanager
 def _quiet() -> Generator[None]:
     """Silence what libraries say while they load: progress bars, notes on the root logger, deprecations."""
     transformers = sys.modules.get("transformers")

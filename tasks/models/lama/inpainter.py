@@ -30,10 +30,17 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import LamaConfig, RemovalsConfig
 from pairwright.tasks.models.batches import MOST, Batches
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.fetching.published import PublishedFile, find_published
 from pairwright.tasks.models.inpainting import Hole, Pixels, Window
 from pairwright.tasks.models.lama.crop_holes import HoleCrop, crop_hole, put_back
-from pairwright.tasks.models.weights import absolute, check_revision, identify_files, loading, require_packages
+from pairwright.tasks.models.weights import (
+    PublishedFile,
+    absolute,
+    check_revision,
+    find_published,
+    identify_files,
+    loading,
+    require_packages,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor, device

@@ -8,8 +8,15 @@ from pathlib import Path
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import RamConfig
-from pairwright.tasks.models.fetching.published import PublishedFile, find_published
-from pairwright.tasks.models.weights import absolute, check_revision, find_local, identify_files, require_packages
+from pairwright.tasks.models.weights import (
+    PublishedFile,
+    absolute,
+    check_revision,
+    find_local,
+    find_published,
+    identify_files,
+    require_packages,
+)
 
 FIELD = "tagging.ram"
 HUB = "https://huggingface.co/"

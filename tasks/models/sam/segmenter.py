@@ -23,7 +23,6 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.fetching.published import PublishedFile, find_published
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.sam.attention import fuse_attention
 from pairwright.tasks.models.sam.enlarge_masks import Patch
@@ -31,9 +30,11 @@ from pairwright.tasks.models.sam.geometry import Fitted, Square
 from pairwright.tasks.models.sam.weights import load_sam
 from pairwright.tasks.models.segmentation import TagMask
 from pairwright.tasks.models.weights import (
+    PublishedFile,
     absolute,
     check_revision,
     find_local,
+    find_published,
     identify_files,
     loading,
     require_packages,

@@ -1,26 +1,37 @@
 """Where weights are looked for, and what a user is told when they are not there."""
 
+import hashlib
 import logging
+import os
+import random
 import socket
 import sys
+from dataclasses import replace
 
 import pytest
 
 from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models import weights
 from pairwright.tasks.models.weights import (
     HubFiles,
+    PublishedFile,
     check_revision,
+    find_cached,
+    find_fault,
     find_local,
     find_on_hub,
+    find_published,
     identify_files,
     loading,
-    offline,
     require_packages,
+    weights_folder,
 )
 from tests.fixtures.checkpoints import write_hub_cache
+from tests.fixtures.file_server import COMMIT, Fault, serving_files, use_as_hub
 
 SAFE, PICKLE = "model.safetensors", "pytorch_model.bin"
-COMMIT = "c" * 40
+DATA, OTHER = (random.Random(seed).randbytes(200_000) for seed in (1, 2))
+SHA = hashlib.sha256(DATA).hexdigest()
 
 
 def files(**options):
@@ -89,6 +100,136 @@ def test_another_commit_in_the_cache_is_not_taken(cache, tmp_path):
     fill(cache, tmp_path / "files", "config.json", SAFE)
     with pytest.raises(ModelError, match="revision dddd"):
         find_on_hub(files(revision="d" * 40), download=False)
+
+
+@pytest.fixture
+def web(tmp_path, monkeypatch):
+    monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(weights, "RETRIES", 0)
+    with serving_files() as running:
+        running.put_on_hub("owner/model", PICKLE, DATA)
+        running.put_on_hub("owner/model", "config.json", b"{}", small=True)
+        use_as_hub(monkeypatch, running, tmp_path / "hub")
+        yield running
+
+
+@pytest.mark.parametrize("revision", ["", COMMIT, "main"])
+def test_the_hubs_files_come_into_its_own_cache(web, tmp_path, revision):
+    wanted = files(revision=revision)
+    found = find_on_hub(wanted, download=True)
+    assert found == tmp_path / "hub" / "models--owner--model" / "snapshots" / COMMIT / PICKLE
+    assert found.read_bytes() == DATA
+    asked = len(web.asked)
+    assert find_on_hub(wanted, download=True) == find_on_hub(wanted, download=False) == find_cached(wanted) == found
+    assert len(web.asked) == asked
+
+
+def test_a_repository_without_the_weights_is_one_message(web):
+    with pytest.raises(ModelError, match=r"embedding.x: owner/model .*a\.safetensors, a\.bin"):
+        find_on_hub(files(weights=("a.safetensors", "a.bin")), download=True)
+
+
+@pytest.fixture
+def wanted(web):
+    return PublishedFile(field="tagging.ram", name="a.pth", url=web.put("/a.pth", DATA), sha256=SHA)
+
+
+def refused(file, *, download=False):
+    with pytest.raises(ModelError) as caught:
+        find_published(file, download=download)
+    return str(caught.value)
+
+
+def put(data):
+    weights_folder().mkdir(parents=True, exist_ok=True)
+    path = weights_folder() / "a.pth"
+    path.write_bytes(data)
+    return path
+
+
+def test_the_cache_has_a_place_of_its_own(monkeypatch, tmp_path):
+    monkeypatch.delenv("PAIRWRIGHT_CACHE", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert weights_folder() == tmp_path / ".cache" / "pairwright" / "weights"
+
+
+def test_a_missing_published_file_is_named_with_its_place_and_what_fetches_it(wanted, web):
+    words = refused(wanted)
+    for named in (str(weights_folder() / "a.pth"), wanted.url, "`pairwright fetch`", "--set tagging.download=true"):
+        assert named in words
+    assert not web.asked
+    assert not weights_folder().exists()
+
+
+def test_a_published_file_is_fetched_verified_and_hashed_once(wanted, web, monkeypatch):
+    path = find_published(wanted, download=True)
+    assert (path, path.read_bytes()) == (weights_folder() / "a.pth", DATA)
+    identity = identify_files([path])
+    assert find_published(wanted, download=False) == path
+    assert len(web.asked) == 1
+    monkeypatch.setattr(weights.xxhash, "xxh3_128", lambda: pytest.fail("hashes it"))
+    assert find_published(wanted, download=False) == path
+    assert identify_files([path]) == identity
+    monkeypatch.undo()
+    weights._record_path(path).unlink()
+    assert identify_files([path]) == identity, "the record holds the very hash that identifies files"
+
+
+def test_only_the_published_file_is_taken(wanted, web):
+    path = put(DATA)
+    assert find_published(wanted, download=False) == path
+    put(DATA[:1000])
+    words = refused(wanted)
+    assert hashlib.sha256(DATA[:1000]).hexdigest() in words
+    assert SHA in words
+    assert find_published(wanted, download=True).read_bytes() == DATA
+
+
+def test_a_change_that_keeps_size_and_time_is_found_when_it_is_verified_afresh(wanted):
+    path = put(DATA)
+    assert find_fault(wanted) == ""
+    state = path.stat()
+    path.write_bytes(OTHER)
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert find_fault(wanted) == ""
+    assert "is another file" in find_fault(wanted, afresh=True)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"sha256": "1", "xxh3": "2", "size": "x", "mtime_ns": 0}', "[" * 9999])
+def test_a_damaged_record_is_made_anew(wanted, text):
+    path = put(DATA)
+    weights._record_path(path).write_text(text)
+    assert find_published(wanted, download=False) == path
+
+
+def test_a_wrong_hash_is_told_with_both_and_nothing_is_left(wanted):
+    words = refused(replace(wanted, sha256="0" * 64), download=True)
+    assert words.startswith(f"tagging.ram: a.pth could not be fetched from {wanted.url}: ")
+    assert SHA in words
+    assert "0" * 64 in words
+    assert list(weights_folder().iterdir()) == []
+
+
+def test_a_lost_connection_is_tried_again(wanted, web, monkeypatch):
+    web.next_answers = [Fault(cut=50_000), Fault(status=503)]
+    assert "could not be fetched" in refused(wanted, download=True)
+    assert list(weights_folder().iterdir()) == []
+    monkeypatch.setattr(weights, "RETRIES", 1)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    assert find_published(wanted, download=True).read_bytes() == DATA
+
+
+def test_a_file_without_a_published_hash_is_taken_as_it_comes(wanted):
+    unhashed = replace(wanted, sha256="")
+    assert find_published(unhashed, download=True).read_bytes() == DATA
+    put(OTHER)
+    assert find_published(unhashed, download=False).read_bytes() == OTHER
+
+
+def test_a_folder_that_cannot_be_made_is_told(wanted, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path / "file"))
+    assert "Not a directory" in refused(wanted, download=True)
 
 
 @pytest.mark.usefixtures("cache")
@@ -166,15 +307,6 @@ def test_loading_is_quiet_offline_and_gives_one_kind_of_error(tmp_path, caplog):
         load_badly(tmp_path, ModelError("as it was"))
     logging.info("heard again")
     assert [record.getMessage() for record in caplog.records] == ["offline: True"] * 2 + ["heard again"]
-
-
-def test_offline_restores_what_was_set():
-    from huggingface_hub import constants
-
-    before = constants.HF_HUB_OFFLINE
-    with offline():
-        assert constants.HF_HUB_OFFLINE
-    assert before == constants.HF_HUB_OFFLINE
 
 
 def test_looking_for_weights_loads_no_pytorch(tmp_path):

@@ -11,7 +11,7 @@ from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models.batches import Batches
-from pairwright.tasks.models.fetching.published import PublishedFile
+from pairwright.tasks.models.weights import PublishedFile
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.sam.geometry import Square
 from pairwright.tasks.models.sam.segmenter import MOST_BOXES, Prompter, Sam, Union, pin_sam, published

@@ -1,1 +1,0 @@
-"""Weights ahead of a build: found, downloaded, taken up, verified."""

@@ -1,0 +1,80 @@
+"""Weights are verified by their hashes; what a stage looks for and does not find is noted with a stand-in."""
+
+import hashlib
+import random
+import subprocess
+
+import pytest
+
+from pairwright.tasks.models.verify_weights import GIT, SHA256, hash_blob, taking_inventory, verify, verify_blob
+from pairwright.tasks.models.weights import HubFiles, PublishedFile, find_on_hub, find_published
+from tests.fixtures.file_server import serving_files, use_as_hub
+
+DATA = random.Random(1).randbytes(200_000)
+CONFIG = b'{"model_type": "dinov2"}'
+FILES = HubFiles(
+    field="detection",
+    repository="owner/model",
+    revision="",
+    weights=("model.safetensors", "pytorch_model.bin"),
+    beside=("config.json",),
+)
+
+
+@pytest.fixture
+def web(tmp_path, monkeypatch):
+    monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path / "cache"))
+    with serving_files() as running:
+        running.put_on_hub("owner/model", "pytorch_model.bin", DATA)
+        running.put_on_hub("owner/model", "config.json", CONFIG, small=True)
+        use_as_hub(monkeypatch, running, tmp_path / "hub")
+        yield running
+
+
+def test_blobs_are_verified_by_their_names(web):
+    weights = find_on_hub(FILES, download=True)
+    assert verify_blob(weights) == (SHA256, "")
+    assert verify_blob(weights.parent / "config.json") == (GIT, "")
+    weights.resolve().write_bytes(b"other")
+    found, right = hashlib.sha256(b"other").hexdigest(), hashlib.sha256(DATA).hexdigest()
+    assert verify_blob(weights) == (SHA256, f"its SHA-256 is {found}, not {right}")
+    assert [bool(file.fault) for file in verify(FILES, fetch=False)] == [False, True]
+    assert not any(file.fault for file in verify(FILES, fetch=True))
+    assert weights.read_bytes() == DATA
+
+
+def test_a_file_without_a_hash_for_its_name_cannot_be_verified(tmp_path):
+    for name in ("model.safetensors", "a" * 32, "g" * 40, "A" * 40):
+        (tmp_path / name).write_bytes(DATA)
+        assert verify_blob(tmp_path / name) == ("", "")
+
+
+def test_gits_hash_is_gits(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(CONFIG)
+    done = subprocess.run(["git", "hash-object", str(path)], capture_output=True, text=True, check=True)
+    assert hash_blob(path, GIT) == done.stdout.strip()
+
+
+def test_an_inventory_notes_what_is_looked_for_and_gives_empty_files(web):
+    here = PublishedFile(field="f", name="a.pth", url=web.put("/a.pth", DATA))
+    path = find_published(here, download=True)
+    missing = PublishedFile(field="f", name="b.pth", url=f"{web.address}/b.pth")
+    asked = len(web.asked)
+    said = []
+    with taking_inventory(fetch=False, say=said.append) as inventory:
+        assert find_published(here, download=True) == path
+        assert not inventory.lacking
+        stand_in, weights = find_published(missing, download=True), find_on_hub(FILES, download=True)
+        find_published(missing, download=False)
+        assert inventory.lacking
+        assert (stand_in.name, stand_in.read_bytes()) == ("b.pth", b"")
+        assert (weights.parent / "config.json").read_bytes() == b""
+    assert list(inventory.found) == [here, missing, FILES]
+    assert not stand_in.exists()
+    assert len(web.asked) == asked
+    assert len(said) == 3
+    with taking_inventory(fetch=True, say=said.append) as inventory:
+        assert find_on_hub(FILES, download=False).read_bytes() == DATA
+        find_published(missing, download=False)
+    assert [[bool(file.fault) for file in files] for files in inventory.found.values()] == [[False, False], [True]]
