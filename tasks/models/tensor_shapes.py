@@ -1,8 +1,12 @@
 """Compare the shapes of a checkpoint's tensors with those of a model. Sizes only: nothing is loaded."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pairwright.schemas.errors import ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Shapes = Mapping[str, tuple[int, ...]]
 NAMED = 4
@@ -40,3 +44,8 @@ def name_some(names: Sequence[str]) -> str:
     """Return the first few names, for a message."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"{', '.join(names[:NAMED])}{more}"
+
+
+def shapes_of(tensors: "Mapping[str, Tensor]") -> dict[str, tuple[int, ...]]:
+    """Return the tensors' shapes."""
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}

@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import xxhash
 from pydantic import BaseModel
@@ -235,7 +236,7 @@ def fetch_published(file: PublishedFile) -> Path:
     source = pooch.create(
         weights_folder(), base_url="", registry=known, urls={file.name: file.url}, retry_if_failed=RETRIES
     )
-    bar = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=CHUNK_BYTES)
+    bar: Any = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=CHUNK_BYTES)
     try:
         return Path(source.fetch(file.name, downloader=bar))
     except (OSError, ValueError) as error:

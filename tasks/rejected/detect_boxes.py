@@ -10,8 +10,7 @@ from typing import Any
 
 from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, TagsRow, make_key
-from pairwright.tasks.models.detection import Detector
-from pairwright.tasks.models.detectors import count_detectors, has_weights, make_detector, pin_detector
+from pairwright.tasks.models.detection import Detector, count_detectors, has_weights, make_detector, pin_detector
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups, prepare_ahead
 from pairwright.tasks.store.stage import Stage, Uses

@@ -23,8 +23,7 @@ from typing import Any
 
 from pairwright.schemas.config import InspectionConfig
 from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, InspectionRow, RemovalRow, Tag, make_key
-from pairwright.tasks.models.detection import Detector
-from pairwright.tasks.models.detectors import count_detectors, make_detector
+from pairwright.tasks.models.detection import Detector, count_detectors, make_detector
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, in_groups, prepare_ahead
 from pairwright.tasks.rejected.compare_boxes import Found, Grown, Place, find_grown, look_for_element

@@ -25,7 +25,7 @@ from pairwright.schemas.rows import Dropped, ElementRow, ImageRow, RemovalRow, m
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.inpainting import Inpainter, OpenCVInpainter, Window
-from pairwright.tasks.models.lama.inpainter import LamaInpainter, pin_lama
+from pairwright.tasks.models.lama import LamaInpainter, pin_lama
 from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead
 from pairwright.tasks.rejected.measure_removals import measure_distance
 from pairwright.tasks.store.images import RGB, decode_rgb

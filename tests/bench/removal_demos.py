@@ -56,7 +56,7 @@ class Demo:
         from segment_anything import SamPredictor
         from transformers import GroundingDinoForObjectDetection, GroundingDinoProcessor
 
-        from pairwright.tasks.models.sam.weights import load_sam
+        from pairwright.tasks.models.sam import load_sam
 
         self.torch: Any = torch
         self.device = "cuda" if torch.cuda.is_available() else "cpu"

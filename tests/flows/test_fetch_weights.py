@@ -12,8 +12,8 @@ import pytest
 from pairwright.flows import cli
 from pairwright.flows.find_models import pin_models, served_models
 from pairwright.flows.load_profile import load_profile
+from pairwright.tasks.models import sam as sam_segmenter
 from pairwright.tasks.models import weights as find_weights
-from pairwright.tasks.models.sam import segmenter as sam_segmenter
 from tests.fixtures.checkpoints import write_dinov2_folder
 from tests.fixtures.file_server import COMMIT, serving_files, use_as_hub
 from tests.fixtures.sam_checkpoints import write_sam

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.checkpoints import read_checkpoint
-from tests.fixtures.hostile_checkpoints import write_broken, write_payloads
+from tests.fixtures.hostile_checkpoints import write_payloads
 
 WEIGHTS = {
     "a.weight": torch.arange(12, dtype=torch.float32).reshape(3, 4),
@@ -72,105 +72,61 @@ def test_safetensors_are_known_by_their_ending(tmp_path: Path) -> None:
 
 def test_no_hostile_pickle_is_run(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
-    payloads = write_payloads(tmp_path / "files", marker)
-    assert len(payloads) > 50
-    for name, path in payloads.items():
-        with pytest.raises(ModelError) as caught:
-            read_checkpoint(path, field="tagging.ram.checkpoint")
-        assert not marker.exists(), name
-        assert str(caught.value).startswith(f"tagging.ram.checkpoint: {path} "), name
-
-
-def test_the_payloads_run_where_nothing_guards(tmp_path: Path) -> None:
-    """Show that the corpus is live: a careless reader of the same files makes the marker."""
-    marker = tmp_path / "ran"
-    ran: list[str] = []
     for name, path in write_payloads(tmp_path / "files", marker).items():
-        with warnings.catch_warnings(), contextlib.suppress(Exception):  # many fail after they ran
+        with pytest.raises(ModelError, match=f"^tagging.ram.checkpoint: {path} ") as caught:
+            read_checkpoint(path, field="tagging.ram.checkpoint", under="model")
+        assert not marker.exists(), name
+        assert "weights_only" not in str(caught.value)
+        # A careless reader of the same file makes the marker.
+        with warnings.catch_warnings(), contextlib.suppress(Exception):
             warnings.simplefilter("ignore")
             torch.load(path, weights_only=False)
-        if marker.exists():
-            ran.append(name)
-            marker.rmdir() if marker.is_dir() else marker.unlink()
-    assert len(ran) > 40, sorted(set(write_payloads(tmp_path / "again", marker)) - set(ran))
+        assert marker.exists(), name
+        marker.rmdir()
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        (
-            "zip os.system",
-            "'os.system'",
-        ),
-        ("zip torch.storage._load_from_bytes", "'torch.storage._load_from_bytes'"),
-        ("in state", "'os.system'"),
-        ("legacy 0", "'os.system'"),
-        ("legacy 4", "'os.system'"),
-        ("opcode INST", "'os.system'"),
-        ("opcode OBJ", "'os.system'"),
-        ("opcode STACK_GLOBAL", "'os.system'"),
-        ("opcode STACK_GLOBAL by memo", "'os.system'"),
-        ("opcode extension", "number 1 of copyreg's extensions"),
-        ("opcode two spaces", "'builtins.  eval'"),
-        ("tar", r"\btar\b"),
-        ("TorchScript", "TorchScript"),
-        ("two pickles", "2 files .*data.pkl"),
-    ],
-)
-def test_the_reason_says_what_a_pickle_wants(tmp_path: Path, name: str, reason: str) -> None:
-    path = write_payloads(tmp_path / "files", tmp_path / "ran")[name]
-    with pytest.raises(ModelError, match=f"x: {path} .*{reason}"):
-        read_checkpoint(path, field="x")
-
-
-def test_broken_files_are_refused(tmp_path: Path, whole: Path) -> None:
-    files = write_broken(tmp_path / "files", whole)
-    del files["opcodes without end"]  # takes a second; below
-    for name, path in files.items():
-        with pytest.raises(ModelError) as caught:
-            read_checkpoint(path, field="tagging.ram.checkpoint", under="model")
-        message = str(caught.value)
-        assert message.startswith(f"tagging.ram.checkpoint: {path} "), name
-        assert len(message) < 600, name
-        assert "weights_only` to `False`" not in message, name
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("empty", "empty"),
-        ("folder", "file"),
-        ("noise", "no pickle"),
-        ("a bomb", "compressed"),
-        ("members larger than the file", "members .*larger"),
-        ("one number for many", r"'w' .*\(10000000000,\)"),
-        ("laughs", "objects"),
-        ("opcodes without end", "1,000,000 opcodes"),
-        ("a list", r"\blist\b"),
-        ("nothing", "nothing"),
-        ("a number within", r"'epoch' .*\bint\b"),
-        ("a dictionary within", r"'teacher' .*\bdict\b"),
-        ("numbers as names", r"'1' .*\bint\b"),
-        ("a list under its key", r"\blist\b"),
-    ],
-)
-def test_the_reason_says_what_is_broken(tmp_path: Path, whole: Path, name: str, reason: str) -> None:
-    path = write_broken(tmp_path / "files", whole)[name]
-    with pytest.raises(ModelError, match=f"x: {path} .*{reason}"):
-        read_checkpoint(path, field="x", under="model")
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=rf"x: {tmp_path}/none\.pth"):
-        read_checkpoint(tmp_path / "none.pth", field="x")
-
-
-def test_allowed_globals_of_others_open_nothing(tmp_path: Path) -> None:
-    """A library in the same process may tell PyTorch to trust more; that is not trusted here."""
+def test_the_reason_says_what_a_pickle_wants(tmp_path: Path) -> None:
     path = tmp_path / "w.pth"
     torch.save({"w": torch.zeros(1), "price": Decimal(1)}, path)
-    with (
-        torch.serialization.safe_globals([Decimal]),
-        pytest.raises(ModelError, match=r"decimal\.Decimal"),
-    ):
+    with pytest.raises(ModelError, match=r"decimal\.Decimal"):
         read_checkpoint(path, field="x")
+    # A class that a training state names without need may be named, and is never made.
+    torch.save({"model": {"w": torch.zeros(1)}, "callbacks": {Decimal: 1}}, path)
+    assert set(read_checkpoint(path, field="x", under="model", idle=["decimal.Decimal"])) == {"w"}
+    torch.save({"w": torch.zeros(1), "price": Decimal(1)}, path)
+    with pytest.raises(ModelError, match="more than tensors"):
+        read_checkpoint(path, field="x", idle=["decimal.Decimal"])
+
+
+@pytest.mark.parametrize("kept", [0, 3, 100, 0.5, 0.99])
+def test_a_truncated_file_is_refused(tmp_path: Path, whole: Path, kept: float) -> None:
+    data = whole.read_bytes()
+    path = tmp_path / "cut.pth"
+    path.write_bytes(data[: int(kept * len(data)) if isinstance(kept, float) else kept])
+    with pytest.raises(ModelError, match=f"x: {path} "):
+        read_checkpoint(path, field="x")
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ([torch.zeros(2)], r"\blist\b"),
+        (torch.zeros(2), r"\bTensor\b"),
+        ({}, "nothing"),
+        ({"w": torch.zeros(2), "epoch": 3}, r"'epoch' .*\bint\b"),
+        ({"teacher": {"w": torch.zeros(2)}}, r"'teacher' .*\bdict\b"),
+        ({"model": [1, 2]}, r"\blist\b"),
+        ({"model": None}, "nothing"),
+    ],
+)
+def test_what_holds_no_named_tensors_is_refused(tmp_path: Path, value: object, reason: str) -> None:
+    torch.save(value, tmp_path / "w.pth")
+    with pytest.raises(ModelError, match=f"x: {tmp_path}/w.pth is not loaded: .*{reason}"):
+        read_checkpoint(tmp_path / "w.pth", field="x", under="model")
+
+
+def test_other_files_are_one_message(tmp_path: Path) -> None:
+    (tmp_path / "noise.safetensors").write_bytes(bytes(range(256)))
+    for path in (tmp_path / "none.pth", tmp_path, tmp_path / "noise.safetensors"):
+        with pytest.raises(ModelError, match=f"x: {path} "):
+            read_checkpoint(path, field="x")

@@ -1,12 +1,19 @@
-"""Where a rendered scene says that its objects are."""
+"""Which detector a profile has, and where a rendered scene says that its objects are."""
 
 import numpy as np
+import pytest
 
+from pairwright.schemas.config import DetectionConfig
+from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, Tag
-from pairwright.tasks.models.detection import SceneDetector
+from pairwright.tasks.models.detection import SceneDetector, count_detectors, has_weights, make_detector, pin_detector
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.grounding_dino import GroundingDino
 from pairwright.tasks.models.prepare_ahead import Seen
 from tests.fixtures.graphs import graph, thing
 
+SCENES = DetectionConfig()
+DINO = DetectionConfig(detector="grounding-dino", model="./nowhere", batch_size=3)
 PIXELS = np.zeros((4, 5, 3), dtype=np.uint8)
 A, B = thing("a", box=(1, 2, 30, 40)), thing("b", box=(5, 6, 7, 8))
 
@@ -36,5 +43,19 @@ def test_what_is_not_in_the_graph_has_no_box():
     ]
 
 
-def test_it_does_not_look_at_pixels():
-    assert not SceneDetector().looks
+def test_scenes_have_their_own():
+    assert make_detector(SCENES, batch=5) == SceneDetector()
+    assert not has_weights(SCENES)
+    assert not make_detector(SCENES).looks
+    assert pin_detector(SCENES) is SCENES
+    assert count_detectors(SCENES) is None
+
+
+def test_photographs_have_one_with_weights():
+    assert make_detector(DINO) == GroundingDino(config=DINO)
+    assert make_detector(DINO).looks
+    assert make_detector(DINO, batch=0) == GroundingDino(config=DINO.model_copy(update={"batch_size": 0}))
+    assert has_weights(DINO)
+    assert count_detectors(DINO) == count_gpus()
+    with pytest.raises(ModelError, match="nowhere"):
+        pin_detector(DINO)

@@ -9,8 +9,7 @@ import torch
 from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.rows import BoxesRow, Dropped, ImageRow, Tag, TagsRow, make_key
 from pairwright.schemas.scene import SceneGraph, SceneObject
-from pairwright.tasks.models.detection import SceneDetector
-from pairwright.tasks.models.detectors import make_detector
+from pairwright.tasks.models.detection import SceneDetector, make_detector
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.rejected.detect_boxes import STAGE, detect_boxes
 from pairwright.tasks.store.images import encode_png

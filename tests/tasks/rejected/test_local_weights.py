@@ -9,7 +9,7 @@ from pairwright.schemas.config import DetectionConfig, SegmentationConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import RamConfig, TaggingConfig
 from pairwright.schemas.section import Section
-from pairwright.tasks.models.detectors import pin_detector
+from pairwright.tasks.models.detection import pin_detector
 from pairwright.tasks.rejected import segment_boxes, tag_images
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
 from tests.fixtures.hostile_checkpoints import write_payloads
@@ -70,9 +70,9 @@ def test_files_that_are_cut_short_are_refused(ram: Checkpoint, sam: Path) -> Non
 
 def test_pickles_that_want_more_are_refused_and_not_run(ram: Checkpoint, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
-    path = write_payloads(tmp_path / "hostile", marker)["zip os.system"]
-    assert "os.system" in refusal(segment_boxes.pin_models, segmenting(path))
-    assert "os.system" in refusal(tag_images.pin_models, tagging(ram.config, checkpoint=str(path)))
+    path = write_payloads(tmp_path / "hostile", marker)["zip"]
+    assert "mkdir" in refusal(segment_boxes.pin_models, segmenting(path))
+    assert "mkdir" in refusal(tag_images.pin_models, tagging(ram.config, checkpoint=str(path)))
     assert not marker.exists()
 
 

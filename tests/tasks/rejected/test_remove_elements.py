@@ -19,8 +19,8 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import LamaConfig
 from pairwright.schemas.rows import Dropped, ElementRow, ImageRow, make_key
 from pairwright.schemas.scene import Mask, SceneGraph, SceneObject
+from pairwright.tasks.models import lama
 from pairwright.tasks.models.inpainting import RADIUS
-from pairwright.tasks.models.lama import inpainter as lama
 from pairwright.tasks.models.prepare_ahead import AHEAD
 from pairwright.tasks.rejected import remove_elements as stage
 from pairwright.tasks.rejected.remove_elements import (

@@ -1,7 +1,5 @@
 """SAM through its real files: masks are those of the package's own predictor, one image and one box at a time."""
 
-import re
-
 import numpy as np
 import pytest
 import torch
@@ -10,11 +8,9 @@ from segment_anything import SamPredictor, sam_model_registry
 from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, Tag
-from pairwright.tasks.models.batches import Batches
-from pairwright.tasks.models.weights import PublishedFile
+from pairwright.tasks.models import sam as sam_file
 from pairwright.tasks.models.prepare_ahead import Seen
-from pairwright.tasks.models.sam.geometry import Square
-from pairwright.tasks.models.sam.segmenter import MOST_BOXES, Prompter, Sam, Union, pin_sam, published
+from pairwright.tasks.models.sam import FILES, Sam, load_sam, pin_sam
 from pairwright.tasks.models.weights import identify_files
 from tests.fixtures.sam_checkpoints import make_sam, write_sam
 from tests.tasks.models.samples import photographs
@@ -22,7 +18,6 @@ from tests.tasks.models.samples import photographs
 PHOTOGRAPHS = photographs()
 NAMES = ("china", "astronaut", "odd", "odd, one more", "small", "wide", "tall", "not contiguous")
 """Landscape, square, upright, odd sizes, and two strips."""
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -142,84 +137,13 @@ def test_pixels_and_panoramas(path, pixels):
     assert np.isfinite([mask.score for mask in masks]).all()
 
 
-class Oracle:
-    """Draw an ellipse in each box that it is asked for: what a perfect decoder says where everything is an ellipse."""
-
-    def __init__(self, side, most=10**6):
-        self.side, self.most, self.asked = side, most, []
-
-    def prompt(self, embedding, boxes):
-        assert embedding.shape[0] == 1
-        if len(boxes) > self.most:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        self.asked.append(len(boxes))
-        centres = (torch.arange(self.side // 4) + 0.5) * 4
-        middle, half = (boxes[:, :2] + boxes[:, 2:]) / 2, (boxes[:, 2:] - boxes[:, :2]) / 2
-        across = (centres - middle[:, :1]) / half[:, :1]
-        down = (centres - middle[:, 1:]) / half[:, 1:]
-        reach = (across[:, None, :] ** 2 + down[:, :, None] ** 2).sqrt()
-        return 1 - reach, 1 - 0.01 * torch.arange(len(boxes))
-
-    def prompter(self, at_once):
-        return Prompter(
-            encode=lambda images: images.mean(dim=1, keepdim=True),
-            prompt=self.prompt,
-            square=Square(self.side),
-            device=CPU,
-            images=Batches(2),
-            boxes=Batches(at_once),
-        )
-
-    def segment(self, images, boxes, *, tags, at_once=MOST_BOXES):
-        prompter = self.prompter(at_once)
-        prepared = [prompter.square.fit(Seen(image)) for image in images]
-        return list(prompter.segment(prepared, [names(tags)] * len(images), boxes))
-
-
-def ellipse(size, one):
-    """Return the pixels whose centres lie in the ellipse that fills a box."""
-    rows, columns = np.indices(size) + 0.5
-    across = (columns - (one.x0 + one.x1) / 2) / ((one.x1 - one.x0) / 2)
-    down = (rows - (one.y0 + one.y1) / 2) / ((one.y1 - one.y0) / 2)
-    return across**2 + down**2 <= 1
-
-
-@pytest.mark.parametrize("size", [(480, 640), (601, 401), (333, 997), (1201, 901)])
-def test_what_is_drawn_in_a_box_comes_back_in_its_place(size):
-    height, width = size
-    # The first is 17 of SAM's logits across, on an image of ordinary format.
-    corners = [(0.1, 0.2, 0.17, 0.3), (0.3, 0.1, 0.95, 0.5), (0.02, 0.55, 0.4, 0.99), (0.6, 0.6, 0.9, 0.8)]
-    boxes = [box(n, x0 * width, y0 * height, x1 * width, y1 * height) for n, (x0, y0, x1, y1) in enumerate(corners)]
-    (masks,) = Oracle(1024).segment([np.zeros((*size, 3), np.uint8)], [boxes], tags=4)
-    assert min(overlap(got.mask, ellipse(size, one)) for got, one in zip(masks, boxes, strict=True)) >= 0.99
-
-
-def test_many_boxes_are_asked_for_a_few_at_a_time():
-    boxes = [box(0, n, 0, n + 30, 40) for n in range(70)]
-    oracle = Oracle(256)
-    (masks,) = oracle.segment([np.zeros((50, 120, 3), np.uint8)], [boxes], tags=1)
-    assert oracle.asked == [MOST_BOXES, MOST_BOXES, 70 - 2 * MOST_BOXES]
-    union = np.logical_or.reduce([ellipse((50, 120), one) for one in boxes])
-    assert overlap(masks[0].mask, union) > 0.99
-
-
-def test_out_of_memory_halves_and_goes_on(caplog):
-    boxes = [[box(n % 3, 5 * n, 0, 5 * n + 30, 40) for n in range(20)]] * 3
-    images = [np.zeros((50, 150, 3), np.uint8)] * 3
-    wanted = Oracle(256).segment(images, boxes, tags=3)
-    oracle = Oracle(256, most=5)
-    found = oracle.segment(images, boxes, tags=3, at_once=16)
-    assert oracle.asked == [4] * 15
-    assert re.search(r"\b4\b", caplog.text)
-    for first, second in zip(found, wanted, strict=True):
-        assert all(np.array_equal(a.mask, b.mask) for a, b in zip(first, second, strict=True))
-    with pytest.raises(ModelError, match="out of memory"):
-        Oracle(256, most=0).segment(images, boxes, tags=3)
-
-
-def test_masks_lie_in_memory_by_columns():
-    union = Union(2, (30, 40), CPU)
-    assert all(mask.mask.flags.f_contiguous and mask.mask.shape == (30, 40) for mask in union.masks())
+def test_many_boxes_are_asked_for_a_few_at_a_time(path, monkeypatch):
+    image = PHOTOGRAPHS["small"]
+    boxes = random_boxes(image, 7, tags=3)
+    (wanted,) = segmented(sam(path), [image], [boxes], tags=3)
+    monkeypatch.setattr(sam_file, "MAX_MASK_PIXELS", 2 * image.shape[0] * image.shape[1])
+    (found,) = segmented(sam(path), [image], [boxes], tags=3)
+    assert [overlap(a.mask, b.mask) for a, b in zip(found, wanted, strict=True)] == [1, 1, 1]
 
 
 def test_numbers_that_are_not_finite_are_an_error(tmp_path, path):
@@ -240,38 +164,54 @@ def test_a_local_file_is_known_by_its_bytes_and_found_from_anywhere(path, tmp_pa
         pin_sam(config.model_copy(update={"checkpoint": str(write_sam(tmp_path / "sam.pth", seed=1))}))
 
 
-def test_published_weights_are_looked_for_in_the_cache(path, tmp_path, monkeypatch):
+def test_published_weights_are_looked_for_in_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
     config = SegmentationConfig(segmenter="sam", model="vit_l")
-    assert published(config) == PublishedFile(
-        field="segmentation",
-        name="sam_vit_l_0b3195.pth",
-        url="https://dl.fbaipublicfiles.com/segment_anything/sam_vit_l_0b3195.pth",
-        sha256="3adcc4315b642a4d2101128f611684e8734c41232a17c648ed1693702a49a622",
-    )
     with pytest.raises(ModelError, match=r"sam_vit_l_0b3195\.pth .*segmentation\.download=true"):
         pin_sam(config)
     write_sam(tmp_path / "weights" / "sam_vit_l_0b3195.pth")
     with pytest.raises(ModelError, match="SHA-256"):
         pin_sam(config)
+    assert all(name.startswith(f"sam_{model}_") for model, (name, _) in FILES.items())
+    assert FILES.keys() == sam_model_registry.keys() - {"default"}
 
 
-def test_the_names_of_published_files_are_the_registrys():
-    files = {model: published(SegmentationConfig(model=model)).name for model in ("vit_b", "vit_l", "vit_h")}
-    assert all(name.startswith(f"sam_{model}_") and name.endswith(".pth") for model, name in files.items())
-    assert files.keys() == sam_model_registry.keys() - {"default"}
+@pytest.mark.parametrize("name", ["missing.pth", "text.pth", "text.safetensors"])
+def test_a_damaged_file_is_one_message(tmp_path, name):
+    if name.startswith("text"):
+        (tmp_path / name).write_bytes(b"not weights")
+    with pytest.raises(ModelError, match=f"segmentation.checkpoint: .*{name}"):
+        _ = sam(tmp_path / name).prepare
+
+
+def test_a_model_of_the_published_size_is_the_packages():
+    with torch.device("meta"):
+        wanted = sam_model_registry["vit_b"]()
+    built = sam_file.build_sam(wanted.state_dict())
+    assert str(built) == str(wanted)
+    settings = [(block.window_size, block.attn.num_heads) for block in built.image_encoder.blocks]
+    assert settings == [(block.window_size, block.attn.num_heads) for block in wanted.image_encoder.blocks]
+
+
+@pytest.mark.parametrize("ending", ["pth", "safetensors"])
+def test_weights_are_those_of_the_file(tmp_path, ending):
+    model = load_sam(write_sam(tmp_path / f"sam.{ending}"), field="f")
+    for name, tensor in make_sam().state_dict().items():
+        assert torch.equal(model.state_dict()[name], tensor), name
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "words"),
+    ("name", "tensor", "words"),
     [
-        ("missing.pth", None, "segmentation.checkpoint: .*missing.pth"),
-        ("text.pth", b"not weights", "segmentation.checkpoint: .*text.pth"),
-        ("text.safetensors", b"not weights", "segmentation.checkpoint: .*text.safetensors"),
+        ("image_encoder.pos_embed", None, "no SAM checkpoint: .*pos_embed"),
+        ("mask_decoder.output_upscaling.0.bias", None, "it has no mask_decoder.output_upscaling.0.bias"),
+        ("image_encoder.neck.0.weight", torch.zeros(3, 3), r"neck.0.weight is \(3, 3\)"),
+        ("adapter.lora_A", torch.zeros(1), "no place for adapter.lora_A"),
+        ("mask_decoder.transformer.layers.7.norm1.bias", torch.zeros(1), "not numbered"),
     ],
 )
-def test_a_damaged_file_is_one_message(tmp_path, name, data, words):
-    if data is not None:
-        (tmp_path / name).write_bytes(data)
-    with pytest.raises(ModelError, match=words):
-        _ = sam(tmp_path / name).prepare
+def test_what_does_not_fit_is_named(tmp_path, path, name, tensor, words):
+    weights = {key: value for key, value in torch.load(path, weights_only=True).items() if key != name}
+    torch.save(weights if tensor is None else {**weights, name: tensor}, tmp_path / "other.pth")
+    with pytest.raises(ModelError, match=f"here: .*{words}"):
+        load_sam(tmp_path / "other.pth", field="here")

@@ -1,1 +1,0 @@
-"""Grounding DINO: boxes for tags."""

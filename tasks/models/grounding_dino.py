@@ -1,0 +1,307 @@
+"""Find boxes for tags with Grounding DINO (Liu et al., 2023), by transformers' model, processor and post-processing.
+
+Reads a folder as ``save_pretrained`` writes it (``config.json``, the files of image processor and tokenizer, weights
+as safetensors), local or in the Hub's cache; no code comes with the weights. Needs PyTorch, torchvision, transformers.
+
+All tags of an image are asked for in as few prompts as fit into the network's 256 tokens ("tag . tag ."); thirty tags
+are some 100. Prompts are put together from the tags' tokens, so that it is known, and not searched for, where a tag
+stands. Images are batched with others of exactly their size: the library pads others with a mask, but its backbone and
+its group normalisations see the padding. On a GPU the network computes in bfloat16 (autocast), its boxes and their
+scores in float32: eight bits of mantissa are pixels.
+
+What is kept, as in the public demonstrations: a box whose best score, over all tokens of its prompt, reaches
+``box_threshold``, for each tag whose score for it, the best over the tag's own tokens, is above ``text_threshold`` (so
+a box may be of several tags, or of none). The tag's score is the box's. Of two boxes of one tag that overlap by more
+than ``max_iou``, the one with the higher score stays.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
+from types import MethodType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairwright.schemas.config import DetectionConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.rows import Box, Tag
+from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.devices import choose_device, count_gpus
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.pretrained import Pretrained, is_local
+from pairwright.tasks.models.weights import find_local, loading, require_packages
+
+if TYPE_CHECKING:
+    from torch import Tensor, device
+
+FIELD = "detection"
+CONFIG, TOKENS, TOKENIZER = "config.json", "tokenizer.json", "tokenizer_config.json"
+PROCESSOR, WHOLE_PROCESSOR = "preprocessor_config.json", "processor_config.json"
+"""Where the image processor is described: on its own, as published, or with the tokenizer's name, as transformers 5
+writes it."""
+KNOWN = {
+    "IDEA-Research/grounding-dino-base": "12bdfa3120f3e7ec7b434d90674b3396eccf88eb",
+    "IDEA-Research/grounding-dino-tiny": "a2bb814dd30d776dcf7e30523b00659f4f141c71",
+}
+"""The commits that are taken where a profile names none."""
+MAX_IMAGES, MAX_IMAGES_ON_CPU = 64, 1
+"""Images at once at the most, of what is found by trying (ours). One takes a gigabyte or two at the published size: a
+GPU says when its memory ends, and the batch is halved. Where the machine's memory ends, the process dies, and four at
+once are no faster on a core than one (31 s each of the tiny model, 6.4 GB in place of 3.0)."""
+MAX_ASPECT = 32
+"""Thinner images are stretched: the library fails where a side would become 0 pixels, or where the network has fewer
+cells (of 8 to 64 pixels) than the queries that it takes from them (900)."""
+MAX_LETTERS = 2000
+"""Of a tag; longer ones are no names of things, and are left out without being read (ours)."""
+FRAMING = re.compile(r"[.?\[\]]")
+"""What would end a tag in a prompt, or name a token of the prompt's frame ("[SEP]")."""
+SCORE_DIGITS, PIXEL_DIGITS = 4, 2
+"""Of a box that is written: the size of a batch changes later ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A resized image."""
+
+    pixels: NDArray[np.uint8]
+    """``(3, h, w)``."""
+    size: tuple[int, int]
+    """Height and width of the image itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Tags of an image, in tokens."""
+
+    ids: list[int]
+    spans: dict[int, slice]
+    """Which tokens are those of a tag, by its place among the image's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroundingDino:
+    """Detector by Grounding DINO; its weights are loaded once per process, when they are first needed."""
+
+    config: DetectionConfig
+    looks: bool = True
+
+    @property
+    def version(self) -> str:
+        """Say which weights these are."""
+        return MODELS.identify(self.config.model, self.config.revision)
+
+    def prepare(self, seen: Seen) -> Fitted:
+        """Return the image as the model's own processor resizes it; loads no weights."""
+        height, width = seen.pixels.shape[:2]
+        least = -(-max(height, width) // MAX_ASPECT)
+        pixels = seen.pixels.repeat(-(-least // height), axis=0).repeat(-(-least // width), axis=1)
+        resize = _processor(self.config.model, self.config.revision).image_processor
+        made = resize(
+            images=pixels, do_rescale=False, do_normalize=False, do_pad=False, return_tensors="pt",
+            input_data_format="channels_last",
+        )  # fmt: skip
+        return Fitted(made["pixel_values"][0].numpy(), (height, width))
+
+    def detect(self, prepared: Sequence[Fitted], tags: Sequence[Sequence[Tag]]) -> list[tuple[Box, ...]]:
+        """Return the boxes of each image, in its pixels, by tag and then by falling score.
+
+        A tag has at most as many boxes as the network has queries (900); tags that no prompt can hold have none.
+
+        Raises:
+            ModelError: the weights do not load or give no numbers, or one image does not fit in the memory.
+        """
+        network = _load(self.config.model, self.config.revision)
+        batches = _batches(self.config.model, self.config.revision, self.config.batch_size)
+        asks = [
+            (place, prompt)
+            for place, names in enumerate(tags)
+            for prompt in network.prompts([tag.name for tag in names])
+        ]
+        found: dict[tuple[int, int], list[Box]] = {}
+        # Of one size, prompts of like length go together: they are filled up to the longest.
+        asks.sort(key=lambda ask: (prepared[ask[0]].pixels.shape, len(ask[1].ids)))
+        for _, group in groupby(asks, key=lambda ask: prepared[ask[0]].pixels.shape):
+            some = [(prepared[place], prompt, place) for place, prompt in group]
+            answers = batches.each(lambda ask: network.answer([one[:2] for one in ask], self.config), some)
+            for (_, prompt, place), boxes in zip(some, answers, strict=True):
+                found[place, min(prompt.spans)] = boxes
+        boxes_of: list[list[Box]] = [[] for _ in prepared]
+        for place, first in sorted(found):
+            boxes_of[place] += found[place, first]
+        return [tuple(boxes) for boxes in boxes_of]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroundingNetwork:
+    """A network on its device, with its processor."""
+
+    model: Any
+    """transformers' ``GroundingDinoForObjectDetection``."""
+    processor: Any
+    """Its ``GroundingDinoProcessor``."""
+    device: "device"
+
+    def prompts(self, names: Sequence[str]) -> list[Prompt]:
+        """Return the prompts of an image's tags, in order.
+
+        Tags are left out that no prompt can hold: those longer than the limit, and those of which nothing is left or
+        known.
+        """
+        tokenizer, limit = self.processor.tokenizer, self.model.config.max_text_len
+        # What is no Unicode (a lone surrogate) cannot be tokenized.
+        clean = [FRAMING.sub(" ", name).encode("utf-8", "ignore").decode().lower() for name in names]
+        short = [text if len(name) <= MAX_LETTERS else "" for name, text in zip(names, clean, strict=True)]
+        read = tokenizer(short, add_special_tokens=False)["input_ids"] if short else []
+        stop = tokenizer.convert_tokens_to_ids(".")
+        made: list[Prompt] = []
+        for tag, ids in enumerate(read):
+            if not set(ids) - {tokenizer.unk_token_id} or len(ids) + 3 > limit:
+                continue
+            if not made or len(made[-1].ids) + len(ids) + 2 > limit:
+                made.append(Prompt([tokenizer.cls_token_id], {}))
+            made[-1].spans[tag] = slice(len(made[-1].ids), len(made[-1].ids) + len(ids))
+            made[-1].ids.extend([*ids, stop])
+        return [Prompt([*prompt.ids, tokenizer.sep_token_id], prompt.spans) for prompt in made]
+
+    def answer(self, asks: Sequence[tuple[Fitted, Prompt]], config: DetectionConfig) -> list[list[Box]]:
+        """Return the boxes that are found in images of one size, each by its prompt."""
+        import torch
+
+        images = [torch.from_numpy(image.pixels) for image, _ in asks]
+        seen = self.processor.image_processor(
+            images=images, do_resize=False, return_tensors="pt", device=self.device, input_data_format="channels_first"
+        )
+        text = self.processor.tokenizer.pad({"input_ids": [prompt.ids for _, prompt in asks]}, return_tensors="pt")
+        text = text.to(self.device)
+        on_gpu = self.device.type == "cuda"
+        with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=on_gpu):
+            found = self.model(**seen, **text, token_type_ids=torch.zeros_like(text["input_ids"]))
+            # What fills a prompt up has no score: its logits are minus infinity.
+            logits, boxes = found.logits.float().cpu(), found.pred_boxes.float().cpu()
+        if bool(logits.isnan().any()) or not bool(boxes.isfinite().all()):
+            raise ModelError(f"{FIELD}.model: Grounding DINO gave boxes or scores that are not finite")
+        return [list(self._kept(image, prompt, logits[n], boxes[n], config)) for n, (image, prompt) in enumerate(asks)]
+
+    def _kept(
+        self, image: Fitted, prompt: Prompt, logits: "Tensor", boxes: "Tensor", config: DetectionConfig
+    ) -> Iterator[Box]:
+        """Yield the boxes of a prompt's tags that reach the thresholds, clipped to the image, as the module says.
+
+        The library's labels mix the words of several tags, so it is asked for one tag at a time, all other tokens
+        hidden.
+        """
+        import torch
+        from torchvision.ops import clip_boxes_to_image, nms
+
+        sure = logits[:, : len(prompt.ids)].sigmoid().amax(dim=1) >= config.box_threshold
+        own = torch.full((len(prompt.spans), int(sure.sum()), logits.shape[1]), -torch.inf)
+        for shown, span in zip(own, prompt.spans.values(), strict=True):
+            shown[:, span] = logits[sure, span]
+        results = self.processor.post_process_grounded_object_detection(
+            SimpleNamespace(logits=own, pred_boxes=boxes[sure].expand(len(own), -1, -1)),
+            input_ids=torch.tensor([prompt.ids]).expand(len(own), -1),
+            threshold=config.text_threshold,
+            text_threshold=1.0,  # no labels
+            target_sizes=[image.size] * len(own),
+        )
+        for tag, result in zip(prompt.spans, results, strict=True):
+            corners, scores = clip_boxes_to_image(result["boxes"], image.size), result["scores"]
+            (whole,) = (corners[:, 2:] > corners[:, :2]).all(dim=1).nonzero(as_tuple=True)
+            for place in whole[nms(corners[whole], scores[whole], config.max_iou)].tolist():
+                x0, y0, x1, y1 = (round(corner, PIXEL_DIGITS) for corner in corners[place].tolist())
+                yield Box(tag=tag, score=round(float(scores[place]), SCORE_DIGITS), x0=x0, y0=y0, x1=x1, y1=y1)
+
+
+def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionConfig:
+    """Return the configuration with the revision of the weights that are on this machine.
+
+    Raises:
+        ModelError: weights or packages are missing, or the weights are not those that the configuration names.
+    """
+    require_packages(FIELD, "torch", "torchvision", "transformers")
+    return config.model_copy(update=MODELS.pin(config.model, config.revision, download=download))
+
+
+def check_grounding_dino(config: DetectionConfig) -> None:
+    """Refuse a local folder of another model, or one with damaged weights, before a build has worked to come to it.
+
+    Raises:
+        ModelError: names the folder, and what is wrong with it.
+    """
+    from safetensors import safe_open
+
+    if not is_local(config.model):
+        return
+    folder = Path(config.model).expanduser()
+    with loading(FIELD, folder):
+        _check_kind(folder)
+        for file in _local_files(folder):
+            if file.suffix == ".safetensors":
+                with safe_open(file, framework="np"):  # its header says how long the file must be
+                    pass
+
+
+def _local_files(folder: Path) -> list[Path]:
+    processor = WHOLE_PROCESSOR if (folder / WHOLE_PROCESSOR).is_file() else PROCESSOR
+    found = find_local(f"{FIELD}.model", folder, beside=(CONFIG, processor, TOKENS, TOKENIZER))
+    if not any(file.suffix == ".safetensors" for file in found):
+        raise ModelError(f"{FIELD}.model: {folder} holds no weights as safetensors")
+    return found
+
+
+MODELS = Pretrained(
+    field=FIELD,
+    kind="Grounding DINO",
+    known=KNOWN,
+    weights=("model.safetensors",),
+    beside=(CONFIG, PROCESSOR, TOKENS, TOKENIZER),
+    list_local=_local_files,
+)
+
+
+@lru_cache(maxsize=4)
+def _processor(model: str, revision: str) -> Any:
+    from transformers import GroundingDinoProcessor
+
+    folder = MODELS.folder(model, revision)
+    with loading(FIELD, folder):
+        return GroundingDinoProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+
+
+@lru_cache(maxsize=1)
+def _load(model: str, revision: str) -> GroundingNetwork:
+    """Load the model by transformers' own loader."""
+    import torch
+    from transformers import GroundingDinoForObjectDetection
+    from transformers.models.grounding_dino import modeling_grounding_dino as library
+
+    device = choose_device()
+    folder = MODELS.checked_folder(model, revision)
+    with loading(FIELD, folder):
+        _check_kind(folder)
+        network: Any = GroundingDinoForObjectDetection.from_pretrained(
+            folder, local_files_only=True, use_safetensors=True
+        )
+    for module in network.modules():
+        if isinstance(module, (library.GroundingDinoMLPPredictionHead, library.GroundingDinoContrastiveEmbedding)):
+            exact = torch.amp.custom_fwd(type(module).forward, device_type=device.type, cast_inputs=torch.float32)
+            module.forward = MethodType(exact, module)
+    return GroundingNetwork(model=network.eval().to(device), processor=_processor(model, revision), device=device)
+
+
+@lru_cache(maxsize=8)
+def _batches(model: str, revision: str, fixed: int) -> Batches:  # noqa: ARG001 - batches are found for each network
+    """Return how many images this process has found to go at once; it is kept for the next call."""
+    return Batches(fixed, MAX_IMAGES if count_gpus() else MAX_IMAGES_ON_CPU)
+
+
+def _check_kind(folder: Path) -> None:
+    kind = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("model_type")
+    if kind != "grounding-dino":
+        raise ModelError(f"{FIELD}.model: {folder / CONFIG} describes a {kind}, not a grounding-dino")

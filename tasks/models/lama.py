@@ -1,0 +1,223 @@
+"""Fill holes by LaMa (Suvorov et al., 2022), a network with Fourier convolutions that sees all of its crop at once.
+
+Reads the published big-lama, a TorchScript file, and runs it in PyTorch; needs OpenCV, too. The package that publishes
+it, simple-lama-inpainting 0.1.2, demands NumPy 1 and Pillow 9, so its steps are done here: RGB as float32 / 255, the
+hole as 0 and 1, both padded ``symmetric`` to a multiple of 8, results cut to 8 bits. What the network sees of an image
+is ours: the hole with its surroundings, at the image's own resolution where that fits.
+
+A TorchScript file is a program, and nothing shuts it in. It runs only if its SHA-256 is the published one, or the one
+that the profile names; the bytes that were hashed are the bytes that run. It computes in float32, on a GPU too: cuFFT
+takes no bfloat16. PyTorch's just-in-time optimiser is left out: it works anew on each size of input, for seconds.
+"""
+
+import hashlib
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.removing import LamaConfig, RemovalsConfig
+from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.devices import choose_device
+from pairwright.tasks.models.inpainting import Hole, Pixels, Window
+from pairwright.tasks.models.weights import (
+    PublishedFile,
+    absolute,
+    check_revision,
+    find_published,
+    identify_files,
+    loading,
+    require_packages,
+)
+
+if TYPE_CHECKING:
+    from torch import device
+
+FIELD = "removals.lama"
+PUBLISHED = PublishedFile(
+    field=FIELD,
+    name="big-lama.pt",
+    url="https://github.com/enesmsahin/simple-lama-inpainting/releases/download/v0.1.0/big-lama.pt",
+    sha256="7ba7aa7ac37a4d41fdbbeba3a2af7ead18058552997e3a3cd1a3b2210c9e6b4c",
+)
+TRUSTED = {PUBLISHED.sha256, "344c77bbcb158f17dd143070d1e789f38a66c04202311ae3a258ef66667a9ea9"}
+"""Hashes of the files that run without being asked about: the published one, and IOPaint's copy of big-lama."""
+STEP, DIVISOR = 64, 8
+"""Crops begin and end at multiples of ``STEP`` pixels of the image, so that few sizes occur and go through the network
+together; it halves them three times."""
+MIN_CONTEXT = 64
+"""Pixels around a hole at the least, where the image has them."""
+MAX_CROPS = 8
+"""Crops that a GPU takes at once, of what is found by trying: a pixel takes about 2 kB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoleCrop:
+    """A hole with its surroundings, as the network takes it."""
+
+    pixels: Pixels
+    """``(height, width, 4)``: RGB, and 1 in the hole; shrunk, then padded."""
+    shrunk: tuple[int, int]
+    """Height and width before the padding."""
+    size: tuple[int, int]
+    """Height and width in the image."""
+    place: tuple[slice, slice]
+    """Where the window is in the crop, in pixels of the image."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LamaInpainter:
+    """Inpainter by LaMa; its weights are loaded once per process, when they are first needed."""
+
+    config: RemovalsConfig
+
+    @property
+    def version(self) -> str:
+        """Say which weights these are."""
+        return f"LaMa {self.config.lama.revision or PUBLISHED.name}"
+
+    def prepare(self, image: Pixels, hole: Hole, window: Window) -> HoleCrop:
+        """Return the hole's crop; needs no weights."""
+        return crop_hole(image, hole, window, context=self.config.context, max_side=self.config.max_side)
+
+    def fill(self, prepared: Sequence[HoleCrop]) -> Iterator[Pixels]:
+        """Yield the filled windows; crops of one size go through the network together.
+
+        Raises:
+            ModelError: the weights are missing, do not run, or give no numbers; a single crop does not fit.
+        """
+        lama = _load(self.config.lama.model_dump_json(), self.config.batch_size)
+        shapes = [crop.pixels.shape for crop in prepared]
+        filled: dict[int, Pixels] = {}
+        for _, group in groupby(sorted(range(len(shapes)), key=shapes.__getitem__), key=shapes.__getitem__):
+            places = list(group)
+            made = lama.batches.each(lama.run, [prepared[place].pixels for place in places])
+            filled.update(zip(places, made, strict=True))
+        for place, crop in enumerate(prepared):
+            yield put_back(crop, filled.pop(place))
+
+
+def crop_hole(image: Pixels, hole: Hole, window: Window, *, context: float, max_side: int) -> HoleCrop:
+    """Return a hole with what is around it.
+
+    Args:
+        image: ``(height, width, 3)``.
+        hole: ``(h, w)`` of the window.
+        window: where the hole is.
+        context: how much is seen on each side, in sides of the window.
+        max_side: longest side of the crop, before it is padded; a larger one is shrunk.
+    """
+    import cv2
+
+    x0, y0, x1, y1 = window
+    (left, right), (top, bottom) = _grown(x0, x1, image.shape[1], context), _grown(y0, y1, image.shape[0], context)
+    size = (bottom - top, right - left)
+    place = (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
+    pixels, inside = image[top:bottom, left:right], np.zeros(size, dtype=np.float32)
+    inside[place] = hole
+    scale = min(1.0, max_side / max(size))
+    shrunk = (max(ceil(size[0] * scale - 1e-6), 1), max(ceil(size[1] * scale - 1e-6), 1))  # but for errors of floats
+    if shrunk != size:
+        pixels, inside = (cv2.resize(one, shrunk[::-1], interpolation=cv2.INTER_AREA) for one in (pixels, inside))
+    seen: Pixels = np.dstack([pixels, inside > 0]).astype(np.uint8)  # a pixel of which any part is hole, is hole
+    padding = (*((0, -side % DIVISOR) for side in shrunk), (0, 0))
+    return HoleCrop(pixels=np.pad(seen, padding, mode="symmetric"), shrunk=shrunk, size=size, place=place)
+
+
+def _grown(low: int, high: int, limit: int, context: float) -> tuple[int, int]:
+    """Return a span with its context, as far as the image reaches."""
+    more = max(ceil(context * (high - low)), MIN_CONTEXT)
+    return max(low - more, 0) // STEP * STEP, min(ceil((high + more) / STEP) * STEP, limit)
+
+
+def put_back(crop: HoleCrop, filled: Pixels) -> Pixels:
+    """Return the ``(h, w, 3)`` pixels of a hole's window from the filled ``(height, width, 3)`` crop."""
+    import cv2
+
+    inner = filled[: crop.shrunk[0], : crop.shrunk[1]]
+    if crop.shrunk != crop.size:
+        inner = cv2.resize(inner, crop.size[::-1], interpolation=cv2.INTER_CUBIC).astype(np.uint8, copy=False)
+    return np.ascontiguousarray(inner[crop.place])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lama:
+    """The network on its device."""
+
+    network: Any
+    device: "device"
+    batches: Batches
+
+    def run(self, crops: Sequence[Pixels]) -> list[Pixels]:
+        """Return the ``(height, width, 3)`` pixels that the network makes of ``(height, width, 4)`` crops."""
+        import torch
+
+        plainly = torch.jit.optimized_execution(should_optimize=False)  # pyright: ignore[reportPrivateImportUsage]  (it is not listed)
+        with torch.inference_mode(), plainly:
+            seen = torch.from_numpy(np.stack(crops)).to(self.device).permute(0, 3, 1, 2).contiguous()
+            made = self.network(seen[:, :3].float() / 255, seen[:, 3:].float())
+            if not bool(torch.isfinite(made).all()):
+                raise ModelError(f"{FIELD}: the network gave pixels that are not finite")
+            return list((made * 255).clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().cpu().numpy())
+
+
+def pin_lama(config: LamaConfig, *, download: bool) -> LamaConfig:
+    """Return the configuration with the revision of the file that is on this machine, once it may run.
+
+    Raises:
+        ModelError: the file or packages are missing, it is not to be trusted, or not what the configuration names.
+    """
+    require_packages(FIELD, "torch", "cv2")
+    path = _find(config, download=download)
+    _read_trusted(config, path)
+    checkpoint = absolute(config.checkpoint) if config.checkpoint else ""
+    return config.model_copy(update={"revision": identify_files([path]), "checkpoint": checkpoint})
+
+
+def _find(config: LamaConfig, *, download: bool) -> Path:
+    path = Path(config.checkpoint).expanduser() if config.checkpoint else find_published(PUBLISHED, download=download)
+    if not path.is_file():
+        raise ModelError(f"{FIELD}.checkpoint: {path}: no such file")
+    check_revision(FIELD, config.revision, identify_files([path]), path)
+    return path
+
+
+def _read_trusted(config: LamaConfig, path: Path) -> bytes:
+    """Return a program; refuse one that nobody vouches for. Nothing of it runs."""
+    data = path.read_bytes()
+    sha256 = hashlib.sha256(data).hexdigest()
+    if sha256 not in TRUSTED | {config.sha256.lower()}:
+        raise ModelError(
+            f"{FIELD}.checkpoint: {path} is a program, and not the published {PUBLISHED.name}: its SHA-256 is "
+            f"{sha256}. If you know where it comes from, and trust it: --set {FIELD}.sha256={sha256}"
+        )
+    return data
+
+
+@lru_cache(maxsize=1)
+def _load(configuration: str, batch: int) -> Lama:
+    """Load the program, and try it on two images with two masks."""
+    import torch
+
+    config, device = LamaConfig.model_validate_json(configuration), choose_device()
+    path = _find(config, download=False)
+    data = _read_trusted(config, path)
+    batches = Batches(batch, most=MAX_CROPS) if device.type == "cuda" else Batches(batch or 1)
+    with loading(FIELD, path):
+        lama = Lama(
+            network=torch.jit.load(io.BytesIO(data), map_location=device).eval(), device=device, batches=batches
+        )
+        shapes = [made.shape for made in lama.run(list(np.ones((2, STEP, STEP, 4), dtype=np.uint8)))]
+    if shapes != [(STEP, STEP, 3)] * 2:
+        raise ModelError(
+            f"{FIELD}: {path} does not run as LaMa does, on images (n, 3, h, w) and masks (n, 1, h, w): it gives "
+            f"{shapes} for two images of {STEP} x {STEP} pixels"
+        )
+    return lama

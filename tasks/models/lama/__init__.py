@@ -1,1 +1,0 @@
-"""LaMa: holes are filled from their surroundings."""

@@ -1,0 +1,270 @@
+"""Make masks of boxes with SAM (Kirillov et al., 2023), by the package ``segment-anything`` and its ``SamPredictor``.
+
+Reads the published checkpoints (``sam_vit_b/l/h``, as ``pairwright fetch`` puts them), or any file with the same keys,
+safetensors too. Needs PyTorch and that package, whose own loader is not used: it runs pickles. Each image is encoded
+once for all its tags, and all its boxes are one prompt, without several masks to choose from
+(``multimask_output=False``). On a GPU the encoder computes in bfloat16 (autocast); boxes and masks are float32
+everywhere: in bfloat16 the corner of a box would move by up to four pixels.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from pairwright.schemas.config import SegmentationConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.rows import Box, Tag
+from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.checkpoints import read_checkpoint
+from pairwright.tasks.models.devices import choose_device
+from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.segmentation import TagMask
+from pairwright.tasks.models.tensor_shapes import compare_shapes, count_parts, shapes_of
+from pairwright.tasks.models.weights import (
+    PublishedFile,
+    absolute,
+    check_revision,
+    find_local,
+    find_published,
+    identify_files,
+    require_packages,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor, device
+
+FIELD = "segmentation"
+ADDRESS = "https://dl.fbaipublicfiles.com/segment_anything/"
+FILES = {
+    "vit_b": ("sam_vit_b_01ec64.pth", "ec2df62732614e57411cdcf32a23ffdf28910380d03139ee0f4fcbe91eb8c912"),
+    "vit_l": ("sam_vit_l_0b3195.pth", "3adcc4315b642a4d2101128f611684e8734c41232a17c648ed1693702a49a622"),
+    "vit_h": ("sam_vit_h_4b8939.pth", "a7bf3b02f3ebf1267aba913ff637d9a2d5c33d3173bb679e46d9f338c26f262e"),
+}
+"""The published files with their SHA-256."""
+MAX_IMAGES = 16
+"""Images that a GPU encodes at once: more makes it no faster."""
+MAX_MASK_PIXELS = 1 << 26
+"""Pixels of an image's masks that are made at once, 4 bytes each."""
+DECODER_HEADS = 8
+"""Attention heads of the mask decoder: the one number that no shape tells; all published models have eight."""
+
+
+class Fitted(NamedTuple):
+    """An image as large as fits in the model's square."""
+
+    pixels: NDArray[np.uint8]
+    """``(h, w, 3)``; the longer side is the square's."""
+    original: tuple[int, int]
+    """Height and width of the image itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sam:
+    """Segmenter by SAM; its weights are loaded once per process, when they are first needed."""
+
+    config: SegmentationConfig
+
+    @property
+    def version(self) -> str:
+        """Say which weights these are."""
+        return f"SAM {self.config.revision or self.config.checkpoint or self.config.model}"
+
+    @property
+    def prepare(self) -> Callable[[Seen], Fitted]:
+        """Return what brings an image into the model's square."""
+        return partial(fit, _load(self.config.model_dump_json()).predictor.transform.target_length)
+
+    def segment(
+        self, prepared: Sequence[Fitted], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
+    ) -> Iterator[list[TagMask]]:
+        """Yield for each image one mask per tag: the union of those of its boxes, scored by the least of them.
+
+        Raises:
+            ModelError: the weights are missing, or give numbers that are not finite.
+        """
+        yield from _load(self.config.model_dump_json()).segment(prepared, tags, boxes)
+
+
+def fit(side: int, seen: Seen) -> Fitted:
+    """Return an image resized as the package's ``ResizeLongestSide`` does, which fails where a side becomes 0."""
+    from segment_anything.utils.transforms import ResizeLongestSide
+
+    height, width = seen.pixels.shape[:2]
+    size = ResizeLongestSide.get_preprocess_shape(height, width, side)
+    resized = Image.fromarray(seen.pixels).resize((max(size[1], 1), max(size[0], 1)), Image.Resampling.BILINEAR)
+    return Fitted(np.asarray(resized), (height, width))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompter:
+    """SAM's predictor on its device."""
+
+    predictor: Any
+    device: "device"
+    batches: Batches
+
+    def segment(
+        self, prepared: Sequence[Fitted], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
+    ) -> Iterator[list[TagMask]]:
+        """Yield for each image one mask per tag; an image without boxes is not encoded."""
+        encoded = self._encoded([image for image, found in zip(prepared, boxes, strict=True) if found])
+        for image, names, found in zip(prepared, tags, boxes, strict=True):
+            masks = np.zeros((len(names), *image.original), dtype=np.bool_)
+            scores: dict[int, float] = {}
+            for box, mask, score in self._masks(image, next(encoded), found) if found else ():
+                masks[box.tag] |= mask
+                scores[box.tag] = min(score, scores.get(box.tag, score))
+            yield [TagMask(mask, scores.get(tag, 0.0)) for tag, mask in enumerate(masks)]
+
+    def _encoded(self, images: Sequence[Fitted]) -> "Iterator[Tensor]":
+        for batch in self.batches.pieces(self._encode, images):
+            yield from batch.split(1)
+
+    def _encode(self, images: Sequence[Fitted]) -> "Tensor":
+        import torch
+
+        model = self.predictor.model
+        on_gpu = self.device.type == "cuda"
+        squares = [
+            model.preprocess(torch.tensor(image.pixels, device=self.device).permute(2, 0, 1)) for image in images
+        ]
+        with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=on_gpu):
+            made = model.image_encoder(torch.stack(squares)).float()
+        if on_gpu:
+            torch.cuda.synchronize(self.device)  # batches are timed
+        return made
+
+    def _masks(
+        self, image: Fitted, features: "Tensor", boxes: Sequence[Box]
+    ) -> Iterator[tuple[Box, NDArray[np.bool_], float]]:
+        """Yield each box of an image with its ``(h, w)`` mask and its score."""
+        import torch
+
+        predictor, (height, width) = self.predictor, image.original
+        predictor.features, predictor.is_image_set = features, True
+        predictor.original_size, predictor.input_size = image.original, image.pixels.shape[:2]
+        step = max(MAX_MASK_PIXELS // (height * width), 1)
+        for part in (boxes[start : start + step] for start in range(0, len(boxes), step)):
+            corners = torch.tensor([(box.x0, box.y0, box.x1, box.y1) for box in part], device=self.device)
+            shown = predictor.transform.apply_boxes_torch(corners, image.original)
+            with torch.inference_mode():
+                masks, scores, _ = predictor.predict_torch(None, None, boxes=shown, multimask_output=False)
+            if not bool(torch.isfinite(scores).all()):
+                raise ModelError(f"{FIELD}: SAM gave scores that are not finite: its weights are damaged")
+            yield from zip(part, masks[:, 0].cpu().numpy(), scores[:, 0].tolist(), strict=True)
+
+
+def pin_sam(config: SegmentationConfig) -> SegmentationConfig:
+    """Return the configuration with the hash of the weights that are on this machine.
+
+    Raises:
+        ModelError: weights or packages are missing, or the weights are not those that the configuration names.
+    """
+    require_packages(FIELD, "torch", "torchvision", "segment_anything")
+    path = _find(config)
+    checkpoint = absolute(config.checkpoint) if config.checkpoint else ""
+    return config.model_copy(update={"revision": identify_files([path]), "checkpoint": checkpoint})
+
+
+def _find(config: SegmentationConfig) -> Path:
+    if config.checkpoint:
+        (path,) = find_local(f"{FIELD}.checkpoint", Path(config.checkpoint).expanduser())
+    else:
+        name, sha256 = FILES[config.model]
+        file = PublishedFile(field=FIELD, name=name, url=ADDRESS + name, sha256=sha256)
+        path = find_published(file, download=config.download)
+    check_revision(FIELD, config.revision, identify_files([path]), path)
+    return path
+
+
+def check_sam(config: SegmentationConfig) -> None:
+    """Refuse a local file that is no SAM checkpoint, before a build has worked for hours to come to it.
+
+    Raises:
+        ModelError: names the file, and what is wrong with it.
+    """
+    if config.checkpoint:
+        _read(config)
+
+
+def _read(config: SegmentationConfig) -> Any:
+    path = _find(config.model_copy(update={"download": False}))
+    return load_sam(path, field=f"{FIELD}.checkpoint" if config.checkpoint else FIELD)
+
+
+@lru_cache(maxsize=1)
+def _load(configuration: str) -> Prompter:
+    from segment_anything import SamPredictor
+
+    config, device = SegmentationConfig.model_validate_json(configuration), choose_device()
+    on_gpu = device.type == "cuda"
+    return Prompter(
+        predictor=SamPredictor(_read(config).to(device)),
+        device=device,
+        batches=Batches(config.batch_size, most=MAX_IMAGES) if on_gpu else Batches(config.batch_size or 1),
+    )
+
+
+def load_sam(path: Path, *, field: str) -> Any:
+    """Return the package's ``Sam`` with a checkpoint's weights, in float32 on the CPU; they stay in the file.
+
+    Raises:
+        ModelError: it cannot be read, or is no SAM checkpoint; the message says why and names ``field``.
+    """
+    weights = read_checkpoint(path, field=field)
+    try:
+        model = build_sam(weights)
+        compare_shapes(shapes_of(weights), shapes_of(model.state_dict()))
+        model.load_state_dict({name: tensor.float() for name, tensor in weights.items()}, assign=True)
+    except ModelError as error:
+        raise ModelError(f"{field}: {path}: {error}") from error
+    except Exception as error:  # shapes that make no model: the package's and PyTorch's own errors
+        raise ModelError(f"{field}: {path} is no SAM checkpoint: {type(error).__name__}: {error}") from error
+    return model.requires_grad_(requires_grad=False).eval()
+
+
+def build_sam(weights: "Mapping[str, Tensor]") -> Any:
+    """Return the package's ``Sam`` of the sizes that a checkpoint's shapes tell, without numbers (on the meta device).
+
+    Relative positions say how many patches a block's attention sees across: there are ``2 * side - 1`` of them, one
+    vector of a head's width for each. A block that sees fewer than there are in the image sees windows.
+    """
+    import torch
+    from segment_anything.modeling import ImageEncoderViT, MaskDecoder, PromptEncoder, Sam, TwoWayTransformer
+
+    shapes = shapes_of(weights)
+    _, grid, _, embed_dim = shapes["image_encoder.pos_embed"]
+    patch = shapes["image_encoder.patch_embed.proj.weight"][-1]
+    masks, prompt_dim = shapes["mask_decoder.mask_tokens.weight"]
+    depth = count_parts(shapes, "image_encoder.blocks.")
+    positions = [shapes[f"image_encoder.blocks.{block}.attn.rel_pos_h"] for block in range(depth)]
+    sides = [(length + 1) // 2 for length, _ in positions]
+    norm: Any = partial(torch.nn.LayerNorm, eps=1e-6)
+    with torch.device("meta"):
+        encoder = ImageEncoderViT(
+            img_size=grid * patch, patch_size=patch, embed_dim=embed_dim, depth=depth,
+            num_heads=embed_dim // positions[0][1],
+            mlp_ratio=shapes["image_encoder.blocks.0.mlp.lin1.weight"][0] / embed_dim,
+            out_chans=prompt_dim, norm_layer=norm, use_rel_pos=True, window_size=min(sides) % grid,
+            global_attn_indexes=tuple(block for block, side in enumerate(sides) if side == grid),
+        )  # fmt: skip
+        prompts = PromptEncoder(
+            embed_dim=prompt_dim, image_embedding_size=(grid, grid), input_image_size=(grid * patch, grid * patch),
+            mask_in_chans=shapes["prompt_encoder.mask_downscaling.3.weight"][0],
+        )  # fmt: skip
+        layers, score = "mask_decoder.transformer.layers.", "mask_decoder.iou_prediction_head.layers."
+        transformer = TwoWayTransformer(
+            depth=count_parts(shapes, layers), embedding_dim=prompt_dim, num_heads=DECODER_HEADS,
+            mlp_dim=shapes[f"{layers}0.mlp.lin1.weight"][0],
+        )  # fmt: skip
+        decoder = MaskDecoder(
+            transformer_dim=prompt_dim, transformer=transformer, num_multimask_outputs=masks - 1,
+            iou_head_depth=count_parts(shapes, score), iou_head_hidden_dim=shapes[f"{score}0.weight"][0],
+        )  # fmt: skip
+    return Sam(encoder, prompts, decoder)

@@ -1,1 +1,0 @@
-"""SAM: masks of boxes."""

@@ -1,0 +1,379 @@
+"""Grounding DINO through transformers' real loaders: boxes are those of the library's own pipeline, image by image."""
+
+import json
+import pickle
+import re
+import shutil
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from torchvision.ops import batched_nms
+from transformers import GroundingDinoForObjectDetection, GroundingDinoProcessor
+
+from pairwright.schemas.config import DetectionConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.rows import Box, Tag
+from pairwright.tasks.models import grounding_dino
+from pairwright.tasks.models.batches import FIRST
+from pairwright.tasks.models.grounding_dino import (
+    MAX_ASPECT,
+    PIXEL_DIGITS,
+    SCORE_DIGITS,
+    GroundingDino,
+    pin_grounding_dino,
+)
+from pairwright.tasks.models.prepare_ahead import Seen
+from tests.fixtures.checkpoints import write_hub_cache
+from tests.fixtures.grounding_checkpoints import write_grounding_folder
+from tests.tasks.models.samples import photographs
+
+PHOTOGRAPHS = photographs()
+ORDINARY = {name: image for name, image in PHOTOGRAPHS.items() if max(image.shape) <= MAX_ASPECT * min(image.shape[:2])}
+"""Those that are not stretched."""
+NAMES = ("cat", "Red ball", "traffic light")
+MANY = (*["red ball", "two dog", "a person", "traffic light"] * 3, "dog")
+"""Twelve of two words and a stop: ten of them fill a prompt of 32 tokens."""
+HOSTILE = (
+    "", ".", "?", "[SEP]", "[MASK]", "cat . dog .", "cat [SEP] dog", "\n\n", "\x00", "z" * 10_000, "cat " * 10_000,
+    "中", "猫と犬", "\ud800", "🦄", "\u202e dog", "'); DROP TABLE boxes; --", "{}", "%s", "[CLS]" * 99,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_grounding_folder(tmp_path_factory.mktemp("grounding-dino"))
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def tags(*names):
+    return [Tag(name=name, score=1.0, tagger="ram") for name in names]
+
+
+def detector(folder, **config):
+    return GroundingDino(config=DetectionConfig(detector="grounding-dino", model=str(folder), **config))
+
+
+def detect(made, images, names):
+    return made.detect([made.prepare(Seen(image)) for image in images], [tags(*some) for some in names])
+
+
+def numbers(boxes):
+    return np.array([(box.tag, box.score, box.x0, box.y0, box.x1, box.y1) for box in boxes]).reshape(-1, 6)
+
+
+def assert_same(boxes, wanted, image):
+    """Compare in shares of the image, but for the rounding; results of like score may have changed places."""
+    scale = np.array([1, 1, *image.shape[1::-1], *image.shape[1::-1]])
+    got, expected = (np.array(rows).reshape(-1, 6) / scale for rows in (numbers(boxes), wanted))
+    assert got.shape == expected.shape
+    rounded = np.array([0, 10**-SCORE_DIGITS, *[10**-PIXEL_DIGITS] * 4]) / 2 / scale
+    for row in got:
+        assert (np.abs(expected - row) < 1e-4 + rounded).all(axis=1).any()
+    for row in expected:
+        assert (np.abs(got - row) < 1e-4 + rounded).all(axis=1).any()
+
+
+@lru_cache(maxsize=1)
+def library(folder):
+    return GroundingDinoForObjectDetection.from_pretrained(folder), GroundingDinoProcessor.from_pretrained(folder)
+
+
+def reference(folder, image, names, *, threshold, text_threshold):
+    """Return what a user of transformers gets of one image and one prompt: ``(tag, score, corners)`` in any order.
+
+    The library says which boxes reach the threshold; whose they are is read from the letters that each token stands
+    for in the text.
+    """
+    model, processor = library(folder)
+    text = "".join(f"{name.lower()} . " for name in names)
+    with torch.inference_mode():
+        inputs = processor(images=Image.fromarray(image), text=text, return_tensors="pt")
+        found = model(**inputs)
+    (kept,) = processor.post_process_grounded_object_detection(
+        found, threshold=threshold, text_threshold=text_threshold, target_sizes=[image.shape[:2]]
+    )
+    scores = found.logits[0].sigmoid()
+    scores = scores[scores.max(dim=1).values > threshold]
+    letters = processor.tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
+    results, start = [], 0
+    for tag, name in enumerate(names):
+        tokens = [place for place, (left, right) in enumerate(letters) if start <= left < right <= start + len(name)]
+        start += len(name) + 3
+        of_tag = scores[:, tokens].max(dim=1).values
+        results += [
+            (tag, float(score), corners)
+            for score, corners in zip(of_tag, kept["boxes"].tolist(), strict=True)
+            if score > text_threshold
+        ]
+    return results
+
+
+def clipped(results, image):
+    """Return what is left of results within the image, by tag and falling score."""
+    height, width = image.shape[:2]
+    made = []
+    for tag, score, (x0, y0, x1, y1) in results:
+        x0, x1 = (min(max(x, 0), width) for x in (x0, x1))
+        y0, y1 = (min(max(y, 0), height) for y in (y0, y1))
+        if x0 < x1 and y0 < y1:
+            made.append((tag, score, x0, y0, x1, y1))
+    return sorted(made, key=lambda one: (one[0], -one[1]))
+
+
+@pytest.mark.parametrize(("threshold", "text_threshold"), [(0.25, 0.2), (0.97, 0.5), (0.0, 0.0)])
+def test_boxes_are_those_of_transformers(folder, threshold, text_threshold):
+    """Batched with others, of all sizes and orientations, with prompts of other lengths."""
+    made = detector(folder, box_threshold=threshold, text_threshold=text_threshold, max_iou=1.0, batch_size=3)
+    images = [*ORDINARY.values(), PHOTOGRAPHS["china"][::-1], PHOTOGRAPHS["flower"], PHOTOGRAPHS["china"]]
+    names = [NAMES[: 1 + place % 3] for place in range(len(images))]
+    found = detect(made, images, names)
+    total = 0
+    for image, some, boxes in zip(images, names, found, strict=True):
+        wanted = clipped(reference(folder, image, some, threshold=threshold, text_threshold=text_threshold), image)
+        assert_same(boxes, wanted, image)
+        assert [(box.tag, -box.score) for box in boxes] == sorted((box.tag, -box.score) for box in boxes)
+        total += len(boxes)
+    queries = 24 * sum(map(len, names))
+    assert total == queries if threshold == 0 else queries / 20 < total < queries
+
+
+def test_other_images_and_the_batch_change_roundings_only(folder):
+    images, names = list(ORDINARY.values()), [NAMES] * len(ORDINARY)
+    made = detector(folder, box_threshold=0, text_threshold=0, max_iou=1.0, batch_size=1)
+    alone = [detect(made, [image], [NAMES])[0] for image in images]
+    together = detect(
+        detector(folder, box_threshold=0, text_threshold=0, max_iou=1.0, batch_size=5), images[::-1], names
+    )
+    for image, one, other in zip(images, alone, together[::-1], strict=True):
+        assert_same(other, numbers(one), image)
+
+
+def test_the_librarys_own_padding_changes_more(folder):
+    """Images are batched with those of their size for this: if the library's padding went unseen, it need not be."""
+    model, processor = library(folder)
+    images = [Image.fromarray(PHOTOGRAPHS[name]) for name in ("china", "odd")]
+    with torch.inference_mode():
+        scores = [
+            model(**processor(images=some, text=["cat."] * len(some), return_tensors="pt")).logits[0].sigmoid()
+            for some in (images[:1], images)
+        ]
+    one, padded = (found.max(dim=1).values.sort().values for found in scores)
+    assert (one - padded).abs().max() > 0.01
+
+
+def test_tags_of_several_prompts_keep_their_places(folder):
+    made = detector(folder, box_threshold=0.5, text_threshold=0.1, max_iou=1.0, batch_size=4)
+    images = [PHOTOGRAPHS[name] for name in ("china", "odd", "china")]
+    found = detect(made, images, [MANY, ["cat"], MANY])
+    for image, boxes in zip(images[::2], found[::2], strict=True):
+        thresholds = {"threshold": 0.5, "text_threshold": 0.1}
+        first = reference(folder, image, MANY[:10], **thresholds)
+        second = [(tag + 10, *rest) for tag, *rest in reference(folder, image, MANY[10:], **thresholds)]
+        assert {tag for tag, *_ in second} == {10, 11, 12}
+        assert_same(boxes, clipped(first + second, image), image)
+        assert [box.tag for box in boxes] == sorted(box.tag for box in boxes)
+
+
+def test_overlapping_boxes_of_a_tag_go_as_torchvision_says(folder):
+    image = PHOTOGRAPHS["astronaut"]
+    (every,) = detect(detector(folder, box_threshold=0.2, text_threshold=0.1, max_iou=1.0), [image], [NAMES])
+    rows = torch.tensor(numbers(every), dtype=torch.float32)
+    for overlap in (0.5, 0.1):
+        (boxes,) = detect(detector(folder, box_threshold=0.2, text_threshold=0.1, max_iou=overlap), [image], [NAMES])
+        kept = batched_nms(rows[:, 2:], rows[:, 1], rows[:, 0], overlap)
+        assert 0 < len(kept) < len(every)
+        assert set(boxes) == {every[place] for place in kept.tolist()}
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (1, 500), (500, 1), (16, 8000), (8000, 16), (2, 3), (37, 41)], ids=lambda shape: f"{shape}"
+)
+def test_extreme_images_are_asked_about_like_others(folder, shape):
+    made = detector(folder, box_threshold=0, text_threshold=0, max_iou=1.0)
+    image = np.full((*shape, 3), 128, dtype=np.uint8)
+    alone, _ = detect(made, [image, PHOTOGRAPHS["china"]], [["cat"], ["dog"]])
+    _, beside = detect(made, [PHOTOGRAPHS["flower"], image], [["cat"], ["cat"]])
+    assert alone
+    assert_same(beside, numbers(alone), image)
+    assert all(0 <= box.x0 < box.x1 <= shape[1] and 0 <= box.y0 < box.y1 <= shape[0] for box in alone)
+
+
+def test_out_of_memory_halves_the_batch(folder, monkeypatch):
+    images, names = [PHOTOGRAPHS["china"]] * 7, [NAMES] * 7
+    wanted = detect(detector(folder, batch_size=7), images, names)
+    network, sizes = grounding_dino._load(str(folder), ""), []
+    forward = network.model.forward
+
+    def fails(**given):
+        sizes.append(len(given["pixel_values"]))
+        if len(given["pixel_values"]) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(**given)
+
+    def fails_always(**_):
+        raise MemoryError
+
+    monkeypatch.setattr(network.model, "forward", fails)
+    found = detect(detector(folder, batch_size=6), images, names)
+    assert sizes == [6, 3, 3, 1]
+    for one, other in zip(found, wanted, strict=True):
+        assert_same(one, numbers(other), images[0])
+    monkeypatch.setattr(network.model, "forward", fails_always)
+    with pytest.raises(ModelError, match="single image"):
+        detect(detector(folder, batch_size=2), images, names)
+
+
+def test_weights_that_give_no_numbers_are_named(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["model.text_projection.bias"][:] = float("nan")
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"detection\.model: .*finite"):
+        detect(detector(tmp_path), [PHOTOGRAPHS["china"]], [["cat"]])
+
+
+def test_hostile_tags_do_not_move_others(folder):
+    made = detector(folder, box_threshold=0.3, text_threshold=0.2)
+    image = PHOTOGRAPHS["china"]
+    found = detect(made, [image, image], [[name, "cat"] for name in ("[SEP]", "cat . dog .")])
+    wanted = detect(made, [image, image], [["[ sep ]", "cat"], ["cat dog", "cat"]])
+    assert found == wanted
+    # Those that are left out are as if they had not been there.
+    gone = ["", ".", "\n", "z" * 10_000, "cat " * 10_000, "\ud800", "🦄"]
+    (alone,) = detect(made, [image], [["cat", "dog"]])
+    (beside,) = detect(made, [image], [[*gone, "cat", *gone, "dog"]])
+    places = {len(gone): 0, 2 * len(gone) + 1: 1}
+    assert alone
+    assert numbers(alone)[:, 1:].tolist() == numbers(beside)[:, 1:].tolist()
+    assert [box.tag for box in alone] == [places[box.tag] for box in beside]
+
+
+def test_every_box_of_hostile_tags_is_a_box(folder):
+    made = detector(folder, box_threshold=0.01, text_threshold=0.01)
+    (found,) = detect(made, [PHOTOGRAPHS["odd"]], [HOSTILE])
+    height, width = PHOTOGRAPHS["odd"].shape[:2]
+    assert found
+    for box in found:
+        assert 0 <= box.x0 < box.x1 <= width
+        assert 0 <= box.y0 < box.y1 <= height
+        assert any((letter.isascii() and letter.isalpha()) or letter == "中" for letter in HOSTILE[box.tag])
+
+
+def test_images_without_tags_have_no_boxes(folder):
+    made = detector(folder, box_threshold=0, text_threshold=0)
+    image = PHOTOGRAPHS["china"]
+    assert detect(made, [], []) == []
+    assert detect(made, [image, image], [[], [".", ""]]) == [(), ()]
+    none, some, last = detect(made, [image] * 3, [[], ["cat"], []])
+    assert none == last == ()
+    assert some
+
+
+def test_it_prepares_in_other_processes_without_its_weights(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    prepare = pickle.loads(pickle.dumps(detector(tmp_path).prepare))
+    fitted = prepare(Seen(PHOTOGRAPHS["china"]))
+    assert (fitted.pixels.shape, fitted.size) == ((3, 96, 143), (427, 640))
+
+
+def test_a_cpu_takes_one_image_at_a_time_unless_the_profile_says_more(monkeypatch):
+    assert grounding_dino._batches("of this test", "", 0).size == 1
+    assert grounding_dino._batches("of this test", "", 3).size == 3
+    monkeypatch.setattr(grounding_dino, "count_gpus", lambda: 1)
+    assert grounding_dino._batches("of a GPU in this test", "", 0).size == FIRST
+
+
+def test_a_name_is_read_from_the_hubs_cache(tmp_path, monkeypatch, folder):
+    """As it is published: the image processor's file on its own."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(folder, tmp_path / "published")
+    whole = tmp_path / "published" / "processor_config.json"
+    (tmp_path / "published" / "preprocessor_config.json").write_text(
+        json.dumps(json.loads(whole.read_text())["image_processor"])
+    )
+    whole.unlink()
+    snapshot = write_hub_cache(tmp_path / "cache", "someone/tiny", tmp_path / "published")
+    config = pin_grounding_dino(DetectionConfig(model="someone/tiny"), download=False)
+    assert config.revision == snapshot.name
+    assert GroundingDino(config=config).version == f"someone/tiny {snapshot.name}"
+    images = [PHOTOGRAPHS["china"], PHOTOGRAPHS["odd"]]
+    found = detect(GroundingDino(config=config), images, [NAMES] * 2)
+    assert any(found)
+    assert found == detect(detector(folder), images, [NAMES] * 2)
+
+
+def test_a_local_model_is_known_by_its_bytes_wherever_it_lies(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "copy")
+    names = {
+        GroundingDino(config=pin_grounding_dino(DetectionConfig(model=str(path)), download=False)).version
+        for path in (folder, tmp_path / "copy")
+    }
+    assert len(names) == 1
+    assert names.pop().startswith("Grounding DINO xxh3:")
+    pinned = pin_grounding_dino(DetectionConfig(model=str(tmp_path / "copy")), download=False)
+    (tmp_path / "copy" / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"detection\.revision"):
+        pin_grounding_dino(pinned, download=False)
+    with pytest.raises(ModelError, match=r"detection\.revision"):
+        detect(GroundingDino(config=pinned), [PHOTOGRAPHS["china"]], [["cat"]])
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (
+            "IDEA-Research/grounding-dino-base",
+            "hf download IDEA-Research/grounding-dino-base config.json preprocessor_config.json tokenizer.json "
+            "tokenizer_config.json model.safetensors --revision 12bdfa3120f3e7ec7b434d90674b3396eccf88eb$",
+        ),
+        ("./nowhere", "detection.model: nowhere: no such folder"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path, monkeypatch, model, words):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ModelError) as caught:
+        pin_grounding_dino(DetectionConfig(model=model), download=False)
+    assert re.search(words, str(caught.value), re.MULTILINE), str(caught.value)
+
+
+def test_pickles_are_not_read(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="safetensors"):
+        pin_grounding_dino(DetectionConfig(model=str(tmp_path)), download=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("config.json", json.dumps({"model_type": "bert"}), "bert.* grounding-dino"),
+        ("config.json", "{", "detection: .*JSONDecodeError"),
+        ("processor_config.json", "{", "detection: .*processor_config.json"),
+        ("processor_config.json", "{}", "detection: .*image processor"),
+        ("tokenizer.json", "{", "detection: "),
+        ("model.safetensors", "not weights", "detection: "),
+    ],
+)
+def test_a_damaged_folder_is_one_message(folder, tmp_path, name, text, words):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ModelError, match=words):
+        detect(detector(tmp_path), [PHOTOGRAPHS["china"]], [["cat"]])
+
+
+def test_a_box_says_all_that_a_row_holds(folder):
+    (found,) = detect(detector(folder, box_threshold=0.1, text_threshold=0.1), [PHOTOGRAPHS["china"]], [["cat"]])
+    assert all(isinstance(box, Box) and type(box.score) is float and type(box.x0) is float for box in found)
+    assert detector(folder).looks
