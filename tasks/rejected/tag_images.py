@@ -20,8 +20,7 @@ from pairwright.schemas.config import TaggingConfig
 from pairwright.schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
-from pairwright.tasks.models.ram.files import pin_ram
-from pairwright.tasks.models.ram.tagger import RamTagger, check_ram
+from pairwright.tasks.models.ram import RamTagger, check_ram, pin_ram
 from pairwright.tasks.models.tagging import SceneTagger, Tagger
 from pairwright.tasks.rejected.tag_filter import MAX_CHARACTERS, identify_words, tidy, why_refused
 from pairwright.tasks.store.stage import Stage, Uses

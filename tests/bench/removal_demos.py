@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from pairwright.tasks.models.prepare_ahead import Seen
-from pairwright.tasks.models.ram.tagger import RamTagger
+from pairwright.tasks.models.ram import RamTagger
 from tests.bench.removal_models import Models
 from tests.bench.removal_plan import Pixels, Planned
 

@@ -13,7 +13,7 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.models.prepare_ahead import Seen
-from pairwright.tasks.models.ram.tagger import RamTagger
+from pairwright.tasks.models.ram import RamTagger
 from pairwright.tasks.models.tagging import SceneTagger
 from pairwright.tasks.rejected.tag_filter import identify_words
 from pairwright.tasks.rejected.tag_images import (

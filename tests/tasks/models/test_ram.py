@@ -1,4 +1,4 @@
-"""RAM and RAM++ as taggers: from pixels to names, with tiny checkpoints in the published format."""
+"""RAM and RAM++ as taggers: from pixels to names, with tiny checkpoints in the published format; their files."""
 
 import pickle
 from pathlib import Path
@@ -12,8 +12,9 @@ from PIL import Image
 from torchvision.transforms import Compose, Normalize, Resize, ToTensor
 
 from pairwright.schemas.errors import ModelError
+from pairwright.schemas.removing import RamConfig
 from pairwright.tasks.models.prepare_ahead import Seen
-from pairwright.tasks.models.ram.tagger import RamTagger, transform_of
+from pairwright.tasks.models.ram import FIELD, RAM, RAM_PLUS, RamTagger, find_ram, pin_ram, read_tags, transform_of
 from tests.fixtures.ram_checkpoints import SIDE, TAGS, Checkpoint, decode, write_ram
 
 SIZES = [(60, 90), (90, 60), (1, 1), (20, 8000), (SIDE, SIDE), (37, 41)]
@@ -28,7 +29,7 @@ def images(sizes: list[tuple[int, int]] = SIZES) -> list[NDArray[np.uint8]]:
 
 def wanted_of(made: Checkpoint, tagger: RamTagger, squares: list[NDArray[np.uint8]]) -> NDArray[np.float64]:
     """Return the probabilities by the reference decoder, from what the image encoder gives."""
-    swin, numbers = tagger.model.swin, transform_of(SIDE).numbers
+    swin, numbers = tagger.model.weights.swin, transform_of(SIDE).numbers
     with torch.inference_mode():
         patches = swin.forward_features(numbers(torch.from_numpy(np.stack(squares)))).flatten(1, 2).double().numpy()
     return np.array([decode(made.weights, image) for image in patches])
@@ -118,3 +119,94 @@ def test_weights_that_are_not_numbers_are_found_out(tmp_path: Path) -> None:
     config = write_ram(tmp_path, changes={"fc.bias": torch.tensor([float("nan")])}).config
     with pytest.raises(ModelError, match="finite"):
         RamTagger(config=config).tag([np.zeros((SIDE, SIDE, 3), dtype=np.uint8)])
+
+
+def lists(folder: Path, tags: str, thresholds: str | None) -> tuple[Path, Path | None]:
+    (folder / "tags.txt").write_text(tags, encoding="utf-8")
+    if thresholds is None:
+        return folder / "tags.txt", None
+    (folder / "thresholds.txt").write_text(thresholds)
+    return folder / "tags.txt", folder / "thresholds.txt"
+
+
+def test_names_come_with_their_thresholds(tmp_path: Path) -> None:
+    names, thresholds = read_tags(*lists(tmp_path, "dog\nteddy bear \ncafé\n", "0.5\n0.65\n1.0\n"))
+    assert names == ("dog", "teddy bear", "café")
+    assert thresholds == (0.5, 0.65, 1.0)
+
+
+def test_without_thresholds_all_have_the_public_code_s(tmp_path: Path) -> None:
+    assert read_tags(*lists(tmp_path, "dog\ncat\n", None)) == (("dog", "cat"), (0.68, 0.68))
+
+
+@pytest.mark.parametrize(
+    ("tags", "thresholds", "message"),
+    [
+        ("", "0.5", f"{FIELD}.tags: .*tags.txt"),
+        ("dog\n\ncat", "0.5\n0.5\n0.5", "line 2"),
+        ("dog\ncat", "0.5\n0.5\n0.5", "thresholds.txt has 3 .*tags.txt .* 2 tags"),
+        ("dog", "high", "line 1 .*'high'"),
+        ("dog\ncat", "0.5\n1.5", "line 2 .*'1.5'"),
+        ("dog", "nan", "line 1 .*'nan'"),
+    ],
+)
+def test_broken_lists_are_refused(tmp_path: Path, tags: str, thresholds: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        read_tags(*lists(tmp_path, tags, thresholds))
+
+
+def test_a_list_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tags.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ModelError, match=r"tags\.txt"):
+        read_tags(tmp_path / "tags.txt", None)
+
+
+def test_pinning_names_the_files_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = write_ram(tmp_path / "a").config
+    monkeypatch.chdir(tmp_path)
+    near = RamConfig(checkpoint="a/ram.pth", tags="a/tags.txt", thresholds="a/thresholds.txt")
+    pinned = pin_ram(near, plus=False, download=False)
+    assert pinned == made.model_copy(update={"revision": pinned.revision})
+    assert pinned.revision.startswith("xxh3:")
+    found = find_ram(pinned, plus=False, download=False)
+    assert list(found.values()) == [Path(p) for p in (made.checkpoint, made.tags, made.thresholds)]
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "tags", "thresholds"])
+def test_a_file_that_changed_is_refused(tmp_path: Path, name: str) -> None:
+    pinned = pin_ram(write_ram(tmp_path).config, plus=False, download=False)
+    with Path(getattr(pinned, name)).open("ab") as stream:
+        stream.write(b"\n")
+    with pytest.raises(ModelError, match=r"tagging\.ram\.revision"):
+        pin_ram(pinned, plus=False, download=False)
+
+
+def test_published_files_are_looked_for_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path / "cache"))
+    here = write_ram(tmp_path / "made").config.checkpoint
+    with pytest.raises(ModelError, match=r"ram_tag_list\.txt .*tagging\.download=true"):
+        find_ram(RamConfig(checkpoint=here), plus=False, download=False)
+    named = {"tags": str(tmp_path / "tags.txt")}
+    (tmp_path / "tags.txt").write_text("\n".join(TAGS))
+    for plus, file in ((False, RAM), (True, RAM_PLUS)):
+        with pytest.raises(ModelError, match=f"{file.name} .*{file.url}"):
+            find_ram(RamConfig(**named), plus=plus, download=False)
+
+
+def test_a_cached_file_that_is_not_the_published_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
+    made = write_ram(tmp_path / "made").config
+    (tmp_path / "weights").mkdir()
+    Path(made.checkpoint).rename(tmp_path / "weights" / RAM.name)
+    with pytest.raises(ModelError, match=r"SHA-256 .*15c729c7"):
+        find_ram(made.model_copy(update={"checkpoint": ""}), plus=False, download=False)
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "tags", "thresholds"])
+def test_a_missing_local_file_is_named(tmp_path: Path, name: str) -> None:
+    made = write_ram(tmp_path).config
+    Path(getattr(made, name)).unlink()
+    with pytest.raises(ModelError, match=rf"tagging\.ram\.{name}"):
+        pin_ram(made, plus=False, download=False)

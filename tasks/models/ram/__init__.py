@@ -1,1 +1,0 @@
-"""RAM and RAM++: what is in an image, by name."""
