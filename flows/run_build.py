@@ -24,11 +24,10 @@ from pairwright.flows.show_status import Status
 from pairwright.flows.stages import BY_NAME
 from pairwright.flows.version import Version, open_present
 from pairwright.schemas.budget import BudgetConfig
-from pairwright.schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig, resolve
+from pairwright.schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig, RobustnessConfig, resolve
 from pairwright.schemas.errors import ConfigError, SourceError, StoreError
 from pairwright.schemas.gates import GatesConfig
 from pairwright.schemas.plugins import Registry
-from pairwright.schemas.robustness import RobustnessConfig
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.say_changes import say_changes
 from pairwright.tasks.captioning.validators import VALIDATORS

@@ -24,7 +24,6 @@ from pairwright.schemas.removing import (
     SegmentationConfig,
     TaggingConfig,
 )
-from pairwright.schemas.robustness import RobustnessConfig
 from pairwright.schemas.section import (
     UNSET,
     Count,
@@ -111,6 +110,22 @@ class ScenesConfig(Section):
     """Light paths per pixel: more is smoother and slower."""
     no_change_share: Share = 0.15
     """Share of photographs that differ from their base by viewpoint or light only."""
+
+
+class RobustnessConfig(Section):
+    """Corruption of the images and texts of a source, to measure what that costs (paper 001, A.3)."""
+
+    corruption: Literal["none", "gaussian-noise", "fog"] = "none"
+    """Corruption of each image, as in ImageNet-C."""
+    severity: Annotated[int, Field(ge=1, le=5)] = 5
+    """Severity of the corruption; the paper: 5."""
+    word_share: Share = 0.0
+    """Share of the words that are replaced in each text that the source brings; the paper: 0.2, 0.4, 0.6 and 0.8."""
+
+    @property
+    def is_off(self) -> bool:
+        """Say whether images and texts stay as they are."""
+        return self.corruption == "none" and not self.word_share
 
 
 class SourceConfig(Section):

@@ -14,12 +14,11 @@ from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import Dropped, Failed, Row, make_key
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.evaluation.benchmark import ExamQuestion
+from pairwright.tasks.models.perturb import Kind, perturb_image, replace_words
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Chat, Question
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.images import Reason, RefusedImageError, decode_rgb, encode_png
-from pairwright.tasks.store.perturb_images import Kind, perturb_image
-from pairwright.tasks.store.replace_words import replace_words
 
 IMAGE_BYTES = 256 << 20
 """A larger file is refused before it is read."""

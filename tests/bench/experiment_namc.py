@@ -7,7 +7,7 @@ NIM alone, with neither. ``--tune drawn:2000:1`` then fine-tunes each of them on
 ``--tune-levels``, as the paper's table does: without masks, so that the arms differ in what they begin with alone.
 
 Noise: of the two halves of each training text so many of a hundred words become others of the dataset's words
-(``tasks/store/replace_words.py``); the template and its verbs stay, so that a row is still an implicit-change
+(``tasks/models/perturb.py``); the template and its verbs stay, so that a row is still an implicit-change
 description. Test rows are clean.
 
 Measured on the test split, greedy answers, as ``scene_answers.py`` says. ``--changes colour`` leaves only pairs that
@@ -30,7 +30,7 @@ from pairwright.schemas.claims import Graphs, content_changes, is_no_change
 from pairwright.schemas.content_words import WORD
 from pairwright.schemas.differences import Difference, read_difference
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.store.replace_words import replace_words
+from pairwright.tasks.models.perturb import replace_words
 from tests.bench.compare_models import make_parser, make_settings, split_rows, train_and_measure
 from tests.bench.run_missing import Run, make_table, run_missing
 from tests.bench.scene_answers import MEASURES, find_rows

@@ -1,0 +1,104 @@
+"""Perturb images and texts, as paper 001 (A.3) does to measure what noise in the data costs.
+
+    perturb_image(decode_rgb(data), "fog", severity=5, key=image.key)
+    replace_words("A red ball lies on the grass.", 0.4, key=row.key)
+
+Images as in ImageNet-C (Hendrycks and Dietterich, 2019): Gaussian noise and fog, with the numbers of the published
+generator. It takes images of 224 pixels; here an image keeps its size, and the fog's map has the smallest power of two
+that covers the longer side, which at 224 pixels is the generator's 256. What is drawn depends on the key and the
+arguments alone, never on what was drawn before.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairwright.schemas.common_words import COMMON_WORDS
+from pairwright.schemas.content_words import WORD
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.store.images import RGB
+
+Kind = Literal["gaussian-noise", "fog"]
+NOISE = (0.08, 0.12, 0.18, 0.26, 0.38)
+"""Per severity, the standard deviation, of values from 0 to 1."""
+FOG = ((1.5, 2.0), (2.0, 2.0), (2.5, 1.7), (2.5, 1.5), (3.0, 1.4))
+"""Per severity, how thick the fog is, and by what its swings shrink at each finer scale."""
+
+
+def perturb_image(image: RGB, kind: Kind, *, severity: int = 5, key: str) -> RGB:
+    """Return a perturbed copy of an ``(h, w, 3)`` image; the same key gives the same copy.
+
+    Raises:
+        ValueError: there is no such kind or severity.
+    """
+    if kind not in get_args(Kind) or not 1 <= severity <= len(NOISE):
+        raise ValueError(f"{kind}, severity {severity}: there are {', '.join(get_args(Kind))}, severities 1 to 5")
+    rng = np.random.default_rng(int(make_key("perturb", key, kind, severity), 16))
+    values = image / 255.0
+    if kind == "gaussian-noise":
+        changed = values + rng.normal(scale=NOISE[severity - 1], size=values.shape)
+    else:
+        thickness, decay = FOG[severity - 1]
+        height, width, _ = image.shape
+        brightest = values.max()
+        fog = draw_plasma(1 << (max(height, width, 2) - 1).bit_length(), decay, rng=rng)[:height, :width, None]
+        # An image that is black all over stays so: what is scaled by its brightest value is nothing.
+        changed = (values + thickness * fog) * brightest / (brightest + thickness)
+    return (np.clip(changed, 0, 1) * 255).astype(np.uint8)
+
+
+def draw_plasma(side: int, decay: float, *, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return a fractal map, ``(side, side)`` from 0 to 1, whose edges fit together; by diamonds and squares.
+
+    A new point is the mean of the four around it, plus a swing, which shrinks by the square of ``decay`` with each
+    halving of the grid. ``side`` is a power of two.
+    """
+    heights = np.zeros((side, side))
+    step, swing = side, 1.0
+    while step >= 2:
+        half = step // 2
+        corners = heights[::step, ::step]
+
+        def between(*points: NDArray[np.float64], swing: float = swing) -> NDArray[np.float64]:
+            return sum(points) / len(points) + rng.uniform(-swing, swing, points[0].shape)
+
+        right = np.roll(corners, -1, axis=1)
+        below = np.roll(corners, -1, axis=0)
+        middles = between(corners, right, below, np.roll(right, -1, axis=0))
+        heights[half::step, half::step] = middles
+        heights[::step, half::step] = between(corners, right, middles, np.roll(middles, 1, axis=0))
+        heights[half::step, ::step] = between(corners, below, middles, np.roll(middles, 1, axis=1))
+        step, swing = half, swing / decay**2
+    heights -= heights.min()
+    return heights / heights.max()
+
+
+def replace_words(text: str, share: float, *, key: str, vocabulary: Sequence[str] = COMMON_WORDS) -> str:
+    """Return the text with ``share`` (0 to 1) of its words replaced, rounded half up to a whole number of them.
+
+    The paper says neither which words come in nor which are taken: both are drawn evenly here. A word goes to another
+    one, upper and lower case being one; what stands between words stays.
+
+    Raises:
+        ValueError: the share is none, or the vocabulary has no other word.
+    """
+    if not 0 <= share <= 1:
+        raise ValueError(f"share {share}: not between 0 and 1")
+    found = list(WORD.finditer(text))
+    rng = np.random.default_rng(int(make_key("replace", key, share, text), 16))
+    places = rng.choice(len(found), int(share * len(found) + 0.5), replace=False) if found else ()
+    pieces, end = list[str](), 0
+    for match in (found[place] for place in sorted(places)):
+        pieces += [text[end : match.start()], _other(match[0], vocabulary, rng)]
+        end = match.end()
+    return "".join([*pieces, text[end:]])
+
+
+def _other(word: str, vocabulary: Sequence[str], rng: np.random.Generator) -> str:
+    for _ in range(100 if vocabulary else 0):  # few of them are the same word
+        drawn = vocabulary[int(rng.integers(len(vocabulary)))]
+        if drawn.casefold() != word.casefold():
+            return drawn
+    raise ValueError(f"no other word than {word!r} is in the vocabulary")
