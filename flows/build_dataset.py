@@ -41,7 +41,6 @@ from pairwright.flows.find_workers import workers_of
 from pairwright.flows.load_profile import profile_names
 from pairwright.flows.progress import LineWatcher, log_outcome
 from pairwright.flows.run_build import Request, RunShards, RunStep, Work
-from pairwright.flows.say_outcome import say_shard
 from pairwright.flows.show_in_prefect import (
     UNREACHED,
     dataset_name,
@@ -51,6 +50,7 @@ from pairwright.flows.show_in_prefect import (
     step_state,
     tagged,
 )
+from pairwright.flows.show_status import say_shard
 from pairwright.flows.stages import BY_NAME, GROUPS
 from pairwright.schemas.errors import PairwrightError
 from pairwright.tasks.store.dataset import hold

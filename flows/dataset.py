@@ -2,18 +2,16 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from pairwright.flows.collect_garbage import Collected, collect_garbage
-from pairwright.flows.decide_rows import Decided, decide_rows
-from pairwright.flows.diff_versions import Difference, diff_versions
-from pairwright.flows.list_refused import list_refused
+from pairwright.flows.find_workers import working
 from pairwright.flows.list_runs import Listed as ListedRun
 from pairwright.flows.list_runs import list_runs
+from pairwright.flows.list_versions import Difference, diff_versions, list_versions
 from pairwright.flows.list_versions import Listed as ListedVersion
-from pairwright.flows.list_versions import list_versions
 from pairwright.flows.pipeline import Pipeline, find_table
 from pairwright.flows.plan_build import Plan, plan_build, request_to_plan
 from pairwright.flows.progress import say_nothing, show_steps
@@ -21,16 +19,15 @@ from pairwright.flows.publish_version import publish_anyway
 from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
 from pairwright.flows.remove_images import Removal, list_removed, remove_images, take_back
 from pairwright.flows.run_build import Report, Request, Worker, make_request, request_of, resume_request, run_build
-from pairwright.flows.show_status import Status, look_at_status, show_stages
+from pairwright.flows.show_status import Status, list_refused, look_at_status, show_stages
 from pairwright.flows.table import Table
 from pairwright.flows.trace_lineage import Lineage, trace_lineage
 from pairwright.flows.version import Version, open_present, open_version
-from pairwright.flows.work_here import working
 from pairwright.schemas.config import Profile
 from pairwright.schemas.decisions import Decisions
 from pairwright.schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow
 from pairwright.tasks.store.dataset import RECORD, read_record
-from pairwright.tasks.store.decisions import read_decisions
+from pairwright.tasks.store.decisions import Sorted, read_decision_file, read_decisions, sort_decisions, write_decisions
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import Verdict
 
@@ -47,6 +44,16 @@ Settings = Mapping[str, Any] | Sequence[str]
 """Fields of a profile or of a training: ``{"mining.min_similarity": 0.8}`` or ``["mining.min_similarity=0.8"]``."""
 Watch = Callable[[int, int], None]
 """Hears how many rows or steps are done, of how many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """Decisions that were stored, and how many there are now."""
+
+    stored: int
+    refused: Sorted
+    """What was not stored."""
+    now: Decisions
 
 
 class Dataset:
@@ -374,8 +381,15 @@ class Dataset:
 
         Args:
             file: what a page of the report offered: decisions.jsonl.
+
+        Raises:
+            ConfigError: a line of the file is no decision; nothing is stored then.
         """
-        return decide_rows(self.version, str(file))
+        found = read_decision_file(Path(file))
+        with self.version.settled() as (build, _):
+            apart = sort_decisions(build, found)
+        write_decisions(self.folder, apart.known)
+        return Decided(stored=len(apart.known), refused=apart, now=read_decisions(self.folder))
 
     def decisions(self) -> Decisions:
         """Return what people have decided about its rows."""

@@ -1,10 +1,11 @@
 """Export a version of a dataset: open its tables, and hand its rows to the exporter."""
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from pairwright.flows.load_tiny_processor import load_tiny_processor
 from pairwright.flows.prepare_retriever import find_retriever, mine_table
 from pairwright.flows.version import Version
 from pairwright.schemas.config import Profile
@@ -31,6 +32,7 @@ from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.snapshot import describe_version
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.find_model import require_packages
+from pairwright.tasks.training.tiny_model import write_tiny_model
 
 TABLES = {"preferences": "preferences", "conversations": "comparisons"}
 """Which table the rows of a form are in."""
@@ -195,3 +197,18 @@ def _remedy(folder: Folder, until: str, *, can_be_made: bool) -> str:
         f"See why with: pairwright status {folder.url} "
         f"(rows still owed are finished by: pairwright resume {folder.url})"
     )
+
+
+TEXTS = ("What differs between the two images?", "A red ball is new; nothing else has changed.")
+"""What its tokenizer is trained on. It takes any text: what it has not seen becomes bytes."""
+
+
+def load_tiny_processor() -> Any:
+    """Return the processor of a Qwen2-VL with random weights.
+
+    Raises:
+        ModelError: a package is missing.
+    """
+    require_packages()
+    with tempfile.TemporaryDirectory() as folder:
+        return load_processor(str(write_tiny_model(Path(folder), TEXTS)))

@@ -1,11 +1,13 @@
-"""Choose the workers that a build's shards run in: processes of this machine, a Dask cluster."""
+"""Choose the workers that a build's shards run in (processes here, a Dask cluster), and who shows its progress."""
 
+import logging
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from pairwright.flows.find_models import served_models
-from pairwright.flows.run_build import Request
+from pairwright.flows.progress import watching
+from pairwright.flows.run_build import Request, Work
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.store.on_dask import DaskWorkers, Place, needs_of
@@ -58,3 +60,32 @@ def _paths(request: Request) -> Iterator[str]:
     sources = [profile.source, *profile.exclude.sources]
     named = [profile.reading.images, *(source.partition(":")[2] for source in sources)]
     yield from (path for path in named if path and "://" not in path and Path(path).exists())
+
+
+@contextmanager
+def working(request: Request) -> Generator[Work]:
+    """Give what runs a build's shards in the workers that its profile names, and who shows how it goes.
+
+    Raises:
+        ConfigError: the profile names a cluster that there is not.
+    """
+    with _heard(), watching() as watcher, workers_of(request) as workers:
+        yield Work(run_shards=workers.run, watcher=watcher)
+
+
+@contextmanager
+def _heard() -> Generator[None]:
+    """Show our log on standard error meanwhile, where a program that imports Pairwright has set up none."""
+    log = logging.getLogger("pairwright")
+    if log.hasHandlers():
+        yield
+        return
+    handler, level = logging.StreamHandler(), log.level
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)

@@ -10,10 +10,14 @@ from typing import Any
 from rich.table import Table
 
 from pairwright.flows.run_build import OWN_NOTES
+from pairwright.flows.version import Version
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import ImageRow
 from pairwright.schemas.say_changes import say_changes
-from pairwright.tasks.store.dataset import read_record
+from pairwright.tasks.store.dataset import Build, read_record
+from pairwright.tasks.store.diff import StageDiff, diff_stage
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.snapshot import Snapshot, missing_files, read_snapshot, snapshot_numbers
+from pairwright.tasks.store.snapshot import Snapshot, find_live, missing_files, read_snapshot, snapshot_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,3 +100,68 @@ def versions_table(found: list[Listed]) -> Table:
         published = one.created.replace("T", " ").removesuffix("+00:00")
         table.add_row(str(one.version), published, str(one.parent or "-"), rows, "; ".join(one.changed) or "-", state)
     return table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Difference between two versions."""
+
+    before: int
+    after: int
+    settings: list[str]
+    """What was asked for otherwise, in words."""
+    stages: list[StageDiff]
+    names: dict[str, str]
+    """Of the listed images, by key."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for scripts."""
+        return asdict(self)
+
+
+def diff_versions(before: Version, after: Version, *, stage: str = "", listed: bool = False) -> Difference:
+    """Compare two versions; rows are compared by key.
+
+    Args:
+        before: the one.
+        after: the other.
+        stage: only this table or group; empty: all.
+        listed: whether the keys are wanted, too.
+
+    Raises:
+        ConfigError: neither has such a table.
+        StoreError: a version cannot be opened.
+    """
+    with before.settled() as (old, _), after.settled() as (new, _):
+        names = dict.fromkeys(
+            planned.stage.name
+            for build in (new, old)
+            for planned in build.planned
+            if stage in ("", planned.stage.name, planned.stage.group)
+        )
+        if not names:
+            there = ", ".join(planned.stage.name for planned in new.planned)
+            raise ConfigError(f"--stage {stage}: neither version has such a table. Version {after.number} has {there}")
+        stages = [diff_stage(old, new, name, listed=listed) for name in names]
+        assert before.snapshot
+        assert after.snapshot
+        return Difference(
+            before=before.number,
+            after=after.number,
+            settings=list(changes_between(before.snapshot, after.snapshot)),
+            stages=stages,
+            names={**_names(old, stages), **_names(new, stages)},
+        )
+
+
+def _names(build: Build, stages: list[StageDiff]) -> dict[str, str]:
+    """Return what people call the listed images."""
+    images = {planned.stage.name: planned for planned in build.planned if planned.stage.writes is ImageRow}
+    found: dict[str, str] = {}
+    for one in stages:
+        if planned := images.get(one.stage):
+            rows = find_live(
+                build, planned, ImageRow, subjects=(*one.came_keys, *one.went_keys), without=("image", "graph")
+            )
+            found |= {row.key: row.name for row in rows}
+    return found

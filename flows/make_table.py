@@ -8,9 +8,9 @@ on. It belongs to no version of the dataset; it is made of one, whatever a build
 import time
 from collections.abc import Sequence
 
+from pairwright.flows.find_workers import working
 from pairwright.flows.run_build import Request, run_stage
 from pairwright.flows.version import Version
-from pairwright.flows.work_here import working
 from pairwright.schemas.errors import TrainingError
 from pairwright.schemas.section import Section
 from pairwright.tasks.store.dataset import Build

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pairwright.flows.make_table import make_table
-from pairwright.flows.say_outcome import say_reasons
+from pairwright.flows.show_status import say_reasons
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.namc import PAPER, CnnConfig, NamcConfig

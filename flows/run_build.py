@@ -19,8 +19,7 @@ from pairwright.flows.find_models import gpus_of, pin_models, pin_served, run_se
 from pairwright.flows.load_profile import change_profile, load_profile
 from pairwright.flows.pipeline import Pipeline, check_stage, find_table, list_stages
 from pairwright.flows.publish_version import now, publish_version
-from pairwright.flows.say_outcome import say_held
-from pairwright.flows.show_status import Status
+from pairwright.flows.show_status import Status, say_held
 from pairwright.flows.stages import BY_NAME
 from pairwright.flows.version import Version, open_present
 from pairwright.schemas.budget import BudgetConfig

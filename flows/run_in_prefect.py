@@ -18,8 +18,7 @@ from pairwright.flows.evaluate_model import evaluate_model as score_model
 from pairwright.flows.export_dataset import ExportConfig, Verifying
 from pairwright.flows.progress import log_steps
 from pairwright.flows.show_in_prefect import dataset_name, logged, publish_metrics, publish_table, tagged
-from pairwright.flows.show_marks import mark_notes
-from pairwright.flows.show_scores import score_notes
+from pairwright.flows.show_scores import mark_notes, score_notes
 from pairwright.flows.show_training import TrainingLines
 from pairwright.flows.train_model import Trained
 from pairwright.schemas.training import Objective

@@ -22,7 +22,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from pairwright.flows.run_build import Report
-from pairwright.flows.say_outcome import say_held, say_owed
+from pairwright.flows.show_status import say_held, say_owed
 from pairwright.schemas.errors import PairwrightError
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, read_metrics

@@ -1,16 +1,80 @@
-"""Look at what a dataset has done and still owes, for people, scripts and notebooks."""
+"""Say what a dataset has done and still owes, and how to go on: for people, scripts, notebooks and Prefect."""
 
 import html
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pairwright.flows.say_outcome import say_held, say_owed
 from pairwright.flows.version import open_present
+from pairwright.schemas.rows import ImageRow, PairRow, RemovalRow
+from pairwright.tasks.rejected import remove_elements
+from pairwright.tasks.sources import read_items
+from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.gates import read_verdict
-from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.snapshot import latest_snapshot
+from pairwright.tasks.store.gates import Verdict, read_verdict
+from pairwright.tasks.store.ledger import DUPLICATE, Counts
+from pairwright.tasks.store.pool import Outcome, ShardFailed
+from pairwright.tasks.store.snapshot import find_live, latest_snapshot
+from pairwright.tasks.store.stage import Planned
+
+
+def say_owed(counts: Sequence[Counts], dataset: str) -> Iterator[str]:
+    """Yield a line for each stage that owes rows: how many, why, and the command that retries only those."""
+    for count in counts:
+        if not count.failed and not count.pending:
+            continue
+        parts = [f"{count.failed:,} rows failed: {say_reasons(count.failures)}"] if count.failed else []
+        if count.pending:
+            parts.append(f"{count.pending:,} rows not done")
+        command = retry_command(dataset, count.stage, {} if count.pending else count.failures)
+        yield f"{count.stage}: {'; '.join(parts)}. Retry: {command}"
+
+
+def say_shard(planned: Planned, outcome: Outcome) -> str:
+    """Say what failed of a shard, why, and the command that retries only that; empty where nothing did."""
+    shard, result, stage = outcome.shard, outcome.result, planned.stage.name
+    rows = shard.stop - shard.start
+    if isinstance(result, ShardFailed):
+        retry = retry_command(shard.folder.url, stage, {})
+        return f"{stage}: none of {rows:,} rows is done: {result.error}. Retry: {retry}"
+    if not result.failures:
+        return ""
+    failed, retry = sum(result.failures.values()), retry_command(shard.folder.url, stage, result.failures)
+    return f"{stage}: {failed:,} of {rows:,} rows failed: {say_reasons(result.failures)}. Retry: {retry}"
+
+
+def say_reasons(reasons: Mapping[str, int]) -> str:
+    """Return reasons with their numbers, the most frequent first."""
+    return ", ".join(f"{reason} ({number:,})" for reason, number in sorted(reasons.items(), key=lambda one: -one[1]))
+
+
+def retry_command(dataset: str, stage: str, reasons: Mapping[str, int]) -> str:
+    """Return the command that retries what one stage owes; only for its reason where it has a single one."""
+    words = ["pairwright", "resume", dataset, "--stage", stage]
+    return shlex.join([*words, "--reason", *reasons] if len(reasons) == 1 else words)
+
+
+def say_held(verdict: Verdict | None, current: int, dataset: str) -> Iterator[str]:
+    """Yield why the last build was held back, and what to do; nothing where it was not.
+
+    Args:
+        verdict: how it was judged.
+        current: the number of the version that stays; 0: there is none.
+        dataset: its folder.
+    """
+    if verdict is None or not verdict.held:
+        return
+    stays = f"version {current} stays current" if current else "there is no version yet"
+    yield f"No version was published, for it does not pass its profile's gates; {stays}:"
+    yield from (f"  {gate.say()}" for gate in verdict.failed)
+    name = verdict.failed[0].gate
+    place = shlex.quote(dataset)
+    yield (
+        f"See why: pairwright status {place}. Publish it all the same: pairwright publish {place}. "
+        f"Or with another bound from now on: pairwright resume {place} --set gates.{name}=..."
+    )
+
 
 NUMBERS = {"in": "of", "ok": "ok", "dropped": "dropped", "failed": "failed", "pending": "pending", "rows": "rows"}
 
@@ -105,3 +169,45 @@ def _reason(count: Counts) -> str:
 
 def _title(dataset: str, version: int) -> str:
     return f"{dataset}, version {version}" if version else f"{dataset}, not yet a version"
+
+
+def list_refused(build: Build, stages: Sequence[Planned], table: str) -> Iterator[tuple[str, str, str]]:
+    """Yield status, reason and detail of what a table of a settled build refused, each image by its name.
+
+    The status is "dropped", "failed", or "kept": a row that is there, and that is not used for this reason, or less.
+    """
+    planned = next((stage for stage in stages if stage.stage.name == table), None)
+    refused = list(build.refused(planned)) if planned else []
+    names: dict[str, tuple[str, ...]] = {}
+    if planned and "items" not in planned.stage.reads:  # those tell the names themselves
+        names = _names_of({subject for *_, subject in refused}, build, stages)
+    elif planned and planned.stage.writes is ImageRow:
+        for name, other in build.duplicates(planned, "name"):
+            yield "dropped", DUPLICATE, f"{name}: the same image as {other}"
+    told = ((s, reason, _told(names.get(about, ()), detail)) for s, reason, detail, about in refused)
+    yield from dict.fromkeys(told)  # several rows may be about one image
+
+
+def _told(names: Sequence[str], detail: str) -> str:
+    """Return a detail behind the names of what it is about; one that it begins with is not said twice."""
+    for name in reversed(names):
+        if not f"{detail}: ".startswith(f"{name}: "):
+            detail = f"{name}: {detail}".removesuffix(": ")
+    return detail
+
+
+def _names_of(subjects: set[str], build: Build, stages: Sequence[Planned]) -> dict[str, tuple[str, ...]]:
+    """Return what people call images, pairs and elements: the names of files, and behind it an element's tag."""
+    tables = {stage.stage.name: stage for stage in stages}
+    pairs, removed = tables.get("pairs"), tables.get(remove_elements.STAGE.name)
+    known = find_live(build, pairs, PairRow, subjects=subjects) if pairs else ()
+    big = ("patch", "mask")
+    elements = find_live(build, removed, RemovalRow, subjects=subjects, without=big) if removed else ()
+    keys = subjects.union(*((pair.first, pair.second) for pair in known), (one.image_key for one in elements))
+    images, big = tables[read_items.IMAGES.name], ("image", "graph", "captions")
+    files = {row.key: row.name for row in find_live(build, images, ImageRow, subjects=keys, without=big)}
+    return {
+        **{key: (name,) for key, name in files.items()},
+        **{pair.key: (" | ".join(files.get(key, key) for key in (pair.first, pair.second)),) for pair in known},
+        **{one.subject: (files.get(one.image_key, one.image_key), one.tag) for one in elements},
+    }

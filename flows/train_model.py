@@ -8,19 +8,19 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pairwright.flows.find_start import find_run, find_start
-from pairwright.flows.make_train_config import count_processes
+from pairwright.flows.make_table import make_table
+from pairwright.flows.make_train_config import count_processes, find_run, find_start
 from pairwright.flows.prepare_namc import check_texts, have_places, pin_models
 from pairwright.flows.prepare_retriever import find_retriever, mine_table, prepare_retriever
-from pairwright.flows.say_outcome import say_reasons
-from pairwright.flows.score_reference import score_reference
+from pairwright.flows.show_status import say_reasons
 from pairwright.flows.version import Version, open_version
-from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
+from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError, TrainingError
 from pairwright.schemas.namc import PAPER
+from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import NAMC, TrainConfig
 from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder
@@ -36,6 +36,7 @@ from pairwright.tasks.training.report.write_run_page import write_run_page
 from pairwright.tasks.training.runs import Run, check_name, differences
 
 if TYPE_CHECKING:
+    from pairwright.tasks.training.find_model import Found
     from pairwright.tasks.training.train_model import Ended, Job
     from pairwright.tasks.training.watch_training import Watcher
 
@@ -341,3 +342,40 @@ def _freeze(
     if config.objective == "adpo":
         prepare_retriever(version, config, run.folder, after=beside)
     run.begin(config, about, refused)
+
+
+def score_reference(
+    version: Version, config: TrainConfig, *, found: "Found", run: Path, after: "Sequence[Planned]" = ()
+) -> None:
+    """Make what a run is compared with, as far as that can be made before the training.
+
+    Args:
+        version: the dataset's that it trains on.
+        config: the run's.
+        found: the model that it starts from.
+        run: its folder.
+        after: tables beside the dataset's, of which the run's own may be one.
+
+    Raises:
+        ConfigError: the run cannot be compared so.
+        ModelError: the model cannot be loaded.
+        TrainingError: some rows could not be scored.
+    """
+    from pairwright.tasks.training.load_model import choose_storage, load_model
+    from pairwright.tasks.training.references import FILE, choose_reference, has_table, write_table
+    from pairwright.tasks.training.score_rows import STAGE, release_scorer, scoring_config
+
+    if choose_reference(config) != "table":
+        return
+    own = scoring_config(found, config)
+    if has_table(run / FILE, own):
+        return
+    try:
+        planned = make_table(version, replace(STAGE, reads={config.table: PreferenceRow}), own, after=after)
+    except TrainingError:
+        load_model(found.folder, config.model, dtype=choose_storage(config))  # says so if it is the model's fault
+        raise
+    finally:
+        release_scorer()
+    with version.settled([*after, planned]) as (build, _):
+        write_table(build, planned, run / FILE)

@@ -41,7 +41,7 @@ OTHER_WORK = {
     "evaluate": {"evaluate_captions", "evaluate_model"},  # of any files, of any model
     "export": {"export_dataset", "fetch_weights"},  # what an export is configured with; how a size is said
     "operate": {"check_machine", "load_profile", "schedule_dataset"},
-    "review": {"decide_rows", "view_dataset"},  # how refused decisions are said; opens a browser
+    "look": {"view_dataset"},  # opens a browser
     "train": {"run_in_prefect"},
     "versions": {"remove_images"},  # reads a file of keys
 }

@@ -144,7 +144,7 @@ def model(
 def _list_benchmarks() -> None:
     from rich.console import Console
 
-    from pairwright.flows.show_marks import benchmark_table
+    from pairwright.flows.show_scores import benchmark_table
     from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
 
     Console().print(benchmark_table(BENCHMARKS.values()))
@@ -153,7 +153,7 @@ def _list_benchmarks() -> None:
 def _print_marks(found: Any) -> None:
     from rich.console import Console
 
-    from pairwright.flows.show_marks import mark_notes, mark_table
+    from pairwright.flows.show_scores import mark_notes, mark_table
 
     console = Console()
     console.print(mark_table(found), soft_wrap=False)

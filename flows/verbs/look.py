@@ -1,16 +1,24 @@
-"""The verbs that show something: status, sources, report, calibrate."""
+"""The verbs that show a dataset, or what there is to set: status, report, view, decide, settings, profiles, ..."""
 
 import json
+import os
+import shlex
+import shutil
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pairwright.flows.verbs.options import OWED, AsJson, DatasetUrl, Version, app, open_dataset
+from pairwright.flows.verbs.options import OWED, STOPPED, AsJson, DatasetUrl, ProfileName, Version, app, open_dataset
 from pairwright.flows.verbs.print_build import print_reasons, print_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pairwright.flows.show_status import Status
+    from pairwright.schemas.decisions import Decision
+    from pairwright.tasks.store.decisions import Sorted
 
 
 @app.command(epilog="Example: `pairwright status dataset --json`")
@@ -83,3 +91,137 @@ def calibrate(
     """Write a page to choose mining's thresholds by looking: pairs at each similarity, to be judged, and yields."""
     made = open_dataset(dataset).calibrate(per_bin=per_bin, width=width)
     print(f"Pairs to judge: {made.pairs:,} in {made.bins:,} bins. Open {made.page}")
+
+
+WORDS = {"accept": "accepted", "edit": "edited", "reject": "rejected"}
+
+
+@app.command(epilog="Examples: `pairwright decide dataset decisions.jsonl`, `pairwright decide dataset --json`")
+def decide(
+    dataset: DatasetUrl,
+    file: Annotated[str, typer.Argument(help="What a page of `report` offered: decisions.jsonl.")] = "",
+    version: Version = None,
+    as_json: AsJson = False,
+) -> None:
+    """Store which rows people accepted, rejected or edited; exports and trainings follow. Without a file, count them.
+
+    Decisions about rows that the version has not are refused, and end with 1. The latest decision about a row counts.
+    """
+    opened = open_dataset(dataset, version)
+    done = opened.decide(file) if file else None
+    now = done.now if done else opened.decisions()
+    refused = _say_refused(done.refused) if done else []
+    if as_json:
+        counts = {"decided": len(now), **{verdict: now.count().get(verdict, 0) for verdict in WORDS}}
+        print(json.dumps({"dataset": dataset, "stored": done.stored if done else 0, "refused": refused, **counts}))
+    else:
+        if done:
+            print(f"Decisions stored: {done.stored:,}")
+        said = ", ".join(f"{number:,} {WORDS[verdict]}" for verdict, number in now.count().items())
+        print(f"Rows that people have decided about: {len(now):,}{f' ({said})' if said else ''}")
+        if now:
+            place = shlex.quote(dataset)
+            print("Rejected rows are left out of exports, edited ones have their new texts. Only what people took:")
+            print(f"  pairwright export {place} --to DIR --accepted")
+    for line in refused:
+        print(f"not stored: {line}", file=sys.stderr)
+    if refused:
+        raise typer.Exit(OWED)
+
+
+def _say_refused(apart: "Sorted") -> list[str]:
+    """Return why decisions were not stored, a line for each reason."""
+    return [
+        *_say(apart.unknown, "about rows that this version has not (made anew since? Then look at them again)"),
+        *_say(apart.wordless, "that edit a pair without a preference, which has no texts of its own"),
+    ]
+
+
+def _say(decisions: "Sequence[Decision]", why: str) -> list[str]:
+    some = ", ".join(one.key for one in decisions[:3]) + (", ..." if decisions[3:] else "")
+    return [f"{len(decisions):,} {why}: {some}"] if decisions else []
+
+
+@app.command(epilog="Example: `pairwright view dataset`")
+def view(
+    dataset: DatasetUrl,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Where to listen, on this machine only; 0: anywhere free.")
+    ] = 8765,
+    version: Version = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+) -> None:
+    """Look at a dataset in the browser: search, filter, accept, reject and edit. Ctrl-C ends it.
+
+    Only this machine is served, and there only who has the address that is printed: it holds a token.
+    """
+    from pairwright.flows.progress import count_steps
+    from pairwright.flows.view_dataset import open_browser
+
+    def ready(url: str, once: str) -> None:
+        print(f"Look at {dataset} at\n\n    {url}\n\nCtrl-C ends this.", flush=True)
+        if not no_browser:
+            open_browser(once)
+
+    with count_steps("Rows read") as watch:
+        busy = open_dataset(dataset, version).view(port=port, ready=ready, watch=watch)
+    print("\nStopped. Decisions are in the dataset.", file=sys.stderr, flush=True)
+    if busy:  # charts are being made, and all else is closed: what that thread holds would be told as leaks
+        os._exit(STOPPED)
+    raise typer.Exit(STOPPED)
+
+
+@app.command(epilog="Examples: `pairwright settings mining --profile laptop`, `pairwright settings train.optimiser`")
+def settings(
+    section: Annotated[str, typer.Argument(help="`mining`, `run`, ..., `train`, or one setting. Default: all.")] = "",
+    *,
+    profile: ProfileName = "scenes",
+    tables: Annotated[bool, typer.Option("--tables", help="Show the tables of a dataset instead.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Write the page of the documentation.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the settings that `--set` and profiles take, with type, range, default and meaning."""
+    if markdown:
+        from pairwright.flows.document_settings import write_settings_page, write_tables_page
+
+        print(write_tables_page() if tables else write_settings_page(), end="")
+        return
+    if tables:
+        from pairwright.flows.document_settings import draw_tables, list_tables
+
+        print(json.dumps([one.as_json() for one in list_tables()], indent=2) if as_json else draw_tables())
+        return
+    from pairwright.flows.list_settings import as_typed, list_settings
+
+    found = list_settings(section, profile=profile)
+    if as_json:
+        print(json.dumps([one.as_json() for one in found], indent=2))
+        return
+    for command in dict.fromkeys(one.command for one in found):
+        print(f"pairwright {command} --set NAME=VALUE{f'  (values of profile {profile})' * (command == 'build')}\n")
+        for one in (one for one in found if one.command == command):
+            default = "" if one.value == one.default else f" (default {as_typed(one.default)})"
+            allowed = "; ".join(filter(None, (one.type, one.range)))
+            _print_wrapped(f"{one.name} = {as_typed(one.value)}{default}", "        ")
+            _print_wrapped(f"    [{allowed}] {one.meaning}", "    ")
+            print()
+
+
+@app.command(epilog="Example: `pairwright profiles`")
+def profiles(*, as_json: AsJson = False) -> None:
+    """List the profiles that come with Pairwright. Copy one to make your own, and give it as `--profile FILE.yaml`."""
+    from pairwright.flows.list_settings import list_profiles
+
+    found = list_profiles()
+    if as_json:
+        print(json.dumps([one.as_json() for one in found], indent=2))
+        return
+    for one in found:
+        _print_wrapped(f"{one.name:10}{one.about}", " " * 10)
+        print(f"{'':10}{one.path}")
+
+
+def _print_wrapped(text: str, indent: str) -> None:
+    """Print a paragraph as wide as the terminal; where there is none, on one line."""
+    width = shutil.get_terminal_size((sys.maxsize, 0)).columns
+    print(textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))

@@ -39,7 +39,7 @@ def diff(
     """Compare two versions: rows in and out by key, inputs that ended otherwise and why, settings that differ."""
     from rich.console import Console
 
-    from pairwright.flows.show_diff import diff_lines, diff_table
+    from pairwright.flows.show_versions import diff_lines, diff_table
 
     found = open_dataset(dataset).diff(before, after, stage=stage, listed=listed)
     if as_json:
@@ -60,7 +60,7 @@ def lineage(
     """Show all that was made of a row and all it was made from, with the model, prompt and seed that made each."""
     from rich.console import Console
 
-    from pairwright.flows.show_lineage import show_lineage
+    from pairwright.flows.show_versions import show_lineage
 
     found = open_dataset(dataset, version).lineage(key)
     if as_json:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.rows import Dropped, RejectionRow, RemovalRow
 from pairwright.tasks.store.images import RefusedImageError, decode_rgb, put_patch, show_window
-from pairwright.tasks.store.patches import encode_patch
+from pairwright.tasks.store.masks import encode_patch
 
 NOT_MADE = "its rejected image cannot be made"
 

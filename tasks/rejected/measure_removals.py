@@ -32,8 +32,7 @@ from pairwright.schemas.rows import RemovalRow
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.store.images import RGB, put_patch
-from pairwright.tasks.store.patches import cut_mask
-from pairwright.tasks.store.runs import Corners, Runs, read_runs
+from pairwright.tasks.store.masks import Corners, Runs, cut_mask, read_runs
 
 Bits = NDArray[np.bool_]
 Floats = NDArray[np.float64]

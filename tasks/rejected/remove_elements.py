@@ -29,9 +29,7 @@ from pairwright.tasks.models.lama import LamaInpainter, pin_lama
 from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead
 from pairwright.tasks.rejected.measure_removals import measure_distance
 from pairwright.tasks.store.images import RGB, decode_rgb
-from pairwright.tasks.store.masks import decode_mask
-from pairwright.tasks.store.patches import cut_mask, encode_patch
-from pairwright.tasks.store.runs import read_runs
+from pairwright.tasks.store.masks import cut_mask, decode_mask, encode_patch, read_runs
 from pairwright.tasks.store.stage import Stage, Uses
 
 NOT_CHOSEN = "its mask was refused"

@@ -26,8 +26,7 @@ from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.write_images import FOLDER as PICTURES
 from pairwright.tasks.report.write_images import PictureFolder
 from pairwright.tasks.report.write_report import Subject, write_report
-from pairwright.tasks.store.decisions import decision_files, read_decisions, write_decisions
-from pairwright.tasks.store.take_decisions import Sorted
+from pairwright.tasks.store.decisions import Sorted, decision_files, read_decisions, write_decisions
 
 HERE = Path(__file__).parent
 FILES: Mapping[str, Path] = {

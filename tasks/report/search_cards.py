@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from pairwright.schemas.decisions import Decision, Decisions
 from pairwright.tasks.report.card_table import PLAIN
-from pairwright.tasks.store.take_decisions import Sorted, sort_by_keys
+from pairwright.tasks.store.decisions import Sorted, sort_by_keys
 
 REMEMBERED = 8
 MOST_WORDS = 20

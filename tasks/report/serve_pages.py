@@ -23,7 +23,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.tasks.report.browse_pages import FILES, BrowsePages, NotMadeYetError
-from pairwright.tasks.store.take_decisions import parse_decisions
+from pairwright.tasks.store.decisions import parse_decisions
 
 HOST = "127.0.0.1"
 HEADER = "x-pairwright-token"

@@ -1,13 +1,17 @@
-"""Turn masks into run lengths and back: COCO's uncompressed form, column by column, starting with background.
+"""Masks: run lengths (COCO's uncompressed form, column by column, starting with background), measures, cut-out windows.
 
-Reads and writes nothing.
+A mask of 12 million pixels has a few thousand runs, so it is measured by these. Reads and writes nothing.
 """
+
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.errors import ValidationError
 from pairwright.schemas.scene import Mask
+from pairwright.tasks.store.images import RGB
 
 
 def encode_mask(array: NDArray[np.bool_]) -> Mask:
@@ -45,3 +49,107 @@ def decode_mask(mask: Mask) -> NDArray[np.bool_]:
     counts = run_lengths(mask)
     values = np.arange(counts.size) % 2 == 1
     return np.repeat(values, counts).reshape((mask.height, mask.width), order="F")
+
+
+Places = NDArray[np.int64]
+Corners = tuple[int, int, int, int]
+"""Pixels x0, y0, x1, y1, the last two exclusive."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Be a mask as runs of set pixels, counted down the columns."""
+
+    height: int
+    width: int
+    starts: Places
+    ends: Places
+    """Exclusive; no run is empty."""
+
+    @cached_property
+    def area(self) -> int:
+        """Return how many pixels are set."""
+        return int((self.ends - self.starts).sum())
+
+    @property
+    def share(self) -> float:
+        """Return which share of the pixels is set."""
+        return self.area / max(self.height * self.width, 1)
+
+    @cached_property
+    def box(self) -> Corners:
+        """Return the smallest box around the set pixels; zeros where there are none."""
+        if not self.starts.size:
+            return (0, 0, 0, 0)
+        (left, top), (right, bottom) = (np.divmod(places, self.height) for places in (self.starts, self.ends - 1))
+        across = bool((left != right).any())  # such a run goes over the foot of one column and the head of the next
+        rows = (0, self.height) if across else (int(top.min()), int(bottom.max()) + 1)
+        return (int(left[0]), rows[0], int(right[-1]) + 1, rows[1])
+
+    @cached_property
+    def before(self) -> Places:
+        """Return for each run how many pixels are set before it, and last how many there are."""
+        return np.concatenate([[0], np.cumsum(self.ends - self.starts)])
+
+
+def read_runs(mask: Mask) -> Runs:
+    """Return the runs of an encoded mask.
+
+    Raises:
+        ValidationError: its run lengths do not fill it.
+    """
+    counts = run_lengths(mask)
+    ends = np.cumsum(counts)[1::2]
+    starts = ends - counts[1::2]
+    return Runs(mask.height, mask.width, starts[ends > starts], ends[ends > starts])
+
+
+def overlap_of(first: Runs, second: Runs) -> float:
+    """Return intersection over union of two masks of one size; 0 where both are empty."""
+    shared = _shared(first, second) if _boxes_meet(first.box, second.box) else 0
+    return shared / max(first.area + second.area - shared, 1)
+
+
+def overlap_at_most(first: Runs, second: Runs) -> float:
+    """Return a bound of their intersection over union, from the areas alone."""
+    return min(first.area, second.area) / max(first.area, second.area, 1)
+
+
+def _boxes_meet(first: Corners, second: Corners) -> bool:
+    return max(first[0], second[0]) < min(first[2], second[2]) and max(first[1], second[1]) < min(first[3], second[3])
+
+
+def _shared(first: Runs, second: Runs) -> int:
+    """Return how many pixels both have: those of the second before each run's end, less those before its start."""
+    return int((_set_before(second, first.ends) - _set_before(second, first.starts)).sum())
+
+
+def _set_before(runs: Runs, places: Places) -> Places:
+    """Return how many pixels are set before each place."""
+    run = np.searchsorted(runs.starts, places)  # runs that start before the place; the last of them may go beyond it
+    beyond = np.maximum(runs.ends[np.maximum(run - 1, 0)] - places, 0)
+    return runs.before[run] - np.where(run > 0, beyond, 0)
+
+
+def cut_mask(runs: Runs, window: Corners) -> NDArray[np.bool_]:
+    """Return the ``(h, w)`` pixels of a mask in a window of the image, and decode no others but in its columns."""
+    x0, y0, x1, y1 = window
+    first, size = x0 * runs.height, (x1 - x0) * runs.height
+    edges = np.clip(np.stack([runs.starts, runs.ends], axis=1).ravel() - first, 0, size)
+    lengths = np.diff(edges, prepend=0, append=size)
+    columns = np.repeat(np.arange(lengths.size) % 2 == 1, lengths).reshape((x1 - x0, runs.height))
+    return np.ascontiguousarray(columns.T[y0:y1])
+
+
+def encode_patch(pixels: RGB) -> bytes:
+    """Encode ``(h, w, 3)`` pixels as PNG; the same pixels give the same bytes.
+
+    Only runs of filtered bytes are shortened: of photographs, five times as fast as ``encode_png`` at about its size.
+    """
+    import cv2
+
+    how = [cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE]
+    done, data = cv2.imencode(".png", np.ascontiguousarray(pixels[:, :, ::-1]), how)
+    if not done:
+        raise ValueError(f"OpenCV does not write a patch of {pixels.shape[1]} x {pixels.shape[0]} pixels")
+    return data.tobytes()

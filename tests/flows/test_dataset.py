@@ -1,9 +1,11 @@
 """The dataset as people open it: one way, for each of its versions."""
 
 import json
+import runpy
 import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import pairwright as pw
@@ -144,3 +146,22 @@ def test_a_version_of_another_release_is_refused_clearly(two: Path, tmp_path: Pa
     _edit(out, 1, stages=content["stages"], lineage=content["lineage"])
     with pytest.raises(StoreError, match=r"version 1 .*\bimages\b"):
         next(pw.open(out, version=1)["images"].rows())
+
+
+SCRIPT = Path(__file__).parents[2] / "docs/first_script.py"
+
+
+def test_it_opens_shows_exports_and_trains(rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(rendered, tmp_path / "demo")
+    monkeypatch.chdir(tmp_path)
+    names = runpy.run_path(str(SCRIPT))
+    lines = SCRIPT.read_text().partition("import pairwright as pw")[2].strip().splitlines()
+    assert len(lines) <= 10
+    assert "data:image/jpeg" in names["pairs"]._repr_html_()
+    assert names["card"]._repr_html_().startswith("<iframe")
+    assert "data:image/png" in (tmp_path / "pair.html").read_text()
+    rows = sum(pq.read_metadata(path).num_rows for path in (tmp_path / "demo-trl").rglob("*.parquet"))
+    assert rows == names["tally"].rows > 0
+    (run,) = pw.open("demo").runs()
+    assert run.finished
+    assert run.objective == "sft"

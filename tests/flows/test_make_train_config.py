@@ -1,11 +1,171 @@
-"""Which settings a training has where a user says nothing, and which do not go together."""
+"""What a run starts from: a model by name, a stand-in, another run's; and what it goes on with after a stop."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pairwright.flows.make_train_config import make_config
+from pairwright.flows.make_train_config import Start, find_run, find_start, make_config
 from pairwright.flows.prepare_namc import namc_defaults
-from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.training import TrainConfig
+from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.training import OptimiserConfig, TrainConfig
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training.find_model import find_model
+from pairwright.tasks.training.runs import Run
+from tests.fixtures.families_of_models import write_qwen2_vl
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
+
+
+@pytest.fixture
+def model(written: Path, tmp_path: Path) -> Path:
+    """Return a copy that a test may change."""
+    return Path(shutil.copytree(written, tmp_path / "models" / "qwen"))
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Folder:
+    return Folder(str(tmp_path / "dataset"))
+
+
+def settings(start: str = "", **model: Any) -> TrainConfig:
+    return TrainConfig.model_validate({"objective": "dpo", "start": start, "model": model})
+
+
+def run_of(dataset: Folder, name: str = "new") -> Run:
+    return Run(Path(dataset.path(f"runs/{name}")))
+
+
+def begun(dataset: Folder, start: Start, name: str = "new") -> Run:
+    """Return a run that has begun from a start."""
+    run = run_of(dataset, name)
+    run.begin(start.config, {"start": start.describe()}, [])
+    return run
+
+
+def finished(dataset: Folder, model: Path, name: str) -> Run:
+    """Return a finished run whose model is that of the folder, changed."""
+    run = begun(dataset, find_start(dataset, settings(name=str(model)), run_of(dataset, name)), name)
+    shutil.copytree(model, run.model)
+    (run.model / "chat_template.jinja").write_text("{# trained #}" + (model / "chat_template.jinja").read_text())
+    return run
+
+
+def test_a_run_writes_down_which_model_it_began_with(
+    dataset: Folder, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(model.parent)
+    start = find_start(dataset, settings(name="./qwen"), run_of(dataset))
+    assert start.found.folder == model
+    assert (start.config.model.name, start.config.model.revision) == (str(model), find_model(str(model)).revision)
+    again = find_start(dataset, settings(name="./qwen"), begun(dataset, start))
+    assert again.config == start.config
+
+
+def test_a_run_does_not_go_on_with_a_model_that_has_changed(dataset: Folder, model: Path) -> None:
+    run = begun(dataset, find_start(dataset, settings(name=str(model)), run_of(dataset)))
+    (model / "chat_template.jinja").write_text("{{ messages }}")
+    with pytest.raises(ModelError, match="--name"):
+        find_start(dataset, settings(name=str(model)), run)
+
+
+def test_a_run_goes_on_with_its_commit_when_the_hub_has_moved_on(
+    dataset: Folder, written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    place = tmp_path / "hub" / "models--owner--name"
+    (place / "refs").mkdir(parents=True)
+    run = run_of(dataset)
+    for commit in ("a" * 40, "b" * 40):
+        shutil.copytree(written, place / "snapshots" / commit)
+        (place / "refs" / "main").write_text(commit)
+        start = find_start(dataset, settings(name="owner/name"), run)
+        assert (start.config.model.name, start.config.model.revision) == ("owner/name", "a" * 40)
+        if not run.config():
+            begun(dataset, start)
+    fresh = find_start(dataset, settings(name="owner/name"), run_of(dataset, "other"))
+    assert fresh.config.model.revision == "b" * 40
+
+
+def test_another_runs_model_is_what_is_trained_and_compared_with(dataset: Folder, model: Path) -> None:
+    sft = finished(dataset, model, "sft")
+    for name in ("sft", str(sft.folder)):
+        start = find_start(dataset, settings(start=name), run_of(dataset))
+        assert start.found.folder == sft.model
+        assert start.config.model.name == str(model)
+        assert start.config.model.revision == find_model(str(model)).revision != start.found.revision
+    assert find_start(dataset, settings(start="sft", name=str(model)), run_of(dataset)).found.folder == sft.model
+    elsewhere = Folder(dataset.path("elsewhere"))
+    assert find_start(elsewhere, settings(start=str(sft.folder)), run_of(elsewhere)).found.folder == sft.model
+
+
+def test_a_run_whose_start_was_trained_anew_is_refused(dataset: Folder, model: Path) -> None:
+    sft = finished(dataset, model, "sft")
+    dpo = begun(dataset, find_start(dataset, settings(start="sft"), run_of(dataset)))
+    assert find_start(dataset, settings(start="sft"), dpo).found.folder == sft.model
+    (sft.model / "chat_template.jinja").write_text("{{ messages }}")
+    with pytest.raises(ConfigError, match="sft/checkpoint"):
+        find_start(dataset, settings(start="sft"), dpo)
+
+
+def test_runs_that_cannot_be_started_from(dataset: Folder, model: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--from sft: .*none"):
+        find_run(dataset, "sft")
+    finished(dataset, model, "sft")
+    begun(dataset, find_start(dataset, settings(name=str(model)), run_of(dataset, "half")), "half")
+    with pytest.raises(ConfigError, match=r"--from half: .*runs/half .*\bsft\b"):
+        find_start(dataset, settings(start="half"), run_of(dataset))
+    with pytest.raises(ConfigError, match=r"--from nope: .*\bsft\b"):
+        find_start(dataset, settings(start="nope"), run_of(dataset))
+
+
+def test_a_run_of_another_model_than_the_one_named_is_refused(dataset: Folder, model: Path, tmp_path: Path) -> None:
+    finished(dataset, model, "sft")
+    other = Path(shutil.copytree(model, tmp_path / "other"))
+    find_start(dataset, settings(start="sft", name=str(other)), run_of(dataset))  # the same bytes elsewhere
+    (other / "chat_template.jinja").write_text("{{ messages }}")
+    for name in (str(other), "tiny"):
+        with pytest.raises(ConfigError, match=rf"--from sft: .*{model}.*--model .*{name}"):
+            find_start(dataset, settings(start="sft", name=name), run_of(dataset))
+
+
+def test_what_is_no_model_ends_before_anything_begins(dataset: Folder, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"model\.name: .*nowhere"):
+        find_start(dataset, settings(name=str(tmp_path / "nowhere")), run_of(dataset))
+    assert not run_of(dataset).folder.exists()
+
+
+def test_the_stand_in_learns_its_tokens_from_the_dataset_and_stays(rendered: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(rendered, tmp_path / "demo"))
+    dataset = Folder(str(out))
+    start = find_start(dataset, settings(), run_of(dataset))
+    assert start.found.folder.parent == out / "models"
+    assert start.config.model.name == "tiny"
+    assert start.config.model.revision == start.found.revision
+    run = begun(dataset, start)
+    assert find_start(dataset, settings(), run).found == start.found
+    (start.found.folder / "chat_template.json").write_text("{}")
+    with pytest.raises(ModelError, match="--name"):
+        find_start(dataset, settings(), run)
+
+
+def test_the_defaults_are_those_of_the_model_that_is_started_from(dataset: Folder, model: Path) -> None:
+    """Stand-ins are trained in full at high rates, which would ruin a model that has learnt something."""
+    finished(dataset, model, "sft")
+    stand_in = begun(
+        dataset, replace(find_start(dataset, settings(name=str(model)), run_of(dataset)), config=settings())
+    )
+    shutil.copytree(model, stand_in.model)
+    own, small = (make_config("dpo", [], start=name, dataset=dataset.url) for name in ("sft", "new"))
+    assert (own.model.tuning, own.optimiser) == ("lora", OptimiserConfig())
+    assert (small.model.tuning, small.optimiser.learning_rate) == ("full", 3e-4)
+    with pytest.raises(ConfigError, match="--from nope: "):
+        make_config("dpo", [], start="nope", dataset=dataset.url)
 
 
 def test_namc_has_its_published_schedules() -> None:

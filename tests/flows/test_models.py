@@ -8,7 +8,9 @@ import pytest
 from huggingface_hub import constants
 
 from pairwright.flows import cli
+from pairwright.flows.find_models import pin_served
 from pairwright.flows.load_profile import load_profile
+from tests.fixtures.chat_server import chat_server
 from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder, write_hub_cache
 from tests.fixtures.photographs import write_photographs
 
@@ -175,3 +177,17 @@ def test_weights_that_changed_are_not_mixed_with_the_old_ones(
     assert ".revision: " in capsys.readouterr().err
     assert run(*words) == 0
     assert len(list((tmp_path / "out" / "tables" / "embeddings").iterdir())) == 2
+
+
+def test_what_checks_or_samples_the_writer_asks_the_model_that_writes():
+    settings = ["differences.writer=served", "controls.enabled=true", "sampled_texts.enabled=true"]
+    with chat_server(str, models=("general",)) as one, chat_server(str, models=("own",)) as other:
+        described = f"models.own={{endpoint: '{other.url}', structured_output: 'none'}}"
+        for name, own in (("general", []), ("own", [described, "differences.model=own"])):
+            given = [f"models.chat.endpoint={one.url}", "models.chat.structured_output='none'"]
+            found = pin_served(load_profile("scenes", [*settings, *given, *own]), "")
+            sections = [
+                found.section(section).model_dump()["chat"]["model"]
+                for section in ("differences", "controls", "sampled_texts")
+            ]
+            assert sections == [name] * 3

@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pairwright.flows.score_reference import score_reference
-from pairwright.flows.train_model import train
+from pairwright.flows.train_model import score_reference, train
 from pairwright.flows.version import open_version
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.training import TrainConfig
@@ -139,7 +138,7 @@ SCORE = """
 import sys
 from pathlib import Path
 from dataclasses import replace
-from pairwright.flows.score_reference import score_reference
+from pairwright.flows.train_model import score_reference
 from pairwright.flows.version import open_version
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder

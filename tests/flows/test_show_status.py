@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.list_refused import list_refused
+from pairwright.flows.show_status import list_refused
 from pairwright.flows.version import open_present
 from pairwright.tasks.store.files import Folder
 from tests.fixtures.builds import ok_rows
