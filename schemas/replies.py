@@ -1,12 +1,20 @@
-"""What comes of a question to a model that is evaluated."""
+"""What comes of a question to a model."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedText:
+    """Reason why what a model wrote will not do: a short constant phrase, and what it is seen by."""
+
+    reason: str
+    detail: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """Be an answer, or the reason why there is none."""
+    """Answer of a model that is evaluated, or the reason why there is none."""
 
     name: str
     """The question's."""

@@ -2,21 +2,24 @@
 
 Reads ``ComparisonRow``, the pairs and both captions, writes ``QuestionRow``: from the captions and the summary the
 model writes a conversation of several rounds, and one of them is drawn by the comparison's key. Needs a served model,
-the profile's ``language``; it sees no image.
+the profile's ``language``; it sees no image. ``served`` of a row lists all tries, the one that was taken last.
 
-Ours: rounds that will not do are not drawn (``schemas.questions``); which image a question is about is decided by its
-words, not by what the model says of it; a conversation without any good round is asked for again with another seed.
-``served`` of a row lists all tries, the one that was taken last.
+A conversation is JSON, ``{"rounds": [{"question", "about", "answer"}]}``, perhaps with a fence or words around it, or
+text ("Q: ... A: ..."). Ours, and for English only: rounds that will not do are not drawn; which image a question is
+about is decided by its words, not by what the model says of it; a conversation without any good round is asked for
+again with another seed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, Literal
 
 from pairwright.prompts import load
 from pairwright.schemas.config import QuestionsConfig
-from pairwright.schemas.questions import RefusedRound, Round, check_round, read_rounds
+from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import (
     CaptionRow,
     ComparisonRow,
@@ -25,16 +28,173 @@ from pairwright.schemas.rows import (
     PairRow,
     QuestionRow,
     Row,
-    Served,
     make_key,
 )
 from pairwright.schemas.writing import is_served
 from pairwright.tasks.captioning.statements import row_random
 from pairwright.tasks.serving.ask_rows import ask_rows
-from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
+from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_until, seed_of
 from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.texts.words import declines, has_tokens, names_captions, repeats_itself
+
+About = Literal["both", "first", "second"]
+END = re.compile(r"(?<!\.\.)[.!?][\"'”’“»«›」)*_`]*$")
+ROLE = r"^[ \t>#*_-]*+(?:\(?\d{{1,2}}[.)][ \t]*+)?+[*_]*+(?:{})(?:[ \t]*+#?\d{{1,2}})?+[*_]*+[ \t]*+[:.)-][*_]*+[ \t]*+"
+SPEAKER = re.compile(
+    rf"(?P<question>{ROLE.format('q|question|user|human|person')})"
+    rf"|(?P<answer>{ROLE.format('a|answer|assistant|response|gpt')})"
+    rf"|(?P<about>{ROLE.format('about')})",
+    re.IGNORECASE | re.MULTILINE,
+)
+ORDERS = re.compile(
+    r"(?:please )?(?:describe|compare|name|list|explain|tell|identify|count|summari[sz]e)\b", re.IGNORECASE
+)
+LEANING = re.compile(
+    r"(?:(?:and|but|also)|(?:what|how) about|(?:what|who|where) else(?! (?:is|are|can|do|does) .*\bimage)|anything else"
+    r"|is there anything else|(?:apart from|besides|other than) (?:that|this|it|them)|(?:as )?you (?:said|mentioned)"
+    r"|(?:what|where|who|why|how|is|are|do|does|did|was|were|has|have|can)(?: \w+){0,2} (?:he|she|they))\b",
+    re.IGNORECASE,
+)
+"""How a question begins that needs an earlier one: it is read alone."""
+SPOILT: dict[str, Callable[[str], bool]] = {
+    "declined": declines,
+    "speaks of captions": names_captions,
+    "control tokens": has_tokens,
+    "repeats itself": repeats_itself,
+}
+IMAGE, IMAGES = r"(?:image|picture|photo(?:graph)?|scene)", r"(?:images|pictures|photo(?:graph)?s|scenes)"
+FIRST = re.compile(
+    rf"\b{IMAGE} (?:number |no\. ?|# ?)?1\b|(?<!\bthe )\b{IMAGE} one\b|\b(?:first|1st) {IMAGE}\b|\bthe former\b",
+    re.IGNORECASE,
+)
+SECOND = re.compile(
+    rf"\b{IMAGE} (?:number |no\. ?|# ?)?2\b|(?<!\bthe )\b{IMAGE} two\b|\b(?:second|2nd) {IMAGE}\b|\bthe latter\b",
+    re.IGNORECASE,
+)
+TOGETHER = re.compile(
+    rf"\b(?:(?:both|the|these|those|two)(?: of the| two| given)? {IMAGES}|(?:images|pictures) 1 and 2"
+    rf"|(?:in|do|does|of) both|both (?:show|have|contain|feature|depict|include)s?|between the two"
+    rf"|(?:either|each|neither|other|another|every|which)(?: of the)?(?: two)? {IMAGE}s?(?! (?:1|2)\b)"
+    r"|differs?|differences?|different(?: from| than| to|\?)|compar\w*|in common|commonalit\w*|similarit\w*|in contrast"
+    r"|unlike|whereas)(?!\w)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Be one question and its answer."""
+
+    question: str
+    answer: str
+    about: str = ""
+    """What it is said to be about: "both", "first" or "second"; empty: nothing is said."""
+
+
+def read_rounds(text: str, *, finish_reason: str = "stop") -> tuple[Round, ...] | RefusedText:
+    """Return the rounds in order, equal ones once, or why there are none."""
+    if finish_reason == "length":
+        return RefusedText("cut off", finish_reason)
+    found = list(_from_json(text)) or list(_from_text(text))
+    rounds: dict[str, Round] = {}
+    for one in found:
+        rounds.setdefault(one.question.lower(), one)
+    if rounds:
+        return tuple(rounds.values())
+    return RefusedText("declined" if declines(text) else "no rounds", text.strip()[:60])
+
+
+def check_round(one: Round) -> Round | RefusedText:
+    """Return the round with what it is about, as its words have it, or the first reason to refuse it."""
+    both = f"{one.question}\n{one.answer}"
+    if not (re.search(r"\w", one.question) and re.search(r"\w", one.answer)):
+        return RefusedText("empty question or answer", one.question)
+    if not END.search(one.answer):
+        return RefusedText("cut off", one.answer[-40:])
+    if not one.question.endswith("?") and not ORDERS.match(one.question):
+        return RefusedText("not a question", one.question)
+    if LEANING.match(one.question):
+        return RefusedText("leans on another round", one.question)
+    for reason, is_so in SPOILT.items():
+        if is_so(both):
+            return RefusedText(reason, one.question)
+    return _placed(one)
+
+
+def _placed(one: Round) -> Round | RefusedText:
+    """Say by its words what a round is about: a question on one image names it, and its answer keeps to that."""
+    asked, answered = _named(one.question), _named(one.answer)
+    if not asked and (one.about in ("first", "second") or len(answered) == 1):
+        return RefusedText("does not say which image", one.question)
+    if len(asked) != 1 or not answered <= asked:
+        return replace(one, about="both")
+    [about] = asked
+    if one.about not in ("both", "", about):
+        return RefusedText("says the wrong image", one.question)
+    return replace(one, about=about)
+
+
+def _named(text: str) -> set[str]:
+    """Return the images that a text speaks of."""
+    if TOGETHER.search(text):
+        return {"first", "second"}
+    return {name for name, pattern in (("first", FIRST), ("second", SECOND)) if pattern.search(text)}
+
+
+def _from_json(text: str) -> Iterator[Round]:
+    """Yield the rounds of a JSON list, which may be a field of an object or stand among other words."""
+    found = _loaded(text)
+    if found is None:
+        starts, ends = (sorted(text.find(sign) for sign in "[{"), [text.rfind(sign) + 1 for sign in "]}"])
+        found = _loaded(text[next((start for start in starts if start >= 0), 0) : max(ends)])
+    if isinstance(found, dict):
+        found = next((value for value in found.values() if isinstance(value, list)), [found])
+    for one in found if isinstance(found, list) else ():
+        if isinstance(one, dict):
+            fields = {str(name).lower(): value for name, value in one.items()}
+            question, answer = (_field(fields, *names) for names in (("question", "q"), ("answer", "a")))
+            if question or answer:
+                yield Round(question, answer, _about(_field(fields, "about")))
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _field(fields: dict[str, Any], *names: str) -> str:
+    value = next((fields[name] for name in names if name in fields), "")
+    return " ".join(value.split()) if isinstance(value, str) else ""
+
+
+def _from_text(text: str) -> Iterator[Round]:
+    """Yield a round for each answer that follows a question; what else is said of it stands between the two."""
+    marks = list(SPEAKER.finditer(text))
+    ends = [*(mark.start() for mark in marks[1:]), len(text)]
+    question = about = ""
+    for mark, end in zip(marks, ends, strict=False):
+        said = " ".join(text[mark.end() : end].strip(" \t\n*_#-").split())
+        if mark["question"]:
+            question, about = said, ""
+        elif mark["about"]:
+            about = _about(said)
+        elif question:
+            yield Round(question, said, about)
+            question = ""
+
+
+def _about(text: str) -> str:
+    """Return what a model's own words say that a round is about; other words say nothing."""
+    plain = text.lower().strip(" .\"'")
+    if plain in ("both", "first", "second"):
+        return plain
+    names = _named(plain)
+    return "both" if len(names) == 2 else next(iter(names), "")
+
 
 PROMPT = "ask_questions"
 
@@ -63,19 +223,29 @@ async def _ask(
     question = _question(row, config, pairs=pairs, captions=captions)
     if isinstance(question, Dropped):
         return question
-    tries: list[Served] = []
-    while True:
-        seed = seed_of(row.key, load(PROMPT), seed=config.seed, attempt=len(tries) + 1)
-        answer = await chat.ask(replace(question, seed=seed))
-        tries.append(answer.served)
-        rounds = _checked(answer)
-        good = [number for number, one in enumerate(rounds) if isinstance(one, Round)]
-        if good:
-            drawn = row_random("question", config.seed, row.key).choice(good)
-            return _row(row, rounds, drawn=drawn, tries=tuple(tries))
-        last = rounds[0]
-        if len(tries) == config.max_attempts and isinstance(last, RefusedRound):
-            return Dropped(source_key=row.key, reason=last.reason, detail=last.detail)
+
+    def ask(attempt: int) -> Question:
+        return replace(question, seed=seed_of(row.key, load(PROMPT), seed=config.seed, attempt=attempt))
+
+    rounds, tries = await ask_until(chat, ask, _read, tries=config.max_attempts)
+    if isinstance(rounds, RefusedText):
+        return Dropped(source_key=row.key, reason=rounds.reason, detail=rounds.detail)
+    good = [number for number, one in enumerate(rounds) if isinstance(one, Round)]
+    drawn = row_random("question", config.seed, row.key).choice(good)
+    one = rounds[drawn]
+    assert isinstance(one, Round)
+    return QuestionRow(
+        key=make_key("question", row.key, one.question, one.answer),
+        source_key=row.key,
+        subject=row.subject,
+        question=one.question,
+        answer=one.answer,
+        about=one.about,
+        round=drawn,
+        rounds=len(rounds),
+        model=tries[-1].model,
+        served=tries,
+    )
 
 
 def _question(
@@ -114,17 +284,19 @@ def rounds_grammar(rounds: int) -> Grammar:
     )
 
 
-def _checked(answer: Answer) -> tuple[Round | RefusedRound, ...]:
-    """Return the rounds of a conversation, those that will not do with their reasons; one reason where it has none."""
+def _read(answer: Answer) -> tuple[Round | RefusedText, ...] | RefusedText:
+    """Return the rounds of a conversation, those that will not do with their reasons; one reason where all are such."""
     rounds = read_rounds(answer.text, finish_reason=answer.finish_reason)
-    if isinstance(rounds, RefusedRound):
-        return (rounds,)
-    return tuple(_unlike_examples(check_round(one)) for one in rounds)
+    if isinstance(rounds, RefusedText):
+        return rounds
+    checked = tuple(_unlike_examples(check_round(one)) for one in rounds)
+    first = checked[0]
+    return first if isinstance(first, RefusedText) and not any(isinstance(one, Round) for one in checked) else checked
 
 
-def _unlike_examples(one: Round | RefusedRound) -> Round | RefusedRound:
+def _unlike_examples(one: Round | RefusedText) -> Round | RefusedText:
     if isinstance(one, Round) and (one.question in _examples() or one.answer in _examples()):
-        return RefusedRound("copied from the prompt", one.question)
+        return RefusedText("copied from the prompt", one.question)
     return one
 
 
@@ -132,27 +304,8 @@ def _unlike_examples(one: Round | RefusedRound) -> Round | RefusedRound:
 def _examples() -> frozenset[str]:
     """Return the questions and answers that the prompt shows the layout with: its last line."""
     rounds = read_rounds(load(PROMPT).text.strip().splitlines()[-1])
-    assert not isinstance(rounds, RefusedRound)
+    assert not isinstance(rounds, RefusedText)
     return frozenset(text for one in rounds for text in (one.question, one.answer))
-
-
-def _row(
-    row: ComparisonRow, rounds: Sequence[Round | RefusedRound], *, drawn: int, tries: tuple[Served, ...]
-) -> QuestionRow:
-    one = rounds[drawn]
-    assert isinstance(one, Round)
-    return QuestionRow(
-        key=make_key("question", row.key, one.question, one.answer),
-        source_key=row.key,
-        subject=row.subject,
-        question=one.question,
-        answer=one.answer,
-        about=one.about,
-        round=drawn,
-        rounds=len(rounds),
-        model=tries[-1].model,
-        served=tries,
-    )
 
 
 STAGE = Stage(

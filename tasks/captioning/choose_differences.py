@@ -26,7 +26,7 @@ Outcomes = Mapping[str, tuple[CheckRow, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Be a description with the outcomes of its checks."""
+    """Description with the outcomes of its checks."""
 
     row: DifferenceRow
     checks: tuple[CheckRow, ...]

@@ -1,29 +1,65 @@
 """Compare each pair: commonalities and differences (CaD) in a conversation of two turns, after paper 003.
 
-Reads ``PairRow``, the images' scene graphs and their captions, writes ``ComparisonRow``: composed from the graphs,
-passed through the validator that served models pass, and checked against the graphs (CPU, no network); or written by a
-served model that reads the captions or sees the images (``ask_comparisons``). The source's own stays as it is.
+Reads ``PairRow`` and captions, writes ``ComparisonRow``: composed from the images' scene graphs, passed through the
+validator that served models pass, and checked against the graphs (CPU, no network); or written by a served model. The
+source's own stays as it is. Served models are asked in the paper's two phases. Phase 1 (``input: captions``): a
+language model reads both captions. Phase 2: a vision model sees both images, alone, with their captions (Table 6), or
+with what people wrote about the difference, which it is to refine (3.3). ``served`` of a row lists all tries, the one
+that was taken last. Ours: an answer that will not do is asked for again with another seed, and so is one that speaks of
+captions, since whoever is trained on it sees the images alone.
+
+The conversation (3.1 and 3.3): first both images are to be summarised, their captions withheld. Then one of the two
+captions is drawn, and which image it belongs to is asked; the answer is A or B. This turn is left out where the
+captions nearly match, and where neither is known to fit its own image only (ours: the paper draws any).
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from types import MappingProxyType
 
-from pairwright.schemas.claims import Graphs, all_hold
-from pairwright.schemas.comparisons import Comparison, read_comparison
+from pairwright.prompts import load
+from pairwright.schemas.claims import Graphs, Selector, all_hold
 from pairwright.schemas.config import ComparisonsConfig
-from pairwright.schemas.rows import CaptionRow, ComparisonRow, Dropped, Failed, ImageRow, PairRow, Row, Turn
-from pairwright.tasks.captioning import ask_comparisons as served
-from pairwright.tasks.captioning.belongs import false_of_other
+from pairwright.schemas.phrases import noun, some, surface
+from pairwright.schemas.replies import RefusedText
+from pairwright.schemas.rows import CaptionRow, ComparisonRow, Dropped, Failed, ImageRow, PairRow, Row, Turn, make_key
+from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.captioning.compose_comparison import compose_comparison
-from pairwright.tasks.captioning.conversations import PROMPTS, nearly_match, retrieval_turns, summary_turns
-from pairwright.tasks.captioning.pair_graphs import pair_graphs
-from pairwright.tasks.captioning.statements import SIDES, Side, row_random
-from pairwright.tasks.captioning.validators import name_validators, refuse_text
+from pairwright.tasks.captioning.statements import SIDES, Side, describe, row_random
+from pairwright.tasks.captioning.validators import name_validators, pair_graphs, refuse_text
+from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_until, seed_of
+from pairwright.tasks.serving.untrusted import as_data, within_quotes
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.texts.comparisons import Comparison, read_comparison
+from pairwright.tasks.texts.words import content_words, ends_short, has_tokens, names_captions
 
 NONE_GIVEN: Mapping[str, ComparisonRow] = MappingProxyType({})
+ASKED = {
+    "captions": "compare_captions",
+    "images": "compare_images",
+    "images and captions": "compare_images_captions",
+    "images and differences": "refine_differences",
+}
+"""What the model is asked, by what it is shown."""
+SUMMARISE, RETRIEVE = "compare_images", "retrieve_image"
+WORD = re.compile(r"\w+")
+LABELS = (
+    "Object types",
+    "Object attributes",
+    "Counting the objects",
+    "Object actions",
+    "Object locations",
+    "Relative positions between objects",
+)
+"""The paper's axes by the words of its published summaries."""
+MOST_COMMONALITIES = 6
+IN_PARAGRAPH, IN_ITEM = 8, 5
+"""Most full stops of a line; abbreviations and decimals count, too."""
+STOP = r"[.!?][\"')]?"
 
 
 def compare_pairs(
@@ -40,65 +76,214 @@ def compare_pairs(
     yield from (replace(given[row.key], source_key=row.key) for row in rows if row.key in given)
     rows = [row for row in rows if row.key not in given]
     if config.is_served:
-        yield from served.ask_comparisons(rows, config, captions=captions, images=images, answers=answers)
+        work = partial(_ask, config=config, captions=captions, images=images)
+        yield from ask_rows(rows, work, config.served, answers=answers)
         return
     for row in rows:
         graphs = pair_graphs(row, images)
-        if isinstance(graphs, Dropped):
-            yield graphs
-            continue
-        texts = [captions[key].text if key in captions else "" for key in (row.first, row.second)]
-        yield _compare(row, config, graphs=graphs, texts=texts)
+        yield graphs if isinstance(graphs, Dropped) else _compose(row, config, graphs, _texts(row, captions))
 
 
-def _compare(row: PairRow, config: ComparisonsConfig, *, graphs: Graphs, texts: list[str]) -> ComparisonRow | Dropped:
-    refused = Dropped(source_key=row.key, reason="no words for the difference")
+def _texts(row: PairRow, captions: Mapping[str, CaptionRow]) -> tuple[str, str]:
+    """Return both captions, those that are missing empty."""
+    first, second = (captions[key].text if key in captions else "" for key in (row.first, row.second))
+    return first, second
+
+
+def _compose(row: PairRow, config: ComparisonsConfig, graphs: Graphs, texts: Sequence[str]) -> ComparisonRow | Dropped:
+    refused = RefusedText("no words for the difference")
     for attempt in range(1, config.max_attempts + 1):
         written = compose_comparison(graphs, row_random("comparison", config.seed, row.key, attempt))
         if written is None:
             continue
         read = read_comparison(written.text)
-        if not isinstance(read, Comparison):
-            refused = Dropped(source_key=row.key, reason=read.reason, detail=read.detail)
+        if isinstance(read, RefusedText):
+            refused = read
         elif not all_hold(written.claims, graphs):
-            refused = Dropped(source_key=row.key, reason="not true of the scene graphs", detail=written.text)
+            refused = RefusedText("not true of the scene graphs", written.text)
         elif why := refuse_text(read.text, config):
-            refused = Dropped(source_key=row.key, reason=why, detail=written.text)
+            refused = RefusedText(why, written.text)
         else:
-            turns = (*summary_turns(written.text), *_retrieval(row, config, graphs=graphs, texts=texts))
-            return _row(row, config, text=written.text, read=read, turns=turns)
-    return refused
+            sides: list[Side] = [side for side in SIDES if false_of_other(texts[side], graphs[side], graphs[1 - side])]
+            found = _row(row, config, replace(read, text=written.text), texts=texts, sides=sides)
+            return replace(found, key=row.key, model=config.writer)
+    return Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
 
 
 def _row(
-    row: PairRow, config: ComparisonsConfig, *, text: str, read: Comparison, turns: tuple[Turn, ...]
+    row: PairRow, config: ComparisonsConfig, read: Comparison, *, texts: Sequence[str], sides: Sequence[Side]
 ) -> ComparisonRow:
+    """Return the row, with its conversation; ``sides``: those whose caption is known to fit its own image only."""
+    sides = () if nearly_match(texts, config.max_caption_overlap) else sides
+    turns = (
+        Turn(role="user", text=load(SUMMARISE).render()),
+        Turn(role="assistant", text=read.text),
+        *retrieval_turns(row, texts, sides, seed=config.seed),
+    )
     return ComparisonRow(
-        key=row.key,
+        key=make_key("comparison", row.key, config.input, *(part for turn in turns for part in (turn.role, turn.text))),
         source_key=row.key,
         subject=row.key,
-        text=text,
+        text=read.text,
         commonalities=read.commonalities,
         differences=tuple(item.text for item in read.differences),
         axes=tuple(", ".join(item.axes) for item in read.differences),
         conversation=turns,
-        model=config.writer,
+        model="",
     )
 
 
-def _retrieval(row: PairRow, config: ComparisonsConfig, *, graphs: Graphs, texts: list[str]) -> tuple[Turn, ...]:
-    """Ask which image a caption belongs to; nothing where the captions nearly match or fit both images."""
-    if nearly_match(texts, config.max_caption_overlap):
+async def _ask(
+    row: PairRow,
+    chat: Chat,
+    *,
+    config: ComparisonsConfig,
+    captions: Mapping[str, CaptionRow],
+    images: Mapping[str, ImageRow],
+) -> ComparisonRow | Dropped:
+    texts = _texts(row, captions)
+    question = _question(row, config, texts, images)
+    if isinstance(question, Dropped):
+        return question
+
+    def ask(attempt: int) -> Question:
+        return replace(question, seed=seed_of(row.key, load(question.prompt), seed=config.seed, attempt=attempt))
+
+    def read(answer: Answer) -> Comparison | RefusedText:
+        found = read_answer(answer)
+        if isinstance(found, Comparison) and (why := refuse_text(found.text, config)):
+            return RefusedText(why, found.text)
+        return found
+
+    found, tries = await ask_until(chat, ask, read, tries=config.max_attempts)
+    if isinstance(found, RefusedText):
+        return Dropped(source_key=row.key, reason=found.reason, detail=found.detail)
+    written = _row(row, config, found, texts=texts, sides=sides_of_own_words(texts))
+    return replace(written, model=tries[-1].model, shown=config.input, served=tries)
+
+
+def _question(
+    row: PairRow, config: ComparisonsConfig, texts: tuple[str, str], images: Mapping[str, ImageRow]
+) -> Question | Dropped:
+    """Return what the model is asked, its seed aside, or what is missing for it."""
+    shown: tuple[bytes, ...] = ()
+    first, second = map(as_data, texts)
+    human = " ".join(filter(None, map(as_data, row.human_differences)))
+    if "captions" in config.input and not (first and second):
+        return Dropped(source_key=row.key, reason="caption is missing", detail=row.second if first else row.first)
+    if "differences" in config.input and not human:
+        return Dropped(source_key=row.key, reason="no human difference to refine")
+    if "images" in config.input:
+        missing = next((key for key in (row.first, row.second) if key not in images), None)
+        if missing:
+            return Dropped(source_key=row.key, reason="image is missing", detail=missing)
+        shown = (images[row.first].image, images[row.second].image)
+    prompt = ASKED[config.input]
+    text = load(prompt).render(first_caption=first, second_caption=second, differences=human)
+    return Question(prompt=prompt, text=text, images=shown, max_tokens=config.max_tokens, grammar=comparison_grammar())
+
+
+def read_answer(answer: Answer) -> Comparison | RefusedText:
+    """Return the parts of the summary that a model gave, or why it will not do."""
+    read = read_comparison(answer.text, finish_reason=answer.finish_reason)
+    if isinstance(read, RefusedText):
+        return read
+    if ends_short(read.text):
+        return RefusedText("cut off", read.text[-40:])
+    if has_tokens(read.text):
+        return RefusedText("control tokens", read.text[:60])
+    return RefusedText("speaks of captions", read.text[:60]) if names_captions(read.text) else read
+
+
+def retrieval_turns(pair: PairRow, captions: Sequence[str], sides: Sequence[Side], *, seed: int) -> tuple[Turn, ...]:
+    """Return the second turn, about the caption of one of the sides, drawn by the pair's key; none: no turn."""
+    if not sides:
         return ()
-    sides: list[Side] = [side for side in SIDES if false_of_other(texts[side], graphs[side], graphs[1 - side])]
-    return retrieval_turns(row, texts, sides, seed=config.seed)
+    side = row_random("retrieval", seed, pair.key).choice(sides)
+    question = load(RETRIEVE).render(caption=within_quotes(captions[side]))
+    return Turn(role="user", text=question), Turn(role="assistant", text="AB"[side])
+
+
+def nearly_match(captions: Sequence[str], most: float) -> bool:
+    """Say whether a caption is missing, or both are equal but for signs and capitals, or share more than ``most``.
+
+    What they share is counted in different words, and given as a share of the caption with more of them.
+    """
+    words = [WORD.findall(text.lower()) for text in captions]
+    first, second = map(set, words)
+    return not all(words) or words[0] == words[1] or len(first & second) / max(len(first), len(second), 1) > most
+
+
+def sides_of_own_words(captions: Sequence[str]) -> list[Side]:
+    """Return the sides whose caption has a content word that the other lacks.
+
+    Without scene graphs this is all that can be known: a caption that says nothing but what the other says, too, fits
+    both images. Whether other words mean the same is not asked.
+    """
+    words = [set(content_words(text)) for text in captions]
+    return [side for side in SIDES if words[side] - words[1 - side]]
+
+
+def false_of_other(caption: str, own: SceneGraph, other: SceneGraph) -> bool:
+    """Say whether the caption mentions something that its own photograph has and the other lacks."""
+    return any(
+        re.search(rf"(?<!\w){re.escape(words)}(?!\w)", caption, re.IGNORECASE) for words in _own_words(own, other)
+    )
+
+
+def _own_words(own: SceneGraph, other: SceneGraph) -> Iterator[str]:
+    """Yield phrases that are true of the one photograph only."""
+    yield from (
+        getattr(own, name) for name in ("place", "light", "viewpoint") if getattr(own, name) != getattr(other, name)
+    )
+    if len(own.objects) != len(other.objects):
+        yield some(Selector(), len(own.objects))
+    for thing in own.objects:
+        for names in ((), ("size",)):
+            selector = describe(thing, *names)
+            if not selector.select(other):
+                yield noun(selector)
+                yield noun(selector, 2)
+        for name in ("facing", "pose", "text"):
+            value = getattr(thing, name)
+            if value is not None and not describe(thing, name).select(other):
+                yield f"{noun(describe(thing))} {surface(name, value)}"
+
+
+@cache
+def comparison_grammar() -> Grammar:
+    """Return the form of a summary, for servers that hold answers to one: the paper's published layout.
+
+    Commonalities as a paragraph or a numbered list, an empty line, and one to six numbered differences with the label
+    of an axis: none is forced (section 3.1). A line has a bounded number of full stops, so that a model that runs away
+    comes to its end; its length is not counted, since counted repeats of any character are what makes automata large.
+    No look-around, no reference: all engines of vLLM take it. The first word may follow a space, as it does for models
+    with a SentencePiece vocabulary (Mixtral).
+    """
+    item, labels = _line(IN_ITEM), "|".join(LABELS)
+    commonalities = rf"( {_line(IN_PARAGRAPH)}|\n{_numbered(item, MOST_COMMONALITIES)})"
+    differences = _numbered(f"({labels}): {item}", len(LABELS))
+    return Grammar(regex=rf" ?Commonalities:{commonalities}\n\nDifferences:\n{differences}")
+
+
+def _line(most: int) -> str:
+    """Return a line of one to so many sentences."""
+    return rf"[A-Z0-9\"'][^\n.!?]*{STOP}([^\n.!?]+{STOP}){{0,{most - 1}}}"
+
+
+def _numbered(item: str, most: int) -> str:
+    """Return a list of one to so many items, numbered in order."""
+    later = ""
+    for number in range(most, 1, -1):
+        later = rf"(\n{number}\. {item}{later})?"
+    return rf"1\. {item}{later}"
 
 
 def fit_stage(stage: Stage, config: ComparisonsConfig) -> Stage:
     """Return the stage as it runs: a served model sees the images or none, and its answers are remembered."""
     if not config.is_served:
         return stage
-    asked = dict.fromkeys((served.PROMPTS[config.input], *PROMPTS))
+    asked = dict.fromkeys((ASKED[config.input], SUMMARISE, RETRIEVE))
     needed = ("images", "captions", "given") if "images" in config.input else ("captions", "given")
     uses = tuple(replace(use, without=()) for use in stage.uses if use.argument in needed)
     return replace(stage, prompts=tuple(asked), uses=uses, remembers=True)
@@ -113,7 +298,7 @@ STAGE = Stage(
     function=compare_pairs,
     config="comparisons",
     models=name_validators,
-    prompts=("comparison_sentences", "comparison_layout", "comparison_layout_list", *PROMPTS),
+    prompts=("comparison_sentences", "comparison_layout", "comparison_layout_list", SUMMARISE, RETRIEVE),
     uses=(
         Uses(table="images", row=ImageRow, on="images", without=("image",)),
         Uses(table="captions", row=CaptionRow, on="images", counts=True),

@@ -1,17 +1,122 @@
-"""Compose a detailed caption of one photograph from its scene graph: sentences, each with its claims.
+"""Compose a detailed caption of one photograph from its scene graph: sentences, each with its claims (side 0).
 
-Needs the wordings of ``prompts/caption_sentences.j2``. Claims are about side 0.
+Every object is mentioned: a sentence for each region, and one for like things in several regions. Needs the wordings
+of ``prompts/caption_sentences.j2``.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
 from random import Random
+from typing import Literal
 
 from pairwright.prompts import load_wordings
 from pairwright.schemas.claims import Claim, Selector
-from pairwright.schemas.phrases import joined
-from pairwright.schemas.scene import SceneGraph
+from pairwright.schemas.phrases import COLUMNS, DEPTHS, joined, number, surface
+from pairwright.schemas.scene import SceneGraph, SceneObject
 from pairwright.tasks.captioning.refer import find_relation
-from pairwright.tasks.captioning.regions import describe_regions
 from pairwright.tasks.captioning.statements import Mention, Statement, capital, claims_of, describe, selects
+
+Axis = Literal["column", "depth"]
+AXES: tuple[Axis, Axis] = ("column", "depth")
+MOST_IN_REGION = 4
+"""A third of the photograph with more kinds of things is told in thirds of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Be a third of the photograph, across or in depth, or where two of them meet."""
+
+    column: str | None = None
+    depth: str | None = None
+
+    @property
+    def names(self) -> tuple[Axis, ...]:
+        """Name the axes on which it lies."""
+        return tuple(axis for axis in AXES if getattr(self, axis) is not None)
+
+    @property
+    def words(self) -> str:
+        """Return where it is: "on the left in the foreground"."""
+        return " ".join(surface(axis, getattr(self, axis)) for axis in self.names)
+
+    def holds(self, thing: SceneObject) -> bool:
+        """Say whether the thing is there."""
+        return all(getattr(thing, axis) == getattr(self, axis) for axis in self.names)
+
+
+def describe_regions(graph: SceneGraph, rng: Random, *, kinds: Sequence[Selector], detailed: bool) -> list[Statement]:
+    """Mention all objects of these looks, like ones together with their number; no region has two sentences."""
+    axis = rng.choice(AXES)
+    regions = _regions(graph, kinds, axis=axis)
+    if rng.random() < 0.5:
+        regions.reverse()
+    spread = [kind for kind in kinds if not _region_of(kind.select(graph), regions)]
+    found = [_spread(kind.select(graph), axis, rng) for kind in spread]
+    wordings = load_wordings("caption_sentences").dealt("region", rng)
+    for region in regions:
+        groups = [kind.select(graph) for kind in kinds if _region_of(kind.select(graph), regions) == region]
+        mentions = [_mention(group, region, rng, detailed=detailed) for group in groups]
+        if mentions:
+            rng.shuffle(mentions)
+            things = joined([_without(mention, region).text for mention in mentions])
+            text = next(wordings).render(where=region.words, things=things)
+            found.append(Statement(capital(text), claims_of(mentions)))
+    return found
+
+
+def _regions(graph: SceneGraph, kinds: Sequence[Selector], *, axis: Axis) -> list[Region]:
+    """Return the thirds along an axis, crowded ones divided along the other."""
+    places, others = (COLUMNS, DEPTHS) if axis == "column" else (DEPTHS, COLUMNS)
+    other: Axis = "depth" if axis == "column" else "column"
+    crowded = [
+        place
+        for place in places
+        if sum(any(getattr(a, axis) == place for a in kind.select(graph)) for kind in kinds) > MOST_IN_REGION
+    ]
+    whole = [(place, None) for place in places if place not in crowded]
+    parts = [*whole, *product(crowded, others)]
+    order = list(places)
+    return [Region(**{axis: a, other: b}) for a, b in sorted(parts, key=lambda part: order.index(part[0]))]
+
+
+def _region_of(group: list[SceneObject], regions: list[Region]) -> Region | None:
+    """Return the region that holds all of the things."""
+    return next((region for region in regions if all(region.holds(thing) for thing in group)), None)
+
+
+def _mention(group: list[SceneObject], region: Region, rng: Random, *, detailed: bool) -> Mention:
+    """Mention like things with their number, and single ones in detail; the claim names the region."""
+    if len(group) > 1:
+        return Mention(0, describe(group[0], *region.names), len(group))
+    return Mention(0, describe(group[0], *region.names, *(_details(group[0], rng) if detailed else ())))
+
+
+def _without(mention: Mention, region: Region) -> Mention:
+    """Leave out the region, whose words the sentence says once for all things."""
+    selector = mention.selector.model_copy(update=dict.fromkeys(region.names))
+    return Mention(mention.side, selector, mention.count)
+
+
+def _details(thing: SceneObject, rng: Random) -> list[str]:
+    chances = {"size": 0.7, "pose": 0.9, "text": 1.0, "facing": 0.6}
+    return [name for name, chance in chances.items() if getattr(thing, name) is not None and rng.random() < chance]
+
+
+def _spread(group: list[SceneObject], axis: Axis, rng: Random) -> Statement:
+    """Say how many like things there are, and how many of them are where."""
+    everywhere = Mention(0, describe(group[0]), len(group))
+    values = [value for value in (COLUMNS if axis == "column" else DEPTHS) if _at(group, axis, value)]
+    parts = [Mention(0, describe(_at(group, axis, a)[0], axis), len(_at(group, axis, a))) for a in values]
+    counts = [number(part.count or 0) for part in parts] if len(parts) > 1 else ["all"]
+    where = joined([f"{count} {surface(axis, value)}" for count, value in zip(counts, values, strict=True)])
+    text = load_wordings("caption_sentences").say("group", rng, things=everywhere.text, parts=where)
+    return Statement(capital(text), claims_of([everywhere, *parts]))
+
+
+def _at(group: list[SceneObject], axis: Axis, value: str) -> list[SceneObject]:
+    return [thing for thing in group if getattr(thing, axis) == value]
+
 
 MOST_WORDS = 120
 TARGETS = (60, 90)

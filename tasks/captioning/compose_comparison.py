@@ -1,20 +1,295 @@
 """Compose a summary of commonalities and differences (CaD) of two photographs from their scene graphs.
 
-Needs ``prompts/comparison_sentences.j2`` and the two layouts. An axis on which there is nothing to say is left out.
+Needs ``prompts/comparison_sentences.j2`` and the two layouts. An axis (paper 003 has six) on which there is nothing to
+say is left out. Of one scene, light and viewpoint are mentioned among the commonalities where they differ, too: they
+are on none of the axes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
+from typing import Literal, get_args
 
-from pairwright.prompts import load
-from pairwright.schemas.claims import Graphs, is_no_change
-from pairwright.schemas.comparison_axes import AXES
-from pairwright.tasks.captioning.axes import AXIS_WRITERS
-from pairwright.tasks.captioning.commonalities import write_commonalities
-from pairwright.tasks.captioning.contrast import find_contrasts
-from pairwright.tasks.captioning.scope import Scope
-from pairwright.tasks.captioning.statements import Statement
-from pairwright.tasks.captioning.unchanged_axes import UNCHANGED_WRITERS
+from pairwright.prompts import load, load_wordings
+from pairwright.schemas.claims import Claim, Graphs, Selector, is_no_change
+from pairwright.schemas.phrases import COLUMNS, DEPTHS, joined, noun, some, within
+from pairwright.schemas.scene import SceneObject
+from pairwright.tasks.captioning.refer import SPOKEN, Related, find_relation, find_reversal
+from pairwright.tasks.captioning.statements import (
+    SIDES,
+    Contrast,
+    Mention,
+    MentionPair,
+    Side,
+    Statement,
+    capital,
+    claims_of,
+    describe,
+    everything,
+    find_contrasts,
+    selects,
+    shared,
+    shown,
+    tells_apart,
+    word_contrast,
+)
+from pairwright.tasks.texts.comparisons import AXES, Axis
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Hold what the writers of the axes look at."""
+
+    graphs: Graphs
+    contrasts: list[Contrast]
+    rng: Random
+
+    @property
+    def one_world(self) -> bool:
+        """Say whether both are photographs of one world."""
+        return self.graphs[0].world == self.graphs[1].world
+
+    def say(self, kind: str, **values: object) -> str:
+        """Choose a wording."""
+        return capital(load_wordings("comparison_sentences").say(kind, self.rng, **values))
+
+    def lost(self) -> list[tuple[Side, SceneObject]]:
+        """Return the objects that one photograph lacks, with the side that has them."""
+        return [lost for contrast in self.contrasts for lost in contrast.lost]
+
+    def phrases(self, kind: Literal["light", "viewpoint", "place"]) -> tuple[Claim, Claim]:
+        """Claim for both photographs what their graphs say of the light, the viewpoint or the place."""
+        first, second = (Claim(side=side, kind=kind, value=getattr(self.graphs[side], kind)) for side in SIDES)
+        return first, second
+
+
+AxisWriter = Callable[[Scope], list[Statement]]
+MOST_PER_AXIS = 2
+
+
+def _versus(pair: MentionPair, scope: Scope) -> Statement:
+    return Statement(scope.say("versus", first=pair[0].text, second=pair[1].text), claims_of(pair))
+
+
+def _gone(selectors: list[Selector], scope: Scope, *, side: Side) -> Statement:
+    here = [shown(side, selector, scope.graphs[side]) for selector in selectors]
+    there = [Mention(SIDES[1 - side], selector, 0) for selector in selectors]
+    text = scope.say(
+        "gone",
+        here=side + 1,
+        there=2 - side,
+        things=joined([mention.text for mention in here]),
+        no_things=joined([mention.text for mention in there]),
+    )
+    return Statement(text, claims_of([*here, *there]))
+
+
+def _object_types(scope: Scope) -> list[Statement]:
+    """Say which things, or in unrelated photographs which kinds of things, only one photograph has."""
+    found = [part for side in SIDES if (part := _gone_from(side, scope))]
+    for contrast in scope.contrasts:
+        pair = word_contrast(contrast, scope.graphs, scope.rng) if "shape" in contrast.changed else None
+        if pair and pair[0].count is None:
+            found.append(_versus(pair, scope))
+    return found[:MOST_PER_AXIS]
+
+
+def _gone_from(side: Side, scope: Scope) -> Statement | None:
+    things = [thing for a, thing in scope.lost() if a == side]
+    selectors = [describe(thing) if scope.one_world else Selector(shape=thing.shape) for thing in things]
+    absent = [a for a in dict.fromkeys(selectors) if not a.select(scope.graphs[1 - side])]
+    return _gone(absent[:3], scope, side=side) if absent else None
+
+
+def _attributes(scope: Scope) -> list[Statement]:
+    looks = {"colour", "material", "size", "text"}
+    return _versus_where(scope, lambda contrast: looks.intersection(contrast.changed))
+
+
+def _actions(scope: Scope) -> list[Statement]:
+    """Say which way things face and how their parts are; of unrelated photographs, what one has done to a thing."""
+    if scope.one_world:
+        return _versus_where(scope, lambda contrast: {"facing", "pose"}.intersection(contrast.changed))
+    found: list[Statement] = []
+    for side, thing in scope.lost():
+        marks = [name for name in ("facing", "pose") if getattr(thing, name) is not None]
+        if marks and all(part.claims[0].side != side for part in found):
+            mention = shown(side, describe(thing, *marks), scope.graphs[side])
+            found.append(Statement(scope.say("doing", here=side + 1, thing=mention.text), (mention.claim,)))
+    return sorted(found, key=lambda part: part.claims[0].side)
+
+
+def _versus_where(scope: Scope, wanted: Callable[[Contrast], object]) -> list[Statement]:
+    contrasts = scope.contrasts if scope.one_world else _namesakes(scope)
+    pairs = (word_contrast(a, scope.graphs, scope.rng) for a in contrasts if "shape" not in a.changed and wanted(a))
+    return [_versus(pair, scope) for pair in pairs if pair][:MOST_PER_AXIS]
+
+
+def _namesakes(scope: Scope) -> list[Contrast]:
+    """Set things of one shape against each other that unrelated photographs show in different looks."""
+    mine, theirs = ({thing.shape: thing for a, thing in scope.lost() if a == side} for side in SIDES)
+    return [Contrast(mine[shape], theirs[shape]) for shape in mine if shape in theirs]
+
+
+def _counts(scope: Scope) -> list[Statement]:
+    totals = (everything(0, scope.graphs[0]), everything(1, scope.graphs[1]))
+    found: list[Statement] = []
+    if totals[0].count != totals[1].count:
+        text = scope.say("total", first=totals[0].text, second=totals[1].text)
+        found.append(Statement(text, claims_of(totals)))
+    pairs = [pair for look in _looks(scope) if (pair := _numbers(look, scope))]
+    return found + [_versus(pair, scope) for pair in pairs[:1]]
+
+
+def _looks(scope: Scope) -> list[Selector]:
+    """Return what may be there in different numbers: the changed things' looks, or any shape."""
+    things = [thing for a in scope.contrasts for thing in (a.first, a.second) if thing is not None]
+    return list(dict.fromkeys(describe(a) if scope.one_world else Selector(shape=a.shape) for a in things))
+
+
+def _numbers(selector: Selector, scope: Scope) -> MentionPair | None:
+    counts = [selects(selector, graph) for graph in scope.graphs]
+    if 0 in counts or counts[0] == counts[1]:
+        return None
+    return Mention(0, selector, counts[0]), Mention(1, selector, counts[1])
+
+
+def _locations(scope: Scope) -> list[Statement]:
+    """Say where the things stand that only one photograph has, one for each photograph; like things together."""
+    found: dict[Side, Statement] = {}
+    for side, thing in scope.lost():
+        alike = describe(thing).select(scope.graphs[side])
+        if side in found or len({(one.column, one.depth) for one in alike}) > 1:
+            continue
+        count = len(alike) if len(alike) > 1 else None
+        where = f"{COLUMNS[thing.column]} {DEPTHS[thing.depth]}"
+        text = scope.say("located", here=side + 1, things=some(describe(thing), count), where=where)
+        found[side] = Statement(text, (Mention(side, describe(thing, "column", "depth"), count).claim,))
+    return [found[side] for side in SIDES if side in found]
+
+
+def _relative_positions(scope: Scope) -> list[Statement]:
+    """Relate what is new, gone or replaced to another thing; or else say which relation was reversed."""
+    found: dict[Side, Statement] = {}
+    for side, thing in _exchanged(scope):
+        related = find_relation(thing, scope.graphs[side], scope.rng) if side not in found else None
+        if related and tells_apart(related.claims(side), scope.graphs):
+            found[side] = _related(related, side, scope)
+    return [found[side] for side in SIDES if side in found] or _reversed(scope)
+
+
+def _exchanged(scope: Scope) -> Iterator[tuple[Side, SceneObject]]:
+    """Yield what only one photograph has: a thing that merely changed its looks stands where it stood."""
+    for contrast in scope.contrasts:
+        yield from contrast.lost
+        if contrast.first is not None and contrast.second is not None and "shape" in contrast.changed:
+            yield from zip(SIDES, (contrast.first, contrast.second), strict=True)
+
+
+def _reversed(scope: Scope) -> list[Statement]:
+    reversal = find_reversal(scope.graphs, scope.rng) if scope.one_world else None
+    if reversal is None:
+        return []
+    text = scope.say("reversed", **reversal[0].words, opposite=SPOKEN[reversal[1].relation])
+    return [Statement(text, (*reversal[0].claims(0), *reversal[1].claims(1)))]
+
+
+def _related(related: Related, side: Side, scope: Scope) -> Statement:
+    return Statement(scope.say("related", here=side + 1, **related.words), related.claims(side))
+
+
+AXIS_WRITERS: Mapping[Axis, AxisWriter] = {
+    "object types": _object_types,
+    "attributes": _attributes,
+    "counts": _counts,
+    "actions": _actions,
+    "locations": _locations,
+    "relative positions": _relative_positions,
+}
+
+
+def _unchanged(axis: Axis) -> AxisWriter:
+    def write(scope: Scope) -> list[Statement]:
+        return [Statement(scope.say(f"unchanged_{axis}"), (Claim(side=0, kind="no_change"),))]
+
+    return write
+
+
+UNCHANGED_WRITERS: Mapping[Axis, AxisWriter] = {
+    "object types": _unchanged("object types"),
+    "attributes": _unchanged("attributes"),
+    "counts": _unchanged("counts"),
+    "actions": _unchanged("actions"),
+    "locations": _unchanged("locations"),
+}
+
+
+View = Literal["viewpoint", "light"]
+
+
+def write_commonalities(scope: Scope) -> list[Statement]:
+    """Say what both photographs show: at least one sentence, at most four."""
+    first, second = scope.graphs
+    found = [*_same_scene(scope), *_same_things(scope)]
+    if first.place == second.place:
+        text = scope.say("same_place", place=first.place, within_place=within(first.place))
+        found.insert(0, Statement(text, scope.phrases("place")))
+    totals = [everything(side, scope.graphs[side]) for side in SIDES]
+    if totals[0].count == totals[1].count:
+        found.append(Statement(scope.say("same_count", things=totals[0].text), claims_of(totals)))
+    found += [*_same_phrase(scope, "light"), *_same_phrase(scope, "viewpoint")]
+    return found[: scope.rng.choice((3, 4))] or [Statement(scope.say("same_nothing"))]
+
+
+def _same_scene(scope: Scope) -> list[Statement]:
+    if not is_no_change(scope.graphs):
+        return []
+    return [Statement(scope.say("same_scene"), (Claim(side=0, kind="no_change"),)), *_other_view(scope)]
+
+
+def _other_view(scope: Scope) -> list[Statement]:
+    """Say how light and viewpoint differ."""
+    first, second = scope.graphs
+    kinds: list[View] = [kind for kind in get_args(View) if getattr(first, kind) != getattr(second, kind)]
+    values = {
+        f"{name}_{kind}": getattr(graph, kind)
+        for name, graph in zip(("first", "second"), scope.graphs, strict=True)
+        for kind in kinds
+    }
+    claims = tuple(claim for kind in kinds for claim in scope.phrases(kind))
+    return [Statement(scope.say(f"other_{'_'.join(kinds)}", **values), claims)] if kinds else []
+
+
+def _same_things(scope: Scope) -> list[Statement]:
+    """Name what both show: whole objects, or else shapes or materials."""
+    looks = shared(scope.graphs)
+    for name in ("shape", "material", "colour"):
+        if not looks:
+            values = sorted({getattr(thing, name) for thing in scope.graphs[0].objects})
+            looks = [a for a in (Selector(**{name: value}) for value in values) if a.select(scope.graphs[1])]
+    chosen = scope.rng.sample(looks, min(len(looks), scope.rng.choice((2, 3, 4))))
+    if not chosen:
+        return []
+    shows = [_shown_by_both(selector, scope.graphs) for selector in chosen]
+    claims = tuple(claim for _, both in shows for claim in both)
+    return [Statement(scope.say("same_things", things=joined([words for words, _ in shows])), claims)]
+
+
+def _shown_by_both(selector: Selector, graphs: Graphs) -> tuple[str, tuple[Claim, ...]]:
+    """Name like things by their number where that is the same, and else leave it open."""
+    mentions = [shown(side, selector, graphs[side]) for side in SIDES]
+    if mentions[0].count == mentions[1].count:
+        return mentions[0].text, claims_of(mentions)
+    several = noun(selector, 2) if all(mention.count for mention in mentions) else f"one or more {noun(selector, 2)}"
+    return several, claims_of(Mention(side, selector) for side in SIDES)
+
+
+def _same_phrase(scope: Scope, kind: View) -> list[Statement]:
+    values = [getattr(graph, kind) for graph in scope.graphs]
+    if values[0] != values[1] or scope.rng.random() < 0.5:
+        return []
+    return [Statement(scope.say(f"same_{kind}", **{kind: values[0]}), scope.phrases(kind))]
+
 
 LIST_SHARE = 0.25
 """How often the commonalities are a numbered list instead of prose."""

@@ -8,9 +8,22 @@ from random import Random
 from pairwright.prompts import load, load_wordings
 from pairwright.schemas.claims import Claim, Graphs, is_no_change
 from pairwright.schemas.phrases import bare, joined, noun, some, with_the, within
-from pairwright.tasks.captioning.contrast import Contrast, find_contrasts
-from pairwright.tasks.captioning.statements import SIDES, Mention, Side, Statement, claims_of, describe, selects, shown
-from pairwright.tasks.captioning.word_contrasts import MentionPair, everything, picked, shared
+from pairwright.tasks.captioning.statements import (
+    SIDES,
+    Contrast,
+    Mention,
+    MentionPair,
+    Side,
+    Statement,
+    claims_of,
+    describe,
+    everything,
+    find_contrasts,
+    picked,
+    selects,
+    shared,
+    shown,
+)
 
 MOST_CHANGES = 3
 MOST_THINGS = 3

@@ -6,7 +6,7 @@ and description. Needs the served model that wrote.
 ``swapped``: the pair is shown in the other order, under the instruction that the writer was given, captions exchanged;
 an edit is told as one to undo, and a person's difference (of several the one that the description is most like) as one
 of the other order. The answer must be the description the other way round: its halves must be more alike crosswise than
-straight (``likeness.py``, mean of both halves). The score is by how much, from -1 to 1; a tie fails. Where the
+straight (``likeness``, mean of both halves). The score is by how much, from -1 to 1; a tie fails. Where the
 description says that nothing changed, so must the answer.
 
 ``same``: one of the two images, drawn by the description's key, is shown twice, without captions, as equal ones would
@@ -14,9 +14,11 @@ give the answer away; the instruction offers a sentence for "no difference". Tha
 whose halves are equal or whose second half says that nothing changed; anything else fails. The score is 1 or 0.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 from pairwright.prompts import load, load_wordings
 from pairwright.prompts.differences import PROMPTS, difference_regex
@@ -28,9 +30,7 @@ from pairwright.schemas.checks import (
     UNREADABLE_SWAPPED,
 )
 from pairwright.schemas.config import ControlsConfig
-from pairwright.schemas.content_words import content_words
-from pairwright.schemas.differences import Difference, RefusedDifference
-from pairwright.schemas.no_change import says_no_change
+from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import (
     CaptionRow,
     CheckRow,
@@ -43,13 +43,20 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.schemas.writing import is_served
-from pairwright.tasks.captioning.ask_differences import Shown, instruct_pair, read_answer, told_captions
-from pairwright.tasks.captioning.likeness import likeness
+from pairwright.tasks.captioning.describe_differences import (
+    Shown,
+    difference_question,
+    instruct_pair,
+    read_answer,
+    told_captions,
+)
 from pairwright.tasks.captioning.statements import row_random
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.texts.differences import Difference
+from pairwright.tasks.texts.words import content_words, says_no_change
 
 SAME, REVERSED = "control_same", "control_reversed"
 NONE = "There is no difference between the two images."
@@ -60,12 +67,8 @@ UNREADABLE = -1.0
 """The score of a swapped pair where there is nothing to compare."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Say how a control went; ``why`` is empty where it passed."""
-
-    score: float
-    why: str = ""
+Outcome = tuple[float, str]
+"""Score of a control, and why it failed; empty: it passed."""
 
 
 def control_differences(
@@ -118,14 +121,8 @@ def ask_swapped(row: DifferenceRow, shown: Shown, config: ControlsConfig) -> Que
     captions = (shown.captions[1], shown.captions[0]) if shown.captions else None
     other_way = Shown(turned, (shown.images[1], shown.images[0]), captions)
     instruction = instruct_pair(other_way, seed=config.seed, attempt=1)
-    return Question(
-        prompt=instruction.prompt,
-        text=instruction.text,
-        images=other_way.images,
-        seed=seed_of(row.key, load(instruction.prompt), seed=config.seed),
-        max_tokens=config.max_tokens,
-        grammar=Grammar(regex=difference_regex()),
-    )
+    seed = seed_of(row.key, load(instruction.prompt), seed=config.seed)
+    return difference_question(instruction, other_way.images, seed=seed, max_tokens=config.max_tokens)
 
 
 def _nearest(row: DifferenceRow, pair: PairRow) -> tuple[str, ...]:
@@ -154,13 +151,13 @@ def judge_swapped(row: DifferenceRow, answer: Answer) -> Outcome:
     """Say whether an answer about the other order is the description the other way round."""
     read = read_answer(answer, MOST_WORDS)
     if says_none(answer, read):
-        return Outcome(1.0) if row.no_change else Outcome(UNREADABLE, NONE_IN_SWAPPED)
-    if isinstance(read, RefusedDifference):
-        return Outcome(UNREADABLE, UNREADABLE_SWAPPED + read.reason)
+        return (1.0, "") if row.no_change else (UNREADABLE, NONE_IN_SWAPPED)
+    if isinstance(read, RefusedText):
+        return UNREADABLE, UNREADABLE_SWAPPED + read.reason
     if row.no_change:
-        return Outcome(UNREADABLE, NOT_TURNED_ROUND)
+        return UNREADABLE, NOT_TURNED_ROUND
     score = turned_round((row.first_half, row.second_half), (read.first_half, read.second_half))
-    return Outcome(score, "" if score > 0 else NOT_TURNED_ROUND)
+    return score, "" if score > 0 else NOT_TURNED_ROUND
 
 
 def turned_round(halves: tuple[str, str], others: tuple[str, str]) -> float:
@@ -170,15 +167,27 @@ def turned_round(halves: tuple[str, str], others: tuple[str, str]) -> float:
     return round((crosswise - straight) / 2, 6)
 
 
+def likeness(one: str, other: str) -> float:
+    """Return how alike two texts are, from 0 (no content word in common, or none at all) to 1.
+
+    Dice's coefficient of the multisets of their content words and of the pairs of neighbours among these: "a cat left
+    of a dog" and "a dog left of a cat" are not quite alike.
+    """
+    words = [content_words(text) for text in (one, other)]
+    first, second = (Counter([*((word,) for word in found), *pairwise(found)]) for found in words)
+    total = first.total() + second.total()
+    return 2 * (first & second).total() / total if total else 0.0
+
+
 def judge_same(answer: Answer) -> Outcome:
     """Say whether an answer about one image, shown twice, finds no difference."""
     read = read_answer(answer, MOST_WORDS)
     if says_none(answer, read):
-        return Outcome(1.0)
-    return Outcome(0.0, UNREADABLE_SAME + read.reason if isinstance(read, RefusedDifference) else SEEN_IN_SAME)
+        return 1.0, ""
+    return 0.0, UNREADABLE_SAME + read.reason if isinstance(read, RefusedText) else SEEN_IN_SAME
 
 
-def says_none(answer: Answer, read: Difference | RefusedDifference) -> bool:
+def says_none(answer: Answer, read: Difference | RefusedText) -> bool:
     """Say whether a whole answer says that the images do not differ, in the template or in a sentence of its own."""
     if isinstance(read, Difference):
         is_equal = content_words(read.first_half) == content_words(read.second_half)
@@ -187,16 +196,17 @@ def says_none(answer: Answer, read: Difference | RefusedDifference) -> bool:
 
 
 def _row(row: DifferenceRow, check: str, answer: Answer, outcome: Outcome) -> CheckRow:
+    score, why = outcome
     return CheckRow(
         key=make_key("check", check, row.key, answer.served.prompt, answer.text),
         source_key=row.key,
         subject=row.subject,
         description=row.key,
         check=check,
-        passed=not outcome.why,
-        score=outcome.score,
+        passed=not why,
+        score=score,
         text=answer.text,
-        why=outcome.why,
+        why=why,
         served=(answer.served,),
     )
 

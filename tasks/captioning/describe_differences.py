@@ -1,26 +1,43 @@
-"""Describe the difference of each pair by an implicit-change description.
+"""Describe the difference of each pair by an implicit-change description (paper 001, 3.1.2 and D.2).
 
-Reads ``PairRow`` and the images' scene graphs, writes ``DifferenceRow``: composed from the graphs, passed through the
-validator that served models pass, and checked against the graphs (CPU, no network); or written by a served model that
-sees both images and reads their captions (``ask_differences``).
+Reads ``PairRow``, writes ``DifferenceRow``: composed from the images' scene graphs, passed through the validator that
+served models pass, and checked against the graphs (CPU, no network); or written by a served model that sees both images
+and reads their captions. What the paper leaves open is ours: verbs, and one of several human differences, are drawn
+anew for each try; answers are held to the template's grammar where a server can; a refused answer is asked again with
+another seed; a description that ends in an abbreviation was ended by the grammar. ``served`` of a row lists the tries
+of its description, the one that was taken last.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
-from pairwright.prompts import difference_verbs
-from pairwright.prompts.differences import PROMPTS
+from pairwright.prompts import difference_verbs, load
+from pairwright.prompts.differences import PROMPTS, Instruction, difference_regex, draw_verbs, instruct
 from pairwright.schemas.claims import CLAIMS, Graphs, all_hold
 from pairwright.schemas.config import DifferencesConfig
-from pairwright.schemas.differences import Difference, read_difference
-from pairwright.schemas.rows import CaptionRow, DifferenceRow, Dropped, Failed, ImageRow, PairRow, Row
-from pairwright.tasks.captioning.ask_differences import ask_differences
+from pairwright.schemas.replies import RefusedText
+from pairwright.schemas.rows import CaptionRow, DifferenceRow, Dropped, Failed, ImageRow, PairRow, Row, make_key
 from pairwright.tasks.captioning.compose_difference import compose_difference
-from pairwright.tasks.captioning.pair_graphs import pair_graphs
-from pairwright.tasks.captioning.statements import Statement, row_random
-from pairwright.tasks.captioning.validators import name_validators, refuse_text
+from pairwright.tasks.captioning.statements import row_random
+from pairwright.tasks.captioning.validators import name_validators, pair_graphs, refuse_text
+from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_until, seed_of
+from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.texts.differences import Difference, read_difference, refuse_length
+from pairwright.tasks.texts.words import ends_short, says_no_change
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a model is shown and told of a pair."""
+
+    pair: PairRow
+    images: tuple[bytes, bytes]
+    captions: tuple[str, str] | None
+    """As data; ``None``: at least one is missing."""
 
 
 def describe_differences(
@@ -36,48 +53,139 @@ def describe_differences(
     A served model may give several descriptions of one pair.
     """
     if config.is_served:
-        yield from ask_differences(rows, config, images=images, captions=captions, answers=answers)
+        work = partial(_ask, config=config, images=images, captions=captions)
+        yield from ask_rows(rows, work, config.served, answers=answers)
         return
     for row in rows:  # The graphs say more than captions.
         graphs = pair_graphs(row, images)
-        yield graphs if isinstance(graphs, Dropped) else _describe(row, config, graphs=graphs)
+        yield graphs if isinstance(graphs, Dropped) else _compose(row, config, graphs)
 
 
-def _describe(row: PairRow, config: DifferencesConfig, *, graphs: Graphs) -> DifferenceRow | Dropped:
-    refused = Dropped(source_key=row.key, reason="no words for the difference")
+def _compose(row: PairRow, config: DifferencesConfig, graphs: Graphs) -> DifferenceRow | Dropped:
+    refused = RefusedText("no words for the difference")
     for attempt in range(1, config.max_attempts + 1):
         written = compose_difference(graphs, row_random("difference", config.seed, row.key, attempt))
         if written is None:
             continue
         read = read_difference(written.text, difference_verbs())
-        if not isinstance(read, Difference):
-            refused = Dropped(source_key=row.key, reason=read.reason, detail=read.detail)
+        if isinstance(read, RefusedText):
+            refused = read
         elif not all_hold(written.claims, graphs):
-            refused = Dropped(source_key=row.key, reason="not true of the scene graphs", detail=written.text)
+            refused = RefusedText("not true of the scene graphs", written.text)
         elif why := refuse_text(read.text, config):
-            refused = Dropped(source_key=row.key, reason=why, detail=written.text)
+            refused = RefusedText(why, written.text)
         else:
-            return _row(row, config, written=written, read=read, attempt=attempt)
-    return refused
+            found = _row(row, replace(read, text=written.text), key=row.key, attempts=attempt, model=config.writer)
+            claims = CLAIMS.dump_json(written.claims, exclude_defaults=True).decode()
+            no_change = any(claim.kind == "no_change" for claim in written.claims)
+            return replace(found, claims=claims, no_change=no_change)
+    return Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
 
 
-def _row(
-    row: PairRow, config: DifferencesConfig, *, written: Statement, read: Difference, attempt: int
-) -> DifferenceRow:
+def _row(row: PairRow, read: Difference, *, key: str, attempts: int, model: str) -> DifferenceRow:
     return DifferenceRow(
-        key=row.key,
+        key=key,
         source_key=row.key,
         subject=row.key,
-        text=written.text,
+        text=read.text,
         first_half=read.first_half,
         second_half=read.second_half,
         verbs=read.verbs,
-        attempts=attempt,
+        attempts=attempts,
         finish_reason="stop",
-        model=config.writer,
-        claims=CLAIMS.dump_json(written.claims, exclude_defaults=True).decode(),
-        no_change=any(claim.kind == "no_change" for claim in written.claims),
+        model=model,
+        claims="[]",
+        no_change=says_no_change(read.second_half),
     )
+
+
+async def _ask(
+    row: PairRow,
+    chat: Chat,
+    *,
+    config: DifferencesConfig,
+    images: Mapping[str, ImageRow],
+    captions: Mapping[str, CaptionRow],
+) -> Sequence[DifferenceRow] | Dropped:
+    """Write ``candidates`` descriptions; equal ones are one, and where none will do the last refusal stands."""
+    missing = next((key for key in (row.first, row.second) if key not in images), None)
+    if missing:
+        return Dropped(source_key=row.key, reason="image is missing", detail=missing)
+    shown = Shown(row, (images[row.first].image, images[row.second].image), told_captions(row, captions))
+    kept: dict[str, DifferenceRow] = {}
+    last: DifferenceRow | RefusedText | None = None
+    for candidate in range(config.candidates):
+        last = await _write(shown, chat, config, first=candidate * config.max_attempts + 1)
+        if isinstance(last, DifferenceRow):
+            kept.setdefault(last.text, last)
+    if isinstance(last, RefusedText) and not kept:
+        return Dropped(source_key=row.key, reason=last.reason, detail=last.detail)
+    return tuple(kept.values())
+
+
+async def _write(shown: Shown, chat: Chat, config: DifferencesConfig, *, first: int) -> DifferenceRow | RefusedText:
+    """Ask until a description will do; attempts of other candidates come before the ``first``."""
+
+    def ask(attempt: int) -> Question:
+        instruction = instruct_pair(shown, seed=config.seed, attempt=attempt)
+        seed = seed_of(shown.pair.key, load(instruction.prompt), seed=config.seed, attempt=attempt)
+        return difference_question(instruction, shown.images, seed=seed, max_tokens=config.max_tokens)
+
+    def read(answer: Answer) -> Difference | RefusedText:
+        found = read_answer(answer, config.max_words)
+        if isinstance(found, Difference) and (why := refuse_text(found.text, config)):
+            return RefusedText(why, found.text)
+        return found
+
+    found, tries = await ask_until(chat, ask, read, tries=config.max_attempts, first=first)
+    if isinstance(found, RefusedText):
+        return found
+    pair = shown.pair
+    key, last = make_key("difference", pair.key, found.text), tries[-1]
+    known = instruct_pair(shown, seed=config.seed, attempt=first).known
+    row = _row(pair, found, key=key, attempts=len(tries), model=last.model)
+    return replace(row, finish_reason=last.finish_reason, known=known, served=tries)
+
+
+def instruct_pair(shown: Shown, *, seed: int, attempt: int) -> Instruction:
+    """Return the instruction of one try: verbs, and one human difference of several, are drawn for it."""
+    pair = shown.pair
+    rng = row_random("difference asked", seed, pair.key, attempt)
+    verbs = draw_verbs(rng)
+    human = [data for text in pair.human_differences if (data := _told(text))]
+    return instruct(
+        verbs, captions=shown.captions, human=rng.choice(human) if human else "", edit=_told(pair.instruction)
+    )
+
+
+def difference_question(
+    instruction: Instruction, images: tuple[bytes, bytes], *, seed: int, max_tokens: int
+) -> Question:
+    """Return the question of an instruction, its answer held to the template."""
+    grammar = Grammar(regex=difference_regex())
+    prompt, text = instruction.prompt, instruction.text
+    return Question(prompt=prompt, text=text, images=images, seed=seed, max_tokens=max_tokens, grammar=grammar)
+
+
+def told_captions(row: PairRow, captions: Mapping[str, CaptionRow]) -> tuple[str, str] | None:
+    """Return both captions as data, or nothing where one is missing."""
+    first, second = (_told(captions[key].text) if key in captions else "" for key in (row.first, row.second))
+    return (first, second) if first and second else None
+
+
+def _told(text: str) -> str:
+    """Return a text as data, without the full stop that the instruction puts behind it."""
+    return as_data(text).rstrip(" .")
+
+
+def read_answer(answer: Answer, most_words: int) -> Difference | RefusedText:
+    """Return the description that a model gave, or why it will not do."""
+    read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
+    if isinstance(read, RefusedText):
+        return read
+    if ends_short(read.text):
+        return RefusedText("cut off", read.text[-40:])
+    return refuse_length(read, most_words) or read
 
 
 def fit_stage(stage: Stage, config: DifferencesConfig) -> Stage:

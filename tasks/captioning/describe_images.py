@@ -1,30 +1,74 @@
 """Describe each image in detail.
 
 Reads ``ImageRow``, writes ``CaptionRow``: composed from the image's scene graph, or the caption that its source gave
-(CPU, no network); or written by a served model that sees the image, where the source gave none (``ask_captions``).
+(CPU, no network); or written by a served model that sees the image, where the source gave none. ``served`` of a row
+lists every try of the description, the one that was taken last, and the splitter's request only if the sentences are
+its own: else they were split by their ends. What makes an answer no description, and when a model's sentences are
+taken, is ours.
 """
 
+import json
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
+from pairwright.prompts import load
 from pairwright.schemas.config import CaptionsConfig
-from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ImageRow, Row
-from pairwright.schemas.sentences import split_by_rules
-from pairwright.tasks.captioning.ask_captions import DESCRIBE, SPLIT, ask_captions
+from pairwright.schemas.replies import RefusedText
+from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ImageRow, Row, Served, make_key
 from pairwright.tasks.captioning.compose_caption import compose_caption
-from pairwright.tasks.captioning.given_captions import caption_row, given_caption
 from pairwright.tasks.captioning.statements import row_random
 from pairwright.tasks.captioning.validators import name_validators, refuse_text
+from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.chat import (
+    Answer,
+    Chat,
+    Grammar,
+    Question,
+    RefusedQuestionError,
+    ask_until,
+    seed_of,
+)
+from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage
+from pairwright.tasks.texts.words import content_words, declines, repeats_itself, split_by_rules
+
+DESCRIBE, SPLIT = "describe_image", "split_sentences"
+SPLIT_TEMPERATURE = 0.2
+"""RLAIF-V's, for the same purpose."""
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"sentences": {"type": "array", "items": {"type": "string"}}},
+    "required": ["sentences"],
+    "additionalProperties": False,
+}
+"""An object, since some servers hold to no list at the top."""
+FENCED = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.DOTALL)
+LEAST_KNOWN, LEAST_KEPT = 0.75, 0.5
+"""Share of a sentence's content words that the description has, and of each of the description's that is kept."""
+ENDINGS = re.compile(r"(?:ing|ed|ly|e)$")
+COMPLETE = re.compile(r"[.!?…。][\"'”’)\]]*$")
+MARKED = re.compile(r"(?:[-*#•>|]|\d{1,2}[.)]\s|```|[{\[<])")
+"""How lists, headings, tables and code begin."""
+PREFACE = re.compile(
+    r"(?:sure|certainly|of course|absolutely|okay|ok|here(?:['’]s| is| are))\b[^.]{0,80}[:!]|(?:description|caption):",
+    re.IGNORECASE,
+)
+LEAST_WORDS, MOST_WORDS = 12, 600
+MOST_REPEATS, LONG = 2, 4
+"""How often a sentence may be said, and the words from which on one counts for that."""
 
 
 def describe_images(
     rows: Sequence[ImageRow], config: CaptionsConfig, *, answers: Answers | None = None
 ) -> Iterator[Row | Dropped | Failed]:
-    """Yield one caption per image, or ``Dropped`` with its reason."""
+    """Yield one caption per image, or ``Dropped`` with its reason, the last of ``max_attempts`` refusals."""
     if config.is_served:
-        yield from ask_captions(rows, config, answers=answers)
+        yield from ask_rows(rows, partial(_ask, config=config), config.served, answers=answers)
     else:
         yield from (_compose(row, config) for row in rows)
 
@@ -32,15 +76,137 @@ def describe_images(
 def _compose(row: ImageRow, config: CaptionsConfig) -> CaptionRow | Dropped:
     """Return a caption without asking; an image with neither scene graph nor given captions is dropped."""
     if row.graph is not None:
-        rng = row_random("caption", config.seed, row.key)
-        sentences = tuple(part.text for part in compose_caption(row.graph, rng))
+        sentences = tuple(part.text for part in compose_caption(row.graph, row_random("caption", config.seed, row.key)))
         text = " ".join(sentences)
         if why := refuse_text(text, config):
             return Dropped(source_key=row.key, reason=why, detail=text)
-        return caption_row(row, text, sentences, model=config.writer)
-    if given := given_caption(row):
-        return caption_row(row, given, split_by_rules(given), model="given")
+        return _row(row, text, sentences, model=config.writer)
+    if given := _given(row):
+        return _row(row, given, split_by_rules(given), model="given")
     return Dropped(source_key=row.key, reason="no scene graph", detail=row.name)
+
+
+def _given(row: ImageRow) -> str:
+    """Return the longest caption that the source gave, on one line; empty: none."""
+    return max((" ".join(text.split()) for text in row.captions), key=len, default="")
+
+
+def _row(
+    row: ImageRow, text: str, sentences: tuple[str, ...], *, model: str, served: tuple[Served, ...] = ()
+) -> CaptionRow:
+    """Return the row of a description; where served models had a hand in it, other words make another row."""
+    return CaptionRow(
+        key=make_key("caption", row.key, text, *sentences) if served else row.key,
+        source_key=row.key,
+        subject=row.key,
+        text=text,
+        sentences=sentences,
+        model=model,
+        served=served,
+    )
+
+
+async def _ask(row: ImageRow, chat: Chat, *, config: CaptionsConfig) -> CaptionRow | Dropped:
+    text, model, served = _given(row), "given", ()
+    if not text:
+
+        def ask(attempt: int) -> Question:
+            seed = seed_of(row.key, prompt, seed=config.seed, attempt=attempt)
+            text = prompt.render()
+            return Question(prompt=DESCRIBE, text=text, images=(row.image,), seed=seed, max_tokens=config.max_tokens)
+
+        prompt = load(DESCRIBE)
+        told, served = await ask_until(chat, ask, partial(_read, config=config), tries=config.max_attempts)
+        if isinstance(told, RefusedText):
+            return Dropped(source_key=row.key, reason=told.reason, detail=told.detail)
+        text, model = told, served[-1].model
+    sentences, used = await _split(row, text, chat=chat, config=config)
+    return _row(row, text, sentences, model=model, served=(*served, *used))
+
+
+def _read(answer: Answer, config: CaptionsConfig) -> str | RefusedText:
+    if refused := refuse_caption(answer.text, finish_reason=answer.finish_reason):
+        return refused
+    why = refuse_text(answer.text, config)
+    return RefusedText(why, answer.text) if why else " ".join(answer.text.split())
+
+
+async def _split(
+    row: ImageRow, text: str, *, chat: Chat, config: CaptionsConfig
+) -> tuple[tuple[str, ...], tuple[Served, ...]]:
+    """Return the sentences, and the request that they come from, if they do."""
+    if config.split == "served":
+        prompt = load(SPLIT)
+        question = Question(
+            prompt=SPLIT,
+            text=prompt.render(description=as_data(text)),
+            seed=seed_of(row.key, prompt, seed=config.seed),
+            max_tokens=2 * config.max_tokens,
+            temperature=SPLIT_TEMPERATURE,
+            grammar=Grammar(schema=SCHEMA),
+        )
+        try:
+            answer = await chat.ask(question)
+        except RefusedQuestionError:  # most of all: too long
+            return split_by_rules(text), ()
+        if answer.finish_reason != "length" and (sentences := read_sentences(answer.text, text)):
+            return sentences, (answer.served,)
+    return split_by_rules(text), ()
+
+
+def read_sentences(answer: str, description: str) -> tuple[str, ...]:
+    """Return the sentences that a model split a description into; none where they do not say what it says."""
+    sentences = _listed(answer)
+    told, said = _stems(description), _stems(" ".join(sentences))
+    is_known = all(_share(_stems(sentence), told) >= LEAST_KNOWN for sentence in sentences)
+    is_kept = all(_share(_stems(sentence), said, empty=1.0) >= LEAST_KEPT for sentence in split_by_rules(description))
+    return sentences if is_known and is_kept else ()
+
+
+def _listed(answer: str) -> tuple[str, ...]:
+    """Return the different texts of a JSON list, also in an object or a fence; none where there is no such list."""
+    fenced = FENCED.match(answer.strip())
+    try:
+        found = json.loads(fenced[1] if fenced else answer)
+    except (ValueError, RecursionError):
+        return ()
+    if isinstance(found, dict):
+        found = found.get("sentences")
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        return ()
+    return tuple(dict.fromkeys(" ".join(one.split()) for one in found))
+
+
+def _stems(text: str) -> set[str]:
+    return {short if len(short := ENDINGS.sub("", word)) > 2 else word for word in content_words(text)}
+
+
+def _share(words: set[str], known: set[str], *, empty: float = 0.0) -> float:
+    return len(words & known) / len(words) if words else empty
+
+
+def refuse_caption(text: str, *, finish_reason: str = "stop") -> RefusedText | None:
+    """Return the first reason why a text is no detailed description of an image; whether it is true is not asked."""
+    text = text.strip()
+    if not text:
+        return RefusedText("empty")
+    if finish_reason == "length" or not COMPLETE.search(text):
+        return RefusedText("cut off", finish_reason if finish_reason == "length" else text[-40:])
+    if declines(text):
+        return RefusedText("the model declines", text[:80])
+    if "\n" in text or "\r" in text:
+        return RefusedText("more than one paragraph", f"{len(text.splitlines())} lines")
+    if MARKED.match(text) or PREFACE.match(text):
+        return RefusedText("not a description", text[:80])
+    if repeats_itself(text):
+        return RefusedText("repeats itself", text[-80:])
+    sentences = Counter(sentence.lower() for sentence in split_by_rules(text) if len(sentence.split()) >= LONG)
+    if sentences and (most := sentences.most_common(1)[0])[1] > MOST_REPEATS:
+        return RefusedText("repeats itself", most[0])
+    count = len(text.split())
+    if count < LEAST_WORDS:
+        return RefusedText("too short", text)
+    return RefusedText("too long", f"{count} words") if count > MOST_WORDS else None
 
 
 def fit_stage(stage: Stage, config: CaptionsConfig) -> Stage:

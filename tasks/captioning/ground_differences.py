@@ -4,7 +4,7 @@ Reads ``DifferenceRow``, the pairs, and the images' CLIP vectors; writes ``Check
 with its own image must be above that with the other image, by more than ``margin``; the score is the smaller of the two
 gaps. Needs the weights that made the images' vectors, PyTorch and open_clip.
 
-A half is judged by what it affirms (``schemas.affirmed``). One that denies something is not judged where nothing is
+A half is judged by what it affirms (``affirmed``). One that denies something is not judged where nothing is
 left that the other half does not affirm, too: the lawn of "a lawn without a dog" is in both images. A description of
 which neither half can be judged fails, though nothing speaks against it. One that claims no difference has nothing to
 be grounded and passes.
@@ -15,10 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwright.schemas.affirmed import affirmed, denies
 from pairwright.schemas.checks import BOTH_UNGROUNDED, FIRST_UNGROUNDED, NOTHING_AFFIRMED, SECOND_UNGROUNDED
 from pairwright.schemas.config import GroundingConfig
-from pairwright.schemas.content_words import content_words
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, EmbeddingRow, PairRow, make_key
 from pairwright.schemas.writing import is_grounded
@@ -26,6 +24,7 @@ from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.text_scorer import OpenClipTexts, TextScorer
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
+from pairwright.tasks.texts.words import affirmed, content_words, denies
 
 SPACE = "clip"
 Halves = tuple[str, str]
@@ -90,7 +89,9 @@ def _gap(text: NDArray[np.float32], apart: NDArray[np.float64]) -> float:
 def check_row(row: DifferenceRow, gaps: Sequence[float | None], config: GroundingConfig) -> CheckRow:
     """Return the outcome; ``gaps``: of both halves, ``None`` for one that is not judged."""
     known = [gap for gap in gaps if gap is not None]
-    why = _why(gaps, config.min_margin) if known or row.no_change else NOTHING_AFFIRMED
+    first, second = (gap is not None and gap <= config.min_margin for gap in gaps)
+    why = BOTH_UNGROUNDED if first and second else FIRST_UNGROUNDED if first else SECOND_UNGROUNDED if second else ""
+    why = why if known or row.no_change else NOTHING_AFFIRMED
     return CheckRow(
         key=make_key("check", "grounded", row.key),
         source_key=row.key,
@@ -101,13 +102,6 @@ def check_row(row: DifferenceRow, gaps: Sequence[float | None], config: Groundin
         score=min(known, default=0.0),
         why=why,
     )
-
-
-def _why(gaps: Sequence[float | None], margin: float) -> str:
-    first, second = (gap is not None and gap <= margin for gap in gaps)
-    if first and second:
-        return BOTH_UNGROUNDED
-    return FIRST_UNGROUNDED if first else SECOND_UNGROUNDED if second else ""
 
 
 def name_models(config: GroundingConfig) -> tuple[str, ...]:

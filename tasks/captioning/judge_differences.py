@@ -77,36 +77,50 @@ async def _judge(
     images: Mapping[str, ImageRow],
     captions: Mapping[str, CaptionRow],
 ) -> CheckRow | Dropped:
-    pair = pairs[row.subject]
-    question = _of_captions(row, pair, captions) if config.input == "captions" else _of_images(row, pair, images)
+    question = _question(row, pairs[row.subject], config, images=images, captions=captions)
     if isinstance(question, Dropped):
         return question
     given: list[Answer] = []
-    for attempt in range(1, config.max_attempts + 1):
-        seed = seed_of(row.key, load(PROMPT), seed=config.seed, attempt=attempt)
-        given.append(await chat.ask(replace(question, seed=seed, temperature=0.0 if attempt == 1 else None)))
-        rating = read_rating(given[-1].text, finish_reason=given[-1].finish_reason)
-        if rating is not None:
-            return _row(row, given, rating=rating, why="" if rating >= config.min_rating else LOW_RATING)
-    return _row(row, given, rating=UNRATED, why=NO_RATING)
+    rating, why = UNRATED, NO_RATING
+    while why == NO_RATING and len(given) < config.max_attempts:
+        seed = seed_of(row.key, load(PROMPT), seed=config.seed, attempt=len(given) + 1)
+        given.append(await chat.ask(replace(question, seed=seed, temperature=None if given else 0.0)))
+        found = read_rating(given[-1].text, finish_reason=given[-1].finish_reason)
+        if found is not None:
+            rating, why = float(found), "" if found >= config.min_rating else LOW_RATING
+    return CheckRow(
+        key=make_key("check", "judged", row.key, PROMPT, given[-1].text),
+        source_key=row.key,
+        subject=row.subject,
+        description=row.key,
+        check="judged",
+        passed=not why,
+        score=rating,
+        text=given[-1].text,
+        why=why,
+        served=tuple(answer.served for answer in given),
+    )
 
 
-def _of_images(row: DifferenceRow, pair: PairRow, images: Mapping[str, ImageRow]) -> Question | Dropped:
-    if pair.first not in images or pair.second not in images:
-        return Dropped(source_key=row.key, reason="image is missing")
-    shown = (images[pair.first].image, images[pair.second].image)
-    return _question(row, (IMAGE, IMAGE), shown)
-
-
-def _of_captions(row: DifferenceRow, pair: PairRow, captions: Mapping[str, CaptionRow]) -> Question | Dropped:
-    if pair.first not in captions or pair.second not in captions:
-        return Dropped(source_key=row.key, reason="caption is missing")
-    return _question(row, (quoted(captions[pair.first].text), quoted(captions[pair.second].text)), ())
-
-
-def _question(row: DifferenceRow, shown: tuple[str, str], images: tuple[bytes, ...]) -> Question:
-    text = load(PROMPT).render(first=shown[0], second=shown[1], description=quoted(row.text))
-    return Question(prompt=PROMPT, text=text, images=images, max_tokens=MOST_TOKENS, grammar=RATING)
+def _question(
+    row: DifferenceRow,
+    pair: PairRow,
+    config: JudgingConfig,
+    *,
+    images: Mapping[str, ImageRow],
+    captions: Mapping[str, CaptionRow],
+) -> Question | Dropped:
+    by_captions = config.input == "captions"
+    for key in (pair.first, pair.second):
+        if key not in (captions if by_captions else images):
+            return Dropped(source_key=row.key, reason="caption is missing" if by_captions else "image is missing")
+    first, second, shown = IMAGE, IMAGE, ()
+    if by_captions:
+        first, second = quoted(captions[pair.first].text), quoted(captions[pair.second].text)
+    else:
+        shown = (images[pair.first].image, images[pair.second].image)
+    text = load(PROMPT).render(first=first, second=second, description=quoted(row.text))
+    return Question(prompt=PROMPT, text=text, images=shown, max_tokens=MOST_TOKENS, grammar=RATING)
 
 
 def read_rating(text: str, *, finish_reason: str = "stop") -> int | None:
@@ -119,21 +133,6 @@ def read_rating(text: str, *, finish_reason: str = "stop") -> int | None:
             rating = found.pop()
             return int(rating) if not found and re.fullmatch("[0-5]", rating) else None
     return None
-
-
-def _row(row: DifferenceRow, given: Sequence[Answer], *, rating: float, why: str) -> CheckRow:
-    return CheckRow(
-        key=make_key("check", "judged", row.key, PROMPT, given[-1].text),
-        source_key=row.key,
-        subject=row.subject,
-        description=row.key,
-        check="judged",
-        passed=not why,
-        score=float(rating),
-        text=given[-1].text,
-        why=why,
-        served=tuple(answer.served for answer in given),
-    )
 
 
 def fit(stage: Stage, config: JudgingConfig) -> Stage:

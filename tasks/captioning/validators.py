@@ -1,9 +1,11 @@
-"""Check texts by the validators of plugins that a profile names, after our own checks."""
+"""What the writers share: validators of plugins that a profile names, and the scene graphs of a pair."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from pairwright.schemas.claims import Graphs
 from pairwright.schemas.plugins import Registry
+from pairwright.schemas.rows import Dropped, ImageRow, PairRow
 from pairwright.schemas.writing import WrittenSection
 
 
@@ -30,3 +32,13 @@ def refuse_text(text: str, config: WrittenSection) -> str:
 def name_validators(config: WrittenSection) -> tuple[str, ...]:
     """Return the validators with their versions, for the table's fingerprint."""
     return tuple(f"validator {name} {VALIDATORS[name].version}" for name in config.validators)
+
+
+def pair_graphs(row: PairRow, images: Mapping[str, ImageRow]) -> Graphs | Dropped:
+    """Return both scene graphs, or why there are none."""
+    first, second = images.get(row.first), images.get(row.second)
+    if first is None or second is None:
+        return Dropped(source_key=row.key, reason="image is missing", detail=row.second if first else row.first)
+    if first.graph is None or second.graph is None:
+        return Dropped(source_key=row.key, reason="no scene graph", detail=first.name if second.graph else second.name)
+    return first.graph, second.graph

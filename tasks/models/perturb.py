@@ -9,6 +9,7 @@ that covers the longer side, which at 224 pixels is the generator's 256. What is
 arguments alone, never on what was drawn before.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Literal, get_args
 
@@ -16,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.common_words import COMMON_WORDS
-from pairwright.schemas.content_words import WORD
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.images import RGB
 
@@ -25,6 +25,7 @@ NOISE = (0.08, 0.12, 0.18, 0.26, 0.38)
 """Per severity, the standard deviation, of values from 0 to 1."""
 FOG = ((1.5, 2.0), (2.0, 2.0), (2.5, 1.7), (2.5, 1.5), (3.0, 1.4))
 """Per severity, how thick the fog is, and by what its swings shrink at each finer scale."""
+WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 def perturb_image(image: RGB, kind: Kind, *, severity: int = 5, key: str) -> RGB:

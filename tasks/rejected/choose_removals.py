@@ -12,7 +12,6 @@ from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 
-from pairwright.schemas.affirmed import affirmed
 from pairwright.schemas.config import RejectionsConfig
 from pairwright.schemas.removing import SEVERAL, is_wanted
 from pairwright.schemas.rows import (
@@ -39,6 +38,7 @@ from pairwright.tasks.rejected.pick_removal import (
 )
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
+from pairwright.tasks.texts.words import affirmed
 
 NO_DIFFERENCES: Mapping[str, DifferenceRow] = MappingProxyType({})
 NO_IMAGES: Mapping[str, ImageRow] = MappingProxyType({})

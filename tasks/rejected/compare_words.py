@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from pairwright.schemas.differences import AUXILIARIES, NEGATIONS
 from pairwright.schemas.scene import PLURALS
+from pairwright.tasks.texts.differences import AUXILIARIES, NEGATIONS
 
 SCENE_WORDS: dict[str, tuple[str, ...]] = {
     "colour": ("red", "orange", "yellow", "green", "turquoise", "blue", "purple", "pink", "white", "black"),

@@ -20,8 +20,8 @@ from typing import NamedTuple
 from pairwright.prompts import difference_verbs, load, load_wordings
 from pairwright.prompts.differences import difference_regex, fill_template
 from pairwright.schemas.config import CounterfactualsConfig
-from pairwright.schemas.differences import RefusedDifference, read_difference
 from pairwright.schemas.phrases import SIZES
+from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import (
     DifferenceRow,
     Dropped,
@@ -41,6 +41,7 @@ from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_
 from pairwright.tasks.serving.untrusted import quoted, within_quotes
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.texts.differences import read_difference
 
 LEAST_LIKENESS = 0.7
 """Edited texts less like the chosen one than this are no small edits."""
@@ -206,7 +207,7 @@ def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: Truth) -
         truth: what is known of the pair.
     """
     read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
-    if isinstance(read, RefusedDifference):
+    if isinstance(read, RefusedText):
         return RefusedEdit(read.reason, read.detail)
     halves, kept = [read.first_half, read.second_half], 1 - side
     if read.verbs != row.verbs or _words(halves[kept]) != _words(halves_of(row)[kept]):

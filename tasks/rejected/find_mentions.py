@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from pairwright.schemas.affirmed import affirmed
 from pairwright.schemas.config import NounsConfig
 from pairwright.schemas.rows import DifferenceRow, Dropped, MentionRow, PairRow, PreferenceRow, make_key
 from pairwright.tasks.models.nouns import find_nouns_of, name_model, pin_model
 from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.texts.words import affirmed
 
 MAX_CHARACTERS = 20_000
 """Of a text; hundreds of times what people write, and far below what spaCy refuses."""

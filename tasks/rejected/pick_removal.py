@@ -33,9 +33,9 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.schemas.scene import SceneChange
-from pairwright.schemas.sentences import split_by_rules
 from pairwright.tasks.models.text_scorer import TextScorer
 from pairwright.tasks.store.vectors import Vectors
+from pairwright.tasks.texts.words import split_by_rules
 
 NO_ELEMENT, NONE_PASSED = "no element can be removed", "no removal passed its checks"
 NO_DROP = "no removal makes the text fit worse"

@@ -17,8 +17,7 @@ from functools import partial
 from pairwright.prompts import difference_verbs
 from pairwright.prompts.differences import TEMPLATE, WITHOUT_CAPTIONS, difference_regex, fill_template, instruct
 from pairwright.schemas.config import SampledTextsConfig
-from pairwright.schemas.differences import Difference, RefusedDifference, read_difference, refuse_length
-from pairwright.schemas.refusals import repeats_itself
+from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import DifferenceRow, Dropped, Failed, ImageRow, PairRow, RejectedTextRow, Row, Served
 from pairwright.schemas.writing import is_served
 from pairwright.tasks.rejected.check_texts import Truth, is_as_true, likeness, rejected_row, truth_of
@@ -26,6 +25,8 @@ from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Chat, Grammar, Question, seed_of
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.texts.differences import Difference, read_difference, refuse_length
+from pairwright.tasks.texts.words import repeats_itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ async def _sample(
     shown = [images[key].image for key in (pair.first, pair.second) if key in images] if pair else []
     if len(shown) < 2:
         return Dropped(source_key=row.key, reason="image is missing", detail=row.subject)
-    read: list[Difference | RefusedDifference] = []
+    read: list[Difference | RefusedText] = []
     served: list[Served] = []
     for number in range(1, config.samples + 1):
         answer = await chat.ask(_question(row, config, images=(shown[0], shown[1]), number=number))
@@ -85,18 +86,18 @@ def _question(row: DifferenceRow, config: SampledTextsConfig, *, images: tuple[b
     )
 
 
-def _read(text: str, finish_reason: str, *, most_words: int) -> Difference | RefusedDifference:
+def _read(text: str, finish_reason: str, *, most_words: int) -> Difference | RefusedText:
     if repeats_itself(text):
-        return RefusedDifference("off the template", "repeats itself")
+        return RefusedText("off the template", "repeats itself")
     read = read_difference(text, difference_verbs(), finish_reason=finish_reason)
-    if isinstance(read, RefusedDifference):
+    if isinstance(read, RefusedText):
         return read
     return refuse_length(read, most_words) or read
 
 
 def _choose(
     row: DifferenceRow,
-    read: Sequence[Difference | RefusedDifference],
+    read: Sequence[Difference | RefusedText],
     *,
     truth: Truth,
     served: tuple[Served, ...],
@@ -104,7 +105,7 @@ def _choose(
     """Return the closest sample that is not true; those known to be wrong come before the unchecked ones."""
     samples = list(dict.fromkeys(_judged(one, row, truth) for one in read if isinstance(one, Difference)))
     if not samples:
-        why = "; ".join(one.reason for one in read if isinstance(one, RefusedDifference))
+        why = "; ".join(one.reason for one in read if isinstance(one, RefusedText))
         return Dropped(source_key=row.key, reason="no sample is in the template", detail=why)
     ranked = sorted((one for one in samples if not one.true), key=lambda one: (one.true is None, -one.score, one.text))
     skipped = len(samples) - len(ranked)

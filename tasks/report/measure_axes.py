@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from pairwright.schemas.comparison_axes import AXES
 from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.texts.comparisons import AXES
 
 pc: Any = pyarrow.compute
 UNLABELLED = "no axis named"

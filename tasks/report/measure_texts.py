@@ -23,9 +23,9 @@ import xxhash
 from numpy.typing import NDArray
 
 from pairwright.prompts import difference_verbs
-from pairwright.schemas.differences import Reason, inflections
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.texts.differences import Reason, inflections
 
 pc: Any = pyarrow.compute
 REFUSALS = get_args(Reason)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from pairwright.prompts import Prompt
+from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Served, Turn, make_key
 
 T = TypeVar("T")
@@ -93,19 +94,18 @@ class UnansweredError(RowError):
 
 
 async def ask_until(
-    chat: Chat, ask: Callable[[int], Question], read: Callable[[Answer], T], *, tries: int, first: int = 1
-) -> tuple[T, tuple[Served, ...]]:
+    chat: Chat, ask: Callable[[int], Question], read: Callable[[Answer], T | RefusedText], *, tries: int, first: int = 1
+) -> tuple[T | RefusedText, tuple[Served, ...]]:
     """Ask until an answer will do; return it as it was read, or the last that will not do, and the record of all tries.
 
-    ``ask`` returns the question of an attempt, numbered from ``first``. What ``read`` returns will not do where it has
-    a ``reason``.
+    ``ask`` returns the question of an attempt, numbered from ``first``.
     """
     served: list[Served] = []
     while True:
         answer = await chat.ask(ask(first + len(served)))
         served.append(answer.served)
         found = read(answer)
-        if not hasattr(found, "reason") or len(served) == tries:
+        if not isinstance(found, RefusedText) or len(served) == tries:
             return found, tuple(served)
 
 

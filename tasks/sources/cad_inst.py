@@ -23,7 +23,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from pairwright.schemas.comparisons import Comparison, read_comparison
 from pairwright.schemas.config import ReadingConfig, SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, ItemRow, PairRow, Turn, make_key
@@ -39,6 +38,7 @@ from pairwright.tasks.sources.read_entry import (
 )
 from pairwright.tasks.sources.reader import Given, Read, Reader
 from pairwright.tasks.sources.tables import image_folder, list_rows, read_rows
+from pairwright.tasks.texts.comparisons import Comparison, read_comparison
 
 log = logging.getLogger(__name__)
 

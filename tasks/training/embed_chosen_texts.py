@@ -17,7 +17,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwright.schemas.differences import MIDDLE, START
 from pairwright.schemas.retrieving import WORDS, TextVectorsConfig
 from pairwright.schemas.rows import EmbeddingRow, PreferenceRow, make_key
 from pairwright.tasks.models.devices import count_gpus
@@ -25,6 +24,7 @@ from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.models.text_scorer import OpenClipTexts
 from pairwright.tasks.models.unit_vectors import to_unit
 from pairwright.tasks.store.stage import Stage
+from pairwright.tasks.texts.differences import MIDDLE, START
 
 WORDS_VERSION = 1
 MOST_CHARACTERS = 20_000

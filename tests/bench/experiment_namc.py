@@ -27,10 +27,10 @@ from typing import Any
 from pairwright.prompts import difference_verbs
 from pairwright.prompts.differences import fill_template
 from pairwright.schemas.claims import Graphs, content_changes, is_no_change
-from pairwright.schemas.content_words import WORD
-from pairwright.schemas.differences import Difference, read_difference
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.models.perturb import replace_words
+from pairwright.tasks.texts.differences import Difference, read_difference
+from pairwright.tasks.texts.words import WORD
 from tests.bench.compare_models import make_parser, make_settings, split_rows, train_and_measure
 from tests.bench.run_missing import Run, make_table, run_missing
 from tests.bench.scene_answers import MEASURES, find_rows

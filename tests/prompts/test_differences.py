@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pairwright.prompts import difference_verbs, load
 from pairwright.prompts.differences import PROMPTS, difference_regex, draw_verbs, instruct
-from pairwright.schemas.differences import Difference, read_difference
+from pairwright.tasks.texts.differences import Difference, read_difference
 
 VERBS = ("depicts", "lists")
 TEMPLATE = (

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pairwright.prompts import load, load_wordings
-from pairwright.schemas.affirmed import affirmed
 from pairwright.schemas.claims import Selector
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, make_key
@@ -19,6 +18,7 @@ from pairwright.schemas.scene import PLURALS, SceneGraph
 from pairwright.tasks.evaluation.benchmark import LONG, Benchmark, Data, Exam, ExamQuestion, Marked, Replies
 from pairwright.tasks.evaluation.benchmarks.choices import RULE, Choice, Right, all_right, exam_of, judge_statement
 from pairwright.tasks.evaluation.measured import Measured, measure_mean, measure_ratios
+from pairwright.tasks.texts.words import affirmed
 
 ALSO = {
     "sphere": "ball", "orb": "ball", "block": "cube", "torus": "ring", "hoop": "ring", "cup": "mug", "chest": "box",

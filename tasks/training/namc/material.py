@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch.nn.functional import pad
 
 from pairwright.prompts import difference_verbs
-from pairwright.schemas.differences import Difference, read_difference
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.models.namc.namc import Described
 from pairwright.tasks.models.namc.noise import NO_WORD
@@ -25,6 +24,7 @@ from pairwright.tasks.models.namc.words import ClipWords, DecoderWords, Words, W
 from pairwright.tasks.store.files import naming
 from pairwright.tasks.store.images import RefusedImageError
 from pairwright.tasks.store.vectors import map_new
+from pairwright.tasks.texts.differences import Difference, read_difference
 from pairwright.tasks.training.examples import PAIR
 from pairwright.tasks.training.freeze_rows import FrozenRows, Refused
 from pairwright.tasks.training.namc.pictures import SIDE, crop, to_codes, to_patches, to_pixels

@@ -6,7 +6,7 @@ without a change, and such a pair the negative.
 
 import re
 
-from pairwright.schemas.no_change import says_no_change
+from pairwright.tasks.texts.words import says_no_change
 
 MOST_CHARACTERS = 2000
 CHANGED = (

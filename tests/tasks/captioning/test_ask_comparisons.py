@@ -9,9 +9,7 @@ from pairwright.prompts import load
 from pairwright.schemas.config import ComparisonsConfig
 from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, Turn
 from pairwright.schemas.served import ChatConfig
-from pairwright.tasks.captioning.ask_comparisons import PROMPTS
-from pairwright.tasks.captioning.compare_pairs import STAGE, compare_pairs
-from pairwright.tasks.captioning.comparison_grammar import comparison_grammar
+from pairwright.tasks.captioning.compare_pairs import ASKED, STAGE, compare_pairs, comparison_grammar
 from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.answers import Answers
 from tests.fixtures.chat_server import IMAGE, Reply, Status, chat_server
@@ -202,7 +200,7 @@ def test_a_corpus_of_injections_leaves_the_prompts_as_they_are(shown):
     empty = [not as_data(text) for text in INJECTIONS]  # nothing is left of it: there is no caption, no difference
     dropped = [isinstance(row, Dropped) for row in found]
     assert dropped == (empty if shown != "images" else [False] * len(found))
-    expected = {load(PROMPTS[shown]).render(
+    expected = {load(ASKED[shown]).render(
         first_caption=as_data(text), second_caption=CAPTIONS[BLUE.key].text, differences=as_data(text)
     ) for text in INJECTIONS if as_data(text)}  # fmt: skip
     assert {asked.text for asked in server.asked} == expected

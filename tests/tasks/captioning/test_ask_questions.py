@@ -10,10 +10,9 @@ import pytest
 
 from pairwright.prompts import load
 from pairwright.schemas.config import QuestionsConfig
-from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, QuestionRow, make_key
+from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, QuestionRow, Turn, make_key
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.captioning.ask_questions import STAGE, ask_questions
-from pairwright.tasks.captioning.conversations import summary_turns
 from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.answers import Answers
 from tests.fixtures.chat_server import Reply, Status, chat_server
@@ -35,7 +34,7 @@ def comparison_of(pair, text=SUMMARY):
         commonalities=(),
         differences=(),
         axes=(),
-        conversation=summary_turns(text),
+        conversation=(Turn(role="assistant", text=text),),
         model="tiny",
     )
 

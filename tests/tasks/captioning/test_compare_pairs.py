@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from pairwright.prompts import load
 from pairwright.schemas.claims import is_no_change
-from pairwright.schemas.comparison_axes import AXES
-from pairwright.schemas.comparisons import Comparison, read_comparison
 from pairwright.schemas.config import CaptionsConfig, ComparisonsConfig
 from pairwright.schemas.rows import CaptionRow, ComparisonRow, Dropped
 from pairwright.schemas.scene import SceneChange
@@ -19,6 +17,7 @@ from pairwright.tasks.captioning.compare_pairs import compare_pairs
 from pairwright.tasks.captioning.compose_comparison import compose_comparison
 from pairwright.tasks.captioning.describe_images import describe_images
 from pairwright.tasks.captioning.statements import Statement
+from pairwright.tasks.texts.comparisons import AXES, Comparison, read_comparison
 from tests.fixtures.graphs import LIGHTS, PROPERTY, graph, image_row, pair_row, pairs, random_pair, rows_of, thing
 from tests.fixtures.reader import read_phrases
 

@@ -5,9 +5,8 @@ from random import Random
 
 import pytest
 
-from pairwright.schemas.comparison_axes import AXES, read_axes
-from pairwright.schemas.comparisons import Comparison, read_comparison
-from pairwright.tasks.captioning.comparison_grammar import LABELS, comparison_grammar
+from pairwright.tasks.captioning.compare_pairs import LABELS, comparison_grammar
+from pairwright.tasks.texts.comparisons import AXES, Comparison, read_axes, read_comparison
 
 REGEX = comparison_grammar().regex
 PROSE = "Commonalities: Both images show boats. The sky is grey.\n\nDifferences:\n"

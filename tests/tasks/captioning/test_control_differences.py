@@ -9,7 +9,14 @@ from pairwright.schemas import checks
 from pairwright.schemas.config import ControlsConfig, DifferencesConfig, Profile
 from pairwright.schemas.rows import CheckRow, Dropped, Failed, Served
 from pairwright.schemas.served import ChatConfig
-from pairwright.tasks.captioning.control_differences import NONE, STAGE, UNREADABLE, control_differences, turned_round
+from pairwright.tasks.captioning.control_differences import (
+    NONE,
+    STAGE,
+    UNREADABLE,
+    control_differences,
+    likeness,
+    turned_round,
+)
 from pairwright.tasks.store.answers import Answers
 from tests.fixtures.chat_server import Reply, Status, chat_server
 from tests.fixtures.coloured import caption_of, colour_of, colours_said, image_of, pair_of
@@ -260,3 +267,22 @@ def test_what_the_server_said_is_kept():
     [served] = row.served
     assert isinstance(served, Served)
     assert (served.prompt, served.prompt_tokens, served.finish_reason) == ("difference_from_captions", 7, "stop")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "wanted"),
+    [
+        ("a red ball", "the red balls", 1.0),  # red, ball, red-ball on both sides
+        ("a red ball", "a blue ball", 2 / 6),  # of red, ball, red-ball and blue, ball, blue-ball only ball
+        ("no dog", "without dogs", 1.0),
+        ("a dog", "no dog", 2 / 4),  # dog of dog; no, dog, no-dog
+        ("a cat left of a dog", "a dog left of a cat", 6 / 10),  # three words of three; no pair of two
+        ("a dog a dog", "a dog", 2 / 4),  # dog once of dog, dog, dog-dog and dog
+        ("a cat", "a dog", 0.0),
+        ("it", "there", 0.0),
+        ("", "", 0.0),
+    ],
+)
+def test_likeness(one, other, wanted):
+    assert likeness(one, other) == pytest.approx(wanted)
+    assert likeness(other, one) == pytest.approx(wanted)

@@ -3,21 +3,12 @@
 import pytest
 
 from pairwright.prompts import load
-from pairwright.schemas.rows import Turn
-from pairwright.tasks.captioning.conversations import (
+from pairwright.tasks.captioning.compare_pairs import (
     nearly_match,
-    overlap,
     retrieval_turns,
     sides_of_own_words,
-    summary_turns,
 )
 from tests.fixtures.graphs import pair_row
-
-
-def test_the_first_turn_withholds_the_captions():
-    question, answer = summary_turns("Commonalities: …")
-    assert question == Turn(role="user", text=load("compare_images").render())
-    assert answer == Turn(role="assistant", text="Commonalities: …")
 
 
 def test_the_second_turn_asks_by_the_pairs_key():
@@ -54,12 +45,6 @@ def test_only_the_sides_given_are_asked():
 def test_captions_that_nearly_match(captions, most, match):
     assert nearly_match(captions, most) is match
     assert nearly_match(captions[::-1], most) is match
-
-
-def test_overlap_is_the_share_of_words():
-    assert overlap("a red ball", "A red, red cube") == pytest.approx(2 / 3)
-    assert overlap("a ball", "a ball and a cube") == pytest.approx(2 / 4)
-    assert overlap("", "") == 0
 
 
 @pytest.mark.parametrize(

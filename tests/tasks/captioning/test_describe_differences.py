@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from pairwright.prompts import difference_verbs
 from pairwright.schemas.claims import CLAIMS, Claim, all_hold, is_no_change
 from pairwright.schemas.config import DifferencesConfig
-from pairwright.schemas.differences import Difference, read_difference
 from pairwright.schemas.rows import DifferenceRow, Dropped
 from pairwright.schemas.scene import SceneChange
 from pairwright.tasks.captioning import describe_differences as module
 from pairwright.tasks.captioning.compose_difference import compose_difference
 from pairwright.tasks.captioning.describe_differences import describe_differences
 from pairwright.tasks.captioning.statements import Statement
+from pairwright.tasks.texts.differences import Difference, read_difference
 from tests.fixtures.graphs import PROPERTY, graph, image_row, pair_row, pairs, random_pair, rows_of, thing
 from tests.fixtures.reader import read_phrases
 

@@ -1,18 +1,21 @@
 """Captions: true by their claims and by an independent reading, of the right length, the same in any order."""
 
+import json
 import re
 from collections import Counter
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.schemas.config import CaptionsConfig
+from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Dropped
 from pairwright.tasks.captioning import compose_caption as module
 from pairwright.tasks.captioning.compose_caption import compose_caption
-from pairwright.tasks.captioning.describe_images import describe_images
+from pairwright.tasks.captioning.describe_images import MOST_WORDS, describe_images, read_sentences, refuse_caption
 from tests.fixtures.graphs import PROPERTY, SHAPES, graph, image_row, pairs, random_pair, random_world, thing
 from tests.fixtures.reader import PLACES, read_phrases
 
@@ -168,3 +171,97 @@ def test_given_captions_are_kept():
 def test_nothing_known_is_dropped():
     rows = list(describe_images([image_row("i"), image_row("j", captions=("  ",))], CONFIG))
     assert rows == [Dropped(source_key=key, reason="no scene graph", detail=key) for key in ("i", "j")]
+
+
+DESCRIPTION = "A tall man with two small dogs is walking past a bakery. He wears a red coat. No cars can be seen."
+FACTS = [
+    "A tall man walks past a bakery.",
+    "The man has two small dogs.",
+    "The man wears a red coat.",
+    "There are no cars.",
+]
+
+
+def answer(facts):
+    return json.dumps({"sentences": facts})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [answer(FACTS), json.dumps(FACTS), f"```json\n{answer(FACTS)}\n```", f"  {answer(FACTS + FACTS[:1])}\n"],
+    ids=["object", "list", "fence", "a fact twice"],
+)
+def test_a_faithful_split_is_taken(text):
+    assert read_sentences(text, DESCRIPTION) == tuple(FACTS)
+
+
+REFUSED = {
+    "prose": "A tall man walks past a bakery.",
+    "nothing": "",
+    "cut off": answer(FACTS)[:-9],
+    "no list": '{"sentences": "A tall man."}',
+    "other names": '{"facts": ["A tall man."]}',
+    "not texts": '{"sentences": [1, 2]}',
+    "an empty list": answer([]),
+    "an empty sentence": answer([*FACTS, ""]),
+    "deeply nested": "[" * 100_000,
+    "something added": answer([*FACTS, "A blue bicycle leans against the fence."]),
+    "a sentence lost": answer(FACTS[:3]),
+    "another sentence lost": answer([*FACTS[:2], FACTS[3]]),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_an_unfaithful_split_is_not_taken(case):
+    assert read_sentences(REFUSED[case], DESCRIPTION) == ()
+
+
+GOOD = "A red car stands in front of a white house. Two children play on the lawn beside a large oak tree."
+ACCEPTED = {
+    "plain": GOOD,
+    "in quotation marks at its end": GOOD.removesuffix(".") + ' with a sign "Keep off."',
+    "a number first": "3.5 metres of snow lie on the roof of a small wooden house beside a frozen lake.",
+    "two alike sentences": f"{GOOD} A red car stands in front of a white house.",
+    "a sorry sign": GOOD + ' A sign on the door reads "Sorry, we are closed".',
+    "many like things": "On it are a red cup, a blue cup, a green cup, a white cup and a black cup in a row.",
+}
+UNFIT = {
+    "empty": ["", "  \n"],
+    "cut off": [GOOD.removesuffix("."), GOOD + " A bird", GOOD + " A bird,"],
+    "the model declines": [
+        "I'm sorry, I can't help with identifying or describing people in this image.",
+        "I cannot see any image. Please upload the image that you would like me to describe in detail.",
+        f"As an AI language model, I am unable to view images. {GOOD}",
+    ],
+    "more than one paragraph": [f"{GOOD}\n\n{GOOD}", GOOD.replace(". ", ".\n"), f"{GOOD}\r{GOOD}"],
+    "not a description": [
+        f"Sure! {GOOD}",
+        f"Here is a detailed description of the image: {GOOD}",
+        f"**Scene.** {GOOD}",
+        f"1. {GOOD}",
+        f"# Title. {GOOD}",
+        f"Description: {GOOD}",
+    ],
+    "repeats itself": [
+        "A dog stands there. A cat is beside it. A dog stands there. It is a sunny day. A dog stands there.",
+        "There is a red cup" + ", a blue cup and a plate" * 8 + ".",
+    ],
+    "too short": ["A red car.", "A red car stands in front of a white house today."],
+    "too long": [" ".join(f"word{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(MOST_WORDS)) + " end."],
+}
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_accepted(case):
+    assert refuse_caption(ACCEPTED[case]) is None
+
+
+@pytest.mark.parametrize(("reason", "text"), [(reason, one) for reason, many in UNFIT.items() for one in many])
+def test_refused(reason, text):
+    refused = refuse_caption(text)
+    assert refused is not None
+    assert refused.reason == reason
+
+
+def test_a_long_answer_is_cut_off_even_with_a_full_stop():
+    assert refuse_caption(GOOD, finish_reason="length") == RefusedText("cut off", "length")

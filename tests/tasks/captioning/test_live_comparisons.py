@@ -9,8 +9,7 @@ from pairwright.schemas.config import ComparisonsConfig, QuestionsConfig
 from pairwright.schemas.rows import ComparisonRow, QuestionRow
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.captioning.ask_questions import ask_questions
-from pairwright.tasks.captioning.compare_pairs import compare_pairs
-from pairwright.tasks.captioning.comparison_grammar import comparison_grammar
+from pairwright.tasks.captioning.compare_pairs import compare_pairs, comparison_grammar
 from tests.fixtures.coloured import caption_of, image_of, pair_of
 
 pytestmark = pytest.mark.live

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pairwright.prompts import difference_verbs
 from pairwright.schemas.claims import Claim, Selector
 from pairwright.schemas.config import RejectedTextsConfig
-from pairwright.schemas.differences import Difference, read_difference
 from pairwright.schemas.rows import Dropped, make_key
 from pairwright.tasks.rejected.compare_words import SCENE_WORDS
 from pairwright.tasks.rejected.edit_texts import edit_texts
+from pairwright.tasks.texts.differences import Difference, read_difference
 from tests.fixtures.descriptions import described, description
 from tests.fixtures.graphs import PROPERTY, graph, rows_of, thing
 from tests.fixtures.reader import read_phrases

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from pairwright.prompts import difference_verbs
 from pairwright.schemas.claims import CLAIMS, Claim, Selector, all_hold
 from pairwright.schemas.config import RejectedTextsConfig
-from pairwright.schemas.differences import Difference, read_difference
 from pairwright.schemas.rows import RejectedTextRow
 from pairwright.tasks.rejected.edit_texts import edit_texts
 from pairwright.tasks.rejected.read_phrases import read_phrases
 from pairwright.tasks.rejected.swap_texts import exchanged
+from pairwright.tasks.texts.differences import Difference, read_difference
 from tests.fixtures.descriptions import described, truth
 from tests.fixtures.graphs import PROPERTY
 

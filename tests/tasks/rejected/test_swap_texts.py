@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from pairwright.prompts import difference_verbs
 from pairwright.schemas.claims import CLAIMS, Claim, Selector
 from pairwright.schemas.config import RejectedTextsConfig
-from pairwright.schemas.differences import Difference, read_difference
 from pairwright.schemas.rows import Dropped, RejectedTextRow, make_key
 from pairwright.tasks.rejected.swap_texts import exchanged, swap_texts
+from pairwright.tasks.texts.differences import Difference, read_difference
 from tests.fixtures.descriptions import described, description, truth
 from tests.fixtures.graphs import PROPERTY, graph, rows_of, thing
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pairwright.prompts import difference_verbs
-from pairwright.schemas.differences import Difference, read_difference
 from pairwright.tasks.models.namc.words import ClipWords, learnt_words
+from pairwright.tasks.texts.differences import Difference, read_difference
 from pairwright.tasks.training.namc.material import Batches, Crops, Material, Text
 from pairwright.tasks.training.namc.pictures import TOKENIZER
 

@@ -3,7 +3,8 @@
 import pytest
 
 from pairwright.prompts import difference_verbs
-from pairwright.schemas.differences import Difference, RefusedDifference, inflections, read_difference, refuse_length
+from pairwright.schemas.replies import RefusedText
+from pairwright.tasks.texts.differences import Difference, inflections, read_difference, refuse_length
 
 START = "The difference between the two images is that the first image"
 
@@ -116,13 +117,13 @@ REFUSED = {
 @pytest.mark.parametrize(("reason", "written"), [(reason, one) for reason, many in REFUSED.items() for one in many])
 def test_refused(reason, written):
     read = read_difference(written, difference_verbs())
-    assert isinstance(read, RefusedDifference), read
+    assert isinstance(read, RefusedText), read
     assert read.reason == reason, read
 
 
 def test_a_long_answer_is_cut_off_even_with_a_full_stop():
     read = read_difference(text(), difference_verbs(), finish_reason="length")
-    assert read == RefusedDifference("cut off", "length")
+    assert read == RefusedText("cut off", "length")
 
 
 def test_the_text_is_on_one_line_and_without_quotation_marks():
@@ -135,10 +136,10 @@ def test_the_text_is_on_one_line_and_without_quotation_marks():
 @pytest.mark.parametrize(
     ("halves", "most", "refused"),
     [
-        (("shows a red car", "shows a blue car"), 22, RefusedDifference("too long", "23 words")),
+        (("shows a red car", "shows a blue car"), 22, RefusedText("too long", "23 words")),
         (("shows a red car", "shows a blue car"), 23, None),
-        (("shows cars", "shows a blue car"), 120, RefusedDifference("too short", "cars")),
-        (("shows two cars", "is bright"), 120, RefusedDifference("too short", "bright")),
+        (("shows cars", "shows a blue car"), 120, RefusedText("too short", "cars")),
+        (("shows two cars", "is bright"), 120, RefusedText("too short", "bright")),
         (("shows two cars", "shows no cars"), 120, None),
     ],
 )

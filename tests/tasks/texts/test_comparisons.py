@@ -4,8 +4,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairwright.schemas.comparison_items import Item
-from pairwright.schemas.comparisons import Comparison, RefusedComparison, read_comparison
+from pairwright.schemas.replies import RefusedText
+from pairwright.tasks.texts.comparisons import AXES, Comparison, Item, read_axes, read_comparison
+
+
+@pytest.mark.parametrize(
+    ("label", "axes"),
+    [
+        ("Object types", AXES[:1]),
+        ("Object type(s)", AXES[:1]),
+        ("Object attribute", AXES[1:2]),
+        ("Colour", AXES[1:2]),
+        ("Counting the objects", AXES[2:3]),
+        ("Number of objects", AXES[2:3]),
+        ("Object action(s)", AXES[3:4]),
+        ("Poses", AXES[3:4]),
+        ("Object location", AXES[4:5]),
+        ("Object positions", AXES[4:5]),
+        ("Relative positions between objects", AXES[5:]),
+        ("Relative position", AXES[5:]),
+        ("Positions between objects", AXES[5:]),
+        ("Spatial relationships", AXES[5:]),
+        ("Setting", ()),
+    ],
+)
+def test_labels(label, axes):
+    assert read_axes(label) == axes
+
 
 PUBLISHED = """Commonalities: Both images show a group of people on a beach. In both, the sky is blue.
 
@@ -135,12 +160,12 @@ def test_headings(words, others):
 )
 def test_refused(text, reason):
     read = read_comparison(text)
-    assert isinstance(read, RefusedComparison), read
+    assert isinstance(read, RefusedText), read
     assert read.reason == reason
 
 
 def test_a_long_answer_is_cut_off():
-    assert read_comparison(PUBLISHED, finish_reason="length") == RefusedComparison("cut off", "length")
+    assert read_comparison(PUBLISHED, finish_reason="length") == RefusedText("cut off", "length")
 
 
 SHOWN = "Commonalities: Both images show boats.\n\nDifferences:\n"
@@ -284,7 +309,7 @@ def test_what_trails_off_is_cut_off(end):
 
 def test_a_declined_request():
     text = f"{SHOWN}1. Object types: I'm sorry, but I cannot see the images."
-    assert read_comparison(text) == RefusedComparison("declined", text[:60])
+    assert read_comparison(text) == RefusedText("declined", text[:60])
 
 
 def test_a_loop():
@@ -310,7 +335,7 @@ def test_a_loop():
 def test_long_nonsense_is_read_in_no_time(unit):
     for start in ("", f"{SHOWN}1. "):
         read = read_comparison(start + unit * (20_000 // len(unit)) + "end.")
-        assert isinstance(read, Comparison | RefusedComparison)
+        assert isinstance(read, Comparison | RefusedText)
 
 
 @given(

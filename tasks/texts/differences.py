@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from pairwright.schemas.replies import RefusedText
+
 Reason = Literal[
     "cut off",
     "off the template",
@@ -75,18 +77,7 @@ class Difference:
     """The whole, on one line and without quotation marks around it."""
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedDifference:
-    """Say why a text is no implicit-change description."""
-
-    reason: Reason | str
-    """One of ours, or what a plugin's validator says."""
-    detail: str = ""
-
-
-def read_difference(
-    text: str, known: tuple[str, ...], *, finish_reason: str = "stop"
-) -> Difference | RefusedDifference:
+def read_difference(text: str, known: tuple[str, ...], *, finish_reason: str = "stop") -> Difference | RefusedText:
     """Return the halves and verbs of a description, or the first reason to refuse it.
 
     Args:
@@ -96,54 +87,54 @@ def read_difference(
     """
     text = _tidied(text)
     if finish_reason == "length" or not FULL_STOP.search(text):
-        return RefusedDifference("cut off", finish_reason if finish_reason == "length" else text[-40:])
+        return RefusedText("cut off", finish_reason if finish_reason == "length" else text[-40:])
     start = START.match(text)
     parts = MIDDLE.split(text[start.end() :]) if start else []
     if len(parts) != 2:
-        return RefusedDifference("off the template", text[:60] if not start else f"{len(parts)} halves")
+        return RefusedText("off the template", text[:60] if not start else f"{len(parts)} halves")
     if SECOND_SENTENCE.search(text):
-        return RefusedDifference("off the template", "more than one sentence")
+        return RefusedText("off the template", "more than one sentence")
     if PLACEHOLDER.search(text):
-        return RefusedDifference("placeholder kept", text[-80:])
+        return RefusedText("placeholder kept", text[-80:])
     return _read_halves(text, (parts[0].strip(), parts[1].strip().removesuffix(".")), _forms(known))
 
 
-def refuse_length(read: Difference, most_words: int) -> RefusedDifference | None:
+def refuse_length(read: Difference, most_words: int) -> RefusedText | None:
     """Say that a description is too long as a whole, or a half too short to describe anything (ours)."""
     if (count := len(read.text.split())) > most_words:
-        return RefusedDifference("too long", f"{count} words")
+        return RefusedText("too long", f"{count} words")
     shortest = min((read.first_half, read.second_half), key=lambda half: len(half.split()))
-    return RefusedDifference("too short", shortest) if len(shortest.split()) < LEAST_WORDS else None
+    return RefusedText("too short", shortest) if len(shortest.split()) < LEAST_WORDS else None
 
 
-def _read_halves(text: str, halves: tuple[str, str], forms: re.Pattern[str]) -> Difference | RefusedDifference:
+def _read_halves(text: str, halves: tuple[str, str], forms: re.Pattern[str]) -> Difference | RefusedText:
     verbs: list[str] = []
     descriptions: list[str] = []
     for half in halves:
         found = _split_half(half, forms)
-        if isinstance(found, RefusedDifference):
+        if isinstance(found, RefusedText):
             return found
         verbs.append(found[0])
         descriptions.append(found[1])
     if _bare(descriptions[0]) == _bare(descriptions[1]):
-        return RefusedDifference("halves are equal", descriptions[0])
+        return RefusedText("halves are equal", descriptions[0])
     return Difference(descriptions[0], descriptions[1], (verbs[0], verbs[1]), text)
 
 
-def _split_half(half: str, forms: re.Pattern[str]) -> tuple[str, str] | RefusedDifference:
+def _split_half(half: str, forms: re.Pattern[str]) -> tuple[str, str] | RefusedText:
     words = [word.lower().replace("’", "'") for word in WORD.findall(half)]
     if not words:
-        return RefusedDifference("empty half")
+        return RefusedText("empty half")
     if HOLLOW.issuperset(words):
-        return RefusedDifference("negation or auxiliary only", half)
+        return RefusedText("negation or auxiliary only", half)
     verb = forms.match(half)
     if not verb:
-        return RefusedDifference("verb not in the list", half)
+        return RefusedText("verb not in the list", half)
     description = half[verb.end() :].strip()
     if not WORD.search(description):
-        return RefusedDifference("empty half", half)
+        return RefusedText("empty half", half)
     if HOLLOW.issuperset(words[len(WORD.findall(verb[0])) :]):
-        return RefusedDifference("negation or auxiliary only", half)
+        return RefusedText("negation or auxiliary only", half)
     return verb[0].lower(), description
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairwright.schemas.questions import RefusedRound, Round, check_round, read_rounds
+from pairwright.schemas.replies import RefusedText
+from pairwright.tasks.captioning.ask_questions import Round, check_round, read_rounds
 
 RED = {"question": "What is red in Image 1?", "about": "first", "answer": "The wall in Image 1 is red."}
 BOTH = {"question": "How do the images differ?", "about": "both", "answer": "One is red, the other blue."}
@@ -60,7 +61,7 @@ def test_no_rounds(text, reason):
 
 def test_a_conversation_that_was_cut_off():
     text, _ = LAYOUTS["an object"]
-    assert read_rounds(text, finish_reason="length") == RefusedRound("cut off", "length")
+    assert read_rounds(text, finish_reason="length") == RefusedText("cut off", "length")
     assert read_rounds(text[:-40]).reason == "no rounds"
 
 
@@ -143,5 +144,5 @@ def test_questions_that_stand_alone(question):
 @given(st.text(st.sampled_from('Q:A"{}[],1. \nabout?!image'), max_size=80))
 def test_whatever_is_written_is_read_or_refused(text):
     rounds = read_rounds(text)
-    for one in () if isinstance(rounds, RefusedRound) else rounds:
-        assert isinstance(check_round(one), Round | RefusedRound)
+    for one in () if isinstance(rounds, RefusedText) else rounds:
+        assert isinstance(check_round(one), Round | RefusedText)

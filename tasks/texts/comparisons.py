@@ -1,0 +1,423 @@
+"""Read a summary of commonalities and differences (CaD) into its parts, or refuse it with a reason.
+
+Follows the layout of paper 003's published summaries, tolerantly: axes may be missing, merged or unlabelled,
+commonalities a list or prose, headings Markdown, below each axis the two halves instead of the axes below each half, or
+there may be none at all. What a model says before and after, to the person who asked, is taken off. Nothing is
+published about refusing summaries: the reasons are ours.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal, get_args
+
+from pairwright.schemas.replies import RefusedText
+from pairwright.tasks.texts.words import declines, repeats_itself
+
+Axis = Literal["object types", "attributes", "counts", "actions", "locations", "relative positions"]
+AXES: tuple[Axis, ...] = get_args(Axis)
+
+RELATIVE = re.compile(
+    r"(?:relative|spatial)\s+(?:positions?|positioning|locations?|placements?|arrangements?|relations?(?:hips?)?)"
+    r"|positions? between"
+)
+WORDS: dict[Axis, re.Pattern[str]] = {
+    "object types": re.compile(r"\b(?:types?|kinds?|categor(?:y|ies))\b"),
+    "attributes": re.compile(r"\b(?:attributes?|colou?rs?|appearances?|characteristics?)\b"),
+    "counts": re.compile(r"\b(?:count(?:s|ing)?|numbers?|quantit(?:y|ies))\b"),
+    "actions": re.compile(r"\b(?:actions?|poses?|activit(?:y|ies))\b"),
+    "locations": re.compile(r"\b(?:locations?|placements?|positions?)\b"),
+}
+
+
+def read_axes(label: str) -> tuple[Axis, ...]:
+    """Return the axes that a label names, in the paper's order."""
+    words = label.lower().replace("(s)", "s")
+    plain = RELATIVE.sub(" ", words)
+    found: list[Axis] = [axis for axis, pattern in WORDS.items() if pattern.search(plain)]
+    return tuple(found) if plain == words else (*found, "relative positions")
+
+
+# Possessive throughout: whatever a model writes, each line is read in linear time.
+MARKUP = r"[ \t>#]*+(?:[-*•+–][ \t]++)?+[*_#]*+[ \t]*+(?:\(?+(?:\d{1,2}+|[A-D]|[IVX]{1,3}+)[.):][ \t]*+)?+[*_]*+"
+COMMON = (
+    r"(?P<common>commonalit(?:y|ies)|similarit(?:y|ies)"
+    r"|(?:common|shared|similar)[ \t]+(?:features?|elements?|points?|aspects?|characteristics?|traits?))(?:\(s\))?"
+)
+DIFFERENT = (
+    r"(?P<different>differences?|dissimilarit(?:y|ies)|(?:different|distinct)[ \t]+"
+    r"(?:features?|elements?|points?|aspects?))(?:\(s\))?"
+)
+# "Commonalities and differences:" is a title, not one of the two; without a colon, a heading is no whole clause.
+TAIL = (
+    r"(?!\w)(?P<tail>(?![ \t]*+(?:and\b|or\b|&|/))[^\n:.!?*_#]{0,70}?)"
+    r"[ \t]*+[*_#]*+[ \t]*+(?:(?P<colon>:)[*_]*+|(?=\n|\Z))"
+)
+LINE_HEADING = re.compile(
+    rf"^{MARKUP}(?:(?:the|main|key|overall|some|notable|visual|major)[ \t]++){{0,3}}(?:{COMMON}|{DIFFERENT}){TAIL}",
+    re.IGNORECASE | re.MULTILINE,
+)
+INLINE_HEADING = re.compile(
+    rf"(?<=[.!?:;\"'”’»*])[ \t]++[*_#]*+(?:{COMMON}|{DIFFERENT})[*_]*+:[*_]*+(?P<tail>)(?P<colon>)", re.IGNORECASE
+)
+LAST_HEADING = re.compile(
+    rf"^{MARKUP}(?:conclusions?|(?:in )?summary|notes?)[*_]*+(?::|[ \t]*+$)", re.IGNORECASE | re.MULTILINE
+)
+CLAUSE = re.compile(r"\b(?:are|is|was|were|includes?|that|lie|can|have|has)\b", re.IGNORECASE)
+LABEL_LINE = re.compile(
+    rf"^{MARKUP}(?P<label>[^\n:.!?*_#|]{{3,60}}?)[ \t]*+[*_#]*+[ \t]*+:?+[*_#]*+[ \t]*+$", re.MULTILINE
+)
+MOST_LABEL_WORDS = 8
+FENCE = re.compile(r"^[ \t]*+```\w*+[ \t]*+$\n?", re.MULTILINE)
+RULE = re.compile(r"[ \t]*+(?:-{3,}+|\*{3,}+|_{3,}+)?+[ \t]*+")
+YES = r"(?:sure|certainly|of course|absolutely|okay|ok|great|yes)"
+GREETING = re.compile(
+    rf"{YES}(?: thing)?[.!]\s*|(?:{YES}|here|below|based on|after|the following|let['’]s)\b[^.!?:\n]{0, 200}+:\s*"
+    r"|(?:i['’]d|i would|i['’]ll|i will|i am|i['’]m|happy|glad)\b[^.!?:\n]{0,200}+[.!:]\s*"
+    r"|(?:here|below|the following) (?:is|are)\b[^.!?:\n]{0,100}?"
+    r"(?:commonalit|similarit|differenc|comparison|summary)[^.!?:\n]{0,100}+[.:]\s*",
+    re.IGNORECASE,
+)
+GOODBYE = re.compile(
+    r"[ \t*_(]*(?:i hope|hope (?:this|that)|let me know|feel free|please (?:note|let|feel)|note:|note that|thank you"
+    r"|if you (?:need|have|want|would)|is there anything|would you like|do you)(?!\w)",
+    re.IGNORECASE,
+)
+SUMMING_UP = re.compile(
+    r"[ \t*_]*(?:overall|in (?:summary|conclusion|short|essence)|to sum(?:mari[sz]e| up)|these (?:are|commonalities"
+    r"|similarities|differences|observations)|this (?:comparison|summary))\b",
+    re.IGNORECASE,
+)
+LISTED = re.compile(r"^[ \t]*+(?:[-*•+–]|[*_]*+\(?\d{1,2}[.)])[*_]*+[ \t]", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Be what stands below a heading, and the label that holds for all of it: of an axis, or empty."""
+
+    is_common: bool
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Be a summary as it is laid out, without what does not belong to it."""
+
+    text: str
+    blocks: tuple[Block, ...]
+
+
+def tidy(text: str) -> str:
+    """Take off what frames a summary: fences, rules, and what the model says at the end to the person who asked."""
+    lines = FENCE.sub("", re.sub(r"\r\n?", "\n", text)).strip().split("\n")
+    is_list = any(LISTED.match(line) for line in lines)
+    while lines and _is_over(lines, is_list=is_list):
+        lines.pop()
+    return "\n".join(lines).rstrip()
+
+
+def _is_over(lines: Sequence[str], *, is_list: bool) -> bool:
+    """Say whether the last line is empty or a rule, bids farewell or, after a list and an empty line, sums it up."""
+    last = lines[-1]
+    apart = len(lines) > 1 and not lines[-2].strip()
+    return bool(
+        RULE.fullmatch(last)
+        or (len(lines) > 1 and GOODBYE.match(last))
+        or (is_list and apart and SUMMING_UP.match(last))
+    )
+
+
+def without_greeting(text: str) -> str:
+    """Take off the sentences in which a model only says that it will answer."""
+    while match := GREETING.match(text):
+        text = text[match.end() :]
+    return text
+
+
+def find_layout(text: str) -> Layout:
+    """Return the text from its first heading on, and its blocks in order; none where there is no heading."""
+    heads = _find_heads(text)
+    if not heads:
+        return Layout(text, ())
+    closing = LAST_HEADING.search(text, heads[-1].end())
+    text = text[: closing.start()].rstrip() if closing else text
+    start, label = _label_before(text, heads[0].start(), 0)
+    blocks: list[Block] = []
+    current = label
+    for head, following in pairwise([*heads, None]):
+        assert head is not None
+        end, after = _label_before(text, following.start(), head.end()) if following else (len(text), "")
+        own = head["tail"].strip() if read_axes(head["tail"]) else current
+        blocks.append(Block(head["common"] is not None, own, text[head.end() : end]))
+        current = after or current
+    return Layout(text[start:].strip(), tuple(blocks))
+
+
+def is_label(line: re.Match[str]) -> bool:
+    """Say whether a line that could be a label names axes and is set off, by markup or by being nothing else."""
+    label = line["label"]
+    return (
+        len(label.split()) <= MOST_LABEL_WORDS
+        and bool(read_axes(label))
+        and not re.search(r"\bimages?\b", label, re.IGNORECASE)
+    )
+
+
+def _find_heads(text: str) -> list[re.Match[str]]:
+    """Return the headings in order, where the same words match twice the longer ones."""
+    found: list[re.Match[str]] = []
+    for match in sorted(_candidates(text), key=lambda match: (match.end(), match.start())):
+        if not found or match.start() >= found[-1].end():
+            found.append(match)
+    return found
+
+
+def _candidates(text: str) -> Iterator[re.Match[str]]:
+    for match in LINE_HEADING.finditer(text):
+        if match["colon"] is not None or not CLAUSE.search(match["tail"]):
+            yield match
+    yield from INLINE_HEADING.finditer(text)
+
+
+def _label_before(text: str, end: int, start: int) -> tuple[int, str]:
+    """Return the label of an axis that stands last before a heading, and where it begins; else nothing, and the end."""
+    before = text[start:end].rstrip()
+    line = LABEL_LINE.match(before, before.rfind("\n") + 1)
+    return (start + line.start(), line["label"]) if line and is_label(line) else (end, "")
+
+
+MARK = re.compile(
+    r"^(?P<indent>[ \t]*+)(?:(?P<bullet>(?:[-*•–·◦▪+]|\(?[a-z][.)])[ \t]++)"
+    r"|[#*_]*+[ \t]*+\(?(?P<number>\d{1,2})[.)][*_]*+(?:[ \t]++|$))",
+    re.MULTILINE,
+)
+NUMBERED_INLINE = re.compile(r"(?:^|(?<=[.!?:;\"'”»])\s)[*_]*+\(?(?P<number>\d{1,2})[.)][*_]*+\s")
+SENTENCE_END = re.compile(r"(?<=[.!?])\s++(?=[A-Z\"'“«„])")
+ENDED = re.compile(r"[.!?:;,][\"'”’“»«)*_]*$")
+EMPHASIS = re.compile(r"\*{1,3}|_{2,3}|^[ \t]*+#{1,6}[ \t]*+", re.MULTILINE)
+ONE_IMAGE = re.compile(r"(?:in |the )*(?:(?:image|photo|picture) ?(?:[12]|one|two)|first|second)\b", re.IGNORECASE)
+COLON = re.compile(r"([^:.!?]{2,80}?)\s*:\s+(.+)", re.DOTALL)
+DASH = re.compile(r"([a-z()&,/ ]{3,40}?)\s+[–—-]\s+(.+)", re.DOTALL | re.IGNORECASE)
+LEAD = re.compile(
+    r"(?:in terms of|regarding|as for|with regard to|with respect to|concerning|when it comes to) ([^,.:]{2,60}),",
+    re.IGNORECASE,
+)
+MOST_WORDS = 12
+MOST_WORDS_BEFORE_DASH = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Be one difference and the axes that its label names: none where it has no label, several where merged."""
+
+    axes: tuple[Axis, ...]
+    text: str
+
+
+def read_item(text: str, label: str = "") -> Item:
+    """Return an item without its label; one that has none gets the axes of the ``label`` that stands above it."""
+    if (match := COLON.match(text)) and len(match[1].split()) <= MOST_WORDS and not _names_image(match[1]):
+        axes = read_axes(match[1])
+        return Item(axes, match[2].strip()) if axes else Item(read_axes(label), text)
+    dashed = DASH.match(text)
+    if dashed and len(dashed[1].split()) <= MOST_WORDS_BEFORE_DASH and not _names_image(dashed[1]):
+        axes = read_axes(dashed[1])
+        return Item(axes, dashed[2].strip()) if axes else Item(read_axes(label), text)
+    lead = LEAD.match(text)
+    return Item(read_axes(lead[1] if lead else label), text)
+
+
+def split_items(block: Block) -> tuple[str, ...]:
+    """Return the items of a block in order, each on one line."""
+    text = block.text.strip("\n").rstrip()
+    if not text.startswith((" ", "\t")) or "\n" not in block.text[: len(block.text) - len(block.text.lstrip())]:
+        text = text.lstrip()
+    parts = [_tidied(part) for part in _parts(text, is_one=bool(block.label))]
+    return tuple(part for part in _joined(parts) if re.search(r"\w", part) and not part.endswith(":"))
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of a text, each on one line."""
+    return [_tidied(part) for part in SENTENCE_END.split(" ".join(text.split())) if part]
+
+
+def _parts(text: str, *, is_one: bool) -> Sequence[str]:
+    """Cut a block at its labels, numbers, bullets or lines; ``is_one``: else it is one item, not prose to be split."""
+    marks = list(MARK.finditer(text))
+    if labels := _labels(text, marks):
+        return _cut(text, [(match.start(), match.start()) for match in labels])
+    if starts := _starts(text, marks):
+        return _cut(text, [match.span() for match in starts])
+    if is_one:
+        return [text]
+    lines = list(_lines(text))
+    return lines if len(lines) > 1 else SENTENCE_END.split(text)
+
+
+def _labels(text: str, marks: Sequence[re.Match[str]]) -> list[re.Match[str]]:
+    """Find the lines that only name an axis, where the block begins with one and they are no items of a list."""
+    marked = {match.start() for match in marks}
+    found = [line for line in LABEL_LINE.finditer(text) if is_label(line) and line.start() not in marked]
+    return found if found and not text[: found[0].start()].strip() else []
+
+
+def _starts(text: str, marks: Sequence[re.Match[str]]) -> list[re.Match[str]]:
+    """Find the numbers or else the bullets of the outermost list, or else numbers within a line."""
+    least = min((len(match["indent"]) for match in marks), default=0)
+    outer = [match for match in marks if len(match["indent"]) == least]
+    numbered = _in_order([match for match in outer if match["number"]])
+    if len(numbered) > 1:
+        return numbered
+    # "…but not in Image 1. Only…" is why a number within a line counts only where there are no lines.
+    inline = _in_order(list(NUMBERED_INLINE.finditer(text)))
+    if len(inline) > 1 or (inline and not outer):
+        return inline
+    return numbered or [match for match in outer if match["bullet"]] or inline
+
+
+def _in_order(matches: Sequence[re.Match[str]]) -> list[re.Match[str]]:
+    """Keep the matches that count on from the first of them, so that other numbers in the text split nothing."""
+    numbers = [int(match["number"]) for match in matches]
+    if len(numbers) > 1 and set(numbers) == {1}:  # Markdown's lazy lists
+        return list(matches)
+    found: list[re.Match[str]] = []
+    for match, number in zip(matches, numbers, strict=True):
+        if number == (int(found[-1]["number"]) + 1 if found else numbers[0]):
+            found.append(match)
+    return found
+
+
+def _cut(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
+    ends = [start for start, _ in spans[1:]] + [len(text)]
+    return [text[: spans[0][0]], *(text[begin:end] for (_, begin), end in zip(spans, ends, strict=True))]
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines, those that were only wrapped in one."""
+    held = ""
+    for line in text.splitlines():
+        if held and (not line.strip() or ENDED.search(held)):
+            yield held
+            held = ""
+        held = f"{held} {line.strip()}".strip()
+    if held:
+        yield held
+
+
+def _tidied(part: str) -> str:
+    """Put an item on one line, without markup; bullets below it end like sentences."""
+    lines = [line for line in part.splitlines() if line.strip()]
+    if lines and (label := LABEL_LINE.match(lines[0])) and is_label(label) and len(lines) > 1:
+        lines[0] = f"{label['label']}:"
+    spoken = ""
+    for line in lines:
+        bare = MARK.sub("", line)
+        if spoken and bare != line and not ENDED.search(spoken):
+            spoken += "."
+        spoken = f"{spoken} {EMPHASIS.sub('', bare).strip()}".strip()
+    return " ".join(spoken.split())
+
+
+def _joined(parts: Sequence[str]) -> list[str]:
+    """Put what is said of each image behind the label that stands alone before it."""
+    found: list[str] = []
+    is_open = False
+    for part in parts:
+        if is_open and ONE_IMAGE.match(part):
+            found[-1] = f"{found[-1]} {part}"
+        else:
+            found.append(part)
+            is_open = part.endswith(":") and bool(read_axes(part)) and not _names_image(part)
+    return found
+
+
+def _names_image(label: str) -> bool:
+    return re.search(r"\bimage", label, re.IGNORECASE) is not None
+
+
+Reason = Literal[
+    "cut off",
+    "declined",
+    "repeats itself",
+    "off the layout",
+    "no commonalities",
+    "no differences",
+    "control tokens",
+    "speaks of captions",
+]
+
+END = re.compile(r"(?<!\.\.)[.!?][\"'”’“»«›」)*_`]*$")
+"""A full stop, perhaps within quotation marks of any kind; "..." trails off."""
+SHARED = re.compile(
+    r"\b(?:both|in common|commonalit\w*|similarit\w*|similarly|likewise|shares?|shared|alike|same|each of the)\b",
+    re.IGNORECASE,
+)
+OF_BOTH = re.compile(r"(?:in )?(?:both|each of|the two (?:images|photos|pictures))\b", re.IGNORECASE)
+CONTRAST = re.compile(
+    r"\b(?:whereas|differ\w*|in contrast|contrasts?|contrasting|unlike|on the other hand|instead|however)\b",
+    re.IGNORECASE,
+)
+ONE_OF_TWO = re.compile(
+    r"\b(?:image (?:[12]|one|two)|(?:first|second|other) (?:image|one|photo|picture)|the (?:former|latter))\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Be a summary in its parts."""
+
+    commonalities: tuple[str, ...]
+    differences: tuple[Item, ...]
+    text: str = field(default="", compare=False)
+    """The summary itself: the whole text without greeting and farewell."""
+
+
+def read_comparison(text: str, *, finish_reason: str = "stop") -> Comparison | RefusedText:
+    """Return the parts of a summary, or the first reason to refuse it."""
+    text = tidy(text)
+    if finish_reason == "length":
+        return RefusedText("cut off", finish_reason)
+    if declines(text):
+        return RefusedText("declined", text[:60])
+    if repeats_itself(text):
+        return RefusedText("repeats itself", text[-60:])
+    layout = find_layout(text)
+    if not END.search(layout.text):
+        return RefusedText("cut off", layout.text[-40:])
+    return _read_blocks(layout.text, layout.blocks) if layout.blocks else _read_prose(without_greeting(text))
+
+
+def _read_blocks(text: str, blocks: tuple[Block, ...]) -> Comparison | RefusedText:
+    if not blocks[0].is_common:
+        return RefusedText("off the layout", text[:60])
+    if all(block.is_common for block in blocks):
+        return RefusedText("no differences", text[-60:])
+    shared = tuple(item for block in blocks if block.is_common for item in split_items(block))
+    apart = tuple(
+        read_item(item, block.label) for block in blocks if not block.is_common for item in split_items(block)
+    )
+    return _found(shared, apart, text)
+
+
+def _read_prose(text: str) -> Comparison | RefusedText:
+    """Tell sentences on both images from those that set them apart; others go with the sentence before them."""
+    shared: list[str] = []
+    apart: list[str] = []
+    current = None
+    for sentence in split_sentences(text):
+        if CONTRAST.search(sentence) or (ONE_OF_TWO.search(sentence) and not OF_BOTH.match(sentence)):
+            current = apart
+        elif SHARED.search(sentence):
+            current = shared
+        if current is not None:
+            current.append(sentence)
+    return _found(tuple(shared), tuple(read_item(sentence) for sentence in apart), text)
+
+
+def _found(shared: tuple[str, ...], apart: tuple[Item, ...], text: str) -> Comparison | RefusedText:
+    if not shared:
+        return RefusedText("no commonalities", text[:60])
+    return Comparison(shared, apart, text) if apart else RefusedText("no differences", text[-60:])

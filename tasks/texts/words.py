@@ -1,0 +1,237 @@
+"""Words and sentences of descriptions: what they say, affirm and deny, and what makes a text no answer (ours).
+
+Looks at words alone, and knows English only.
+"""
+
+import re
+
+WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+DENYING = "no not none never nothing neither nor without lacks lack lacking missing absent"
+PICTURE = "image picture photo photograph photography shot view scene"
+SMALL = (
+    "a an the this that these those it its itself they their them there here which who whose what of and or as in on "
+    "at to with by for from into but while some any all also same is are was were be been being am has have had having "
+    "do does did doing s"
+)
+NEGATIONS = frozenset(DENYING.split())
+EMPTY = frozenset(f"{PICTURE} {SMALL}".split())
+"""Words that say little: articles, pronouns, forms of "be" and "have", short prepositions, the picture as such."""
+
+
+def content_words(text: str) -> list[str]:
+    """Return the words of a text that say something, in order, in lower case and the singular; a negation is "no"."""
+    found = (_plain(word.lower().replace("’", "'")) for word in WORD.findall(text))
+    return [word for word in found if word not in EMPTY]
+
+
+def _plain(word: str) -> str:
+    """Return a word's singular, or "no" for what denies."""
+    if word in NEGATIONS or word.endswith("n't"):
+        return "no"
+    word = word.removesuffix("'s")
+    is_plural = len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
+    return word.removesuffix("s") if is_plural else word
+
+
+SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?= [\"'“‘(\[]*[A-Z0-9À-ÖØ-Þ])")
+OPENER = re.compile(
+    r" [\"'“‘(\[]*(?:The|An?|It|Its|In|On|At|To|There|This|That|These|Those|He|She|They|His|Her|Their|Some|Several|Many"
+    r"|Both|One|Two|Three|Behind|Below|Above|Next|Near|Another|Overall|Also|Beside|Beyond|Under|With|And|But)\b(?!\.)"
+)
+"""What a sentence usually begins with; after an abbreviation that may end one, nothing else does."""
+TITLES = "mr mrs ms dr prof gen col capt lt sgt rev fig figs vs approx cf al e.g i.e ca"
+SHORTENED = "st mt ave blvd rd sq jr sr co inc ltd corp etc dept est min max p.m a.m"
+NEVER_LAST, SOMETIMES_LAST = frozenset(TITLES.split()), frozenset(SHORTENED.split())
+"""Abbreviations that end no sentence, and those that may."""
+LETTERS = re.compile(r"[A-Z]|[^\W\d_](?:\.[^\W\d_])+")
+"""An initial ("J."), or letters with full stops ("U.S.")."""
+ENUMERATED = re.compile(r"\(?(?:\d{1,2}|[a-z])[.)]+", re.IGNORECASE)
+
+
+def split_by_rules(text: str) -> tuple[str, ...]:
+    """Return the sentences; joined by spaces they are the text, put on one line."""
+    text = " ".join(text.split())
+    sentences: list[str] = []
+    start = 0
+    for match in SENTENCE_END.finditer(text):
+        if _is_end(text[start : match.end()], text[match.end() :]):
+            sentences.append(text[start : match.end()])
+            start = match.end() + 1
+    return (*sentences, text[start:]) if text else ()
+
+
+def _is_end(before: str, after: str) -> bool:
+    """Say whether a sentence ends between the two: not after an abbreviation, an initial, or the number of an item."""
+    if ENUMERATED.fullmatch(before):
+        return False
+    last = before.rpartition(" ")[2].lstrip("\"'“‘([")
+    word = last.removesuffix(".")
+    if word == last or word.endswith((".", "!", "?")):  # another end than one full stop, or a quotation's
+        return True
+    if word.lower() in NEVER_LAST or (word.lower() in ("no", "nos") and after[1:2].isdigit()):
+        return False
+    return bool(OPENER.match(after)) if word.lower() in SOMETIMES_LAST or LETTERS.fullmatch(word) else True
+
+
+def ends_short(text: str) -> bool:
+    """Say whether a text ends in an abbreviation that ends no sentence: it was cut off at its full stop."""
+    return text.rpartition(" ")[2].lower().lstrip("\"'“‘([").removesuffix(".") in NEVER_LAST
+
+
+LETTERS_ONLY = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+LONGEST_ROUND = 60
+"""Words of a piece that is said again and again."""
+LEAST_REPEATED = 24
+"""Words that such pieces fill at the least: "a dog, a dog, a dog" is no loop yet."""
+TIMES = 4
+RUN = re.compile(r"([^\w]{1,4}?)\1{60,}")
+"""Signs without words: a run of dashes is a rule of Markdown, one without end is none."""
+QUOTED = re.compile(r"\"[^\"\n]{0,200}\"|[“„«][^”“»\n]{0,200}[”“»]|(?<!\w)['‘][^'’\n]{0,200}['’](?!\w)")
+"""What a picture shows in writing; a sign may say anything."""
+DECLINED = re.compile(
+    r"\bas an? (?:\w+ ){0,3}(?:ai|language model|assistant)\b|\bi(?:['’]m| am) (?:\w+ ){0,3}language model\b"
+    r"|\bi(?:['’]m| am) (?:(?:very|so|truly) )?(?:sorry|afraid|unable|not able)\b|\bi(?: must)? apologi[sz]e\b"
+    r"|\bi (?:can(?:not|['’]t| not)|could(?: not|n['’]t)|do(?: not|n['’]t) (?:see|have (?:access|the ability)))\b"
+    r"|\bno images? (?:was|were|are|have been|has been) (?:provided|attached|given|shared|uploaded)\b"
+    r"|\bwithout (?:seeing|access to|being able to see) (?:the|both|any|either)\b"
+    r"|\bplease (?:provide|upload|share|attach)\b",
+    re.IGNORECASE,
+)
+TEXTS = r"(?:captions?|(?:image |given |provided |textual ){1,3}descriptions?)"
+SAYING = (
+    r"(?:mention|describe|state|say|specif|indicate|note|include|refer|suggest|read|tell|give|provide"
+    r"|(?:is|are|was|were) (?:given|provided))"
+)
+CAPTIONS = re.compile(
+    rf"\b(?:according to|based on|judging by|going by|as (?:\w+ )?(?:in|by)) (?:\w+ ){{0,3}}"
+    rf"(?:{TEXTS}|descriptions?|context|annotations?)\b"
+    rf"|\b(?:from|in|by) (?:the|both|each|its|their|either|these|this) (?:\w+ )?{TEXTS}\b"
+    rf"|\b{TEXTS} (?:of|for|to) (?:the )?(?:both |two |first |second |other )?images?\b"
+    r"|\b(?:first|second|other|both|two|image|image [12]['’]s) captions?\b|\bcaptions? (?:[12]|one|two)\b"
+    rf"|\b(?:the|both|neither|either|each) {TEXTS}(?: \w+){{0,2}}? (?:(?:do|does|did)(?: not|n['’]t) )?{SAYING}"
+    r"|\bdescriptions? (?:of|for) (?:the )?(?:(?:first|second|other) image|image (?:[12]|one|two))\b"
+    r"|\b(?:not|n['’]t|nor|never) (?:\w+ )?(?:mention|specif|stated?\b)",
+    re.IGNORECASE,
+)
+
+TOKENS = re.compile(
+    r"<\|[^<>|\n]{0,64}\|>|</?(?:s|image|img|video|im_start|im_end|think|start_of_turn|end_of_turn)>|\[/?INST\]", re.I
+)
+
+
+def declines(text: str) -> bool:
+    """Say whether the model speaks of itself instead of the images: it cannot see them, or is sorry."""
+    return DECLINED.search(QUOTED.sub(" ", text)) is not None
+
+
+def names_captions(text: str) -> bool:
+    """Say whether a text speaks of captions that its reader, who sees images, does not have.
+
+    What a picture itself shows may be called a caption ("a newspaper with a caption below the photo").
+    """
+    return CAPTIONS.search(QUOTED.sub(" ", text)) is not None
+
+
+def has_tokens(text: str) -> bool:
+    """Say whether a text holds what chat templates tell turns and images apart by: nothing may be trained on it."""
+    return TOKENS.search(text) is not None
+
+
+def repeats_itself(text: str) -> bool:
+    """Say whether a piece of at most 60 words comes four times or more on end, whatever numbers stand between."""
+    if RUN.search(text):
+        return True
+    words = [word.lower() for word in LETTERS_ONLY.findall(text)]
+    return any(_longest_echo(words, size) >= max(TIMES * size, LEAST_REPEATED) for size in range(1, LONGEST_ROUND + 1))
+
+
+def _longest_echo(words: list[str], size: int) -> int:
+    """Return the length of the longest stretch whose words are each the one that stands ``size`` words earlier."""
+    longest = run = 0
+    for word, earlier in zip(words[size:], words, strict=False):
+        run = run + 1 if word == earlier else 0
+        longest = max(longest, run)
+    return longest + size if longest else 0
+
+
+CLAUSE = re.compile(
+    r"[,;:.]\s+|[,;:.]$|\s+(?=(?:but|while|whereas|although|though|and (?:with|has|shows))\b)", re.IGNORECASE
+)
+REST_DENIED = re.compile(
+    r"\b(?:no|without|lack(?:s|ing)?(?: of)?|devoid of|free of|instead of|rather than|except(?: for)?|none|nothing"
+    r"|neither|nobody|nowhere|all but no)\b",
+    re.IGNORECASE,
+)
+ALL_DENIED = re.compile(
+    r"\b(?:not|never|cannot|\w+n['’]t|no longer|missing|absent|gone|removed|disappear\w*|vanish\w*|absence of)\b",
+    re.IGNORECASE,
+)
+JOINING = re.compile(
+    r"^(?:but|and|while|whereas|although|though)(?:\s+|$)|\s+(?:and|or|but|with|has|shows|that|which|who|in all)$",
+    re.IGNORECASE,
+)
+
+
+def affirmed(half: str) -> str:
+    """Return the half without what it denies; empty where no content is left.
+
+    Encoders of images and texts hardly know "no": they find "no dog" most like a dog. From "no", "without" and their
+    like on, the rest of a clause is cut; a clause whose verb is denied, or that says something is gone, is cut whole.
+    """
+    if not denies(half):
+        return half if content_words(half) else ""
+    kept = (_kept(clause) for clause in CLAUSE.split(half))
+    return ", ".join(clause for clause in kept if content_words(clause))
+
+
+def denies(half: str) -> bool:
+    """Say whether a half says of anything that it is not there."""
+    return bool(REST_DENIED.search(half) or ALL_DENIED.search(half))
+
+
+def _kept(clause: str) -> str:
+    if ALL_DENIED.search(clause):
+        return ""
+    kept = REST_DENIED.split(clause, maxsplit=1)[0].strip()
+    while (shorter := JOINING.sub("", kept)) != kept:
+        kept = shorter
+    return kept
+
+
+ALIKE = frozenset(("same", "identical", "unchanged", "unaltered", "unmodified"))
+VAGUE = re.compile(r"\b(?<!exact )(?<!exactly the )(?<!very )same (?!image|picture|photo)")
+"""The same scene, view or setting may hold other things."""
+CHANGES = (
+    "change changes changed changing difference differences different differ differs alteration alterations altered "
+    "modification modifications modified variation variations added removed moved replaced missing taken"
+)
+DENIALS = "no not nothing none never without neither nor zero isn't aren't doesn't hasn't haven't"
+AROUND = (
+    "a an the this that it its there which as to with from in of on at by between and or for all both is are was were "
+    "be been being has have had having does do did remains remain remained remaining stays stayed kept first second "
+    "one two image images picture pictures photo photos photograph photographs scene scenes view frame setting "
+    "composition content contents version copy everything object objects element elements detail details anything "
+    "thing things whatsoever again still just exact exactly very completely entirely totally fully perfectly visually "
+    "virtually absolutely visible noticeable apparent discernible detectable observable obvious significant notable "
+    "real actual any compared when before previous original earlier way away respect sign signs kind sort"
+)
+CHANGE, DENIAL = frozenset(CHANGES.split()), frozenset(DENIALS.split())
+KNOWN = ALIKE | CHANGE | DENIAL | frozenset(AROUND.split())
+
+
+def says_no_change(half: str) -> bool:
+    """Say whether the half, its verb left out, says that both images show the same and nothing else.
+
+    Every word must be about sameness: "the same scene with no visible change" is no change; "the same scene with a car"
+    and "no change in the colour of the car" are not, since something else may have changed.
+    """
+    half = half.lower().replace("’", "'")
+    words = WORD.findall(half)
+    if not all(word in KNOWN for word in words):
+        return False
+    denied = next((place for place, word in enumerate(words) if word in DENIAL), len(words))
+    changes = [place for place, word in enumerate(words) if word in CHANGE]
+    same = [place for place, word in enumerate(words) if word in ALIKE and (word != "same" or not VAGUE.search(half))]
+    if any(place < denied for place in changes) or any(denied < place < denied + 4 for place in same):
+        return False
+    return bool(changes or same)

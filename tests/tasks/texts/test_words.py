@@ -1,0 +1,301 @@
+"""Words and sentences: what a text says, affirms and denies, and what makes it no answer."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pairwright.tasks.texts.words import (
+    affirmed,
+    content_words,
+    declines,
+    denies,
+    ends_short,
+    names_captions,
+    repeats_itself,
+    says_no_change,
+    split_by_rules,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a photo of two dogs and the dog's bones", ["two", "dog", "dog", "bone"]),
+        ("There isn’t any glass on the bus", ["no", "glass", "bus"]),
+        ("a scene without people, lacking colour", ["no", "people", "no", "colour"]),
+        ("The image is a view of it", []),
+        ("ein weißes Haus, 3 Bäume", ["ein", "weiße", "haus", "3", "bäume"]),
+        ("", []),
+    ],
+)
+def test_content_words(text, words):
+    assert content_words(text) == words
+
+
+SPLIT = {
+    "full stops": "A cat sits. | A dog runs! | Is it late? | Yes.",
+    "titles": "Dr. Smith meets Mrs. Brown and Prof. Lee. | They talk.",
+    "initials": "J. A. Smith stands there. | He waits.",
+    "letters with full stops": "The U.S. Army tent is green. | A flag of the U.S. | The pole is white.",
+    "decimals": "The sign says $3.50 for 1.5 l. | 50 people wait.",
+    "times": "It is 5 p.m. on the clock. | It closes at 6 p.m. | The door is open.",
+    "streets": "St. Mary's stands on Main St. near a tree. | Cars park on Main St. | The church is old.",
+    "numbers": "Bus No. 5 is red. | It has a no. 5 on its side.",
+    "and so on": "There are cups, plates, etc. on a table. | Next are forks, spoons, etc. | The cloth is white.",
+    "for example": "Tools, e.g. A-clamps, hang there, i.e. Everything is in order. | A drill lies below.",
+    "quotations": 'A sign reads "Open." | Another says "No entry!" | "Mat" it says.',
+    "a quotation goes on": '"Stop!" it says on the sign. | A car stops.',
+    "brackets": "A man (left) waves. | (His hat is red.) | He smiles.",
+    "dots": "A road goes on... | Two cars follow.",
+    "ends together": "Really?! | The cat is gone.",
+    "a list": "1. The cat is red. | 2. The dog is blue.",
+    "small letters": "An iPhone lies there. it is on. | A cup.",
+    "capitals with accents": "Un café. | Élan is written there.",
+    "several lines": "A cat\n sits. | \n\nA dog runs.",
+    "no end": "A cat without a full stop",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("case", SPLIT)
+def test_split_by_rules(case):
+    parts = SPLIT[case].split(" | ")
+    wanted = tuple(" ".join(part.split()) for part in parts if part)
+    assert split_by_rules(" ".join(parts)) == wanted
+
+
+PIECES = st.sampled_from(
+    [
+        "A",
+        "cat",
+        "Dr.",
+        "St.",
+        "U.S.",
+        "3.5",
+        "1.",
+        "No.",
+        "e.g.",
+        "The",
+        '"Stop."',
+        "(See",
+        "it.)",
+        "...",
+        "?!",
+        "é.",
+        "\n",
+        ".",
+    ]
+)
+
+
+@settings(max_examples=300)
+@given(st.one_of(st.lists(PIECES, max_size=12).map(" ".join), st.text(max_size=60)))
+def test_no_text_is_lost(text):
+    sentences = split_by_rules(text)
+    assert " ".join(sentences) == " ".join(text.split())
+    assert all(sentences)
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [("It shows Dr.", True), ("a sign '(e.g.", True), ("It shows a doctor.", False), ("", False), ("at 5 p.m.", False)],
+)
+def test_ends_short(text, short):
+    assert ends_short(text) is short
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm sorry, but I cannot assist with that.",
+        "As an AI language model, I do not see images.",
+        "As a large language model, this is beyond me.",
+        "I’m unable to view the images.",
+        "I don't have access to the two photographs.",
+        "No images were provided.",
+        "It is hard to say without seeing the images.",
+        "Please provide the captions of both images.",
+        "I apologize for the confusion.",
+    ],
+)
+def test_a_model_that_declines(text):
+    assert declines(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Both images show a dog.",
+        'The shirt in Image 1 reads "I\'m sorry".',
+        "A sign says “I cannot park here”.",
+        "The man in Image 2 is sorry for the dog.",
+        "No images hang on the wall.",
+    ],
+)
+def test_a_model_that_answers(text):
+    assert not declines(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "According to the caption, there is a dog.",
+        "Based on the descriptions, the car is red.",
+        "The first caption mentions a dog.",
+        "Caption 2 speaks of a cat.",
+        "The caption of Image 1 says so.",
+        "Neither caption states a colour.",
+        "The colour of the car is not specified.",
+        "Image 2 does not mention any people.",
+        "The provided description doesn't tell.",
+        "As described in the first caption, it rains.",
+        "From the captions, nothing else is known.",
+        "The description of Image 1 says so.",
+    ],
+)
+def test_words_that_speak_of_captions(text):
+    assert names_captions(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Both images show a dog.",
+        "The newspaper has a photograph with a caption below it.",
+        'The poster reads "according to the caption".',
+        "A plaque gives a description of the statue.",
+        "No dog can be seen in Image 2.",
+    ],
+)
+def test_words_that_speak_of_images(text):
+    assert not names_captions(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a dog " * 12,
+        "Image 1 shows a dog. " * 6,
+        "There is a tree. " + "In Image 1, the man stands to the left of the dog. " * 4,
+        "".join(f"{n}. Object types: Image 1 has a dog and a cat. " for n in range(1, 6)),
+        " ".join(str(n) for n in range(50)) + " and so on" * 12,
+        "#" * 300,
+        "- " * 80,
+    ],
+)
+def test_a_loop(text):
+    assert repeats_itself(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "A dog, a dog, a dog, and a dog.",
+        "In Image 1, the man is left of the dog. In Image 2, the man is right of the dog. In Image 1, the dog is left "
+        "of the cat. In Image 2, the dog is right of the cat. In Image 1, the cat is left of the man.",
+        "Both images show a dog.\n" + "-" * 60,
+        "Image 1 shows a red boat on the water. " * 3,
+    ],
+)
+def test_no_loop(text):
+    assert not repeats_itself(text)
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        "a red ball, a blue cube and a dog",
+        "a man; behind him, two dogs",
+        "a notice board with notes",
+        "three knots in a rope",
+    ],
+)
+def test_what_denies_nothing_is_kept_as_it_is(half):
+    assert not denies(half)
+    assert affirmed(half) == half
+
+
+@pytest.mark.parametrize(
+    ("half", "kept"),
+    [
+        ("no dog", ""),
+        ("a scene without dogs", ""),
+        ("a scene that lacks any red metal balls", ""),
+        ("no red ball at all", ""),
+        ("a lawn without a dog", "a lawn"),
+        ("a red ball but no blue cube", "a red ball"),
+        ("a red ball, and no blue cube", "a red ball"),
+        ("a scene with a cat but without a dog", "a scene with a cat"),
+        ("no dog, but a cat", "a cat"),
+        ("no dog and with a cat", "with a cat"),
+        ("the dog is missing", ""),
+        ("a table, the cup on it isn't there", "a table"),
+        ("a man who is no longer there, and a bench", "a bench"),
+        ("a cup instead of a glass", "a cup"),
+        ("six balls, with no sign of cubes", "six balls"),
+        ("a street. No cars are parked.", "a street"),
+        ("Neither a dog nor a cat", ""),
+        ("a table with nothing on it", "a table"),
+    ],
+)
+def test_what_is_denied_is_cut_out(half, kept):
+    assert denies(half)
+    assert affirmed(half) == kept
+
+
+@pytest.mark.parametrize("half", ["", "it", "the scene", "the same picture of it"])
+def test_what_says_nothing_affirms_nothing(half):
+    assert affirmed(half) == ""
+
+
+NO_CHANGE = [
+    "the same scene with no visible change",
+    "no change",
+    "no differences from the first image",
+    "the exact same image",
+    "the very same scene",
+    "exactly the same scene",
+    "the same photograph",
+    "The same image as the first, with nothing added, taken away or moved",
+    "unchanged",
+    "identical to the first image",
+    "no noticeable difference at all",
+    "the same scene, in which no object has changed",
+    "the scene without any alterations whatsoever",
+    "nothing changed in any way",
+]
+SOMETHING = [
+    "a car",
+    "the same scene",
+    "the same setting again",
+    "the same scene with a car",
+    "the same scene but with no car",
+    "no change in the colour of the car",
+    "no other change",
+    "the unchanged street with a new car",
+    "the same scene with changes",
+    "the same image with one object removed",
+    "a different image",
+    "not the same image",
+    "not identical to the first image",
+    "no longer the same image",
+    "nothing",
+    "no objects",
+    "an image without any objects",
+    "no identical objects",
+    "2 identical images",
+    "",
+    "any objects that were removed",
+    "objects, any that taken",
+]
+
+
+@pytest.mark.parametrize("half", NO_CHANGE)
+def test_no_change_is_said(half):
+    assert says_no_change(half)
+
+
+@pytest.mark.parametrize("half", SOMETHING)
+def test_no_change_is_not_said(half):
+    assert not says_no_change(half)
