@@ -7,22 +7,34 @@ An item's key hashes all that decides its pixels: the settings, the world's numb
 and ``SCENES_VERSION``, which is raised whenever this code would draw or render anything differently.
 """
 
-import io
 import json
+import logging
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from importlib.metadata import version
-
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
+from pathlib import Path
 
 from pairwright.schemas.config import ScenesConfig, SourceConfig
 from pairwright.schemas.rows import Dropped, ImageRow, ItemRow, make_key
 from pairwright.tasks.sources.reader import Reader
-from pairwright.tasks.sources.scene.variant import choose_variant
+from pairwright.tasks.store.images import encode_png
+
+log = logging.getLogger(__name__)
 
 SCENES_VERSION = 1
 LICENCE = "CC0-1.0"
+CPU, GPU = "scalar_rgb", "cuda_ad_rgb"
+DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
+PROBE = f"""
+from pairwright.schemas.config import ScenesConfig
+from pairwright.tasks.sources.scene.world import photograph_world
+config = ScenesConfig(photographs=2, width=128, height=96, samples=1)
+assert all(taken and taken.picture.mean() > 20 for taken in photograph_world(config, 0, variant={GPU!r}))
+"""
+"""Takes two photographs; a wrong object index shows as things that cannot be seen."""
 
 
 def list_items(config: ScenesConfig, *, limit: int | None) -> Iterator[ItemRow]:
@@ -48,7 +60,7 @@ def read_item(item: ItemRow, *, config: ScenesConfig) -> Iterator[ImageRow | Dro
         if taken is None:
             yield Dropped(source_key=item.key, reason="no arrangement found", detail=name)
             continue
-        image = _encode_png(taken.picture)
+        image = encode_png(taken.picture)
         height, width = taken.picture.shape[:2]
         key = make_key(image)
         yield ImageRow(
@@ -75,10 +87,22 @@ def _item(config: ScenesConfig, index: int, photographs: int) -> ItemRow:
     return ItemRow(key=key, source_key=key, subject=key, name=f"world-{index:05d}", locator=locator)
 
 
-def _encode_png(picture: NDArray[np.uint8]) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(picture).save(file, format="PNG", compress_level=6)
-    return file.getvalue()
+@lru_cache(maxsize=1)
+def choose_variant(devices: tuple[Path, ...] = DEVICES, *, timeout_s: float = 120) -> str:
+    """Return the name of the variant that renders here."""
+    if not any(device.exists() for device in devices):
+        return CPU
+    try:
+        command = [sys.executable, "-c", PROBE]
+        paths = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False, env=paths)  # noqa: S603 - fixed text
+    except (OSError, subprocess.TimeoutExpired) as error:
+        log.warning("scenes are rendered on the CPU: the GPU did not answer (%s)", error)
+        return CPU
+    if done.returncode == 0:
+        return GPU
+    log.warning("scenes are rendered on the CPU: the GPU variant ends with %d", done.returncode)
+    return CPU
 
 
 def _list(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:

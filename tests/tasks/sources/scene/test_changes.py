@@ -5,10 +5,17 @@ import numpy as np
 import pytest
 
 from pairwright.schemas.scene import ChangeType
-from pairwright.tasks.sources.scene.arrange import PLANNED_VISIBLE, rests_on, stands_free, visible_shares
-from pairwright.tasks.sources.scene.changes import CONTENT, DISTRACTING, Draft
-from pairwright.tasks.sources.scene.plan import LEAST, MOST, draw_world, plan_camera
-from pairwright.tasks.sources.scene.vary import vary
+from pairwright.tasks.sources.scene.changes import CONTENT, DISTRACTING, Draft, vary
+from pairwright.tasks.sources.scene.plan import (
+    LEAST,
+    MOST,
+    PLANNED_VISIBLE,
+    draw_world,
+    plan_camera,
+    rests_on,
+    stands_free,
+    visible_shares,
+)
 from pairwright.tasks.sources.scene.vocabulary import NEAR_COLOURS, PLACES, SHAPES
 
 WORLDS = 24
@@ -64,8 +71,8 @@ def test_worlds_stand_and_can_be_seen(drafts):
 
 def test_words_tell_things_apart_outside_of_groups(drafts):
     for draft in drafts:
-        words = Counter(thing.words for thing in draft.scene.things if not thing.group)
-        words.update({thing.words for thing in draft.scene.things if thing.group})
+        words = Counter(thing.phrase for thing in draft.scene.things if not thing.group)
+        words.update({thing.phrase for thing in draft.scene.things if thing.group})
         assert max(words.values()) == 1
 
 
@@ -132,7 +139,7 @@ def test_counts_change_by_one_or_two(drafts):
         assert abs(counts[0] - counts[1]) in (1, 2)
         assert counts[1] >= 1
         assert altered(draft.scene, done.scene) == set(change.object_ids)
-        assert len({thing.words for scene in (draft.scene, done.scene) for thing in scene.things if thing.group}) == 1
+        assert len({thing.phrase for scene in (draft.scene, done.scene) for thing in scene.things if thing.group}) == 1
 
 
 def test_distractors_leave_the_things_alone(drafts):

@@ -1,13 +1,11 @@
 import numpy as np
 import pytest
 
-from pairwright.tasks.sources.scene.build import build_scene, use_variant
-from pairwright.tasks.sources.scene.camera import Camera
 from pairwright.tasks.sources.scene.changes import Draft
-from pairwright.tasks.sources.scene.graph import describe
-from pairwright.tasks.sources.scene.photograph import survey
-from pairwright.tasks.sources.scene.state import Scene, Thing
+from pairwright.tasks.sources.scene.render import build_scene, survey, use_variant
+from pairwright.tasks.sources.scene.state import Camera, Scene, Thing
 from pairwright.tasks.sources.scene.vocabulary import Light, View
+from pairwright.tasks.sources.scene.world import describe
 from pairwright.tasks.store.masks import decode_mask
 
 VIEW = View(0, 41, "a high viewpoint from the front")

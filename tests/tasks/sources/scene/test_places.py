@@ -1,32 +1,32 @@
 import numpy as np
 import pytest
 
-from pairwright.tasks.sources.scene import textures
+from pairwright.tasks.sources.scene import places
 from pairwright.tasks.sources.scene.vocabulary import COLOURS, TEXTS
 
 
 def test_linear_values_of_srgb_by_hand():
-    assert textures.linear((0, 255, 188)) == pytest.approx([0, 1, ((188 / 255 + 0.055) / 1.055) ** 2.4])
-    assert textures.linear((10, 10, 10))[0] == pytest.approx(10 / 255 / 12.92)
+    assert places.linear((0, 255, 188)) == pytest.approx([0, 1, ((188 / 255 + 0.055) / 1.055) ** 2.4])
+    assert places.linear((10, 10, 10))[0] == pytest.approx(10 / 255 / 12.92)
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: textures.wood((90, 60, 40), (190, 140, 90), seed=1),
-        lambda: textures.tiles((200, 190, 180), (150, 140, 130), seed=1, other=(90, 90, 90)),
-        lambda: textures.speckled((60, 90, 40), (120, 160, 70), seed=1),
-        lambda: textures.terrazzo((200, 200, 190), [(90, 80, 70)], seed=1),
-        lambda: textures.gingham((120, 160, 200), (240, 240, 230)),
-        lambda: textures.street(seed=1),
-        lambda: textures.house_front((220, 180, 140), seed=1, floors=3),
-        lambda: textures.stain(COLOURS["red"]),
-        lambda: textures.hide(COLOURS["blue"]),
+        lambda: places.wood((90, 60, 40), (190, 140, 90), seed=1),
+        lambda: places.tiles((200, 190, 180), (150, 140, 130), seed=1),
+        lambda: places.speckled((60, 90, 40), (120, 160, 70), seed=1),
+        lambda: places.terrazzo((200, 200, 190), [(90, 80, 70)], seed=1),
+        lambda: places.gingham((120, 160, 200), (240, 240, 230)),
+        lambda: places.street(seed=1),
+        lambda: places.house_front((220, 180, 140), seed=1, floors=3),
+        lambda: places.stain(COLOURS["red"]),
+        lambda: places.hide(COLOURS["blue"]),
     ],
 )
 def test_pictures_are_reflectances_and_the_same_each_time(make):
-    textures.stain.cache_clear()
-    textures.hide.cache_clear()
+    places.stain.cache_clear()
+    places.hide.cache_clear()
     first, second = make().copy(), make()
     assert first.dtype == np.float32
     assert first.shape[2] == 3
@@ -38,7 +38,7 @@ def test_pictures_are_reflectances_and_the_same_each_time(make):
 
 def test_signs_contrast_with_their_boards_and_differ_by_their_text():
     for colour in ("red", "white", "turquoise"):
-        boards = [textures.sign_board(text, COLOURS[colour]) for text in TEXTS]
+        boards = [places.sign_board(text, COLOURS[colour]) for text in TEXTS]
         for k, board in enumerate(boards):
             brightness = board.mean(axis=2)
             assert brightness.max() - brightness.min() > 0.3
@@ -47,7 +47,7 @@ def test_signs_contrast_with_their_boards_and_differ_by_their_text():
 
 def test_letters_fill_the_board_but_stay_inside_its_frame():
     for text in TEXTS:
-        board = textures.sign_board(text, (236, 235, 230)).mean(axis=2)
+        board = places.sign_board(text, (236, 235, 230)).mean(axis=2)
         ink = board[20:-20, 20:-20] < 0.3
         rows, columns = np.flatnonzero(ink.any(axis=1)), np.flatnonzero(ink.any(axis=0))
         assert rows[0] > 4

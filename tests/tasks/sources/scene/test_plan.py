@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from pairwright.tasks.sources.scene.arrange import (
+from pairwright.tasks.sources.scene.plan import (
     all_visible,
     fits,
     overlap,
@@ -14,8 +14,7 @@ from pairwright.tasks.sources.scene.arrange import (
     stands_free,
     visible_shares,
 )
-from pairwright.tasks.sources.scene.camera import Camera
-from pairwright.tasks.sources.scene.state import Scene, Thing
+from pairwright.tasks.sources.scene.state import Camera, Scene, Thing
 from pairwright.tasks.sources.scene.vocabulary import Light, View
 
 VIEW = View(0, 30, "a raised viewpoint from the front")

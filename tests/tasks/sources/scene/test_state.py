@@ -3,8 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pairwright.tasks.sources.scene.camera import DISTANCE, TARGET, Camera
-from pairwright.tasks.sources.scene.state import Scene, Thing
+from pairwright.tasks.sources.scene.state import DISTANCE, TARGET, Camera, Scene, Thing
 from pairwright.tasks.sources.scene.vocabulary import Light, View
 
 FRONT = Camera(View(0, 30, "a raised viewpoint from the front"), 256, 192)
@@ -55,8 +54,7 @@ def test_frame_and_distance():
 
 @pytest.mark.parametrize("view", [View(0, 30, ""), View(13, 21, ""), View(-13, 41, "")])
 def test_silhouettes_are_where_the_renderer_sees_things(view):
-    from pairwright.tasks.sources.scene.build import build_scene, use_variant
-    from pairwright.tasks.sources.scene.photograph import survey
+    from pairwright.tasks.sources.scene.render import build_scene, survey, use_variant
 
     use_variant("scalar_rgb")
     things = (replace(CAR, yaw=0.6), Thing("cone", "cone", "blue", "rubber", "medium", x=-1.4, y=-0.5))
