@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from pairwright.flows.make_table import make_table
 from pairwright.flows.make_train_config import count_processes, find_run, find_start
-from pairwright.flows.prepare_namc import check_texts, have_places, pin_models
+from pairwright.flows.prepare_namc import have_places, pin_models
 from pairwright.flows.prepare_retriever import find_retriever, mine_table, prepare_retriever
 from pairwright.flows.show_status import say_reasons
 from pairwright.flows.version import Version, open_version
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError, TrainingError
-from pairwright.schemas.namc import PAPER
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import NAMC, TrainConfig
 from pairwright.tasks.store.decisions import read_decisions
@@ -240,8 +239,11 @@ def _prepare_namc(folder: Folder, config: TrainConfig, run: "Run", version: int 
     found = open_version(folder, version)
     if not run.config():
         _begin(found, config, run, [], start={"folder": str(start)} if config.start else {})
-    if config.namc.size == PAPER:
+    try:
         have_places(found, config, run)
+    except ConfigError:
+        run.forget()
+        raise
     return prepared
 
 
@@ -332,8 +334,6 @@ def _freeze(
             "start": start,
             "processes": count_processes(),
         }
-        if config.objective == NAMC:
-            check_texts(build, planned, config, run.rows)
     if not count_rows(run.rows, data.split):
         why = f"all of its rows are refused: {say_reasons(count_reasons(refused))}" if refused else "it has none"
         raise ConfigError(f"{folder.url}: no row of split {data.split!r} can be trained on: {why}")

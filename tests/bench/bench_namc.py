@@ -1,140 +1,250 @@
 """Measure NAMC of the paper's size: writing against a vision-language model, training with tables against without.
 
 Run with ``make bench BENCH=namc``, or ``python -m tests.bench.bench_namc``; takes some ten minutes and 12 GB. Needs the
-extra ``train``. Where there is a GPU it runs there, with more pairs at once. All weights are random, of the published
-sizes: a step costs the same as with learnt ones.
+extra ``train``. All weights are random, of the published sizes: a step costs the same as with learnt ones.
 
 1. Tokens per second of greedy writing with a cache of keys and values, of the same pairs of images, the same number of
    tokens: NAMC, with ResNet-101 that sees the images' grids within the time; and a model of Qwen2-VL-2B's architecture,
-   run by transformers. Images are scaled, and the prompt is tokenised, before the clock starts, for both sides. They
-   take turns, in each type of numbers (float32; on a GPU also bfloat16: processors without instructions for it are
-   several times slower with it), and the best turn of the best type counts. The paper has 2,248 against 106 (BLIP2IDC,
-   3.8 B) on an RTX 3090, and does not say what was timed.
+   run by transformers. Images are scaled, and the prompt is tokenised, before the clock starts. The paper has 2,248
+   against 106 (BLIP2IDC, 3.8 B) on an RTX 3090, and does not say what was timed.
+2. Samples per second of pre-training and of fine-tuning at the paper's size: off the tables of what CNN and VQGAN see,
+   as ``pairwright train --objective namc --size paper`` does; and the same loop that has them look at the images in
+   each step. The next batch is made while the model learns from this one; decoding is timed on neither side.
 
-2. Samples per second of training at the paper's size: off the tables of what CNN, VQGAN and CLIP see, as ``pairwright
-   train --objective namc --size paper`` does; and the same loop that has them look at the images in each step, in
-   float32 as the tables are made, on a GPU also in bfloat16, which gives other codes here and there. The next batch is
-   made while the model learns from this one; decoding is timed on neither side. The tables are made before the clock
-   starts: once, for all epochs and runs (the paper has 20 epochs, then 40). Target: 3 times. Of pre-training, all
-   losses: by PyTorch's count a row costs 352 GFLOP off the tables, most of it CLIP's, which is trained, and 670 without
-   them. And of fine-tuning, where only the CNN looks at images.
-
-Beside the seconds of the clock stand the process' own, which other work on the machine changes less.
+The sides take turns, and the best turn counts: of the clock, and of the process' own seconds, which other work on the
+machine changes less.
 """
 
 import argparse
-import gc
+import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
+from pairwright.prompts.differences import fill_template
+from pairwright.schemas.namc import CnnConfig, DualEncoderConfig, NamcConfig, VocabularyConfig, VqganConfig
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.training.namc.freeze_places import Frozen
-from tests.bench.namc_trainers import freeze, make_config, make_trainer
-from tests.bench.namc_writers import Task, Writer, make_namc, make_rival
+from pairwright.tasks.models.namc import Decoding, Namc, NamcSizes
+from pairwright.tasks.models.namc_places import (
+    CLIP,
+    SIDE,
+    PlaceEncoder,
+    clip_numbers,
+    find_words,
+    load_codes,
+    load_grids,
+)
+from pairwright.tasks.models.namc_words import SPECIAL, ClipWords, bert_words
+from pairwright.tasks.models.open_clip_embedder import create_tokenizer
+from pairwright.tasks.training.namc.batches import Batches, Pictures, read_rows
+from pairwright.tasks.training.namc.captioner import make_captioner
+from pairwright.tasks.training.namc.frozen import Frozen, open_frozen
+from pairwright.tasks.training.namc.learn import Learner
+from pairwright.tasks.training.tiny_model import TEMPLATE, train_tokenizer
+from tests.bench.train_rows import make_words
 
-NAMC, RIVAL = "NAMC, with ResNet-101", "Qwen2-VL-2B's architecture"
-TABLES = "off the tables"
-TRAININGS = {"pre-training": True, "fine-tuning": False}
-"""Whether there is masking."""
-WRITERS: Mapping[str, Callable[[Task], Writer]] = {RIVAL: make_rival, NAMC: make_namc}
+PROMPT = "Describe how the second image differs from the first one, in one sentence, and name what changed."
+PAD, UNKNOWN, START, END, MASK = 0, 100, 101, 102, 103
+"""In BERT's vocabulary."""
+CODES, WORDS = 1024, 30_522
+HALF = 22
+"""Words of a half of a description, as those of rendered scenes have."""
+Work = Callable[[], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """Be what one turn took, in seconds: of the clock, and of the process."""
+def compare(sides: Mapping[str, Callable[[], Work]], units: int, unit: str, *, turns: int) -> None:
+    """Print how many units per second each side does, and the ratio of the first to the others."""
+    made = {name: make() for name, make in sides.items()}
+    for work in made.values():
+        work()  # not timed
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in made}
+    for turn in range(turns):
+        for name in made if turn % 2 == 0 else reversed(made):
+            _wait()
+            start, busy = time.perf_counter(), time.process_time()
+            made[name]()
+            _wait()
+            found[name].append((time.perf_counter() - start, time.process_time() - busy))
+    best = {name: [min(seconds) for seconds in zip(*own, strict=True)] for name, own in found.items()}
+    first = next(iter(best.values()))
+    for name, (clock, busy) in best.items():
+        ratios = f"{clock / first[0]:8.2f} times as long, {busy / first[1]:.2f} in CPU seconds"
+        print(f"  {name:<36}{units / clock:12,.2f} {unit}/s{units / busy:12,.2f} per CPU second{ratios}", flush=True)
 
-    clock: float
-    busy: float
 
-
-def timed(work: Callable[[], object], *, device: str) -> Turn:
-    """Return what a call took, the device's work included."""
-    _wait(device)
-    start, busy = time.perf_counter(), time.process_time()
-    work()
-    _wait(device)
-    return Turn(time.perf_counter() - start, time.process_time() - busy)
-
-
-def _wait(device: str) -> None:
-    if device == "cuda":
+def _wait() -> None:
+    if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
-def compare_writing(task: Task, *, kinds: tuple[torch.dtype, ...], turns: int) -> None:
-    """Print tokens per second of both sides, each in its best type of numbers."""
-    print(f"Writing {task.tokens} tokens of each of {task.pairs} pairs at once, on {_name(task.device)}", flush=True)
-    best: dict[str, float] = {}
-    for kind in kinds:
-        sides = {name: make(replace(task, kind=kind)) for name, make in WRITERS.items()}
-        for side in sides.values():
-            side.write()  # not timed
-        found: dict[str, list[Turn]] = {name: [] for name in sides}
-        for turn in range(turns):
-            for name in sides if turn % 2 == 0 else reversed(sides):
-                found[name].append(timed(sides[name].write, device=task.device))
-        for name, own in found.items():
-            tokens = task.pairs * task.tokens
-            speed = tokens / min(one.clock for one in own)
-            busy = tokens / min(one.busy for one in own)
-            best[name] = max(best.get(name, 0.0), speed)
-            weights = f"{sides[name].weights / 1e6:,.1f} M weights"
-            print(
-                f"  {name:<28}{_short(kind):<9}{weights:>18}{speed:12,.2f} tokens/s{busy:12,.2f} per CPU second",
-                flush=True,
-            )
-        del sides
-        gc.collect()
-    print(f"  ratio {best[NAMC] / best[RIVAL]:,.1f} (the paper's: 21)", flush=True)
+def make_namc(pairs: int, tokens: int) -> Work:
+    """Return the writing of pairs by NAMC with the CNN that sees the images."""
+    import timm
+
+    torch.manual_seed(0)
+    device = choose_device()
+    cnn: Any = timm.create_model("resnet101", pretrained=False, features_only=True, out_indices=(3,)).eval().to(device)
+    model = Namc(NamcSizes()).eval().to(device)
+    pixels = torch.from_numpy(make_images(pairs)).flatten(0, 1).permute(0, 3, 1, 2).float().to(device) / 127.5 - 1
+    # The end is never written, so that all pairs get all tokens.
+    how = Decoding(start=START, end=END, banned=(PAD, UNKNOWN, START, END, MASK), length=tokens)
+
+    @torch.inference_mode()
+    def write() -> None:
+        grids = cnn(pixels)[0].flatten(2).transpose(1, 2).unflatten(0, (pairs, 2))
+        assert {len(one) for one in model.write(grids, how)} == {tokens}
+
+    return write
 
 
-def compare_training(
-    noises: Mapping[str, bool], *, batch: int, steps: int, turns: int, kinds: tuple[torch.dtype, ...], device: str
-) -> None:
-    """Print samples per second with tables and without, of pre-training and of fine-tuning."""
-    with tempfile.TemporaryDirectory() as place:
-        config = make_config(Path(place), batch=batch, steps=1 + turns * steps)
-        frozen = freeze(Path(place), batch * config.optimiser.max_steps, config.namc)
-        for name, noise in noises.items():
-            print(f"{name.capitalize()}, {batch} rows at once, on {_name(device)}", flush=True)
-            namc = config.namc.model_copy(update={"noise_enabled": noise})
-            _compare_steps(config.model_copy(update={"namc": namc}), frozen, steps=steps, turns=turns, kinds=kinds)
+def make_rival(pairs: int, tokens: int) -> Work:
+    """Return the writing of pairs by a model of Qwen2-VL-2B's architecture, as transformers runs it."""
+    from transformers import AutoModelForImageTextToText, Qwen2VLConfig, Qwen2VLImageProcessor, Qwen2VLProcessor
+    from transformers import Qwen2VLVideoProcessor as Videos
+
+    tokenizer = train_tokenizer([PROMPT], 1_000)
+    processor: Any = Qwen2VLProcessor(Qwen2VLImageProcessor(), tokenizer, Videos(), chat_template=TEMPLATE)
+    number: Any = tokenizer.convert_tokens_to_ids
+    text = {
+        "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12,
+        "num_key_value_heads": 2, "vocab_size": 151_936, "max_position_embeddings": 32_768, "rms_norm_eps": 1e-6,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0, "mrope_section": [16, 24, 24]},
+        "bos_token_id": number("<|endoftext|>"), "eos_token_id": number("<|im_end|>"),
+        "pad_token_id": number("<|endoftext|>"),
+    }  # fmt: skip
+    vision = {"depth": 32, "embed_dim": 1280, "num_heads": 16, "mlp_ratio": 4, "patch_size": 14, "hidden_size": 1536}
+    names = {"image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>",
+             "vision_start_token_id": "<|vision_start|>", "vision_end_token_id": "<|vision_end|>"}  # fmt: skip
+    marks: dict[str, Any] = {name: number(token) for name, token in names.items()}
+    config = Qwen2VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=True, **marks)
+    torch.manual_seed(0)
+    with torch.device(choose_device()):
+        model: Any = AutoModelForImageTextToText.from_config(config, dtype=torch.float32).eval()
+    chat = [{"role": "user", "content": [{"type": "image"}, {"type": "image"}, {"type": "text", "text": PROMPT}]}]
+    asked = processor.apply_chat_template(chat, add_generation_prompt=True)
+    images = [list(pair) for pair in make_images(pairs)]
+    inputs = processor(text=[asked] * pairs, images=images, return_tensors="pt").to(model.device)
+
+    @torch.inference_mode()
+    def write() -> None:
+        said = model.generate(**inputs, min_new_tokens=tokens, max_new_tokens=tokens, do_sample=False)
+        assert said.shape[1] == inputs["input_ids"].shape[1] + tokens
+
+    return write
 
 
-def _compare_steps(
-    config: TrainConfig, frozen: Frozen, *, steps: int, turns: int, kinds: tuple[torch.dtype, ...]
-) -> None:
-    """Print samples per second of a training with tables and without; the first step is not timed."""
-    batch, device = config.optimiser.per_device_train_batch_size, str(choose_device())
-    sides = {TABLES: make_trainer(config, frozen, anew=None)}
-    sides |= {f"images seen in each step, {_short(kind)}": make_trainer(config, frozen, anew=kind) for kind in kinds}
-    losses = " ".join(f"{learn(range(1))[0]:.4f}" for learn in sides.values())
-    print(f"  loss of the first step: {losses}", flush=True)
-    found: dict[str, list[Turn]] = {name: [] for name in sides}
-    for turn in range(turns):
-        for name in sides if turn % 2 == 0 else reversed(sides):
-            numbers = range(1 + turn * steps, 1 + (turn + 1) * steps)
-            found[name].append(timed(partial(sides[name], numbers), device=device))
-    own = {name: Turn(min(one.clock for one in turn), min(one.busy for one in turn)) for name, turn in found.items()}
-    for name, one in own.items():
-        speed, busy = (steps * batch / seconds for seconds in (one.clock, one.busy))
-        ratios = f"{one.clock / own[TABLES].clock:8.2f} times as long, {one.busy / own[TABLES].busy:.2f} in CPU seconds"
-        print(f"  {name:<36}{speed:12,.3f} samples/s{busy:12,.3f} per CPU second{ratios}", flush=True)
+def make_images(pairs: int) -> Any:
+    """Return ``(pairs, 2, 224, 224, 3)`` noise."""
+    return np.random.default_rng(0).integers(0, 256, (pairs, 2, SIDE, SIDE, 3), dtype=np.uint8)
 
 
-def _short(kind: torch.dtype) -> str:
-    return str(kind).removeprefix("torch.")
+class SeenAnew(Pictures):
+    """Pictures that CNN and VQGAN look at in each step."""
+
+    def features(self, rows: Sequence[int]) -> Tensor:
+        """Return what the CNN sees."""
+        return self._look(load_grids(CONFIG["cnn"]), rows)
+
+    def see(self, rows: Sequence[int]) -> dict[str, Tensor]:
+        """Return what CLIP is shown, and what the CNN and VQGAN make of it."""
+        found = super().see(rows)
+        return found | ({"codes": self._look(load_codes(CONFIG["vqgan"]), rows)} if self.pixels else {})
+
+    def _look(self, encoder: PlaceEncoder, rows: Sequence[int]) -> Tensor:
+        with torch.no_grad():
+            crops = self._some(self.frozen.crops, rows).to(choose_device()).flatten(0, 1)
+            return encoder.network(encoder.numbers(crops)).unflatten(0, (-1, 2))
 
 
-def _name(device: str) -> str:
-    return torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} CPU threads"
+CONFIG: dict[str, str] = {}
+"""Settings of the CNN and the VQGAN as JSON."""
+
+
+def make_config(folder: Path, *, batch: int, steps: int) -> TrainConfig:
+    """Write models with random weights, and return the settings of a run that pre-trains with them."""
+    import open_clip
+    import timm
+    from safetensors.torch import save_file
+    from transformers import ChameleonVQVAE, ChameleonVQVAEConfig
+
+    namc = NamcConfig(
+        size="paper",
+        clip=DualEncoderConfig(checkpoint=str(folder / "clip.safetensors")),
+        cnn=CnnConfig(model="resnet101", checkpoint=str(folder / "resnet101.pth")),
+        vqgan=VqganConfig(checkpoint=str(folder / "vqgan.ckpt")),
+        vocabulary=VocabularyConfig(checkpoint=str(folder / "vocab.txt")),
+    )
+    torch.manual_seed(0)
+    clip: Any = open_clip.create_model(namc.clip.model, pretrained=None)
+    save_file(clip.state_dict(), folder / "clip.safetensors")
+    torch.save(timm.create_model(namc.cnn.model, pretrained=False).state_dict(), folder / "resnet101.pth")
+    vqgan = ChameleonVQVAEConfig(
+        embed_dim=256, num_embeddings=CODES, latent_channels=256, resolution=256, base_channels=128,
+        channel_multiplier=[1, 1, 2, 2, 4], num_res_blocks=2, attn_resolutions=[16],
+    )  # fmt: skip
+    torch.save({"state_dict": ChameleonVQVAE(vqgan).state_dict()}, folder / "vqgan.ckpt")
+    words = [*SPECIAL, *"abcdefghijklmnopqrstuvwxyz,.", *make_words(np.random.default_rng(0))]
+    words += fill_template(("shows", "has"), "", "").lower().replace(",", " ").replace(".", " ").split()
+    known = list(dict.fromkeys(words))
+    known += [f"[unused{number}]" for number in range(WORDS - len(known))]
+    (folder / "vocab.txt").write_text("\n".join(known) + "\n")
+    optimiser = {"per_device_train_batch_size": batch, "max_steps": steps, "learning_rate": 3e-4}
+    return TrainConfig.model_validate({"objective": "namc", "namc": namc.model_dump(), "optimiser": optimiser})
+
+
+def freeze(folder: Path, rows: int, namc: NamcConfig) -> Frozen:
+    """Write what a run would have frozen of that many rows, each about two images of its own."""
+    rng = np.random.default_rng(0)
+    crops, known = make_images(rows).reshape(-1, SIDE, SIDE, 3), make_words(rng)
+    crops.tofile(folder / "crops.bin")
+    CONFIG.update(cnn=namc.cnn.model_dump_json(), vqgan=namc.vqgan.model_dump_json())
+    encoders = {"grids": load_grids(CONFIG["cnn"]), "codes": load_codes(CONFIG["vqgan"])}
+    for name, encoder in encoders.items():
+        np.save(folder / f"{name}.npy", encoder.encode(list(crops)))
+    widths = {name: encoder.width for name, encoder in encoders.items()}
+    images = {str(number): True for number in range(2 * rows)}
+    (folder / "about.json").write_text(json.dumps({"images": images, "side": SIDE, "widths": widths}))
+    halves = [[" ".join(known[n] for n in rng.integers(len(known), size=HALF)) for _ in "ab"] for _ in range(rows)]
+    lines = (
+        {"key": str(row), "split": "train", "chosen": fill_template(("shows", "has"), *both),
+         "images": [str(2 * row), str(2 * row + 1)]}
+        for row, both in enumerate(halves)
+    )  # fmt: skip
+    (folder / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return open_frozen(folder)
+
+
+def make_trainer(config: TrainConfig, frozen: Frozen, *, steps: int, anew: bool) -> Work:
+    """Return the next steps of a training, off tables or with images looked at in each step."""
+    words = bert_words(find_words(config.namc.vocabulary))
+    captioner = make_captioner(words, config.namc, frozen.widths, seed=0)
+    captioner.model.to(choose_device())
+    noise = captioner.model.noise
+    texts, sides, _ = read_rows(frozen, "train", halves=True)
+    pictures = (SeenAnew if anew else Pictures)(frozen, sides, clip_numbers(noise.clip) if noise else None)
+    tokenizer = ClipWords(create_tokenizer(config.namc.clip, field=CLIP))
+    batches = Batches(texts, pictures, clip=tokenizer, words=words, length=captioner.model.sizes.length)
+    if noise and not anew:
+        batches.relate(noise.eval())
+    learner, size = Learner(captioner, config, config.optimiser.max_steps), config.optimiser.per_device_train_batch_size
+    done = 0
+
+    def learn() -> None:
+        nonlocal done
+        orders = ((step, 0.0, range(step * size, (step + 1) * size)) for step in range(done, done + steps))
+        for (step, _, rows), (batch, identity) in batches.ahead(orders):
+            learner.step(batch, identity, seeds=batches.seeds(rows, 0), number=step)
+            done = step + 1
+
+    return learn
 
 
 def main() -> None:
@@ -146,15 +256,26 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=4 if gpu else 2, help="how often each side runs")
     parser.add_argument("--batch", type=int, default=64 if gpu else 4, help="rows that are trained on at once")
     parser.add_argument("--steps", type=int, default=10 if gpu else 2, help="of a turn of training")
-    parser.add_argument("--only", choices=("writing", *TRAININGS), help="measure that alone")
+    parser.add_argument("--only", choices=("writing", "training"), help="measure that alone")
     given = parser.parse_args()
-    device = "cuda" if gpu else "cpu"
-    kinds = (torch.float32, torch.bfloat16) if gpu else (torch.float32,)
-    if given.only not in TRAININGS:
-        task = Task(pairs=given.pairs, tokens=given.tokens, device=device, kind=torch.float32)
-        compare_writing(task, kinds=kinds, turns=given.turns)
-    if noises := {name: noise for name, noise in TRAININGS.items() if given.only in (None, name)}:
-        compare_training(noises, batch=given.batch, steps=given.steps, turns=given.turns, kinds=kinds, device=device)
+    if given.only != "training":
+        print(
+            f"Writing {given.tokens} tokens of each of {given.pairs} pairs at once (the paper's ratio: 21)", flush=True
+        )
+        writers = {"NAMC, with ResNet-101": make_namc, "Qwen2-VL-2B's architecture": make_rival}
+        sides = {name: partial(make, given.pairs, given.tokens) for name, make in writers.items()}
+        compare(sides, given.pairs * given.tokens, "tokens", turns=given.turns)
+    if given.only == "writing":
+        return
+    with tempfile.TemporaryDirectory() as place:
+        config = make_config(Path(place), batch=given.batch, steps=(1 + given.turns) * given.steps)
+        frozen = freeze(Path(place), given.batch * config.optimiser.max_steps, config.namc)
+        for name, noise in (("Pre-training", True), ("Fine-tuning", False)):
+            print(f"{name}, {given.batch} rows at once", flush=True)
+            own = config.namc.model_copy(update={"noise_enabled": noise})
+            make = partial(make_trainer, config.model_copy(update={"namc": own}), frozen, steps=given.steps)
+            sides = {"off the tables": partial(make, anew=False), "images seen in each step": partial(make, anew=True)}
+            compare(sides, given.batch * given.steps, "samples", turns=given.turns)
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ from pairwright.flows.version import open_version
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.namc import VqganConfig
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.models.namc.places import CROP, load_codes, load_grids
+from pairwright.tasks.models.namc_places import CROP, load_codes, load_grids
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.training.freeze_rows import FrozenRows
-from pairwright.tasks.training.namc.encode_places import CODES
-from pairwright.tasks.training.namc.open_run import open_run
+from pairwright.tasks.training.namc.tables import CODES
+from pairwright.tasks.training.namc.train_namc import open_run
 from pairwright.tasks.training.runs import PLACES, Run
 from pairwright.tasks.training.train_model import Job
 from tests.fixtures.benchmarks import rows_of, write_folder
@@ -55,7 +55,7 @@ def settings(models: list[str]) -> list[str]:
 
 def made(dataset: Path) -> dict[str, list[str]]:
     """Return the tables beside the dataset's, by stage."""
-    found = (dataset / "tables" / name for name in ("grids", "codes", "patches"))
+    found = (dataset / "tables" / name for name in ("grids", "codes"))
     return {place.name: sorted(one.name for one in place.iterdir()) for place in found}
 
 
@@ -73,10 +73,10 @@ def prepared(dataset: Path, config: TrainConfig, name: str) -> Job:
 def test_what_is_learnt_from_is_what_the_models_say(dataset: Path, models: list[str], tmp_path: Path) -> None:
     """Of rows in any order: features, codes, pixels, and what is relevant by CLIP as it begins."""
     job = prepared(dataset, make_config("namc", settings(models)), "looked")
-    opened = open_run(job)
-    batch, _ = opened.batches.make(ROWS)
+    captioner, batches, _ = open_run(job)
+    batch, _ = batches.make(ROWS)
     rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split="train")
-    keys = [opened.material.texts[row].key for row in ROWS]
+    keys = [batches.texts[row].key for row in ROWS]
     shown = {row.key: row.images for row in map(rows.read, range(len(rows)))}
     crops = [CROP(decode_rgb(data)) for key in keys for data in shown[key]]
     own = job.config.namc
@@ -84,23 +84,21 @@ def test_what_is_learnt_from_is_what_the_models_say(dataset: Path, models: list[
     assert np.abs(batch.features.numpy() - grids).max() < 2e-2 * np.abs(grids).max()
     codes = load_codes(own.vqgan.model_dump_json()).encode(crops).reshape(batch.codes.shape)
     assert (batch.codes.numpy() == codes).mean() > 0.99
-    noise = opened.captioner.model.noise
+    noise = captioner.model.noise
     assert noise is not None
     numbers = torch.from_numpy(np.stack(crops)).float() / 255
     mean, std = (torch.tensor(noise.clip.visual.preprocess_cfg[name]) for name in ("mean", "std"))
     pixels = ((numbers - mean) / std).permute(0, 3, 1, 2)
     assert torch.allclose(batch.pixels.flatten(0, 1), pixels, atol=1e-5)
-    found = noise.relevance(pixels, batch.tokens.flatten(0, 1), batch.words.flatten(0, 1))
+    found = noise.relate(pixels, batch.tokens.flatten(0, 1), batch.words.flatten(0, 1))
     assert batch.relevant is not None
-    patches, tokens = batch.relevant.flatten(0, 1).split([196, batch.words.shape[2]], dim=1)
-    real = batch.words.flatten(0, 1) >= 0
-    assert (patches - found.patches).abs().max() < 2e-3  # of float16
-    assert (tokens - found.tokens)[real].abs().max() < 2e-3
+    real = torch.cat([torch.ones(len(found), 196, dtype=torch.bool), batch.words.flatten(0, 1) >= 0], dim=1)
+    assert (batch.relevant.flatten(0, 1) - found)[real].abs().max() < 1e-5
     assert sorted(path.name for path in (job.run.folder / PLACES).iterdir()) == [
-        "about.json", "codes.npy", "crops.npy", "grids.npy", "relevant.npy", "rows.arrow",
+        "about.json", "codes.npy", "crops.bin", "grids.npy", "relevant.npy", "rows.jsonl",
     ]  # fmt: skip
     tables = made(dataset)
-    assert {name: len(marks) for name, marks in tables.items()} == {"grids": 1, "codes": 1, "patches": 1}
+    assert {name: len(marks) for name, marks in tables.items()} == {"grids": 1, "codes": 1}
     (tmp_path / "other.ckpt").write_bytes(b"another")
     planned = open_version(job.dataset).plan(CODES, VqganConfig(checkpoint=str(tmp_path / "other.ckpt")))
     assert Path(planned.table).name not in tables["codes"]

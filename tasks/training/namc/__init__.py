@@ -1,1 +1,1 @@
-"""The training of NAMC."""
+"""Train NAMC, the captioner of differences (paper 001), on a run's frozen rows."""

@@ -14,9 +14,9 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.metrics import HELD_OUT, TRAIN, read_metrics
-from pairwright.tasks.training.namc.answer_questions import answer_questions, identify, is_namc
+from pairwright.tasks.training.namc.captioner import answer_pairs, identify, is_namc
 from pairwright.tasks.training.namc.train_namc import check_settings, train_namc
-from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.runs import PLACES, Run
 from pairwright.tasks.training.train_model import Job
 from tests.fixtures.preferences_to_train import preference
 from tests.fixtures.runs_to_train import write_run
@@ -69,7 +69,7 @@ def test_what_a_run_leaves(trained: Job) -> None:
     assert 0.2 < last["masked/places"] < 0.6
     assert list(metrics.last(HELD_OUT)) == ["loss/description"]
     assert trained.run.is_finished
-    assert not list(trained.run.folder.glob("crops-*"))
+    assert not (trained.run.folder / PLACES).exists()
     answers, wanted = (
         [json.loads(line) for line in (trained.run.folder / "answers" / f"{name}.jsonl").read_text().splitlines()]
         for name in ("predictions", "references")
@@ -132,7 +132,7 @@ def test_what_it_does_not_have_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=named):
             check_settings(settings(**values))
-    with pytest.raises(ConfigError, match=r"refused\.jsonl"):
+    with pytest.raises(ConfigError, match=r"no row of split .*not about two images"):
         train_namc(write_run(tmp_path, settings(), rows=rows()[-2:]))
 
 
@@ -143,8 +143,8 @@ def test_it_answers_questions_about_two_images(trained: Job, tmp_path: Path) -> 
     asked += [("one", Question(prompt="", text="", images=pairs[0][:1]))]
     asked += [("torn", Question(prompt="", text="", images=(pairs[0][0], b"GIF89a")))]
     folder = trained.run.model
-    replies = {one.name: one for one in answer_questions(asked, folder=folder, batch=3)}
-    alone = {one.name: one for one in answer_questions(asked, folder=folder, batch=1)}
+    replies = {one.name: one for one in answer_pairs(asked, folder=folder, batch=3)}
+    alone = {one.name: one for one in answer_pairs(asked, folder=folder, batch=1)}
     assert replies == alone
     assert [replies[name].state for name in ("0", "1", "2", "3", "one", "torn")] == [
         *["answered"] * 4, "refused", "no image",

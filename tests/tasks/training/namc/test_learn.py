@@ -5,13 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pairwright.schemas.namc import NamcConfig
-from pairwright.tasks.models.namc.namc import Described, Namc
-from pairwright.tasks.models.namc.noise import NoiseIdentifier
-from pairwright.tasks.models.namc.sizes import NamcSizes
-from pairwright.tasks.models.namc.words import learnt_words
-from pairwright.tasks.training.namc.accumulate import Accumulator
-from pairwright.tasks.training.namc.saved import Captioner
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.models.namc import Described, Namc, NamcSizes, NoiseIdentifier
+from pairwright.tasks.models.namc_words import learnt_words
+from pairwright.tasks.training.namc.captioner import Captioner
+from pairwright.tasks.training.namc.learn import Learner
 from tests.fixtures.checkpoints import READING_CLIP, make_clip
 
 ROWS, SIDE, PLACES, FEATURES, LENGTH, TOKENS = 7, 64, 16, 12, 77, 11
@@ -50,10 +48,12 @@ def batch(size: int) -> Described:
 
 
 def learn(captioner: Captioner, size: int, **settings: object) -> tuple[dict[str, float], dict[str, torch.Tensor]]:
-    config = NamcConfig.model_validate({"image_mask_ratio": 0.5, "text_mask_ratio": 0.5, **settings})
+    namc = {"image_mask_ratio": 0.5, "text_mask_ratio": 0.5, **settings}
+    optimiser = {"per_device_train_batch_size": size, "precision": "fp32"}
+    config = TrainConfig.model_validate({"objective": "namc", "namc": namc, "optimiser": optimiser})
     captioner.model.zero_grad()
-    accumulator = Accumulator(captioner, config, size, torch.autocast("cpu", enabled=False))
-    losses, shares = accumulator.backward(batch(captioner.words.size), SAME, list(range(2 * ROWS)))
+    learner = Learner(captioner, config, steps=1)
+    losses, shares = learner.backward(batch(captioner.words.size), SAME, list(range(2 * ROWS)))
     weights = captioner.model.named_parameters()
     return losses | shares, {name: weight.grad.clone() for name, weight in weights if weight.grad is not None}
 

@@ -2,8 +2,8 @@ import open_clip
 import pytest
 
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.namc.noise import NO_WORD
-from pairwright.tasks.models.namc.words import ClipWords, bert_words, learnt_words, saved_words
+from pairwright.tasks.models.namc import NO_WORD
+from pairwright.tasks.models.namc_words import ClipWords, bert_words, learnt_words, saved_words
 
 FIRST, SECOND = "A basketballing dog's ball, red", "a cat"
 

@@ -1,24 +1,26 @@
-"""Make what NAMC of the paper's size is told of each image: three tables, each of one model (paper 001, 3.2).
+"""What frozen models see of each image, for NAMC of the paper's size: two tables, each of one model (paper 001, 3.2).
 
 Reads ``ImageRow``, writes one ``PlacesRow`` per image. ``grids``: the CNN's features, 14 x 14 x 1024 float16, 401 kB an
-image. ``codes``: the VQGAN's codes, 392 bytes. ``patches``: the patch tokens of CLIP before the training, projected and
-not of unit length, 14 x 14 x 512 float16, 201 kB. Each table is known by its own model's weights, so that another VQGAN
-makes no features anew. Parts hold 40 and 20 MB per 100 images, the size of their row groups: whoever trains copies what
-it needs out of them once (``freeze_places``). Memory of a process: the model, 64 images at a time on the device, and a
-shard's rows three times over, 240 MB.
-
-Each table decodes the images for itself. On a GPU, other processes decode the next images while the device works.
+image. ``codes``: the VQGAN's codes, 392 bytes. Each table is known by its own model's weights, so that another VQGAN
+makes no features anew. Memory of a process: the model, 64 images at a time on the device, and a shard's rows three
+times over, 240 MB. On a GPU, other processes decode the next images while the device works.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from pairwright.schemas.namc import CnnConfig, DualEncoderConfig, VqganConfig
+from pairwright.schemas.namc import CnnConfig, VqganConfig
 from pairwright.schemas.rows import Dropped, ImageRow, PlacesRow, make_key
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.namc.files import CLIP, pin_cnn, pin_vqgan
-from pairwright.tasks.models.namc.places import CROP, MOST, PlaceEncoder, load_codes, load_grids, load_patches
-from pairwright.tasks.models.open_clip_embedder import identify, pin_clip
+from pairwright.tasks.models.namc_places import (
+    AT_ONCE,
+    CROP,
+    PlaceEncoder,
+    load_codes,
+    load_grids,
+    pin_cnn,
+    pin_vqgan,
+)
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
 from pairwright.tasks.models.preprocess import Pixels
 from pairwright.tasks.store.stage import Stage
@@ -34,17 +36,12 @@ def encode_codes(rows: Sequence[ImageRow], config: VqganConfig) -> Iterator[Plac
     return _encode(rows, partial(load_codes, config.model_dump_json()), name_vqgan(config)[0])
 
 
-def encode_patches(rows: Sequence[ImageRow], config: DualEncoderConfig) -> Iterator[PlacesRow | Dropped]:
-    """Yield CLIP's patch tokens of each image."""
-    return _encode(rows, partial(load_patches, config.model_dump_json()), name_clip(config)[0])
-
-
 def _encode(rows: Sequence[ImageRow], load: Callable[[], PlaceEncoder], model: str) -> Iterator[PlacesRow | Dropped]:
     if not rows:
         return
     encoder, on_gpu = load(), count_gpus() > 0
     ready = prepare_ahead([(row, row) for row in rows], by_image(_crop), on_gpu=on_gpu, ahead=8 * BATCH)
-    yield from in_groups(ready, partial(_rows, encoder, model), size=MOST if on_gpu else BATCH)
+    yield from in_groups(ready, partial(_rows, encoder, model), size=AT_ONCE if on_gpu else BATCH)
 
 
 def _crop(seen: Seen) -> Pixels:
@@ -77,23 +74,8 @@ def name_vqgan(config: VqganConfig) -> tuple[str]:
     return (f"vqgan {config.revision or config.checkpoint}",)
 
 
-def name_clip(config: DualEncoderConfig) -> tuple[str]:
-    """Return CLIP with its revision."""
-    return (identify(config),)
-
-
-def pin_patches(config: DualEncoderConfig) -> DualEncoderConfig:
-    """Return the configuration with the revision of the weights that this machine has.
-
-    Raises:
-        ModelError: they are missing, or others.
-    """
-    return pin_clip(config, download=False, field=CLIP)
-
-
-def count_processes(config: CnnConfig | VqganConfig | DualEncoderConfig) -> int:
+def count_processes(_config: CnnConfig | VqganConfig) -> int:
     """Return how many processes load the model: one per GPU; without one, as many as there are workers."""
-    del config
     return count_gpus()
 
 
@@ -126,19 +108,4 @@ CODES = Stage(
     without=("graph",),
     only_in=("pairs",),
     rows_per_shard=1000,
-)
-PATCHES = Stage(
-    name="patches",
-    version=1,
-    group="training",
-    reads={"images": ImageRow},
-    writes=PlacesRow,
-    function=encode_patches,
-    config="clip",
-    models=name_clip,
-    pin=pin_patches,
-    processes=count_processes,
-    without=("graph",),
-    only_in=("pairs",),
-    rows_per_shard=400,
 )

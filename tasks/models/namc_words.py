@@ -1,4 +1,4 @@
-"""Split descriptions into words that can be masked, and write them with the decoder's vocabulary.
+"""Split descriptions into words that NAMC can mask, and write them with its decoder's vocabulary.
 
 CLIP's pieces say where a word ends, so a word is masked with all its pieces. The decoder writes another vocabulary
 (BERT's): its pieces know which word they are of, so that what was masked for CLIP is ``[MASK]`` in what it learns.
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.namc.noise import NO_WORD
+from pairwright.tasks.models.namc import NO_WORD
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -30,7 +30,7 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Hold a text as CLIP reads it: ``(L,)`` tokens, the number of each one's word or ``NO_WORD``, and the words."""
+    """A text as CLIP reads it: ``(L,)`` tokens, the number of each one's word or ``NO_WORD``, and the words."""
 
     tokens: Ids
     numbers: Ids
@@ -39,7 +39,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Hold a description as the decoder writes it: ``(T,)`` tokens, and the word that each is of or ``NO_WORD``.
+    """A description as the decoder writes it: ``(T,)`` tokens, and the number of each one's word or ``NO_WORD``.
 
     Words of the second image's text are numbered from the length of CLIP's texts on.
     """
@@ -49,26 +49,29 @@ class Written:
 
 
 class ClipWords:
-    """Split texts as CLIP's own tokenizer does, and say which pieces make a word."""
+    """Splits texts as CLIP's own tokenizer (open_clip's) does, and says which pieces make a word.
+
+    Raises:
+        ModelError: its pieces do not say where words end.
+    """
 
     def __init__(self, tokenizer: Any) -> None:
-        """Take a tokenizer of open_clip.
-
-        Raises:
-            ModelError: its pieces do not say where words end.
-        """
         pieces = getattr(tokenizer, "decoder", None)
         if not isinstance(pieces, dict) or not hasattr(tokenizer, "encode"):
-            raise ModelError(
-                f"NAMC masks words of CLIP's own tokenizer; {type(tokenizer).__name__} has no ends of words"
-            )
+            kind = type(tokenizer).__name__
+            raise ModelError(f"NAMC masks words of CLIP's own tokenizer; {kind} has no ends of words")
         self._tokenizer = tokenizer
         self._ends = {number for number, piece in pieces.items() if str(piece).endswith(LAST)}
         self.length = int(tokenizer.context_length)
 
     def split(self, text: str) -> Words:
         """Return a text's tokens and words; what is too long ends after the last word that is whole."""
-        words = list(self._words(text))
+        words: list[list[int]] = [[]]
+        for token in self._tokenizer.encode(text):
+            words[-1].append(token)
+            if token in self._ends:
+                words.append([])
+        words.pop()
         while sum(map(len, words)) > self.length - 2:
             words.pop()
         tokens = np.zeros(self.length, dtype=np.int64)
@@ -78,24 +81,15 @@ class ClipWords:
         numbers[1 : len(flat) + 1] = [number for number, word in enumerate(words) for _ in word]
         return Words(tokens, numbers, tuple(self._tokenizer.decode(word).strip() for word in words))
 
-    def _words(self, text: str) -> Iterator[list[int]]:
-        word: list[int] = []
-        for token in self._tokenizer.encode(text):
-            word.append(token)
-            if token in self._ends:
-                yield word
-                word = []
-
 
 class DecoderWords:
-    """Write and read the decoder's vocabulary, which is WordPiece with BERT's special tokens."""
+    """Writes and reads the decoder's vocabulary, which is WordPiece with BERT's special tokens.
+
+    Raises:
+        ModelError: it lacks one of those tokens.
+    """
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
-        """Take a tokenizer.
-
-        Raises:
-            ModelError: it lacks one of BERT's special tokens.
-        """
         self._tokenizer = tokenizer
         found = {name: tokenizer.token_to_id(name) for name in SPECIAL}
         if missing := [name for name, number in found.items() if number is None]:
@@ -106,11 +100,6 @@ class DecoderWords:
     def size(self) -> int:
         """Return how many tokens there are."""
         return self._tokenizer.get_vocab_size()
-
-    @property
-    def highest(self) -> int:
-        """Return the highest number of a special token."""
-        return max(self.pad, self.unknown, self.start, self.end, self.mask)
 
     def as_json(self) -> str:
         """Return it as ``saved_words`` reads it."""
@@ -206,7 +195,5 @@ def saved_words(path: Path) -> DecoderWords:
 
     try:
         return DecoderWords(Tokenizer.from_str(path.read_text(encoding="utf-8")))
-    except ModelError:
-        raise
     except Exception as error:  # tokenizers raises its own, which has no name
         raise ModelError(f"{path} cannot be read as a vocabulary: {error}") from error

@@ -14,11 +14,10 @@ from torchvision.transforms.functional import normalize, to_tensor
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc import CnnConfig, DualEncoderConfig, VqganConfig
 from pairwright.schemas.rows import Dropped, ImageRow, PlacesRow, make_key
-from pairwright.tasks.models.namc.files import pin_cnn
-from pairwright.tasks.models.namc.places import CROP, load_codes, load_grids, load_patches
-from pairwright.tasks.training.namc import encode_places
-from tests.fixtures.checkpoints import CLIP_PREPROCESS, READING_CLIP, make_clip, write_clip_file
-from tests.fixtures.namc_models import CLIP_224, CODES, make_cnn, make_vqgan, write_cnn, write_vqgan
+from pairwright.tasks.models.namc_places import CROP, load_codes, load_grids, make_clip, pin_cnn
+from pairwright.tasks.training.namc import tables
+from tests.fixtures.checkpoints import READING_CLIP, write_clip_file
+from tests.fixtures.namc_models import CODES, make_cnn, make_vqgan, write_cnn, write_vqgan
 from tests.fixtures.pictures import picture
 
 ALIKE = 0.9999
@@ -59,7 +58,7 @@ def values(found: PlacesRow) -> NDArray[np.float32]:
 
 def test_grids_are_those_of_torchvision(images: list[ImageRow], tmp_path: Path) -> None:
     config = CnnConfig(model="resnet18", checkpoint=str(write_cnn(tmp_path / "resnet18.pth")))
-    torn, first, last = encode_places.encode_grids(images, pin_cnn(config))
+    torn, first, last = tables.encode_grids(images, pin_cnn(config))
     assert isinstance(torn, Dropped)
     assert (torn.source_key, torn.reason) == (images[1].key, "damaged image")
     model = make_cnn()
@@ -76,7 +75,7 @@ def test_grids_are_those_of_torchvision(images: list[ImageRow], tmp_path: Path) 
 def test_codes_are_those_of_another_implementation(images: list[ImageRow], tmp_path: Path) -> None:
     model = make_vqgan()
     config = VqganConfig(checkpoint=str(write_vqgan(tmp_path / "vqgan.ckpt", model)))
-    found = [one for one in encode_places.encode_codes(images, config) if isinstance(one, PlacesRow)]
+    found = [one for one in tables.encode_codes(images, config) if isinstance(one, PlacesRow)]
     for image, own in zip((images[0], images[2]), found, strict=True):
         assert (own.width, len(own.values)) == (CODES, 196 * 2)
         with torch.no_grad():
@@ -84,20 +83,6 @@ def test_codes_are_those_of_another_implementation(images: list[ImageRow], tmp_p
         own_codes = torch.from_numpy(values(own)).flatten()
         assert own_codes.unique().numel() > 3
         assert (own_codes == theirs).float().mean() > 0.98  # a tie may be rounded the other way
-
-
-def test_patches_are_those_of_open_clip(images: list[ImageRow], tmp_path: Path) -> None:
-    file = tmp_path / "clip.safetensors"
-    config = DualEncoderConfig(model=str(write_clip_file(file, architecture=CLIP_224)), checkpoint=str(file))
-    visual = make_clip(CLIP_224).visual.eval()
-    visual.output_tokens = True
-    found = [one for one in encode_places.encode_patches(images, config) if isinstance(one, PlacesRow)]
-    for image, own in zip((images[0], images[2]), found, strict=True):
-        seen = normalize(scaled(image), CLIP_PREPROCESS["mean"], CLIP_PREPROCESS["std"])[None]
-        with torch.no_grad():
-            theirs = (visual(seen)[1] @ visual.proj)[0]
-        assert own.width == theirs.shape[1]
-        assert cosine_similarity(torch.from_numpy(values(own)), theirs).min() > ALIKE
 
 
 def test_models_that_see_other_places_are_refused(tmp_path: Path) -> None:
@@ -111,7 +96,7 @@ def test_models_that_see_other_places_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "small.safetensors"
     described = write_clip_file(file, architecture=READING_CLIP)
     with pytest.raises(ModelError, match=r"namc\.clip\.model: .*224 in 14 x 14"):
-        load_patches(DualEncoderConfig(model=str(described), checkpoint=str(file)).model_dump_json())
+        make_clip(DualEncoderConfig(model=str(described), checkpoint=str(file)))
 
 
 def test_weights_that_give_no_numbers_are_refused(images: list[ImageRow], tmp_path: Path) -> None:
@@ -121,7 +106,7 @@ def test_weights_that_give_no_numbers_are_refused(images: list[ImageRow], tmp_pa
     torch.save(model.state_dict(), tmp_path / "resnet18.pth")
     config = CnnConfig(model="resnet18", checkpoint=str(tmp_path / "resnet18.pth"))
     with pytest.raises(ModelError, match=r"namc\.cnn: .*finite"):
-        list(encode_places.encode_grids(images, config))
+        list(tables.encode_grids(images, config))
 
 
 def test_a_changed_file_is_another_model(tmp_path: Path) -> None:
@@ -130,4 +115,4 @@ def test_a_changed_file_is_another_model(tmp_path: Path) -> None:
     write_cnn(tmp_path / "resnet18.pth", seed=1)
     with pytest.raises(ModelError, match=r"namc\.cnn\.revision"):
         pin_cnn(pinned)
-    assert encode_places.name_cnn(pin_cnn(config)) != encode_places.name_cnn(pinned)
+    assert tables.name_cnn(pin_cnn(config)) != tables.name_cnn(pinned)
