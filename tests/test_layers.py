@@ -20,7 +20,6 @@ HEAVY = (
     "torch",
     "faiss",
     "mitsuba",
-    "numba",
     "cv2",
     "sklearn",
     "scipy",

@@ -3,13 +3,12 @@
 Reads ``AdmittedRow`` and the matrices of the admitted images' vectors, writes ``NeighbourRow``: the raw result, before
 any threshold, so that thresholds can be moved without searching again. CPU, or a GPU where Faiss has one; no network.
 
-Up to ``max_exact`` images the search is exact. When images came or went since the last build, an image that was
+Up to ``max_exact_images`` images the search is exact. When images came or went since the last build, an image that was
 there then is compared with the new ones only, and its old neighbours are taken over: N times the new ones instead of
 N times N. Where one of the old neighbours is gone, somebody unknown moves up, and the image is searched again.
 
-Above, an index is searched (``tasks.models.search_lists``) that is extended by what is new; as its cells change a
-little with every image, all images are searched in it again, at N times a sixteenth of N. Its recall is measured on a
-sample, stored in the rows, and warned of below 0.99.
+Above, an index of cells is searched (``tasks.models.search_index``), at N times a sixteenth of N. Its recall is
+measured on a sample, stored in the rows, and warned of below 0.99.
 
 Either way the rows are the same as those of a build from scratch.
 """
@@ -26,15 +25,14 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import SearchConfig
 from pairwright.schemas.rows import LEAST_RECALL, AdmittedRow, Dropped, EmbeddingRow, NeighbourRow, Row, make_key
 from pairwright.tasks.models import perceptual_hash
-from pairwright.tasks.models.search import rank, top_k
-from pairwright.tasks.models.search_lists import Lists, find_lists, find_recall, probes_of, search_lists
+from pairwright.tasks.models.rescore import rank
+from pairwright.tasks.models.search_index import find_recall, open_index, probes_of, search_cells, top_k
 from pairwright.tasks.store.index import Before
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
 
 log = logging.getLogger(__name__)
 NOTHING = Before(np.empty(0, dtype="S32"), {})
-Near = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -79,39 +77,29 @@ def _search(images: Sequence[str], config: SearchConfig, *, space: Vectors, name
     rows = space.rows_of(images)
     if len(space.matrix) > config.max_exact_images:
         return _search_index(rows, config, space=space, name=name)
-    near, products = _search_all(rows, config, space=space, name=name, before=before)
-    return Found(near, products)
+    return _search_all(rows, config, space=space, name=name, before=before)
 
 
 def _search_index(rows: NDArray[np.int64], config: SearchConfig, *, space: Vectors, name: str) -> Found:
     """Search the index; whoever makes it for all workers also measures it."""
     with TemporaryDirectory() as folder:
-        place = space.index or Path(folder) / "index"
-        lists = find_lists(space.matrix, space.keys, folder=place, memo=space.memo)
-        probes = probes_of(lists.cells, config.probes)
-        hits, total, new = find_recall(
-            place, space.matrix, lists, k=config.k, probes=probes, band=config.min_similarity
-        )
-        if new:
-            _warn(name, config, lists, hits, total)
-        near, products = search_lists(space.matrix, rows, lists=lists, k=config.k, probes=probes)
-    return Found(near, products, lists.cells, hits / total if total else 1.0)
+        place = space.index or Path(folder)
+        index = open_index(space.matrix, place)
+        probes, band = probes_of(index.nlist, config.probes), config.min_similarity
+        hits, total, new = find_recall(place, space.matrix, index, k=config.k, probes=probes, band=band)
+        near, products = search_cells(space.matrix, rows, index=index, k=config.k, probes=probes)
+    recall = hits / total if total else 1.0
+    if new:
+        about = f"{name}: {hits} of {total} sampled neighbours of similarity {band} or more are found"
+        if recall < LEAST_RECALL:
+            text = "%s: a recall of %.4f, below %s. Raise search.probes (now %d of %d cells)"
+            log.warning(text, about, recall, LEAST_RECALL, probes, index.nlist)
+        else:
+            log.info("%s, with %d of %d cells probed", about, probes, index.nlist)
+    return Found(near, products, index.nlist, recall)
 
 
-def _warn(name: str, config: SearchConfig, lists: Lists, hits: int, total: int) -> None:
-    """Say what the index finds of the neighbours in the band."""
-    about = f"{name}: {hits} of {total} sampled neighbours of similarity {config.min_similarity} or more are found"
-    probes = probes_of(lists.cells, config.probes)
-    if hits < LEAST_RECALL * total:
-        text = "%s: a recall of %.4f, below %s. Raise search.probes (now %d of %d cells)"
-        log.warning(text, about, hits / total, LEAST_RECALL, probes, lists.cells)
-    else:
-        log.info("%s, with %d of %d cells probed", about, probes, lists.cells)
-
-
-def _search_all(
-    rows: NDArray[np.int64], config: SearchConfig, *, space: Vectors, name: str, before: Before
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def _search_all(rows: NDArray[np.int64], config: SearchConfig, *, space: Vectors, name: str, before: Before) -> Found:
     """Search exactly, extending the lists of an earlier build where they are still whole."""
     near = np.full((len(rows), min(config.k, max(len(space.matrix) - 1, 0))), -1, dtype=np.int64)
     products = np.full(near.shape, -np.inf, dtype=np.float32)
@@ -119,9 +107,15 @@ def _search_all(
     kept = np.array([known is not None for known in old], dtype=bool)
     if kept.any():
         lists = [known for known in old if known is not None]
-        near[kept], products[kept] = _extend(space, rows[kept], lists, new=_new_rows(space, before), k=near.shape[1])
+        width = max(map(len, lists))
+        padded = [np.pad(known, (0, width - len(known)), constant_values=-1) for known in lists]
+        new = np.flatnonzero(~np.isin(space.keys, before.images))  # images that the earlier build had not
+        found, _ = top_k(space.matrix, rows[kept], k=near.shape[1], among=new)
+        both = np.sort(np.concatenate([np.array(padded, dtype=np.int64), found], axis=1), axis=1)
+        both[:, 1:][both[:, 1:] == both[:, :-1]] = -1
+        near[kept], products[kept] = rank(space.matrix, rows[kept], both, k=near.shape[1])
     near[~kept], products[~kept] = top_k(space.matrix, rows[~kept], k=config.k)
-    return near, products
+    return Found(near, products)
 
 
 def _names(space: Vectors, rows: NDArray[np.int64]) -> list[str]:
@@ -140,33 +134,11 @@ def _old_list(row: NeighbourRow | None, name: str, *, space: Vectors, k: int) ->
     return places[places >= 0] if whole or (places >= 0).all() else None
 
 
-def _new_rows(space: Vectors, before: Before) -> NDArray[np.int64]:
-    """Return the places of images that the earlier build had not."""
-    return np.flatnonzero(~np.isin(space.keys, before.images))
-
-
-def _extend(
-    space: Vectors, rows: NDArray[np.int64], lists: Sequence[NDArray[np.int64]], *, new: NDArray[np.int64], k: int
-) -> Near:
-    """Return the nearest of each row's old neighbours and of all new images."""
-    width = max(map(len, lists))
-    old = np.array([np.pad(known, (0, width - len(known)), constant_values=-1) for known in lists], dtype=np.int64)
-    found, _ = top_k(space.matrix, rows, k=k, among=new)
-    both = np.sort(np.concatenate([old.reshape(len(rows), width), found], axis=1), axis=1)
-    both[:, 1:][both[:, 1:] == both[:, :-1]] = -1
-    near, products = rank(space.matrix, rows, both, k=k)
-    return near, products.astype(np.float32)
-
-
 def _row(
     row: Row, place: int, *, found: Sequence[Found], vectors: Mapping[str, Vectors], config: SearchConfig
 ) -> NeighbourRow:
     lists = [_list(one, place, space) for one, space in zip(found, vectors.values(), strict=True)]
     neighbours, similarities = (tuple(column) for column in zip(*lists, strict=True))
-    full = [
-        len(values) == config.k < len(space.keys) - 1
-        for values, space in zip(similarities, vectors.values(), strict=True)
-    ]
     return NeighbourRow(
         key=make_key("neighbours", row.subject, repr(tuple(vectors)), repr(neighbours), repr(similarities)),
         source_key=row.key,
@@ -177,7 +149,8 @@ def _row(
         cells=tuple(one.cells for one in found),
         recalls=tuple(float(np.float32(one.recall)) for one in found),
         cut_off=any(
-            more and values[-1] >= config.min_similarity for more, values in zip(full, similarities, strict=True)
+            len(values) == config.k < len(space.keys) - 1 and values[-1] >= config.min_similarity
+            for values, space in zip(similarities, vectors.values(), strict=True)
         ),
     )
 

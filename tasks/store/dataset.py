@@ -369,8 +369,7 @@ class Build:
         if use.kind != "vectors" or not self.folder.is_local:  # of vectors, each machine makes its own
             return use.argument, name, folder, ""
         place = Path(self.folder.path(name.removesuffix(".arrow")))  # this disk has room for what grows with it
-        memo = Path(self.folder.path(f"cache/{folder.rpartition('/')[2]}"))
         if not place.exists():
             with naming(str(place), "written"):
-                write_vectors(place, open_index(self.folder, name, folder), memo)
+                write_vectors(place, open_index(self.folder, name, folder))
         return use.argument, name, folder, str(place)

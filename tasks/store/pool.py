@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 DIED = "the worker process died: out of memory? Try a smaller run.rows_per_shard, or fewer run.workers"
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
 PLACE, HELPERS = "PAIRWRIGHT_PLACE", "PAIRWRIGHT_HELPERS"
 """In a worker's environment: its number among those of its pool, and how many helpers it may have."""
 Run = Callable[[Planned, ShardRef], ShardDone]

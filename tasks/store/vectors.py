@@ -21,7 +21,6 @@ from pairwright.tasks.store.index import Index, open_index
 
 KEY_TYPE = "S32"
 ORDER = "embedders.txt"
-MEMO = "memo.txt"
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,6 @@ class Vectors:
     """(N,) lengths before they were normalised."""
     index: Path | None = None
     """Where an index of the matrix is, or may be made for all workers; it goes when the matrix goes."""
-    memo: Path | None = None
-    """A file that outlives the matrix, for what spares the next build's index work; what is in it may be lost."""
 
     def rows_of(self, keys: Iterable[str]) -> NDArray[np.int64]:
         """Return the row of each image, in the order asked for.
@@ -53,10 +50,8 @@ class Vectors:
         return rows
 
 
-def write_vectors(folder: Path, index: Index, memo: Path | None = None) -> None:
+def write_vectors(folder: Path, index: Index) -> None:
     """Write one matrix per embedder from the live rows of an embeddings table, part by part.
-
-    ``memo`` is a folder for what outlives the matrices.
 
     Raises:
         StoreError: an image lacks the vector of an embedder that others have.
@@ -83,7 +78,6 @@ def write_vectors(folder: Path, index: Index, memo: Path | None = None) -> None:
                 f"{index.table}: {len(keys) - count} images have no {name} vector: run `pairwright resume`"
             )
         np.save(folder / f"{name}.keys.npy", keys)
-    (folder / MEMO).write_text(str(memo or ""))
     (folder / ORDER).write_text("\n".join(filled))
 
 
@@ -135,12 +129,10 @@ def map_new(path: Path, kind: DTypeLike, shape: tuple[int, ...]) -> np.memmap[An
 def open_vectors(folder: Path) -> dict[str, Vectors]:
     """Map every embedder's matrix in the folder into memory, in the order of the embedding stage's configuration."""
     names = (folder / ORDER).read_text().splitlines()
-    memo = (folder / MEMO).read_text()
     return {
         name: Vectors(
             *(_map(folder / f"{name}.{what}.npy") for what in ("keys", "matrix", "norms")),
             index=folder / f"{name}.index",
-            memo=Path(memo) / f"{name}.npz" if memo else None,
         )
         for name in names
     }

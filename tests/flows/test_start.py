@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = "pandas torch faiss mitsuba prefect sklearn scipy cv2 openai numba transformers spacy distributed"
+HEAVY = "pandas torch faiss mitsuba prefect sklearn scipy cv2 openai transformers spacy distributed"
 STORE = "numpy pyarrow duckdb fsspec rich"
 RUN = """
 import sys

@@ -10,7 +10,7 @@ from pairwright.schemas.config import SearchConfig
 from pairwright.schemas.rows import CUT_OFF, LOW_RECALL, Dropped, EmbeddingRow, NeighbourRow, make_key
 from pairwright.tasks.mining import search_neighbours as search_module
 from pairwright.tasks.mining.search_neighbours import search_neighbours
-from pairwright.tasks.models.search import top_k
+from pairwright.tasks.models.search_index import top_k
 from pairwright.tasks.store.index import Before
 from pairwright.tasks.store.vectors import Vectors
 

@@ -1,0 +1,219 @@
+"""Search a matrix of unit vectors for the nearest ones by inner product, with Faiss on a CPU or a GPU.
+
+Reads float16 vectors, in memory or mapped from disk. What Faiss finds, and a margin, is scored again exactly
+(``rescore``), so that answers depend on the vectors alone.
+
+Exactly (``top_k``): all rows are compared, as ``IndexFlatIP`` does, a block at a time, since that index would hold
+every worker's own copy in float32. Memory beside the matrix: a block (``BLOCK_BYTES``), the queries and what is found.
+
+By cells (``search_cells``), for large matrices: an ``IndexIVFScalarQuantizer`` with the vectors in float16, which is
+what they are. The images of the lowest keys, which are hashes and so a fair sample, are the centres of the cells; every
+image belongs to the cell of its nearest centre. The answer to a query is: the nearest images of the cells of its
+nearest centres, as many as ``probes``. Nothing is trained, and every "nearest" here is exact, so that an index is a
+function of the images. Against k-means' centres, this takes two to four times as many probes for the same recall, and
+no seed, training or drift. It is written once, 2 bytes per number, and mapped into memory by all workers.
+"""
+
+import json
+import math
+import uuid
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from filelock import FileLock
+from numpy.typing import NDArray
+
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.models.check_packages import require_faiss
+from pairwright.tasks.models.rescore import rounding, settle
+from pairwright.tasks.store.files import naming
+
+BLOCK_BYTES = 128 << 20
+"""Bytes of the rows, in float32, that are compared at a time."""
+GPU_LIMIT = 2048
+"""Rows that Faiss finds, and cells that it probes, on a GPU; for more the CPU is asked."""
+GPU_ERROR = 2.02 * 2.0**-11
+"""A GPU may round a factor to TF32, whose step is 2^-10."""
+ROWS_AT_ONCE = 8192
+SAMPLE = 256
+"""Images whose neighbours are searched exactly, to measure recall."""
+
+Halves = NDArray[np.float16]
+Integers = NDArray[np.int64]
+Found = tuple[Integers, NDArray[np.float32]]
+
+
+@cache
+def _gpu() -> Any:
+    """Return Faiss's handle of a GPU, or ``None``; each process has its own."""
+    require_faiss()
+    import faiss
+
+    if not hasattr(faiss, "StandardGpuResources") or faiss.get_num_gpus() == 0:
+        return None
+    return cast("Any", faiss).StandardGpuResources()
+
+
+def _error(width: int) -> float:
+    """Return how far a score of Faiss can be off."""
+    return rounding(width) + (GPU_ERROR if _gpu() else 0)
+
+
+def top_k(
+    matrix: Halves,
+    rows: Integers,
+    *,
+    k: int,
+    among: Integers | None = None,
+    itself: bool = False,
+    block_bytes: int = BLOCK_BYTES,
+) -> Found:
+    """Return for each of the matrix's ``rows`` its nearest other rows, nearest first, and their inner products.
+
+    Both are ``(len(rows), min(k, N - 1))``. A row is never its own neighbour; its exact duplicates are neighbours.
+    With ``itself``, a row is found like any other. ``among`` says which rows are searched, each once; the results are
+    as wide as if all of them were others, and where a row itself was among them they end in -1 and -inf.
+    """
+    count = len(matrix) if among is None else len(among)
+    wanted = min(k, count if itself or among is not None else max(count - 1, 0))
+    step = max(1, block_bytes // (4 * matrix.shape[1]))
+
+    def look(owed: Integers, reach: int) -> Found:
+        return _compare(matrix, rows[owed], among=among, reach=reach, step=step)
+
+    error = _error(matrix.shape[1])
+    near, products = settle(matrix, rows, k=wanted, count=count, itself=itself, error=error, look=look)
+    return near, products.astype(np.float32)
+
+
+def _compare(matrix: Halves, rows: Integers, *, among: Integers | None, reach: int, step: int) -> Found:
+    """Return the ``reach`` rows of highest product in float32, ``step`` rows at a time."""
+    import faiss
+
+    queries = matrix[rows].astype(np.float32)
+    best = faiss.ResultHeap(len(rows), reach, keep_max=True)
+    count = len(matrix) if among is None else len(among)
+    for start in range(0, count, step):
+        stop = min(count, start + step)
+        places = np.arange(start, stop) if among is None else among[start:stop]
+        block = (matrix[start:stop] if among is None else matrix[places]).astype(np.float32)
+        wanted, kind = min(reach, len(places)), faiss.METRIC_INNER_PRODUCT
+        if _gpu() and wanted <= GPU_LIMIT:
+            scores, near = cast("Any", faiss).knn_gpu(_gpu(), queries, block, wanted, metric=kind)
+        else:
+            scores, near = faiss.knn(queries, block, wanted, metric=kind)
+        best.add_result(scores, places[near])
+    best.finalize()
+    return best.I, best.D
+
+
+def cells_of(count: int) -> int:
+    """Return into how many cells so many images are divided: the power of two nearest to four times their root."""
+    return min(count, 1 << round(math.log2(4 * math.sqrt(count))))
+
+
+def probes_of(cells: int, asked: int) -> int:
+    """Return how many cells are searched per query: as many as asked; 0: one of 16, and 16 at the least."""
+    return min(cells, asked or max(16, cells // 16))
+
+
+def search_cells(matrix: Halves, rows: Integers, *, index: Any, k: int, probes: int) -> Found:
+    """Return for each row the ``k`` nearest others in the cells of its nearest centres, and their inner products.
+
+    Where there are fewer, the rest is -1 and -inf.
+    """
+    cells = _nearest_centres(matrix, rows, cells=index.nlist, probes=probes)
+
+    def look(owed: Integers, reach: int) -> Found:
+        on_gpu = _gpu() and max(reach, probes) <= GPU_LIMIT
+        chosen = _to_gpu(index) if on_gpu else index
+        chosen.nprobe = probes
+        queries = matrix[rows[owed]].astype(np.float32)
+        scores, found = chosen.search_preassigned(queries, reach, cells[owed], None)
+        return found, scores
+
+    error = _error(matrix.shape[1])
+    near, products = settle(matrix, rows, k=k, count=len(matrix), itself=False, error=error, look=look)
+    return near, products.astype(np.float32)
+
+
+def _nearest_centres(matrix: Halves, rows: Integers, *, cells: int, probes: int) -> Integers:
+    return top_k(matrix, rows, k=probes, among=np.arange(cells), itself=True)[0]
+
+
+def open_index(matrix: Halves, folder: Path) -> Any:
+    """Map the index in the folder into memory; the first who comes makes it, and all others wait."""
+    import faiss
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "cells.faiss"
+    with FileLock(folder / "lock"):
+        if not path.exists():
+            new = folder / uuid.uuid4().hex
+            with naming(str(path), "written"):
+                try:
+                    faiss.write_index(_make_index(matrix, cells_of(len(matrix))), str(new))
+                except RuntimeError as error:  # how Faiss says that a file is not whole
+                    raise StoreError(f"{path}: could not be written: {error}") from error
+                new.rename(path)
+    return _read_index(path)
+
+
+@lru_cache(maxsize=4)  # one for each space that is searched
+def _read_index(path: Path) -> Any:
+    import faiss
+
+    return faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
+
+
+@lru_cache(maxsize=4)
+def _to_gpu(index: Any) -> Any:
+    import faiss
+
+    return cast("Any", faiss).index_cpu_to_gpu(_gpu(), 0, index)
+
+
+def _make_index(matrix: Halves, cells: int) -> Any:
+    import faiss
+
+    width = matrix.shape[1]
+    centres = faiss.IndexFlatIP(width)
+    centres.add(matrix[:cells].astype(np.float32))
+    kind = (faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
+    index = faiss.IndexIVFScalarQuantizer(centres, width, cells, *kind)
+    index.by_residual = False
+    index.is_trained = True  # there is nothing to train: vectors are stored as they are
+    for start in range(0, len(matrix), ROWS_AT_ONCE):
+        rows = np.arange(start, min(start + ROWS_AT_ONCE, len(matrix)))
+        home = np.ascontiguousarray(_nearest_centres(matrix, rows, cells=cells, probes=1)[:, 0])
+        vectors = matrix[rows].astype(np.float32)
+        index.add_core(len(rows), *(faiss.swig_ptr(array) for array in (vectors, rows, home)))
+    return index
+
+
+def find_recall(folder: Path, matrix: Halves, index: Any, *, k: int, probes: int, band: float) -> tuple[int, int, bool]:
+    """Return what ``measure_recall`` says of the index in a folder, and whether this process was the one to measure."""
+    file = folder / f"recall-{probes}-{k}-{band}.json"
+    with FileLock(folder / "lock"):
+        if file.exists():
+            hits, total = json.loads(file.read_text())
+            return hits, total, False
+        hits, total = measure_recall(matrix, index, k=k, probes=probes, band=band)
+        with naming(str(file), "written"):
+            file.write_text(json.dumps([hits, total]))
+    return hits, total, True
+
+
+def measure_recall(matrix: Halves, index: Any, *, k: int, probes: int, band: float) -> tuple[int, int]:
+    """Return how many of the exact neighbours of a sample the index finds, and how many there are.
+
+    Neighbours are the ``k`` nearest of a similarity of ``band`` or more. The sample is the images of the highest keys.
+    """
+    rows = np.arange(max(index.nlist, len(matrix) - SAMPLE), len(matrix))
+    near, products = top_k(matrix, rows, k=k)
+    found, _ = search_cells(matrix, rows, index=index, k=k, probes=probes)
+    wanted = [set(one[scores >= band].tolist()) for one, scores in zip(near, products, strict=True)]
+    hits = sum(len(some & set(one)) for some, one in zip(wanted, found.tolist(), strict=True))
+    return hits, sum(map(len, wanted))
