@@ -86,11 +86,7 @@ def load_json(path: Path, kind: type[T]) -> T:
 
 
 def load_lists(path: Path) -> dict[str, list[Any]]:
-    """Return a JSON object of lists, like splits and their members.
-
-    Raises:
-        SourceError: it is something else.
-    """
+    """Return a JSON object of lists, like splits and their members; ``SourceError`` where it is something else."""
     found = load_json(path, dict)
     for name, values in found.items():
         if not isinstance(values, list):
@@ -120,11 +116,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
 
 
 def parse_record(line: bytes | None) -> dict[str, Any]:
-    """Return the JSON object of a line.
-
-    Raises:
-        RefusedEntryError: it holds none.
-    """
+    """Return the JSON object of a line; ``RefusedEntryError`` where it holds none."""
     if line is None:
         raise RefusedEntryError("line too long", f"the limit is {MAX_LINE_BYTES} bytes")
     try:
@@ -134,11 +126,7 @@ def parse_record(line: bytes | None) -> dict[str, Any]:
 
 
 def check_record(record: object) -> dict[str, Any]:
-    """Return a record that is a JSON object.
-
-    Raises:
-        RefusedEntryError: it is something else.
-    """
+    """Return a record that is a JSON object; ``RefusedEntryError`` where it is something else."""
     if not isinstance(record, dict):
         raise RefusedEntryError("no record", f"a {type(record).__name__} where an object belongs")
     return record

@@ -68,11 +68,7 @@ class Place:
         return f"{self.root}/{name}" if self.root or self.is_local else name
 
     def look(self, name: str) -> SourceFile:
-        """Return a file as it is now.
-
-        Raises:
-            RefusedEntryError: there is none, it is none, or it may not be read.
-        """
+        """Return a file as it is now; ``RefusedEntryError`` where there is none, it is none, or it may not be read."""
         try:
             if self.is_local:
                 status = Path(self.path(name)).stat()

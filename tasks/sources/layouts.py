@@ -95,11 +95,7 @@ class Layout:
         return next((path for path in paths if size_and_time(self.images, path) != NO_FILE), paths[0])
 
     def find_file(self, *names: str) -> Path:
-        """Return the first of these files that is there.
-
-        Raises:
-            SourceError: there is none of them.
-        """
+        """Return the first of these files that is there; ``SourceError`` where there is none of them."""
         for name in names:
             if (self.root / name).is_file():
                 return self.root / name

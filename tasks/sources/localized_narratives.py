@@ -5,24 +5,20 @@ images in ``reading.images``: ``<image_id>.jpg`` (COCO's with twelve digits) the
 like the dataset_id or its last word ("train2017"). Splits are the collections ("coco_train", "open_images_train_v6").
 
 An image is one row with the captions of all its annotators, so two rows never show the same image. Its lines stand
-anywhere in the files: while listing they are collected in a temporary SQLite table on disk, so memory stays the same
-for millions of lines. Of a line only the part before ``timed_caption`` is parsed, the first percent of its bytes.
+anywhere in the files, so all narratives are held while listing (those of all collections take a few hundred MB). Of a
+line only the part before ``timed_caption`` is parsed, the first percent of its bytes.
 
 The annotations' licence is CC BY 4.0. The images have their own, one for each collection or image: state it with
 ``images.licence``.
 """
 
 import re
-import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from functools import lru_cache, partial
-from itertools import groupby, islice
-from operator import itemgetter
 from pathlib import Path
 
 from pairwright.schemas.errors import SourceError
-from pairwright.tasks.sources.annotations import MAX_TEXTS, check_texts, parse_record, read_lines
+from pairwright.tasks.sources.annotations import check_texts, parse_record, read_lines
 from pairwright.tasks.sources.layouts import Entry, Layout, checked, layout_reader
 from pairwright.tasks.sources.read_entry import RefusedEntryError
 
@@ -31,14 +27,6 @@ _WORD = re.compile(r"[\w-][\w.-]{0,199}", re.ASCII)
 _TRACES = b', "timed_caption":'
 """Where the part begins that is not needed. It cannot be inside a text: there a quotation mark follows a backslash."""
 _NEEDED = (b'"dataset_id"', b'"image_id"', b'"caption"')
-_TABLES = """
-PRAGMA journal_mode = OFF;
-CREATE TABLE images (number INTEGER PRIMARY KEY, dataset TEXT, image TEXT, UNIQUE (dataset, image));
-CREATE TABLE narratives (number INTEGER, caption TEXT);
-"""
-_IMAGE = "INSERT OR IGNORE INTO images (dataset, image) VALUES (?, ?)"
-_NARRATIVE = "INSERT INTO narratives SELECT number, ? FROM images WHERE dataset = ? AND image = ?"
-_ALL = "SELECT number, dataset, image, caption FROM images JOIN narratives USING (number) ORDER BY 1, narratives.rowid"
 
 
 def _entries(layout: Layout) -> Iterator[Entry]:
@@ -46,28 +34,18 @@ def _entries(layout: Layout) -> Iterator[Entry]:
     for path in layout.find_lines():
         match = _FILE.fullmatch(path.name)
         files.setdefault(match[1] if match else path.stem, []).append(path)
-    splits = layout.choose_splits(list(files))
-    try:
-        # The empty name is a file of its own that grows on disk and goes with the connection.
-        with closing(sqlite3.connect("")) as table:
-            table.executescript(_TABLES)
-            for path in (path for split in splits for path in files[split]):
-                yield from _collect(path, table)
-            yield from _images(layout, table)
-    except sqlite3.Error as error:
-        raise SourceError(f"{layout.root}: the temporary table of its lines cannot be kept: {error}") from error
-
-
-def _images(layout: Layout, table: sqlite3.Connection) -> Iterator[Entry]:
-    """Yield the images in the order in which the files first name them."""
+    captions: dict[tuple[str, str], list[str]] = {}
+    for split in layout.choose_splits(list(files)):
+        for path in files[split]:
+            yield from _collect(path, captions)
     folders_of = lru_cache(partial(_folders, layout))
-    for (_, dataset, image), rows in groupby(table.execute(_ALL), key=itemgetter(0, 1, 2)):
-        name, captions = f"{dataset}/{image}", [row[3] for row in islice(rows, MAX_TEXTS + 1)]
-        yield checked(name, partial(_entry, layout, folders_of(dataset), name, captions))
+    for (dataset, image), texts in captions.items():  # in the order in which the files first name them
+        name = f"{dataset}/{image}"
+        yield checked(name, partial(_entry, layout, folders_of(dataset), name, texts))
 
 
-def _collect(path: Path, table: sqlite3.Connection) -> Iterator[Entry]:
-    """Add a file's narratives to the table; yield the lines that hold none."""
+def _collect(path: Path, captions: dict[tuple[str, str], list[str]]) -> Iterator[Entry]:
+    """Add a file's narratives to the captions of each image; yield the lines that hold none."""
     good = False
     for number, line in read_lines(path):
         try:
@@ -76,8 +54,7 @@ def _collect(path: Path, table: sqlite3.Connection) -> Iterator[Entry]:
             yield Entry(name=f"{path.name} line {number}", refused=refused.reason, detail=refused.detail)
         else:
             good = True
-            table.execute(_IMAGE, (dataset, image))
-            table.execute(_NARRATIVE, (caption, dataset, image))
+            captions.setdefault((dataset, image), []).append(caption)
     if not good:
         raise SourceError(f"{path}: no line is a narrative with dataset_id, image_id and caption")
 

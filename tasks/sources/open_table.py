@@ -142,11 +142,7 @@ def cells_of(value: Any) -> list[Cell]:
 
 
 def only_cell(value: Any) -> Cell:
-    """Return the one image in a value.
-
-    Raises:
-        RefusedEntryError: there is none, or more than one.
-    """
+    """Return the one image in a value; ``RefusedEntryError`` where there is none, or more than one."""
     match cells_of(value):
         case [cell]:
             return cell

@@ -92,11 +92,7 @@ def shown_words(error: Exception) -> str:
 
 
 def read_image(item: ItemRow, picture: Picture, config: SourceConfig, about: About) -> ImageRow:
-    """Return an image.
-
-    Raises:
-        RefusedEntryError: it cannot be decoded, or breaks a limit.
-    """
+    """Return an image; ``RefusedEntryError`` where it cannot be decoded, or breaks a limit."""
     return _decode(item, picture, config, about)[0]
 
 
@@ -183,11 +179,7 @@ def is_below(path: str) -> bool:
 
 
 def check_path(path: object) -> str:
-    """Return a path that stays below its folder as it is written.
-
-    Raises:
-        RefusedEntryError: it is none.
-    """
+    """Return a path that stays below its folder as it is written; ``RefusedEntryError`` where it is none."""
     if not isinstance(path, str) or not path:
         raise RefusedEntryError("no path of an image", f"a {type(path).__name__}")
     if not is_below(path):

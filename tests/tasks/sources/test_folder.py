@@ -80,12 +80,6 @@ def test_order_and_completeness_for_any_tree(tmp_path_factory, stems):
         assert names(root) == sorted(wanted, key=str.encode)
 
 
-def test_other_endings_and_hidden_names_are_ignored(tmp_path):
-    for name in ("a.jpg", "a.txt", "a.jpg.part", ".hidden.jpg", ".cache/b.jpg", "jpg"):
-        put(tmp_path, name, b"")
-    assert names(tmp_path) == ["a.jpg"]
-
-
 def test_odd_names_are_shown_escaped_and_found_again(tmp_path):
     for name in (b"new\nline.png", b"\xff\xfe.png", "smile 😀.png".encode(), b"back\\slash.png", b"%41 b.png"):
         put(tmp_path, name, picture())
@@ -227,21 +221,6 @@ def test_the_corpus_of_bad_files(tmp_path):
     assert rows["wrong ending.gif"][0].format == "jpeg"
 
 
-def test_files_that_vanish_or_change_after_listing(tmp_path):
-    path = put(tmp_path, "a.png", picture(1))
-    (item,) = listed(tmp_path)
-    path.write_bytes(picture(2, size=(64, 64)))
-    (row,) = read_one(item, tmp_path)
-    assert (row.source_key, row.reason) == (item.key, "changed since it was listed")
-    path.unlink()
-    os.mkfifo(path)
-    (row,) = read_one(item, tmp_path)
-    assert row.reason == "not a regular file"
-    path.unlink()
-    (row,) = read_one(item, tmp_path)
-    assert row.reason == "missing file"
-
-
 @pytest.mark.timeout(20)
 def test_a_pipe_that_takes_a_files_place_just_before_it_is_opened_does_not_block(tmp_path, monkeypatch):
     path = put(tmp_path, "a.png", picture())
@@ -252,15 +231,6 @@ def test_a_pipe_that_takes_a_files_place_just_before_it_is_opened_does_not_block
     monkeypatch.setattr(Path, "stat", lambda self: before)
     (row,) = read_one(item, tmp_path)
     assert row.reason == "not a regular file"
-
-
-def test_a_repaired_link_is_owed_again(tmp_path):
-    (tmp_path / "link.png").symlink_to(tmp_path / "target")
-    (dangling,) = listed(tmp_path)
-    put(tmp_path, "target", picture())
-    (repaired,) = listed(tmp_path)
-    assert dangling.key != repaired.key
-    assert isinstance(read_one(repaired, tmp_path)[0], ImageRow)
 
 
 @pytest.mark.parametrize(

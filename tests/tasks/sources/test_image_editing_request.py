@@ -36,18 +36,6 @@ def test_kinds_and_sizes_may_differ_and_endings_may_lie(tmp_path: Path) -> None:
     ]
 
 
-def test_two_edits_of_one_photograph_share_it(tmp_path: Path) -> None:
-    write_image_editing_request(tmp_path)
-    pairs = read(tmp_path, splits=["train"])
-    assert pairs["Zhopped_1"].first == pairs["Zhopped_2"].first
-    assert pairs["Zhopped_1"].second != pairs["Zhopped_2"].second
-
-
-def test_the_split_is_called_valid(tmp_path: Path) -> None:
-    write_image_editing_request(tmp_path)
-    assert list(read(tmp_path, splits=["valid"])) == ["Zhopped_3"]
-
-
 def test_images_beside_the_lists_and_in_the_repository_are_found(tmp_path: Path) -> None:
     write_image_editing_request(tmp_path / "clone/dataset/adobe")
     assert len(read(tmp_path / "clone")) == 4

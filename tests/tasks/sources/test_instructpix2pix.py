@@ -7,9 +7,9 @@ import pytest
 
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ImageRow, PairRow, make_key
-from pairwright.tasks.sources.readers import READERS, recognise_source
+from pairwright.tasks.sources.readers import READERS
 from tests.fixtures.pictures import picture
-from tests.fixtures.tables import IMAGE, build, config_of, read_all, reasons_of, struct, write_table
+from tests.fixtures.tables import IMAGE, config_of, read_all, reasons_of, struct, write_table
 
 KIND = "instructpix2pix"
 DATA = [picture(seed, kind="JPEG") for seed in range(8)]
@@ -151,11 +151,3 @@ def test_a_missing_folder_an_unknown_split_and_a_folder_of_neither_form_are_sour
     (tmp_path / "empty").mkdir()
     with pytest.raises(SourceError, match=r"empty: .*Parquet"):
         read_all(config_of(KIND, tmp_path / "empty"))
-
-
-def test_a_build_takes_the_pairs_as_they_are(folder, tmp_path):
-    assert recognise_source(str(folder)) == f"{KIND}:{folder}"
-    counts, _ = build(folder, tmp_path / "out")
-    found = {name: (count.of, count.rows) for name, count in counts.items() if count.of}
-    assert found == {"images": (3, 6), "given_pairs": (3, 3), "pairs": (3, 3)}
-    assert build(folder, tmp_path / "out")[1] == 0

@@ -5,13 +5,14 @@ import os
 
 import pytest
 
-from pairwright.schemas.config import ImagesConfig, ReadingConfig, ScenesConfig, SourceConfig
+from pairwright.schemas.config import ImagesConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, ImageRow, PairRow, make_key
 from pairwright.tasks.sources.annotations import MAX_LINE_BYTES
 from pairwright.tasks.sources.readers import READERS, recognise_source
 from tests.fixtures.builds import build_through_mining, ok_rows
 from tests.fixtures.pictures import picture
+from tests.fixtures.tables import config_of, read_all
 
 A, B, C = (picture(number) for number in range(3))
 
@@ -25,16 +26,6 @@ def folder(tmp_path):
     return tmp_path / "d"
 
 
-def config_of(path, kind="jsonl", *, images=None, **reading):
-    return SourceConfig(
-        kind=kind,
-        path=str(path),
-        images=images or ImagesConfig(),
-        reading=ReadingConfig(**reading),
-        scenes=ScenesConfig(),
-    )
-
-
 def manifest(folder, *lines):
     """Write lines: objects as JSON, bytes as they are."""
     path = folder / "m.jsonl"
@@ -43,18 +34,11 @@ def manifest(folder, *lines):
 
 
 def listed(path, kind="jsonl", limit=None, **options):
-    return list(READERS[kind].list_items(config_of(path, kind, **options), limit))
+    return list(READERS[kind].list_items(config_of(kind, path, **options), limit))
 
 
 def read(path, kind="jsonl", **options):
-    """Return the rows by the items' names."""
-    config = config_of(path, kind, **options)
-    items = list(READERS[kind].list_items(config, None))
-    names = {item.key: item.name for item in items}
-    rows = {name: [] for name in names.values()}
-    for row in READERS[kind].read_items(items, config):
-        rows[names[row.source_key]].append(row)
-    return rows
+    return read_all(config_of(kind, path, **options))[1]
 
 
 def reasons(path, kind="jsonl", **options):
@@ -80,7 +64,7 @@ def test_a_line_becomes_an_image_with_all_that_it_says(folder):
         group="7",
         captions=("A dog.", "Rex"),
     )
-    (row,) = read(path, images=ImagesConfig(licence="CC0-1.0"), caption_column="license")["a.png"]
+    (row,) = read(path, limits=ImagesConfig(licence="CC0-1.0"), caption_column="license")["a.png"]
     assert (row.licence, row.captions) == ("CC0-1.0", ("CC-BY-4.0",))
 
 
@@ -88,16 +72,6 @@ def test_a_line_becomes_an_image_with_all_that_it_says(folder):
 def test_every_name_of_the_field_and_lists_of_one(folder, field):
     path = manifest(folder, {field: "deep/c.png"}, {field: ["a.png"], "id": "x"})
     assert {name: rows[0].key for name, rows in read(path).items()} == {"deep/c.png": make_key(C), "x": make_key(A)}
-
-
-def test_images_may_be_in_another_folder(folder, tmp_path):
-    path = manifest(tmp_path, {"image": "c.png"})
-    assert reasons(path) == {"c.png": "missing file"}
-    (row,) = read(path, images=None)["c.png"]
-    config = config_of(path).model_copy(update={"reading": ReadingConfig(images=str(folder / "deep"))})
-    items = list(READERS["jsonl"].list_items(config, None))
-    (row,) = READERS["jsonl"].read_items(items, config)
-    assert row.key == make_key(C)
 
 
 @pytest.mark.parametrize("line", [{"image1": "b.png", "image2": "a.png"}, {"images": ["b.png", "a.png"]}])
@@ -137,15 +111,6 @@ def test_an_instruction_makes_an_edit(folder):
     )
     pairs = [row for rows in read(path, "jsonl-pairs").values() for row in rows if isinstance(row, PairRow)]
     assert [(pair.origin, pair.instruction) for pair in pairs] == [("edit", "remove the dog"), ("given", "")]
-
-
-def test_equal_images_are_a_pair_only_where_nothing_changed(folder):
-    (folder / "same.png").write_bytes(A)
-    line = {"image1": "a.png", "image2": "same.png"}
-    path = manifest(folder, {**line, "id": "said", "no_change": True}, {**line, "id": "unsaid"})
-    rows = read(path, "jsonl-pairs")
-    assert [type(row) for row in rows["said"]] == [ImageRow, PairRow]
-    assert reasons(path, "jsonl-pairs") == {"unsaid": "identical images"}
 
 
 def test_a_line_of_another_number_of_images(folder):
@@ -191,7 +156,7 @@ def test_lines_that_make_no_sense_are_dropped_with_their_number(folder, tmp_path
         {"image": "none.png"},
         {"image": "deep/c.png"},
     )
-    assert reasons(path, images=ImagesConfig(max_bytes=20_000)) == {
+    assert reasons(path, limits=ImagesConfig(max_bytes=20_000)) == {
         "line 3": "damaged line",
         "line 4": "no record",
         "line 5": "damaged line",
@@ -220,13 +185,6 @@ def test_lines_that_make_no_sense_are_dropped_with_their_number(folder, tmp_path
     assert [name for name, got in rows.items() if isinstance(got[0], ImageRow)] == ["a.png", "large.bmp", "deep/c.png"]
 
 
-def test_a_pair_gives_everything_or_one_reason(folder):
-    path = manifest(folder, {"image1": "a.png", "image2": "none.png"}, {"image1": "a.png", "image2": "b.png"})
-    rows = read(path, "jsonl-pairs")
-    assert [type(row) for row in rows["a.png none.png"]] == [Dropped]
-    assert [type(row) for row in rows["a.png b.png"]] == [ImageRow, ImageRow, PairRow]
-
-
 def test_splits(folder):
     path = manifest(folder, {"image": "a.png", "split": "train"}, {"image": "b.png", "split": "val"}, b"{")
     assert [item.name for item in listed(path, splits=("val",))] == ["b.png", "line 3"]
@@ -244,14 +202,6 @@ def test_keys_follow_line_and_image_but_neither_order_nor_place(folder, tmp_path
     folder.rename(tmp_path / "moved")
     after = {item.name: item.key for item in listed(tmp_path / "moved" / "m.jsonl")}
     assert [name for name in before if before[name] == after[name]] == ["deep/c.png"]
-
-
-def test_an_image_that_changes_after_listing(folder):
-    config = config_of(manifest(folder, {"image": "a.png"}))
-    items = list(READERS["jsonl"].list_items(config, None))
-    (folder / "a.png").write_bytes(picture(5, size=(64, 64)))
-    (row,) = READERS["jsonl"].read_items(items, config)
-    assert row.reason == "changed since it was listed"
 
 
 @pytest.mark.parametrize(
@@ -275,16 +225,6 @@ def test_the_first_line_that_names_images_tells_the_kind(folder):
     manifest(folder, b"{", {"image": "a.png"}, {"image1": "a.png", "image2": "b.png"})
     assert recognise_source(str(path)) == f"jsonl:{path}"
     assert recognise_source("/nowhere/m.jsonl") == "jsonl:/nowhere/m.jsonl"
-
-
-def test_a_build_of_images_through_mining(folder, tmp_path):
-    path = manifest(folder, *({"image": name} for name in ("a.png", "b.png", "deep/c.png", "none.png", "a.png")), b"{")
-    counts = build_through_mining(tmp_path / "out", f"jsonl:{path}")
-    found = {name: counts["images"][name] for name in ("ok", "dropped", "failed", "pending")}
-    assert found == {"ok": 3, "dropped": 2, "failed": 0, "pending": 0}
-    assert counts["images"]["reasons"] == {"damaged line": 1, "missing file": 1}
-    assert counts["pairs"]["ok"] > 0
-    assert build_through_mining(tmp_path / "out", f"jsonl:{path}")["shards"] == 0
 
 
 def test_a_build_of_pairs_skips_mining(folder, tmp_path):

@@ -1,7 +1,6 @@
 """Localized Narratives' traps: an image's lines stand apart, lines are long, COCO's names have twelve digits."""
 
 import json
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,8 @@ from pairwright.schemas.rows import Dropped, ImageRow
 from pairwright.tasks.sources import localized_narratives
 from pairwright.tasks.sources.readers import recognise_source
 from tests.fixtures.layouts import (
-    cut,
     list_all,
     narrative,
-    put,
     put_lines,
     read_all,
     source_of,
@@ -40,14 +37,6 @@ def test_an_image_is_one_row_with_the_captions_of_all_annotators(tmp_path: Path)
     }
     row = images["mscoco_train2017/139"]
     assert (row.name, row.format, row.licence) == ("images/train2017/000000000139.jpg", "jpeg", "")
-
-
-def test_collections_are_the_splits(tmp_path: Path) -> None:
-    write_localized_narratives(tmp_path)
-    assert list(read(tmp_path, splits=["open_images_train_v6"])) == [
-        "open_images_train/fffabc0000000001",
-        "open_images_train/00a1b2c3d4e5f607",
-    ]
 
 
 def test_one_file_is_a_source_too(tmp_path: Path) -> None:
@@ -119,24 +108,3 @@ def test_an_image_of_too_many_captions_is_dropped(tmp_path: Path) -> None:
     (row,) = read_all(source_of("localized-narratives", tmp_path))["mscoco_train2017/139"]
     assert isinstance(row, Dropped)
     assert row.reason == "too much text"
-
-
-@pytest.mark.slow
-def test_listing_takes_the_same_memory_for_more_lines(tmp_path: Path) -> None:
-    put(tmp_path, "images/0.jpg", cut(0, kind="JPEG"))
-
-    def peak(count: int) -> int:
-        lines = (narrative("flickr30k", str(n % (count // 2)), n, f"A long caption {n}. " * 20) for n in range(count))
-        put_lines(tmp_path, "flickr30k_train_localized_narratives.jsonl", *lines)
-        config = source_of("localized-narratives", tmp_path)
-        tracemalloc.start()
-        try:
-            listed = sum(1 for _ in localized_narratives.READER.list_items(config, None))
-            assert listed == count // 2
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
-    small, large = peak(500), peak(4000)
-    # The captions of the 3500 lines more have 1.4 million characters; some garbage waits for its collection.
-    assert large - small < 700_000

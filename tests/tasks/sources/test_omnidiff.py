@@ -26,15 +26,6 @@ def test_a_line_is_a_pair_with_all_that_it_says(tmp_path: Path) -> None:
     assert {row.group for row in found["1"] if isinstance(row, ImageRow)} == {"real/7"}
 
 
-def test_what_is_not_said_is_left_empty(tmp_path: Path) -> None:
-    write_omnidiff(tmp_path)
-    rows = read_all(source_of("omnidiff", tmp_path))["2"]
-    pair = rows[-1]
-    assert isinstance(pair, PairRow)
-    assert (pair.human_differences, pair.change_types) == ((), ())
-    assert {row.group for row in rows if isinstance(row, ImageRow)} == {""}
-
-
 @pytest.mark.parametrize(
     ("types", "kept"), [(["no_change"], True), ("no_change", True), ([], False), (["pose"], False)]
 )

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pairwright.schemas.config import ImagesConfig, ReadingConfig, SourceConfig
+from pairwright.schemas.config import ImagesConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ImageRow, make_key
 from pairwright.tasks.sources import open_table
@@ -18,14 +18,14 @@ from pairwright.tasks.sources.find_files import Place
 from pairwright.tasks.sources.readers import READERS, recognise_source
 from pairwright.tasks.sources.tables import split_of
 from tests.fixtures.pictures import picture
-from tests.fixtures.tables import IMAGE, build, read_all, struct, write_table
+from tests.fixtures.tables import IMAGE, read_all, struct, write_table
+from tests.fixtures.tables import config_of as source_config
 
 DATA = [picture(seed) for seed in range(6)]
 
 
 def config_of(path, **reading):
-    profile = {"images": ImagesConfig(licence="CC0-1.0"), "reading": ReadingConfig(**reading)}
-    return SourceConfig.model_construct(kind="parquet", path=str(path), scenes=None, **profile)
+    return source_config("parquet", path, limits=ImagesConfig(licence="CC0-1.0"), **reading)
 
 
 def listed(path, **reading):
@@ -122,20 +122,6 @@ def test_several_images_of_a_row_are_one_group_and_all_or_none_are_taken(tmp_pat
         "a.parquet#3": "no image in the row",
     }
     assert all(len(rows) == 1 for name, rows in found.items() if name != "a.parquet#0")
-
-
-def test_bad_rows_are_dropped_one_by_one(tmp_path):
-    data = [DATA[0], None, b"", b"text", DATA[1][:-80], DATA[2]]
-    columns = {"image": [struct(one) for one in data], "text": ["a"] * 6}
-    path = write_table(tmp_path / "a.parquet", columns, types={"image": IMAGE}, rows_per_group=4)
-    _, found = read_all(config_of(path))
-    assert reasons_of(found) == {
-        "a.parquet#1": "no image in the row",
-        "a.parquet#2": "empty file",
-        "a.parquet#3": "not an image",
-        "a.parquet#4": "truncated image",
-    }
-    assert keys_of(found)["a.parquet#5"] == [make_key(DATA[2])]
 
 
 def test_text_that_is_not_utf_8_drops_its_row_only(tmp_path):
@@ -417,18 +403,6 @@ def test_nothing_to_list_is_a_source_error(tmp_path, place):
         listed(tmp_path / place)
 
 
-def test_tables_without_rows_are_a_source_error(tmp_path):
-    write_table(tmp_path / "a.parquet", {"image": []}, types={"image": IMAGE})
-    with pytest.raises(SourceError, match="rows"):
-        listed(tmp_path)
-
-
-def test_a_pipe_that_is_named_like_a_table_is_left_out(tmp_path):
-    os.mkfifo(tmp_path / "pipe.parquet")
-    write_images(tmp_path / "a.parquet", DATA[:1])
-    assert listed(tmp_path) == ["a.parquet#0"]
-
-
 def test_a_remote_store_is_read_like_a_disk(tmp_path):
     store = fsspec.filesystem("memory")
     try:
@@ -483,23 +457,4 @@ def test_which_paths_are_tables(tmp_path):
         "x/*.parquet": "parquet",
         "hf://datasets/a/b": "parquet",
         "s3://b/x.parquet": "parquet",
-    }
-
-
-def test_a_build_reads_each_row_once(tmp_path):
-    data = [*DATA, DATA[0], b"bad"]
-    columns = {"image": [struct(one) for one in data], "caption": [f"caption {n}" for n in range(8)]}
-    write_table(tmp_path / "set" / "data" / "train-00000-of-00001.parquet", columns, types={"image": IMAGE})
-    settings = ["mining.min_best_similarity=0", "mining.min_similarity=0", "mining.max_similarity=1"]
-    counts, shards = build(tmp_path / "set", tmp_path / "out", *settings)
-    images = counts["images"]
-    assert (images.of, images.rows) == (8, 6)
-    assert images.reasons["not an image"] == 1
-    assert counts["similar_pairs"].of == 6
-    assert counts["pairs"].of == counts["pairs"].rows == counts["similar_pairs"].rows > 0
-    assert shards
-    again, shards = build(tmp_path / "set", tmp_path / "out", *settings)
-    assert shards == 0
-    assert {name: (count.of, count.rows) for name, count in again.items()} == {
-        name: (count.of, count.rows) for name, count in counts.items()
     }

@@ -15,7 +15,6 @@ from pairwright.tasks.sources.read_entry import (
     check_path,
     read_below,
     read_each,
-    read_image,
     read_pair,
     size_and_time,
 )
@@ -43,13 +42,6 @@ def test_a_pair_brings_both_images_and_names_them_in_order():
     assert (pair.instruction, pair.human_differences) == ("make it a cat", ("x", "y"))
 
 
-def test_the_configured_licence_goes_first():
-    config = CONFIG.model_copy(update={"images": ImagesConfig(licence="CC0-1.0")})
-    row = read_image(ITEM, BEFORE, config, about=About(licence="MIT"))
-    assert isinstance(row, ImageRow)
-    assert row.licence == "CC0-1.0"
-
-
 @pytest.mark.parametrize(
     ("data", "reason"), [(b"", "empty file"), (b"hello", "not an image"), (picture(3)[:-90], "truncated image")]
 )
@@ -60,12 +52,6 @@ def test_one_bad_image_refuses_the_whole_pair(data, reason):
         assert isinstance(refused, Dropped)
         assert (refused.source_key, refused.reason) == (ITEM.key, reason)
         assert refused.detail.startswith("row 7: bad.png")
-
-
-def test_a_file_above_the_limit_is_not_decoded():
-    config = CONFIG.model_copy(update={"images": ImagesConfig(max_bytes=len(BEFORE.data) - 1)})
-    with pytest.raises(RefusedEntryError, match="file too large"):
-        read_image(ITEM, BEFORE, config, about=About())
 
 
 def test_equal_pixels_are_a_pair_only_where_nothing_changed():

@@ -27,10 +27,6 @@ def test_scenes_are_recognised_unless_a_folder_has_the_name(tmp_path: Path, monk
     assert recognise_source("scenes:") == "scenes:"
 
 
-def test_addresses_keep_their_form() -> None:
-    assert recognise_source("s3://bucket/pictures") == "folder:s3://bucket/pictures"
-
-
 @pytest.mark.parametrize("text", ["video:film.mp4", "vidoe:"])
 def test_an_unknown_kind_is_refused_with_those_that_are_known(text: str) -> None:
     with pytest.raises(SourceError, match=r"There are: folder, .*`pairwright sources`"):

@@ -36,20 +36,6 @@ def test_the_second_image_is_the_later_one_and_the_difference_image_is_not_read(
     assert pair.origin == "given"
 
 
-@pytest.mark.parametrize(("split", "names"), [("val", ["40"]), ("test", ["41"])])
-def test_splits(split: str, names: list[str], tmp_path: Path) -> None:
-    write_spot_the_diff(tmp_path)
-    assert list(read(tmp_path, splits=[split])) == names
-
-
-def test_equal_frames_are_refused(tmp_path: Path) -> None:
-    write_spot_the_diff(tmp_path)
-    put(tmp_path, "resized_images/40_2.png", cut(3, size=(56, 56)))
-    (row,) = read_all(source_of("spot-the-diff", tmp_path))["40"]
-    assert isinstance(row, Dropped)
-    assert row.reason == "identical images"
-
-
 def test_bad_records_are_dropped_by_their_number(tmp_path: Path) -> None:
     write_spot_the_diff(tmp_path)
     records = [

@@ -11,7 +11,7 @@ from typing import ClassVar
 import fsspec
 import pytest
 
-from pairwright.schemas.config import ImagesConfig, ReadingConfig, ScenesConfig, SourceConfig
+from pairwright.schemas.config import ImagesConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ImageRow, make_key
 from pairwright.tasks.sources import tars
@@ -19,8 +19,9 @@ from pairwright.tasks.sources.find_files import Place
 from pairwright.tasks.sources.readers import recognise_source
 from pairwright.tasks.sources.tars import close_kept
 from pairwright.tasks.sources.webdataset import MAX_OF_SAMPLE, MAX_TEXT, READER
-from tests.fixtures.builds import build_through_mining, ok_rows
 from tests.fixtures.pictures import picture
+from tests.fixtures.tables import config_of as source_config
+from tests.fixtures.tables import read_all
 from tests.fixtures.tars import entry, raw_header, write_tar
 
 
@@ -30,14 +31,8 @@ def _close():
     close_kept()
 
 
-def config_of(path, *, images=None, **reading):
-    return SourceConfig(
-        kind="webdataset",
-        path=str(path),
-        images=images or ImagesConfig(),
-        reading=ReadingConfig(**reading),
-        scenes=ScenesConfig(),
-    )
+def config_of(path, **options):
+    return source_config("webdataset", path, **options)
 
 
 def listed(path, limit=None):
@@ -45,14 +40,7 @@ def listed(path, limit=None):
 
 
 def read(path, **options):
-    """Return the rows by the items' names."""
-    config = config_of(path, **options)
-    items = list(READER.list_items(config, None))
-    names = {item.key: item.name for item in items}
-    rows = {name: [] for name in names.values()}
-    for row in READER.read_items(items, config):
-        rows[names[row.source_key]].append(row)
-    return rows
+    return read_all(config_of(path, **options))[1]
 
 
 def reasons(path, **options):
@@ -87,7 +75,7 @@ def test_a_sample_becomes_an_image_with_captions_licence_and_group(tmp_path):
         group="7",
         captions=("from text", "from caption", "from json"),
     )
-    (row,) = read(path, images=ImagesConfig(licence="CC0-1.0"), caption_column="url")["a.tar/0001"]
+    (row,) = read(path, limits=ImagesConfig(licence="CC0-1.0"), caption_column="url")["a.tar/0001"]
     assert (row.licence, row.captions[2]) == ("CC0-1.0", "http://x.example/1.jpg")
 
 
@@ -179,7 +167,7 @@ def test_hostile_members_are_refused(tmp_path):
         ("text.jpg", b"hello"),
         *((f"many.{number}.png", b"") for number in range(MAX_OF_SAMPLE + 1)),
     )
-    assert reasons(path, images=ImagesConfig(max_bytes=20_000)) == {
+    assert reasons(path, limits=ImagesConfig(max_bytes=20_000)) == {
         "a.tar/../up": "path leaves the archive",
         "a.tar/a/../../up2": "path leaves the archive",
         "a.tar//etc/abs": "path leaves the archive",
@@ -323,17 +311,6 @@ def test_a_tar_that_a_pattern_names_and_that_is_missing_is_a_dropped_row(tmp_pat
     }
 
 
-def test_keys_follow_name_size_and_time_but_not_the_place_of_the_folder(tmp_path):
-    shards(tmp_path / "one")
-    before = listed(tmp_path / "one")
-    (tmp_path / "one").rename(tmp_path / "two")
-    assert listed(tmp_path / "two") == before
-    os.utime(tmp_path / "two" / "s-001.tar", ns=(1, 1))
-    after = listed(tmp_path / "two")
-    assert [a.key == b.key for a, b in zip(after, before, strict=True)] == [True, False, True]
-    assert len({item.key for item in [*before, *after]}) == 4
-
-
 def test_a_tar_that_changes_or_vanishes_after_listing(tmp_path):
     shards(tmp_path)
     config = config_of(tmp_path)
@@ -470,17 +447,3 @@ def test_tars_are_recognised_by_name_and_folders_by_what_they_hold(tmp_path):
     assert recognise_source(f"{tmp_path}/d") == f"webdataset:{tmp_path}/d"
     (tmp_path / "d" / "a.png").write_bytes(b"")
     assert recognise_source(f"{tmp_path}/d") == f"folder:{tmp_path}/d"
-
-
-@pytest.mark.parametrize("ending", ["tar", "tar.gz"])
-def test_a_build_through_mining(tmp_path, ending):
-    base = picture(0, size=(64, 64))
-    entries = [(f"{n}.png", picture(n, size=(64, 64))) for n in range(4)] + [("same.png", base), ("bad.png", b"x")]
-    path = write_tar(tmp_path / "in" / f"a.{ending}", *entries, mode="w:gz" if ending == "tar.gz" else "w")
-    counts = build_through_mining(tmp_path / "out", str(path))
-    found = {name: counts["images"][name] for name in ("in", "ok", "dropped", "failed", "pending")}
-    assert found == {"in": 6, "ok": 4, "dropped": 2, "failed": 0, "pending": 0}
-    assert counts["images"]["reasons"] == {"duplicate of another row": 1, "not an image": 1}
-    assert {row["key"] for row in ok_rows(tmp_path / "out", "images")} == {make_key(data) for _, data in entries[:4]}
-    assert counts["pairs"]["ok"] > 0
-    assert build_through_mining(tmp_path / "out", str(path))["shards"] == 0
