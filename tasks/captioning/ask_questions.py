@@ -20,16 +20,7 @@ from typing import Any, Literal
 from pairwright.prompts import load
 from pairwright.schemas.config import QuestionsConfig
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import (
-    CaptionRow,
-    ComparisonRow,
-    Dropped,
-    Failed,
-    PairRow,
-    QuestionRow,
-    Row,
-    make_key,
-)
+from pairwright.schemas.rows import CaptionRow, ComparisonRow, Dropped, Failed, PairRow, QuestionRow, Row, make_key
 from pairwright.schemas.writing import is_served
 from pairwright.tasks.captioning.statements import row_random
 from pairwright.tasks.serving.ask_rows import ask_rows
@@ -85,7 +76,7 @@ TOGETHER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Be one question and its answer."""
+    """Question with its answer."""
 
     question: str
     answer: str
@@ -249,11 +240,7 @@ async def _ask(
 
 
 def _question(
-    row: ComparisonRow,
-    config: QuestionsConfig,
-    *,
-    pairs: Mapping[str, PairRow],
-    captions: Mapping[str, CaptionRow],
+    row: ComparisonRow, config: QuestionsConfig, *, pairs: Mapping[str, PairRow], captions: Mapping[str, CaptionRow]
 ) -> Question | Dropped:
     """Return what the model is asked, its seed aside, or what is missing for it."""
     if row.subject not in pairs:
@@ -317,10 +304,7 @@ STAGE = Stage(
     function=ask_questions,
     config="questions",
     prompts=(PROMPT,),
-    uses=(
-        Uses(table="pairs", row=PairRow),
-        Uses(table="captions", row=CaptionRow, on="images", of="pairs"),
-    ),
+    uses=(Uses(table="pairs", row=PairRow), Uses(table="captions", row=CaptionRow, on="images", of="pairs")),
     enabled=is_served,
     by_source=True,  # a comparison's key does not hash captions that it was not written from
     without=("conversation", "served"),

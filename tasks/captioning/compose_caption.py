@@ -25,7 +25,7 @@ MOST_IN_REGION = 4
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Be a third of the photograph, across or in depth, or where two of them meet."""
+    """Third of the photograph, across or in depth, or where two of them meet."""
 
     column: str | None = None
     depth: str | None = None

@@ -65,8 +65,6 @@ MOST_WORDS = 1000
 """``max_tokens`` ends answers long before."""
 UNREADABLE = -1.0
 """The score of a swapped pair where there is nothing to compare."""
-
-
 Outcome = tuple[float, str]
 """Score of a control, and why it failed; empty: it passed."""
 

@@ -23,15 +23,7 @@ from pairwright.tasks.captioning.compose_caption import compose_caption
 from pairwright.tasks.captioning.statements import row_random
 from pairwright.tasks.captioning.validators import name_validators, refuse_text
 from pairwright.tasks.serving.ask_rows import ask_rows
-from pairwright.tasks.serving.chat import (
-    Answer,
-    Chat,
-    Grammar,
-    Question,
-    RefusedQuestionError,
-    ask_until,
-    seed_of,
-)
+from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, RefusedQuestionError, ask_until, seed_of
 from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage

@@ -125,8 +125,5 @@ STAGE = Stage(
     models=name_models,
     processes=count_processes,
     enabled=is_grounded,
-    uses=(
-        Uses(table="pairs", row=PairRow),
-        Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors"),
-    ),
+    uses=(Uses(table="pairs", row=PairRow), Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors")),
 )

@@ -41,7 +41,7 @@ OPPOSITES: dict[Relation, Relation] = {
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """Be two things that a definite phrase can name, and how they stand to each other."""
+    """Two things that a definite phrase can name, and how they stand to each other."""
 
     thing: Selector
     relation: Relation

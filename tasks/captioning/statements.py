@@ -23,7 +23,7 @@ CORE = ("shape", "colour", "material")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Be a text and everything that it claims."""
+    """Text and everything that it claims."""
 
     text: str
     claims: tuple[Claim, ...] = ()
@@ -35,7 +35,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """Say that one photograph shows what a selector chooses: at least one, or exactly ``count`` (0: none)."""
+    """Mention that one photograph shows what a selector chooses: at least one, or exactly ``count`` (0: none)."""
 
     side: Side
     selector: Selector
@@ -92,7 +92,7 @@ ATTRIBUTES = ("shape", "colour", "material", "size", "facing", "pose", "text")
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """Be one object as the two photographs show it; ``None`` where a photograph lacks it."""
+    """Object as the two photographs show it; ``None`` where a photograph lacks it."""
 
     first: SceneObject | None
     second: SceneObject | None

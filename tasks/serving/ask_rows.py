@@ -34,11 +34,8 @@ def ask_rows(
 
     A refused question drops its row, an unanswered one fails it. Anything else that the work raises ends the whole, as
     does closing the iterator: whatever is under way is cancelled first. The same row and answers must give the same
-    questions: what was answered before is looked up in ``answers``, and new answers are kept there.
-
-    Raises:
-        ConfigError: the configuration names no server, or what it names is no key.
-        ServerError: no server answers, or none takes the key or knows the model.
+    questions: what was answered before is looked up in ``answers``, and new answers are kept there. Raises
+    ``ConfigError`` where no server is named, ``ServerError`` where none answers, takes the key or knows the model.
     """
     client = client_of(model, pace)
     chat = _Chat(client, answers)

@@ -101,13 +101,7 @@ class Connection:
         )
 
     async def post(self, body: dict[str, Any]) -> Completion:
-        """Return what the server answers.
-
-        Raises:
-            FaultError: it failed, and may go well another time.
-            RefusedQuestionError: the server will not answer this.
-            ServerError: the server takes no request of this client.
-        """
+        """Return what the server answers; raise ``FaultError``, ``RefusedQuestionError`` or ``ServerError``."""
         content = await self._send("POST", "chat/completions", body)
         return read_answer(content, self._key.hide)
 
@@ -166,11 +160,7 @@ class Connection:
 
 
 def check_address(url: str) -> None:
-    """Refuse what is no address of a server; no message repeats a password.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """Raise ``ConfigError`` for what is no address of a server; no message repeats a password."""
     try:
         parts = urlsplit(url)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -194,12 +184,7 @@ def is_here(host: str) -> bool:
 
 
 def read_answer(body: bytes, hide: Hide = str) -> Completion:
-    """Return what the body of an answer says; ``hide`` takes out of it what it must not repeat.
-
-    Raises:
-        FaultError: it has another form than it should have.
-        RefusedQuestionError: the server or the model will not answer this.
-    """
+    """Return what the body of an answer says; ``hide`` takes out of it what it must not repeat. Raises as ``post``."""
     try:
         said: Any = json.loads(body.decode())
     except UnicodeDecodeError:

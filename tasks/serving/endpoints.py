@@ -84,10 +84,7 @@ class Endpoints:
     async def post(self, endpoint: Endpoint, body: dict[str, object], request: int) -> Completion:
         """Ask an endpoint that was taken once, and learn from what becomes of it; ``request``: the request's number.
 
-        Raises:
-            FaultError: the endpoint failed, and the request may go well another time.
-            RefusedQuestionError: the server will not answer this.
-            ServerError: no endpoint has answered for too long, or this one takes no request of this client.
+        Raises as ``Connection.post``, and ``ServerError`` also where no endpoint has answered for too long.
         """
         limiter, wave, since = endpoint.limiter, endpoint.limiter.wave, time.monotonic()
         was_answered = False
@@ -116,11 +113,7 @@ class Endpoints:
             self._hand_out()
 
     def _check_patience(self, fault: FaultError, request: int) -> float:
-        """Return how much longer an answer of any endpoint is waited for.
-
-        Raises:
-            ServerError: no endpoint has answered for too long.
-        """
+        """Return how much longer an answer of any endpoint is waited for; raise ``ServerError`` when that is over."""
         now = time.monotonic()
         if not self._failing:
             self._silent_since = now

@@ -66,8 +66,7 @@ def _load_block(name: str) -> str:
         held = run(Secret.aload(name)).value.get_secret_value()
     except ValueError as error:
         raise ConfigError(
-            f"the Prefect server has no Secret block {name!r}: make it under Blocks in its pages, or "
-            f'with `Secret(value=...).save("{name}")` of prefect.blocks.system'
+            f"the Prefect server has no Secret block {name!r}: make it under Blocks in its pages"
         ) from error
     except Exception as error:
         kind = type(error).__name__

@@ -67,11 +67,8 @@ class Servers:
     def ready(self, chat: ChatConfig, *, field: str = "models.chat") -> ChatConfig:
         """Return the configuration with the endpoint of a server that answers; without `launch`, as it is.
 
-        What runs for another model is stopped first. ``field`` is the model's name in the profile.
-
-        Raises:
-            ConfigError: the profile cannot be started.
-            ServerError: the server ended, or did not answer in time; the message has the end of its log.
+        What runs for another model is stopped first. ``field`` is the model's name in the profile. Raises
+        ``ConfigError`` where it cannot be started, ``ServerError`` with the end of its log where it does not answer.
         """
         if not chat.launch.enabled:
             return chat
@@ -101,11 +98,7 @@ def _started_as(chat: ChatConfig) -> tuple[object, ...]:
 
 
 def check_launch(chat: ChatConfig, field: str) -> None:
-    """Refuse what could not be started, before anything else is done.
-
-    Raises:
-        ConfigError: the program or the model's name is missing, or there is an address, too.
-    """
+    """Raise ``ConfigError`` where the program or the model's name is missing, or there is an address, too."""
     program = chat.launch.command[0] if chat.launch.command else ""
     if not chat.model:
         raise ConfigError(f"{field}.model is empty: `launch` serves the model that it names")

@@ -40,12 +40,7 @@ _DECODING = threading.Semaphore(4)  # images of 40 million pixels are 120 MB eac
 
 
 def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
-    """Return the body of the request; images are decoded for it.
-
-    Raises:
-        RefusedImageError: an image does not decode.
-        ValueError: the text has places for another number of images than there are.
-    """
+    """Return the body of the request; raise ``RefusedImageError`` where an image does not decode."""
     messages: list[dict[str, Any]] = [{"role": turn.role, "content": whole(turn.text)} for turn in question.before]
     messages.append({"role": "user", "content": _content(question, config)})
     body = {
@@ -104,12 +99,9 @@ def _special(grammar: Grammar | None, config: ChatConfig) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def image_url(data: bytes, pixels: int) -> str:
-    """Return an image of at most ``pixels`` (784 or more) pixels as a data URL; any thread may call.
+    """Return an image of at most ``pixels`` pixels as a data URL; the last ones are kept: pairs are asked about again.
 
-    The last ones are kept: a pair is asked about several times.
-
-    Raises:
-        RefusedImageError: the bytes do not decode.
+    Raises ``RefusedImageError`` where the bytes do not decode.
     """
     with _DECODING:
         rgb = decode_rgb(data)  # also of files that are sent as they are: a server would refuse a damaged one later

@@ -94,7 +94,7 @@ LISTED = re.compile(r"^[ \t]*+(?:[-*•+–]|[*_]*+\(?\d{1,2}[.)])[*_]*+[ \t]", 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Be what stands below a heading, and the label that holds for all of it: of an axis, or empty."""
+    """What stands below a heading, and the label that holds for all of it: of an axis, or empty."""
 
     is_common: bool
     label: str
@@ -103,7 +103,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Be a summary as it is laid out, without what does not belong to it."""
+    """Summary as it is laid out, without what does not belong to it."""
 
     text: str
     blocks: tuple[Block, ...]
@@ -210,7 +210,7 @@ MOST_WORDS_BEFORE_DASH = 5
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Be one difference and the axes that its label names: none where it has no label, several where merged."""
+    """Difference and the axes that its label names: none where it has no label, several where merged."""
 
     axes: tuple[Axis, ...]
     text: str
@@ -367,7 +367,7 @@ ONE_OF_TWO = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Be a summary in its parts."""
+    """Summary in its parts."""
 
     commonalities: tuple[str, ...]
     differences: tuple[Item, ...]

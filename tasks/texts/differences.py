@@ -67,7 +67,7 @@ STEMS_IN_E = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Be a description in its parts; a half is what follows its verb."""
+    """Description in its parts; a half is what follows its verb."""
 
     first_half: str
     second_half: str

@@ -7,11 +7,9 @@ import pytest
 
 from pairwright.prompts import load
 from pairwright.schemas.config import CaptionsConfig
-from pairwright.schemas.rows import CaptionRow, Dropped, Failed
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.captioning.describe_images import STAGE, describe_images
 from pairwright.tasks.serving.untrusted import as_data
-from pairwright.tasks.store.answers import Answers
 from tests.fixtures.chat_server import IMAGE, Reply, Status, chat_server
 from tests.fixtures.coloured import colour_of, image_of
 
@@ -73,14 +71,6 @@ def test_what_is_asked():
     assert asked.turns == []
 
 
-def test_graphs_are_not_looked_at():
-    from tests.fixtures.graphs import graph, thing
-
-    with chat_server(painter) as server:
-        [row] = describe(server, [replace(RED, graph=graph(thing()))])
-    assert row.text == words_for("red")
-
-
 BAD = {
     "empty": "",
     "cut off": words_for("red")[:-9],
@@ -106,34 +96,6 @@ def test_a_refused_description_is_asked_for_again_with_another_seed(reason):
     assert len({asked.text for asked in server.asked}) == 1
 
 
-@pytest.mark.parametrize("reason", BAD)
-def test_after_the_last_attempt_the_image_is_dropped_with_the_last_reason(reason):
-    def answer(asked):
-        return BAD[reason] if asked.number else "Short."
-
-    with chat_server(answer) as server:
-        [row] = describe(server, [RED], max_attempts=2)
-    assert isinstance(row, Dropped)
-    assert (row.source_key, row.reason) == (RED.key, reason)
-    assert len(server.asked) == 2
-
-
-def test_an_answer_that_was_cut_off_is_refused_although_it_ends_well():
-    with chat_server(lambda asked: Reply(words_for("red"), finish_reason="length")) as server:
-        [row] = describe(server, [RED])
-    assert row == Dropped(source_key=RED.key, reason="cut off", detail="length")
-
-
-def test_seeds_differ_from_row_to_row_and_with_the_sections_seed():
-    with chat_server(painter) as server:
-        describe(server, [RED, BLUE])
-        describe(server, [RED, BLUE], seed=1)
-        describe(server, [RED, BLUE])
-    seeds = [sorted(asked.seed for asked in server.asked[n : n + 2]) for n in (0, 2, 4)]
-    assert len({*seeds[0], *seeds[1]}) == 4
-    assert seeds[0] == seeds[2]
-
-
 def test_a_caption_that_the_source_gave_is_kept_without_asking():
     given = replace(RED, captions=("A wall.", "It is a wall of Mr. Red.\nA sign says it."))
     with chat_server(painter) as server:
@@ -157,14 +119,6 @@ def test_sentences_are_split_by_the_model():
     assert asked.body["temperature"] == 0.2
     assert asked.body["max_tokens"] == 200
     assert asked.seed != server.asked[0].seed
-
-
-def test_given_captions_are_split_by_the_model_too():
-    with chat_server(painter) as server:
-        [row] = describe(server, [replace(BLUE, captions=(words_for("blue"),))], split="served")
-    assert row.model == "given"
-    assert row.sentences == tuple(facts_of("blue"))
-    assert [served.prompt for served in row.served] == ["split_sentences"]
 
 
 @pytest.mark.parametrize(
@@ -208,36 +162,6 @@ def test_other_words_make_another_row():
     assert RED.key not in (one.key, other.key)
 
 
-def test_what_was_answered_is_not_asked_again(tmp_path):
-    rows = [image_of("red", str(n)) for n in range(12)]
-    with chat_server(painter) as server:
-        with Answers(tmp_path / "a.answers") as answers:
-            broken = iter(describe_images(rows, config_of(server), answers=answers))
-            done = [next(broken) for _ in range(5)]
-            broken.close()
-        with Answers(tmp_path / "a.answers") as answers:
-            found = describe(server, rows, split="served", answers=answers)
-    requests = [(asked.seed, asked.text) for asked in server.asked]
-    assert len(set(requests)) == len(rows) * 2
-    again = len(requests) - len(set(requests))
-    assert again <= 8  # those under way when it was broken off
-    assert {row.key for row in done} <= {row.key for row in found}
-
-
-def config_of(server):
-    model = ChatConfig(endpoint=(server.url,), model="tiny", structured_output="vllm", revision="r1", max_attempts=1)
-    return CaptionsConfig(writer="served", chat=model, split="served")
-
-
-def test_a_refused_request_drops_its_row_and_an_unanswered_one_fails_it():
-    def answer(asked):
-        return Status(400, "no") if colour_of(asked.images[0]) == "red" else Status(500, "broken")
-
-    with chat_server(answer) as server:
-        found = describe(server, [RED, BLUE])
-    assert [type(row) for row in found] == [Dropped, Failed]
-
-
 def test_the_stage_reads_images_and_remembers_only_for_served_models():
     graphs = CaptionsConfig()
     assert STAGE.fit(STAGE, graphs) is STAGE
@@ -248,13 +172,3 @@ def test_the_stage_reads_images_and_remembers_only_for_served_models():
     assert fitted.prompts == ("describe_image", "split_sentences")
     assert STAGE.fit(STAGE, CaptionsConfig(writer="served")).prompts == ("describe_image",)
     assert all(load(name) for name in fitted.prompts)
-
-
-def test_rows_are_complete():
-    with chat_server(painter) as server:
-        [row] = describe(server, [RED])
-    assert isinstance(row, CaptionRow)
-    assert len(row.key) == 32
-    [served] = row.served
-    assert (served.prompt_tokens, served.completion_tokens) == (7, 3)
-    assert served.latency > 0

@@ -10,12 +10,11 @@ import pytest
 
 from pairwright.prompts import load
 from pairwright.schemas.config import QuestionsConfig
-from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, QuestionRow, Turn, make_key
+from pairwright.schemas.rows import ComparisonRow, QuestionRow, Turn, make_key
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.captioning.ask_questions import STAGE, ask_questions
 from pairwright.tasks.serving.untrusted import as_data
-from pairwright.tasks.store.answers import Answers
-from tests.fixtures.chat_server import Reply, Status, chat_server
+from tests.fixtures.chat_server import chat_server
 from tests.fixtures.coloured import caption_of, colours_said, image_of, pair_of
 
 RED, BLUE = image_of("red"), image_of("blue")
@@ -128,21 +127,6 @@ def test_rounds_that_will_not_do_are_not_drawn():
     assert {(row.question, row.round, row.rounds) for row in found} == {(good["question"], 3, 6)}
 
 
-@pytest.mark.parametrize(("said", "about"), [("both", "first"), ("first", "first")])
-def test_what_a_question_is_about_is_decided_by_its_words(said, about):
-    round_ = {"question": "What colour is the wall in Image 1?", "about": said, "answer": "It is red."}
-    with chat_server(lambda asked: json.dumps([round_])) as server:
-        [row] = ask(server)
-    assert row.about == about
-
-
-def test_text_will_do_where_a_server_holds_to_no_grammar():
-    said = "Sure!\n\n**Q1: What do both images show?**\nA1: Both images show a wall.\n"
-    with chat_server(lambda asked: said) as server:
-        [row] = ask(server)
-    assert (row.question, row.answer, row.about) == ("What do both images show?", "Both images show a wall.", "both")
-
-
 BAD = {
     "no rounds": '{"rounds": []}',
     "declined": "I'm sorry, but I cannot do that.",
@@ -163,21 +147,6 @@ def test_a_refused_conversation_is_asked_for_again_with_another_seed(reason):
     seeds = [asked.seed for asked in server.asked]
     assert len(set(seeds)) == 3
     assert [served.seed for served in row.served] == seeds
-
-
-@pytest.mark.parametrize("reason", BAD)
-def test_after_the_last_attempt_the_comparison_is_dropped_with_the_last_reason(reason):
-    with chat_server(lambda asked: BAD[reason] if asked.number else "No.") as server:
-        [row] = ask(server, max_attempts=2)
-    assert isinstance(row, Dropped)
-    assert (row.source_key, row.reason) == (ROW.key, reason)
-    assert len(server.asked) == 2
-
-
-def test_a_conversation_that_was_cut_off_is_refused_whole():
-    with chat_server(lambda asked: Reply(talker(asked), finish_reason="length")) as server:
-        [row] = ask(server)
-    assert row == Dropped(source_key=ROW.key, reason="cut off", detail="length")
 
 
 @pytest.mark.parametrize(
@@ -201,37 +170,6 @@ def test_what_others_wrote_reaches_the_model_as_data():
     assert len(asked.body["messages"]) == 1
     assert not re.search(r"<\|im|<image>|User:|\[/?INST\]", asked.text)
     assert f"Image 1: {as_data(attack)}\n" in asked.text
-
-
-def test_what_was_answered_is_not_asked_again(tmp_path):
-    rows, pairs, captions = many(12)
-    with chat_server(lambda asked: "No." if asked.number < 6 else talker(asked)) as server:
-        with Answers(tmp_path / "a.answers") as answers:
-            first = ask(server, rows, pairs=pairs, captions=captions, answers=answers)
-        with Answers(tmp_path / "a.answers") as answers:
-            again = ask(server, rows, pairs=pairs, captions=captions, answers=answers)
-    assert len(server.asked) == 18
-    assert [row.key for row in first] == [row.key for row in again]
-
-
-def test_another_seed_asks_and_draws_anew():
-    rows, pairs, captions = many(20)
-    with chat_server(talker) as server:
-        found = [ask(server, rows, pairs=pairs, captions=captions, seed=seed) for seed in (0, 0, 1)]
-    rounds = [[row.round for row in one] for one in found]
-    assert rounds[0] == rounds[1] != rounds[2]
-    assert len({asked.seed for asked in server.asked}) == 40
-
-
-def test_a_refused_request_drops_its_row_and_an_unanswered_one_fails_it():
-    rows, pairs, captions = many(2)
-
-    def answer(asked):
-        return Status(400, "no") if colours_said(asked.text)[0] == "red" else Status(500, "broken")
-
-    with chat_server(answer) as server:
-        found = ask(server, rows, pairs=pairs, captions=captions)
-    assert {type(row) for row in found} == {Dropped, Failed}
 
 
 def test_the_stage_is_there_where_it_is_wanted():

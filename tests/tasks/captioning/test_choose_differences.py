@@ -8,7 +8,7 @@ import pytest
 
 from pairwright.schemas import checks
 from pairwright.schemas.config import DifferencesConfig
-from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped
+from pairwright.schemas.rows import CheckRow, Dropped
 from pairwright.tasks.captioning.choose_differences import STAGE, TABLES, choose_differences
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import pair_row
@@ -74,13 +74,6 @@ def test_the_best_of_several(number):
         assert choose(order, found).key == rest[0][2]
 
 
-def test_a_failed_check_is_not_made_up_for_by_others():
-    good, bad = written("good", attempts=3), written("bad")
-    failed = [check("same", bad, 0.0, checks.SEEN_IN_SAME), *passed(bad, judged=5.0, grounded=0.9)[2:]]
-    found = choose([bad, good], [*failed, check("swapped", bad, 1.0), *passed(good, judged=3.0, grounded=0.01)])
-    assert found.key == "good"
-
-
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
@@ -123,16 +116,6 @@ def test_a_pair_without_descriptions():
         (PAIR.key, "no description"),
         (OTHER.key, "no description"),
     ]
-
-
-@pytest.mark.parametrize("tables", [(), ("judged",), ("controlled", "grounded"), TABLES])
-def test_any_checks_may_be_on(tables):
-    first, second = written("a", attempts=2), written("b")
-    found = [one for row in (first, second) for one in passed(row) if TABLE_OF[one.check] in tables]
-    chosen = choose([first, second], found, tables=tables)
-    assert isinstance(chosen, DifferenceRow)
-    assert chosen.key == "b"
-    assert set(json.loads(chosen.checks or "{}")) == {name for name, table in TABLE_OF.items() if table in tables}
 
 
 def test_a_pair_is_owed_again_when_a_description_or_an_outcome_changes():

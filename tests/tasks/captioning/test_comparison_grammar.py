@@ -6,14 +6,10 @@ from random import Random
 import pytest
 
 from pairwright.tasks.captioning.compare_pairs import LABELS, comparison_grammar
-from pairwright.tasks.texts.comparisons import AXES, Comparison, read_axes, read_comparison
+from pairwright.tasks.texts.comparisons import Comparison, read_axes, read_comparison
 
 REGEX = comparison_grammar().regex
 PROSE = "Commonalities: Both images show boats. The sky is grey.\n\nDifferences:\n"
-
-
-def test_the_labels_are_the_six_axes():
-    assert tuple(read_axes(label) for label in LABELS) == tuple((axis,) for axis in AXES)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +56,3 @@ def test_axes_may_be_left_out_in_any_way():
         assert re.fullmatch(REGEX, text)
         read = read_comparison(text)
         assert [item.axes for item in read.differences] == [read_axes(label) for label in labels]
-
-
-def test_it_is_small_and_plain_enough_for_every_engine():
-    assert len(REGEX) < 2000
-    assert not re.search(r"\(\?|\\[1-9bdsw]|\{\d*,\}|\{\d*,\d\d", REGEX)

@@ -7,7 +7,7 @@ import pytest
 
 from pairwright.schemas import checks
 from pairwright.schemas.config import ControlsConfig, DifferencesConfig, Profile
-from pairwright.schemas.rows import CheckRow, Dropped, Failed, Served
+from pairwright.schemas.rows import CheckRow
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.captioning.control_differences import (
     NONE,
@@ -17,8 +17,7 @@ from pairwright.tasks.captioning.control_differences import (
     likeness,
     turned_round,
 )
-from pairwright.tasks.store.answers import Answers
-from tests.fixtures.chat_server import Reply, Status, chat_server
+from tests.fixtures.chat_server import Reply, chat_server
 from tests.fixtures.coloured import caption_of, colour_of, colours_said, image_of, pair_of
 from tests.fixtures.descriptions import description
 
@@ -120,12 +119,6 @@ def test_what_is_known_of_one_order_is_told_as_such(values, told):
     assert "lamp" not in asked.text
 
 
-def test_without_captions_none_is_told():
-    _, [asked] = ask(looking, kinds=("swapped",), captions={})
-    assert "could be described" not in asked.text
-    assert [colour_of(image) for image in asked.images] == ["blue", "red"]
-
-
 def test_what_the_same_image_is_asked():
     pair = replace(PAIR, instruction="Make the wall blue.", human_differences=("The wall turned blue",))
     rows = [replace(RIGHT, key=f"{n:032x}") for n in range(20)]
@@ -159,11 +152,6 @@ def test_ways_to_say_that_there_is_no_difference(answer):
     assert (swapped.passed, swapped.score, swapped.why) == (False, UNREADABLE, checks.NONE_IN_SWAPPED)
     [swapped], _ = ask(lambda asked: answer, [UNCHANGED], kinds=("swapped",))
     assert (swapped.passed, swapped.score) == (True, 1.0)
-
-
-def test_a_change_where_the_description_sees_none():
-    [row], _ = ask(looking, [UNCHANGED], kinds=("swapped",))
-    assert (row.passed, row.score, row.why) == (False, UNREADABLE, checks.NOT_TURNED_ROUND)
 
 
 @pytest.mark.parametrize(
@@ -206,12 +194,6 @@ def test_a_tie_fails():
     assert (row.passed, row.score, row.why) == (False, 0.0, checks.NOT_TURNED_ROUND)
 
 
-@pytest.mark.parametrize(("code", "kind"), [(400, Dropped), (500, Failed)])
-def test_faults_become_rows(code, kind):
-    rows, _ = ask(lambda asked: Status(code), kinds=("swapped", "same"))
-    assert [(type(row), row.source_key) for row in rows] == [(kind, RIGHT.key)]
-
-
 def test_an_image_that_is_missing():
     [row], asked = ask(looking, images={RED.key: RED}, kinds=("swapped",))
     assert (row.reason, asked) == ("image is missing", [])
@@ -229,22 +211,6 @@ def test_hostile_texts_stay_data():
         assert "\n" not in asked.text.removeprefix("<image><image>")
 
 
-def test_an_answered_question_is_not_asked_again(tmp_path):
-    with chat_server(looking) as server, Answers(tmp_path / "a.answers") as answers:
-        once = control(server, answers=answers, kinds=("swapped", "same"))
-        again = control(server, answers=answers, kinds=("swapped", "same"))
-        assert once == again
-        assert len(server.asked) == 2
-
-
-def test_the_seed_and_the_description_decide_what_is_asked():
-    def asked_of(row=RIGHT, **config):
-        return [one.seed for one in ask(looking, [row], kinds=("swapped", "same"), **config)[1]]
-
-    assert asked_of() == asked_of()
-    assert len({*asked_of(), *asked_of(seed=1), *asked_of(replace(RIGHT, key="f" * 32))}) == 6
-
-
 def test_the_model_that_wrote_is_the_one_that_is_asked():
     general, own = ChatConfig(model="general"), ChatConfig(model="own")
     controls = ControlsConfig(enabled=True, kinds=("swapped",))
@@ -260,13 +226,6 @@ def test_the_stage_is_there_only_where_a_control_is_on():
     assert [STAGE.enabled(ControlsConfig(enabled=on)) for on in (False, True)] == [False, True]
     assert STAGE.by_source
     assert {use.table: use.without for use in STAGE.uses} == {"pairs": (), "images": (), "captions": ()}
-
-
-def test_what_the_server_said_is_kept():
-    [row], _ = ask(looking, kinds=("swapped",))
-    [served] = row.served
-    assert isinstance(served, Served)
-    assert (served.prompt, served.prompt_tokens, served.finish_reason) == ("difference_from_captions", 7, "stop")
 
 
 @pytest.mark.parametrize(

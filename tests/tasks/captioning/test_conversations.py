@@ -25,12 +25,6 @@ def test_the_second_turn_asks_by_the_pairs_key():
     assert 120 < sum(one != two for one, two in zip(answers, other, strict=True)) < 280
 
 
-def test_only_the_sides_given_are_asked():
-    pair = pair_row("a", "b")
-    assert {retrieval_turns(pair, ("A cat.", "A dog."), (1,), seed=n)[1].text for n in range(20)} == {"B"}
-    assert retrieval_turns(pair, ("A cat.", "A dog."), (), seed=0) == ()
-
-
 @pytest.mark.parametrize(
     ("captions", "most", "match"),
     [

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.prompts import difference_verbs
-from pairwright.schemas.claims import CLAIMS, Claim, all_hold, is_no_change
+from pairwright.schemas.claims import CLAIMS, Claim, is_no_change
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.rows import DifferenceRow, Dropped
 from pairwright.schemas.scene import SceneChange
@@ -64,12 +64,6 @@ def test_no_change_is_said_exactly_where_it_is_so(both, seed):
         assert said is any(
             words in half for words in ("unchanged", "no change", "nothing", "no object", "not one", "any change")
         )
-
-
-def test_few_changed_pairs_are_without_words():
-    changed = [both for both in map(random_pair, range(300)) if not is_no_change(both)]
-    silent = [both for both in changed if compose_difference(both, Random(0)) is None]
-    assert len(silent) < 0.03 * len(changed)
 
 
 CASES = [
@@ -156,12 +150,6 @@ def test_descriptions_do_not_depend_on_their_neighbours():
     assert sum(a == b for a, b in zip(forward, again, strict=True)) < 3
 
 
-def test_few_sentences_repeat():
-    rows, images = rows_of([random_pair(n) for n in range(400)])
-    texts = [row.text for row in describe_differences(rows, CONFIG, images=images, captions={}) if hasattr(row, "text")]
-    assert len(set(texts)) > 0.97 * len(texts)
-
-
 def test_missing_graphs_and_images_are_reasons():
     images = {"a": image_row("a", graph(thing())), "b": image_row("b")}
     found = describe_differences([pair_row("a", "b"), pair_row("a", "c")], CONFIG, images=images, captions={})
@@ -191,13 +179,6 @@ GOOD = (
 )
 
 
-def test_a_refused_text_is_written_again(writings):
-    writings(Statement("No template."), Statement(GOOD, (Claim(side=0, kind="absent"),)), Statement(GOOD))
-    row = describe(graph(thing()), graph(thing()))
-    assert isinstance(row, DifferenceRow)
-    assert row.attempts == 3
-
-
 @pytest.mark.parametrize(
     ("last", "reason"),
     [
@@ -209,10 +190,3 @@ def test_the_last_refusal_is_the_reason(writings, last, reason):
     writings(last, last)
     row = describe(graph(thing()), graph(thing()), config=DifferencesConfig(max_attempts=2))
     assert row.reason == reason
-
-
-def test_claims_of_every_row_hold():
-    rows, images = rows_of([random_pair(n) for n in range(60)])
-    for row, found in zip(rows, describe_differences(rows, CONFIG, images=images, captions={}), strict=True):
-        if isinstance(found, DifferenceRow):
-            assert all_hold(CLAIMS.validate_json(found.claims), (images[row.first].graph, images[row.second].graph))

@@ -133,14 +133,6 @@ def test_refused_rounds(question, answer, said, reason):
     assert about(question, answer, said) == reason
 
 
-@pytest.mark.parametrize(
-    "question",
-    ["Next to which tree does the man in Image 1 stand?", "Is it raining in Image 1?", "Anders in Image 1, is he old?"],
-)
-def test_questions_that_stand_alone(question):
-    assert about(question, "Yes.") == "first"
-
-
 @given(st.text(st.sampled_from('Q:A"{}[],1. \nabout?!image'), max_size=80))
 def test_whatever_is_written_is_read_or_refused(text):
     rounds = read_rounds(text)

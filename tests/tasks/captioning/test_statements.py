@@ -35,12 +35,6 @@ def test_what_one_photograph_lacks():
     assert Contrast(CUBE, None).changed == ()
 
 
-def test_counting_concerns_several_objects():
-    more = [thing(name, "cone") for name in ("c", "d")]
-    second = graph(RED, *more, changes=changed("counting", object_ids=("c", "d")))
-    assert find_contrasts((graph(RED), second)) == [Contrast(None, one) for one in more]
-
-
 def test_what_only_the_viewpoint_did_is_no_contrast():
     turned = thing("b", "cube", "green", column="right", size="large")
     second = graph(turned, changes=(*changed("viewpoint"), *changed("colour", object_id="a")))
@@ -80,14 +74,6 @@ def test_twins_are_counted():
     assert set(worded(Contrast(twins[2], None), graphs)) == {
         (Mention(0, describe(SMALL), 3), Mention(1, describe(SMALL), 2))
     }
-
-
-def test_places_are_named_only_where_they_are_equal():
-    moved = thing("a", colour="blue", column="right")
-    for here, there in worded(Contrast(SMALL, moved), (graph(SMALL), graph(moved))):
-        assert here.selector.column is None
-        assert there.selector.column is None
-        assert there.selector.colour == "blue"
 
 
 def test_what_words_cannot_tell_apart_has_none():

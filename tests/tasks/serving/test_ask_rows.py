@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.schemas.errors import ServerError
 from pairwright.schemas.rows import Dropped, Failed, ItemRow
 from pairwright.tasks.serving.ask_rows import AHEAD, ask_rows
 from pairwright.tasks.serving.chat import Chat
@@ -40,12 +39,6 @@ def test_every_row_is_answered_once() -> None:
         results = texts(list(asked(items(100), config_of(server))))
         assert results == {str(number): f"answer {number}" for number in range(100)}
         assert len(server.asked) == 100
-
-
-def test_no_rows_ask_nothing() -> None:
-    with chat_server(echo) as server:
-        assert list(asked([], config_of(server))) == []
-        assert server.connections == 0
 
 
 def test_rows_are_taken_when_there_is_room_for_them() -> None:
@@ -152,25 +145,6 @@ def test_rows_that_fail_together_complain_once(caplog: pytest.LogCaptureFixture)
         list(ask_rows(items(10), work, config_of(server), pace=QUICK))
     gc.collect()
     assert "never retrieved" not in caplog.text
-
-
-def test_what_the_rows_raise_ends_the_rest() -> None:
-    def rows() -> Iterator[ItemRow]:
-        yield from items(3)
-        raise ZeroDivisionError
-
-    with chat_server(lambda _: Hang()) as server:
-        with pytest.raises(ZeroDivisionError):
-            list(ask_rows(rows(), ask_once, config_of(server), pace=QUICK))
-        assert tasks_left() == 0
-
-
-def test_a_server_that_is_gone_ends_the_rest() -> None:
-    with chat_server(echo) as server:
-        server.stop()
-        with pytest.raises(ServerError, match=r"127\.0\.0\.1:\d+/v1: .*0\.3 s"):
-            list(asked(items(30), config_of(server, patience_seconds=0.3)))
-        assert tasks_left() == 0
 
 
 @pytest.mark.parametrize("way", ["closed", "collected"])

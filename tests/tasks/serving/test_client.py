@@ -67,12 +67,6 @@ def test_what_the_server_says_of_an_answer_is_kept() -> None:
     assert served.latency >= 0.05
 
 
-def test_where_the_server_says_nothing_of_itself_the_profile_counts() -> None:
-    with chat_server(lambda _: Raw(GOOD.replace(b'"tiny"', b"null").replace(b'"fp"', b"null"))) as server:
-        served = ask_now(config_of(server, revision="abc")).served
-    assert (served.model, served.revision) == ("tiny", "abc")
-
-
 def test_a_server_that_refuses_everything_from_the_start_is_wrong() -> None:
     with (
         chat_server(lambda asked: Status(400, "one image at most")) as server,

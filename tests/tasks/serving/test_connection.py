@@ -13,7 +13,7 @@ from pairwright.schemas.rows import Failed, ItemRow
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Chat, RefusedQuestionError
 from pairwright.tasks.serving.client import Client, client_of
-from pairwright.tasks.serving.connection import FaultError, is_here, message_of, read_answer, shown, whole
+from pairwright.tasks.serving.connection import FaultError, is_here, message_of, read_answer, whole
 from tests.fixtures.asking import QUICK, ask_now, ask_once, asked, config_of, items, question, texts
 from tests.fixtures.certificates import write_certificate
 from tests.fixtures.chat_server import Asked, Close, Fault, Hang, Raw, Reply, Status, body_of, chat_server
@@ -130,12 +130,6 @@ def test_a_server_that_does_not_fit_ends_the_shard_at_once(fault: Status, words:
         assert len(server.asked) <= QUICK.start
 
 
-def test_connections_are_kept() -> None:
-    with chat_server(lambda asked: asked.text) as server:
-        list(asked(items(200), config_of(server, max_concurrency=4)))
-        assert server.connections == 4
-
-
 def test_only_what_is_needed_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_BASE_URL"):
         monkeypatch.setenv(name, "http://sk-ambient")
@@ -245,13 +239,6 @@ def test_a_good_answer_is_read() -> None:
     assert (said.prompt_tokens, said.completion_tokens) == (7, 3)
 
 
-def test_an_answer_cut_at_any_byte_is_broken() -> None:
-    whole_body = body()
-    for length in range(len(whole_body)):
-        with pytest.raises(FaultError, match="JSON"):
-            read_answer(whole_body[:length])
-
-
 @pytest.mark.parametrize(
     ("data", "detail"),
     [
@@ -288,30 +275,6 @@ def test_a_body_of_another_form_is_broken(data: bytes, detail: str) -> None:
     assert caught.value.reason == "broken answer"
     assert detail in caught.value.detail
     assert len(caught.value.detail) < 400
-
-
-@pytest.mark.parametrize("reason", ["abort", "error"])
-def test_an_answer_that_the_server_gave_up_is_a_fault(reason: str) -> None:
-    with pytest.raises(FaultError, match=reason):
-        read_answer(body(finish_reason=reason))
-
-
-@pytest.mark.parametrize("reason", ["content_filter", "tool_calls", "function_call", "banana\n"])
-def test_an_answer_that_ends_otherwise_is_refused(reason: str) -> None:
-    with pytest.raises(RefusedQuestionError) as caught:
-        read_answer(body(finish_reason=reason, content=None))
-    assert caught.value.reason == "the server ended the answer"
-    assert caught.value.detail == f"finish reason {reason.strip()}"
-
-
-def test_a_refusal_of_the_model_is_one() -> None:
-    with pytest.raises(RefusedQuestionError, match="I cannot say that"):
-        read_answer(body(refusal="I cannot\nsay that", content=None))
-
-
-def test_an_answer_that_was_cut_off_says_so() -> None:
-    assert read_answer(body(finish_reason="length")).finish_reason == "length"
-    assert read_answer(body(finish_reason="length", content=None)).text == ""
 
 
 @pytest.mark.parametrize(
@@ -372,7 +335,3 @@ def test_what_must_not_be_repeated_is_taken_out() -> None:
 )
 def test_messages_are_one_printable_line(data: bytes, message: str) -> None:
     assert message_of(data) == message
-
-
-def test_what_is_shown_has_no_control_characters() -> None:
-    assert shown("a\x1b[31mb\r\n\tc\u200bd\ud800") == "a [31mb c d"

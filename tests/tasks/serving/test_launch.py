@@ -15,7 +15,6 @@ import pytest
 
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.served import ChatConfig, LaunchConfig
-from pairwright.tasks.serving import launch
 from pairwright.tasks.serving.launch import Servers
 from tests.fixtures import stand_in_vllm
 
@@ -81,11 +80,6 @@ def test_a_server_is_started_and_ends_with_the_build(tmp_path, diary) -> None:
     assert are_gone(began, within_s=0)
 
 
-def test_a_server_that_is_elsewhere_is_left_alone(servers) -> None:
-    chat = ChatConfig(endpoint=("http://127.0.0.1:1/v1",), model="tiny")
-    assert servers.ready(chat) is chat
-
-
 def test_the_command_line_says_what_the_profile_says(servers, diary) -> None:
     servers.ready(local(diary))
     arguments = entries(diary)[0]["arguments"]
@@ -100,12 +94,6 @@ def test_the_command_line_says_what_the_profile_says(servers, diary) -> None:
     assert arguments[-2:] == ["--diary", str(diary)]
 
 
-def test_a_model_from_the_hub_is_served_at_its_commit(servers, diary) -> None:
-    servers.ready(local(diary, model="family/tiny").model_copy(update={"revision": "c" * 40}))
-    arguments = entries(diary)[0]["arguments"]
-    assert arguments[arguments.index("--revision") + 1] == "c" * 40
-
-
 def test_the_server_reports_to_nobody_and_fetches_nothing(servers, diary, monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
     monkeypatch.setenv("VIRTUAL_ENV", "/here")
@@ -118,21 +106,8 @@ def test_the_server_reports_to_nobody_and_fetches_nothing(servers, diary, monkey
     assert not {"PYTHONPATH", "VIRTUAL_ENV"} & set(environment)
 
 
-def test_weights_are_fetched_where_the_profile_says_so(servers, diary, monkeypatch) -> None:
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    chat = local(diary)
-    servers.ready(chat.model_copy(update={"launch": chat.launch.model_copy(update={"download": True})}))
-    assert "HF_HUB_OFFLINE" not in entries(diary)[0]["environment"]
-
-
 def test_the_server_that_runs_is_used_again(servers, diary) -> None:
     assert servers.ready(local(diary)) == servers.ready(local(diary))
-    assert len(entries(diary)) == 1
-
-
-def test_how_it_is_asked_needs_no_other_server(servers, diary) -> None:
-    servers.ready(local(diary))
-    servers.ready(local(diary).model_copy(update={"temperature": 0.1, "concurrency": 3}))
     assert len(entries(diary)) == 1
 
 
@@ -152,13 +127,6 @@ def test_a_server_that_crashed_is_started_again_and_its_engine_is_not_left(serve
     assert get(servers.ready(local(diary)).endpoint[0])["data"] == [{"id": "tiny"}]
 
 
-def test_a_deaf_server_is_killed(servers, diary, monkeypatch) -> None:
-    monkeypatch.setattr(launch, "GRACE_SECONDS", 0.3)
-    servers.ready(local(diary, fault="deaf"))
-    servers.stop()
-    assert are_gone(entries(diary)[0], within_s=0)
-
-
 def test_a_server_that_dies_shows_the_end_of_its_log(servers, diary) -> None:
     with pytest.raises(ServerError) as caught:
         servers.ready(local(diary, fault="dies"))
@@ -173,15 +141,6 @@ def test_a_server_that_does_not_answer_in_time_is_stopped(servers, diary, fault)
     with pytest.raises(ServerError, match=r"tiny .*1\.5 s .*launch\.start_timeout_seconds"):
         servers.ready(local(diary, fault=fault, start_seconds=1.5))
     assert are_gone(entries(diary)[0], within_s=0)
-
-
-def test_a_log_holds_all_its_starts_and_a_message_the_last_one(servers, diary) -> None:
-    for _ in range(2):
-        with pytest.raises(ServerError) as caught:
-            servers.ready(local(diary, fault="dies"))
-    log = next(Path(diary.parent / "logs").iterdir()).read_text()
-    assert log.count("ValueError: this checkpoint") == log.count("$ ") == 2
-    assert str(caught.value).count("ValueError: this checkpoint") == 1
 
 
 @pytest.mark.parametrize(
@@ -224,16 +183,6 @@ def test_a_build_that_is_killed_leaves_no_server(tmp_path, diary, how) -> None:
     build = start_build(tmp_path, local(diary))
     assert build.stdout.readline().startswith("http://127.0.0.1:")
     build.send_signal(how)
-    build.communicate()
-    assert are_gone(entries(diary)[0])
-
-
-@pytest.mark.slow
-def test_a_build_that_is_killed_while_the_server_starts_leaves_none(tmp_path, diary) -> None:
-    build = start_build(tmp_path, local(diary, fault="never"))
-    while not (diary.exists() and diary.read_text().endswith("\n")):
-        time.sleep(0.02)
-    build.kill()
     build.communicate()
     assert are_gone(entries(diary)[0])
 

@@ -88,12 +88,6 @@ def test_requests_that_were_under_way_together_halve_the_limit_once() -> None:
     assert limiter.limit == 4
 
 
-def test_half_of_what_was_under_way_is_what_counts() -> None:
-    limiter, _ = make(most=256, start=100)
-    limiter.overloaded(fill_up(limiter, 10))
-    assert limiter.limit == 5
-
-
 def test_a_request_that_was_alone_says_nothing_of_the_number() -> None:
     limiter, _ = make(start=2)
     limiter.overloaded(fill_up(limiter, 1))
@@ -121,20 +115,6 @@ def test_rounds_with_too_little_to_ask_teach_nothing() -> None:
         clock.now += 0.001
         limiter.answered()
     assert limiter.limit == 4
-
-
-def test_one_dry_moment_begins_the_round_anew() -> None:
-    limiter, clock = make()
-    feed(limiter, clock, 7, per_second=4)
-    limiter.under_way = 2
-    limiter.answered()
-    assert feed(limiter, clock, 3, per_second=4) == [4]
-    assert feed(limiter, clock, 1, per_second=4) == [4, 8]
-
-
-def test_a_clock_that_stands_still_does_no_harm() -> None:
-    limiter, clock = make(most=16)
-    assert feed(limiter, clock, 100, per_second=1e30)[-1] <= 16
 
 
 def simulate(speed: Callable[[int], float], *, most: int, seconds: float, seed: int) -> tuple[Limiter, float]:

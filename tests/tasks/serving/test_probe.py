@@ -80,15 +80,6 @@ def test_structured_output_is_what_an_answer_shows(answer, structured) -> None:
         assert find(server).structured_output == structured
 
 
-def test_the_request_is_tiny_and_does_not_say_the_word() -> None:
-    with chat_server(obeys_all) as server:
-        find(server)
-        [asked] = server.asked
-    assert WORD not in json.dumps(asked.body["messages"])
-    assert asked.body["max_tokens"] <= 64
-    assert server.paths == ["/v1/models", "/v1/chat/completions"]
-
-
 @pytest.mark.parametrize("structured", ["vllm", "json", "none"])
 def test_what_the_profile_says_is_not_asked(structured) -> None:
     with chat_server(obeys_all) as server:
@@ -104,21 +95,11 @@ def test_of_several_models_one_must_be_named() -> None:
         assert find(server, model="two").model == "two"
 
 
-def test_a_server_without_models() -> None:
-    with chat_server(obeys_all, models=[]) as server:
-        assert re.fullmatch(rf"models\.chat\.model: .*{server.url}.* none", refusal(ConfigError, server))
-
-
 def test_a_model_that_is_not_served_is_refused() -> None:
     with chat_server(obeys_all, models=["one", "two"]) as server:
         said = refusal(ConfigError, server, model="three")
         assert re.fullmatch(rf"models\.chat\.model: {server.url} .*three.* one, two", said)
         assert server.asked == []
-
-
-def test_messages_name_the_profiles_field() -> None:
-    with pytest.raises(ConfigError, match=r"^judge\.endpoint: .*--set judge\.endpoint"):
-        find_model(ChatConfig(), field="judge")
 
 
 def test_no_endpoint_is_refused_with_what_to_do() -> None:
@@ -163,14 +144,6 @@ def test_a_model_that_sees_no_images_is_refused_before_the_build() -> None:
             find_model(ChatConfig(endpoint=(server.url,)), images=2, pace=QUICK)
 
 
-def test_a_model_that_says_nothing_of_images_has_seen_them() -> None:
-    def answer(asked: Asked):
-        return Reply("", finish_reason="content_filter") if asked.images else obeys_all(asked)
-
-    with chat_server(answer) as server:
-        assert find_model(ChatConfig(endpoint=(server.url,)), images=2, pace=QUICK).structured_output == "vllm"
-
-
 def test_several_servers_must_serve_the_same() -> None:
     with chat_server(obeys_all, models=["one"]) as first, chat_server(obeys_all, models=["two"]) as second:
         said = refusal(ConfigError, first, second)
@@ -198,12 +171,6 @@ def test_an_address_of_something_else(path) -> None:
     with chat_server(obeys_all) as server, pytest.raises(ServerError) as caught:
         find_model(ChatConfig(endpoint=(server.url.removesuffix("/v1") + path,)), pace=QUICK)
     assert re.search(r"HTTP 404: .*models\.\*\.endpoint.* /v1", str(caught.value))
-
-
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://127.0.0.1/v1", "http://", "/tmp/server"])
-def test_what_is_no_address(url) -> None:
-    with pytest.raises(ConfigError, match=r"^models\.\*\.endpoint: "):
-        find_model(ChatConfig(endpoint=(url,)))
 
 
 def later(*faults):
@@ -249,13 +216,6 @@ def test_the_key_is_sent_and_not_told(monkeypatch) -> None:
         said = refusal(ServerError, server, key=KEY)
     assert KEY in said
     assert "sk-secret-123" not in said
-
-
-def test_without_a_key_none_is_sent(monkeypatch) -> None:
-    monkeypatch.delenv(KEY, raising=False)
-    with chat_server(obeys_all) as server:
-        find(server, key=KEY)
-        assert "authorization" not in server.asked[0].headers
 
 
 @pytest.mark.live

@@ -13,7 +13,6 @@ from pairwright.schemas.rows import Turn
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.serving.chat import Grammar, Question
 from pairwright.tasks.serving.write_request import body_of, key_of
-from pairwright.tasks.store.images import RefusedImageError
 from tests.fixtures.asking import question
 
 
@@ -84,16 +83,6 @@ def test_images_are_data_of_a_bounded_size() -> None:
 def test_another_number_of_places_is_a_mistake_of_the_program(text: str, count: int) -> None:
     with pytest.raises(ValueError, match=f"{text.count('<image>')} .*{count} images"):
         body_of(question(text, images=(RED,) * count), CONFIG)
-
-
-def test_what_does_not_decode_is_not_sent() -> None:
-    with pytest.raises(RefusedImageError):
-        body_of(question("", images=(RED[:100],)), CONFIG)
-
-
-def test_halves_of_surrogates_are_not_sent() -> None:
-    body = body_of(question("a \udcff", before=(Turn(role="user", text="\ud800"),)), CONFIG)
-    assert [message["content"] for message in body["messages"]] == ["\ufffd", "a \ufffd"]
 
 
 @pytest.mark.parametrize(
