@@ -22,6 +22,7 @@ from pairwright.tasks.store.garbage import (
     Plan,
     carry_out,
     files_below,
+    holds_one,
     left_work,
     list_parts,
     needed_beside,
@@ -63,12 +64,6 @@ def collect_garbage(
     folder: Folder, *, keep: int | None, dry_run: bool, watch: Callable[[int, int], None] | None = None
 ) -> Collected:
     """Delete what is not needed; say what that was.
-
-    Args:
-        folder: the dataset.
-        keep: how many versions are kept, the newest ones; ``None``: all.
-        dry_run: only say what would go.
-        watch: hears how many steps are done, of how many.
 
     Raises:
         ConfigError: there is no dataset, or a training goes on whose rows may have to go.
@@ -158,7 +153,7 @@ def _need_versions(folder: Folder, kept: Sequence[int], needed: Needed) -> Itera
         try:
             with open_version(folder, number).settled() as (build, stages):
                 own = [planned.stage.name for planned, _ in stages if "items" in planned.stage.reads]
-                if any(build.ledger.holds(name, removed) for name in own):
+                if any(holds_one(build.ledger, name, removed) for name in own):
                     yield number, "it holds what was removed on request"
                 elif number != kept[-1] and any(build.ledger.has_stale(planned.stage.name) for planned, _ in stages):
                     yield number, "its parts hold rows of other versions, too, which may be of what was removed"

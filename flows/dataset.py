@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from pairwright.flows.collect_garbage import Collected, collect_garbage
 from pairwright.flows.find_workers import working
-from pairwright.flows.list_runs import Listed as ListedRun
-from pairwright.flows.list_runs import list_runs
 from pairwright.flows.list_versions import Difference, diff_versions, list_versions
 from pairwright.flows.list_versions import Listed as ListedVersion
 from pairwright.flows.pipeline import Pipeline, find_table
 from pairwright.flows.plan_build import Plan, plan_build, request_to_plan
 from pairwright.flows.progress import say_nothing, show_steps
-from pairwright.flows.publish_version import publish_anyway
 from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
 from pairwright.flows.remove_images import Removal, list_removed, remove_images, take_back
 from pairwright.flows.run_build import Report, Request, Worker, make_request, request_of, resume_request, run_build
 from pairwright.flows.show_status import Status, list_refused, look_at_status, show_stages
+from pairwright.flows.show_training import Listed as ListedRun
+from pairwright.flows.show_training import list_runs
 from pairwright.flows.table import Table
 from pairwright.flows.trace_lineage import Lineage, trace_lineage
-from pairwright.flows.version import Version, open_present, open_version
+from pairwright.flows.version import Version, open_present, open_version, publish_anyway
 from pairwright.schemas.config import Profile
 from pairwright.schemas.decisions import Decisions
 from pairwright.schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow
@@ -150,16 +149,6 @@ class Dataset:
         """Say, per stage, what a build would do: rows, calls, tokens, time, disk. Builds nothing but the trial.
 
         ``Dataset.plan("photos/", profile="laptop", trial=50).totals["seconds"]``
-
-        Args:
-            source: as for ``build``.
-            out: a dataset: only what it still owes is planned.
-            profile: as for ``build``; empty: the dataset's own.
-            settings: as for ``build``.
-            limit: as for ``build``.
-            until: as for ``build``.
-            trial: build so many of its rows to measure what they need; 0: none.
-            watch: hears how many items of the source are listed.
         """
         place = None if source is None else str(source)
         words: dict[str, Any] = {"profile": profile, "settings": _lines(settings), "limit": limit, "until": until}
@@ -221,11 +210,7 @@ class Dataset:
         return Table(self.version, table)
 
     def status(self, *, verify: bool = False) -> Status:
-        """Count what is done, dropped, failed and owed now, per stage; a notebook shows it as a table.
-
-        Args:
-            verify: whether every part is read and the damaged ones are named.
-        """
+        """Count what is done, dropped, failed and owed now, per stage; a notebook shows it as a table."""
         return look_at_status(self.folder, verify=verify)
 
     def refused(self, table: str) -> Iterator[tuple[str, str, str]]:
@@ -260,11 +245,7 @@ class Dataset:
         return self._run(request_of(pipeline, self.folder))
 
     def report(self, *, pairs: int = 60) -> "ReportPages":
-        """Write pages that show this version; ``page`` is the first, which opens from disk.
-
-        Args:
-            pairs: how many pairs are shown.
-        """
+        """Write pages that show this version; ``page`` is the first, which opens from disk."""
         from pairwright.flows.report_dataset import report_dataset
 
         return report_dataset(self.version, pairs=pairs)
@@ -312,14 +293,6 @@ class Dataset:
         A run that was stopped goes on with the version that it began with.
 
         ``album.train("sft")``, then ``album.train("adpo", start="sft", settings={"optimiser.num_train_epochs": 2})``
-
-        Args:
-            objective: "sft", "dpo", "mdpo", "adavip", "adpo" or "namc".
-            model: a folder or a name on the Hub; empty: a small stand-in.
-            start: the run whose model this one starts from.
-            name: the run's name; empty: the objective.
-            settings: fields of ``schemas.training.TrainConfig``.
-            watcher: is told how it goes; none: the log is.
         """
         from pairwright.flows.make_train_config import make_config
         from pairwright.flows.train_model import train
@@ -335,11 +308,6 @@ class Dataset:
         """Ask a model the questions of a benchmark that is made of this version, and score its answers.
 
         ``album.evaluate(run.folder, "scenes", limit=50)``
-
-        Args:
-            model: a run's folder, a checkpoint, or a name on the Hub.
-            benchmark: "scenes", "scene-differences", "scene-pairs" or "preferences".
-            choices: other fields of ``flows.evaluate_model.EvaluationConfig``.
         """
         from pairwright.flows.evaluate_model import EvaluationConfig, evaluate_model
 
@@ -353,12 +321,7 @@ class Dataset:
         return publish_anyway(self.folder)[1]
 
     def calibrate(self, *, per_bin: int = 12, width: float = 0.02) -> "CalibrationPage":
-        """Write a page to choose mining's thresholds by looking: pairs at each similarity, to be judged, and yields.
-
-        Args:
-            per_bin: pairs shown of each bin.
-            width: width of a bin of similarity.
-        """
+        """Write a page to choose mining's thresholds by looking: pairs at each similarity, to be judged, and yields."""
         from pairwright.flows.calibrate_dataset import calibrate_dataset
 
         return calibrate_dataset(self.folder, per_bin=per_bin, width=width)
@@ -367,10 +330,6 @@ class Dataset:
         """Try other mining thresholds on the stored similarities; return what pairs come and go.
 
         ``album.refilter({"mining.min_similarity": 0.8})``
-
-        Args:
-            settings: fields of ``mining``.
-            keep: whether the dataset has these thresholds from now on.
         """
         request = refilter_request(self.folder, _lines(settings))
         with working(request) as work:
@@ -378,9 +337,6 @@ class Dataset:
 
     def decide(self, file: str | Path) -> Decided:
         """Store which rows of this version people accepted, rejected or edited; exports and trainings follow.
-
-        Args:
-            file: what a page of the report offered: decisions.jsonl.
 
         Raises:
             ConfigError: a line of the file is no decision; nothing is stored then.
@@ -412,34 +368,18 @@ class Dataset:
         return list_versions(self.folder)
 
     def diff(self, before: int, after: int, *, stage: str = "", listed: bool = False) -> Difference:
-        """Compare two versions: rows in and out by key, inputs that ended otherwise and why, settings that differ.
-
-        Args:
-            before: number of the one version.
-            after: number of the other.
-            stage: only this table, or this group of tables.
-            listed: whether the keys are wanted, too.
-        """
+        """Compare two versions: rows in and out by key, inputs that ended otherwise and why, settings that differ."""
         first, second = (open_version(self.folder, number) for number in (before, after))
         return diff_versions(first, second, stage=stage, listed=listed)
 
     def lineage(self, key: str) -> Lineage:
-        """Return all that was made of a row and all it was made from, with what made each.
-
-        Args:
-            key: the key of a row of any table, or its beginning.
-        """
+        """Return all that was made of a row and all it was made from, with what made each."""
         return trace_lineage(self.version, key)
 
     def remove(self, keys: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = "") -> Removal:
         """Enter images into the list of removed ones: they and all that came of them leave the next version.
 
         ``album.remove(names=["holiday/beach.jpg"], reason="asked by mail")``, then ``album.resume()``, ``album.gc()``
-
-        Args:
-            keys: keys of images, or their beginnings.
-            names: images as the source calls them.
-            reason: why; it is kept in the list.
         """
         return remove_images(self.folder, keys, names=names, reason=reason)
 
@@ -452,13 +392,7 @@ class Dataset:
         return list_removed(self.folder)
 
     def gc(self, *, keep: int | None = None, dry_run: bool = False, watch: Watch | None = None) -> Collected:
-        """Delete what no kept version and not the present state needs; say what that was.
-
-        Args:
-            keep: how many versions stay, the newest ones; none: all.
-            dry_run: only say what would go.
-            watch: hears how many steps are done, of how many.
-        """
+        """Delete what no kept version and not the present state needs; say what that was."""
         return collect_garbage(self.folder, keep=keep, dry_run=dry_run, watch=watch)
 
     def _run(self, request: Request, worker: Worker | None = None) -> Report:

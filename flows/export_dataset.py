@@ -74,13 +74,6 @@ def export_dataset(
 ) -> Tally:
     """Write the rows of a version, or those selected, to a new folder.
 
-    Args:
-        found: the version.
-        target: the new folder, or an earlier export.
-        form: one of ``tasks.export.formats.FORMATS``.
-        config: which rows, and what goes with them.
-        watch: hears how many rows have passed by, of how many.
-
     Raises:
         ConfigError: the form is unknown, the target is taken, or there are no such preferences or negatives.
         ModelError: what makes the vectors of texts is not on this machine; only with ``negatives``.

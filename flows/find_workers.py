@@ -36,11 +36,7 @@ def workers_of(request: Request) -> Generator[Runner]:
 
 
 def _check_cluster(request: Request) -> None:
-    """Refuse what workers on other machines could not do.
-
-    Raises:
-        ConfigError: says which field, and what to do.
-    """
+    """Refuse what workers on other machines could not do."""
     run = request.profile.run
     if not run.address:
         return

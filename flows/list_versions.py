@@ -122,12 +122,6 @@ class Difference:
 def diff_versions(before: Version, after: Version, *, stage: str = "", listed: bool = False) -> Difference:
     """Compare two versions; rows are compared by key.
 
-    Args:
-        before: the one.
-        after: the other.
-        stage: only this table or group; empty: all.
-        listed: whether the keys are wanted, too.
-
     Raises:
         ConfigError: neither has such a table.
         StoreError: a version cannot be opened.

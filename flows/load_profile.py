@@ -61,12 +61,6 @@ def change_profile(profile: Profile, settings: Sequence[str]) -> Profile:
 def make_section(kind: type[S], values: Mapping[str, Any], *, where: str, settings: Sequence[str] = ()) -> S:
     """Return the settings that a mapping describes.
 
-    Args:
-        kind: their type.
-        values: sections within sections.
-        where: the file or the option that they are from, for messages.
-        settings: ``a.b=value`` that were applied to them, which are named where one is wrong.
-
     Raises:
         ConfigError: something is not allowed; the message names the field and what is.
     """

@@ -22,12 +22,6 @@ from pairwright.tasks.store.stage import Planned, Stage
 def make_table(version: Version, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
     """Do what a stage owes beside a version, and return it planned: its table is whole then.
 
-    Args:
-        version: the dataset's.
-        stage: reads and uses the version's tables, or those of ``after``.
-        config: its settings; its models are pinned here.
-        after: other tables beside the version's, as this function returned them.
-
     Raises:
         ConfigError: the dataset has not the table that the stage reads.
         ModelError: a model is not on this machine.

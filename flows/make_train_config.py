@@ -47,12 +47,6 @@ class Start:
 def find_start(folder: Folder, config: TrainConfig, run: "Run", *, version: int | None = None) -> Start:
     """Return what a run starts from.
 
-    Args:
-        folder: the dataset.
-        config: what is asked for.
-        run: perhaps begun already; then it goes on with the same model.
-        version: the number of the version that it trains on; none: the newest.
-
     Raises:
         ConfigError: the run to start from is not there, not finished, or of another model.
         ModelError: the model is not on this machine, or no longer the same.
@@ -83,11 +77,7 @@ def find_start(folder: Folder, config: TrainConfig, run: "Run", *, version: int 
 
 
 def _perceives_as(found: "Found", config: TrainConfig) -> DifferentialConfig:
-    """Return how the run's model perceives differences: as the model that it starts from, where that one does.
-
-    Raises:
-        ConfigError: it does, and is asked not to, or to do so otherwise.
-    """
+    """Return how the run's model perceives differences: as the model that it starts from, where that one does."""
     own, place = config.model.differential, find_module(found.folder)
     if place is None:
         return own
@@ -128,11 +118,7 @@ def find_run(folder: Folder, name: str) -> "Run":
 
 
 def _model_of(other: "Run", config: TrainConfig) -> dict[str, Any]:
-    """Return the name and the revision of the model that a finished run began with.
-
-    Raises:
-        ConfigError: it is not the one that ``--model`` names.
-    """
+    """Return the name and the revision of the model that a finished run began with."""
     settings = other.config()
     assert settings is not None
     own, asked = settings.model, config.model
@@ -209,13 +195,7 @@ def _begun_with(dataset: str, start: str) -> TrainConfig | None:
 
 
 def model_defaults(objective: str, values: dict[str, Any], *, small: bool) -> dict[str, Any]:
-    """Return what is set otherwise for a vision-language model, unless it is set.
-
-    Args:
-        objective: what is optimised.
-        values: what is set.
-        small: whether it is a stand-in.
-    """
+    """Return what is set otherwise for a vision-language model, unless it is set."""
     differential = _part(values, "model", "differential").get("enabled") is True
     if small:
         found = stand_in_defaults(objective, starts=bool(values.get("start")))
@@ -229,11 +209,7 @@ def model_defaults(objective: str, values: dict[str, Any], *, small: bool) -> di
 
 
 def differential_defaults(batch: Any = None) -> dict[str, Any]:
-    """Return what is set otherwise to train differential perception, as paper 002 does (Table 10).
-
-    Args:
-        batch: rows per device and step, where that is set.
-    """
+    """Return what is set otherwise to train differential perception, as paper 002 does (Table 10)."""
     rows = batch if isinstance(batch, int) and batch > 0 else OptimiserConfig().per_device_train_batch_size
     return {
         "model.lora.rank": 128,
@@ -247,12 +223,7 @@ def differential_defaults(batch: Any = None) -> dict[str, Any]:
 
 
 def stand_in_defaults(objective: str, *, starts: bool) -> dict[str, Any]:
-    """Return what is set otherwise for the stand-ins, unless it is set: random weights have nothing to be kept (ours).
-
-    Args:
-        objective: what is optimised.
-        starts: whether the run starts from another one.
-    """
+    """Return what is set otherwise for the stand-ins, unless it is set: random weights hold nothing to keep (ours)."""
     rate = 2e-3 if objective == "sft" and not starts else 3e-4
     return {
         "model.tuning": "full",

@@ -8,7 +8,7 @@ empty.
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import Any
 
 from pairwright.flows.load_profile import load_profile
 from pairwright.flows.stages import BY_NAME, GROUPS, RESULTS, STAGES, TABLES
@@ -18,8 +18,6 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import CheckRow, PairRow, PreferenceRow, make_key
 from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.store.stage import Planned, Stage, fingerprint
-
-T_co = TypeVar("T_co", covariant=True)
 
 
 def list_stages(plugins: Iterable[str]) -> tuple[Stage, ...]:
@@ -39,14 +37,6 @@ def list_stages(plugins: Iterable[str]) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-class Runs(Protocol[T_co]):
-    """Dataset that can do what it owes of a pipeline."""
-
-    def run(self, pipeline: "Pipeline") -> T_co:
-        """Do it, and return how it ended."""
-        ...
-
-
 class Pipeline:
     """Pipeline: the stages of a build, in order, as a profile has them, up to one of them or to the last.
 
@@ -58,10 +48,6 @@ class Pipeline:
 
     def __init__(self, profile: Profile | str, until: str = "") -> None:
         """Choose the stages.
-
-        Args:
-            profile: says which are on; or its name, or a .yaml file.
-            until: the last group of stages ("mining") or table ("pairs"), included; empty: all.
 
         Raises:
             ConfigError: there is no such stage or profile, or the profile is wrong.
@@ -107,8 +93,8 @@ class Pipeline:
             planned.append(Planned(stage=stage, config=config, fingerprint=tables[stage.name]))
         return planned
 
-    def run(self, dataset: Runs[T_co]) -> T_co:
-        """Do what a dataset owes of these stages, and publish a version; return how that ended."""
+    def run(self, dataset: Any) -> Any:
+        """Do what a ``Dataset`` owes of these stages, and publish a version; return how that ended (``Report``)."""
         return dataset.run(self)
 
     def __repr__(self) -> str:

@@ -140,12 +140,6 @@ def request_to_plan(
 def plan_build(request: Request, *, is_new: bool, trial: int = 0, watch: Callable[[int], None] | None = None) -> Plan:
     """Say what a build would do.
 
-    Args:
-        request: the build, as ``request_to_plan`` returns it.
-        is_new: whether there is no dataset of it yet.
-        trial: build so many rows, the first, to measure what they need; 0: none.
-        watch: hears how many items of the source are listed.
-
     Raises:
         ConfigError, ModelError: the trial could not begin.
         SourceError: the source cannot be listed.

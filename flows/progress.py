@@ -114,15 +114,6 @@ def say_nothing(_done: int, _total: int) -> None:
 
 
 @contextmanager
-def count_steps(what: str) -> Generator[Callable[[int, int], None]]:
-    """Give a function that hears how many steps are done, of how many: a bar on a terminal, nothing elsewhere."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not draws_bars(), transient=True) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
-@contextmanager
 def log_steps(what: str) -> Generator[Callable[[int, int], None]]:
     """Give a function that hears how many steps are done, of how many: one line in the log per tenth of them."""
     said = 0
@@ -139,9 +130,14 @@ def log_steps(what: str) -> Generator[Callable[[int, int], None]]:
 @contextmanager
 def show_steps(what: str) -> Generator[Callable[[int, int], None]]:
     """Give such a function: a bar on a terminal, lines in the log elsewhere."""
-    steps = count_steps if draws_bars() else log_steps
-    with steps(what) as tell:
-        yield tell
+    if not draws_bars():
+        with log_steps(what) as tell:
+            yield tell
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def log_outcome(planned: Planned, outcome: Outcome) -> None:

@@ -14,7 +14,7 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.store.dataset import Build, read_record
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.lineage import count_rows, follow
+from pairwright.tasks.store.lineage import count_rows, follow, keys_like
 from pairwright.tasks.store.snapshot import stream_live
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.store.takedowns import read_takedowns, removed_by, write_takedown
@@ -41,12 +41,6 @@ class Removal:
 def remove_images(folder: Folder, texts: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = "") -> Removal:
     """Enter images into the dataset's list of removed ones.
 
-    Args:
-        folder: the dataset.
-        texts: keys of images, or their beginnings.
-        names: images as the source calls them.
-        reason: why.
-
     Raises:
         ConfigError: an image is not found, or its key's beginning is that of several; or there is no dataset.
         StoreError: the newest version cannot be opened, or the list not be written.
@@ -56,7 +50,7 @@ def remove_images(folder: Folder, texts: Sequence[str] = (), *, names: Sequence[
         keys = list(dict.fromkeys([*_by_key(build, images, _checked(texts)), *_by_name(build, images, names)]))
         before = removed_by(read_takedowns(folder))
         new = [key for key in keys if key not in before]
-        seeds = [(images.stage.name, key) for key in new if build.ledger.keys_like(images.stage.name, key)]
+        seeds = [(images.stage.name, key) for key in new if keys_like(build.ledger, images.stage.name, key)]
         links = follow(build, seeds, "made of it")
         entry = write_takedown(folder, new, reason=reason) if new else None
         return Removal(
@@ -70,11 +64,6 @@ def remove_images(folder: Folder, texts: Sequence[str] = (), *, names: Sequence[
 
 def take_back(folder: Folder, texts: Sequence[str], *, reason: str = "") -> list[str]:
     """Enter that removed images are taken back; return their keys.
-
-    Args:
-        folder: the dataset.
-        texts: keys of removed images, or their beginnings.
-        reason: why.
 
     Raises:
         ConfigError: an image was not removed, or its key's beginning is that of several; or there is no dataset.
@@ -125,7 +114,7 @@ def _checked(texts: Sequence[str]) -> list[str]:
 def _by_key(build: Build, images: Planned, texts: Sequence[str]) -> list[str]:
     found: list[str] = []
     for text in texts:
-        keys = build.ledger.keys_like(images.stage.name, text)
+        keys = keys_like(build.ledger, images.stage.name, text)
         whole = len(text) == WHOLE and not keys
         found.append(text if whole else _only(text, keys, "no image's key begins so"))
     return found

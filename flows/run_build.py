@@ -18,10 +18,9 @@ from typing import Any, Protocol, Self
 from pairwright.flows.find_models import gpus_of, pin_models, pin_served, run_served, servers_of, waits_for
 from pairwright.flows.load_profile import change_profile, load_profile
 from pairwright.flows.pipeline import Pipeline, check_stage, find_table, list_stages
-from pairwright.flows.publish_version import now, publish_version
 from pairwright.flows.show_status import Status, say_held
 from pairwright.flows.stages import BY_NAME
-from pairwright.flows.version import Version, open_present
+from pairwright.flows.version import Version, now, open_present, publish_version
 from pairwright.schemas.budget import BudgetConfig
 from pairwright.schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig, RobustnessConfig, resolve
 from pairwright.schemas.errors import ConfigError, SourceError, StoreError

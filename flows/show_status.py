@@ -56,13 +56,7 @@ def retry_command(dataset: str, stage: str, reasons: Mapping[str, int]) -> str:
 
 
 def say_held(verdict: Verdict | None, current: int, dataset: str) -> Iterator[str]:
-    """Yield why the last build was held back, and what to do; nothing where it was not.
-
-    Args:
-        verdict: how it was judged.
-        current: the number of the version that stays; 0: there is none.
-        dataset: its folder.
-    """
+    """Yield why the last build was held back, and what to do; nothing where it was not."""
     if verdict is None or not verdict.held:
         return
     stays = f"version {current} stays current" if current else "there is no version yet"
@@ -124,10 +118,6 @@ class Status:
 
 def look_at_status(folder: Folder, *, verify: bool = False) -> Status:
     """Count every stage of a dataset as it is now, without running anything.
-
-    Args:
-        folder: the dataset.
-        verify: whether every part is read and the damaged ones are named.
 
     Raises:
         ConfigError: there is no dataset.

@@ -1,14 +1,113 @@
-"""Show how a training goes: a bar on a terminal, one plain line per logged step elsewhere; and how it ended."""
+"""Show trainings: the list of a dataset's runs, and how one goes (a bar on a terminal, lines elsewhere).
+
+Reads what runs write; needs no PyTorch.
+"""
 
 import logging
-import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
 
 from pairwright.flows.progress import draws_bars
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.training import NAMC, TrainConfig
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training.metrics import HELD_OUT, TRAIN, read_metrics
+from pairwright.tasks.training.runs import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """Run in the list."""
+
+    name: str
+    objective: str
+    model: str
+    start: str
+    """The run that it started from; empty: none."""
+    version: int | None
+    """The number of the version that it trains on; none: there was none yet."""
+    step: int
+    """Of the last checkpoint."""
+    finished: bool
+    loss: float | None
+    held_out_loss: float | None
+    held_out_margin: float | None
+    problem: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for scripts."""
+        return asdict(self)
+
+
+def list_runs(dataset: str) -> list[Listed]:
+    """Return a dataset's runs by name.
+
+    Raises:
+        ConfigError: the dataset is not on a local disk.
+    """
+    folder = Folder(dataset)
+    if not folder.is_local:
+        raise ConfigError(f"{folder.url}: runs are on local disks")
+    places = sorted(Path(folder.path("runs")).glob("*/config.yaml"))
+    return [_look_at(Run(place.parent)) for place in places]
+
+
+def _look_at(run: Run) -> Listed:
+    metrics = read_metrics(run.metrics)
+    steps = run.steps()
+    train, held_out = metrics.last(TRAIN), metrics.last(HELD_OUT)
+    try:
+        config, version = run.config(), run.data().get("snapshot")
+        problem = ""
+    except ConfigError as error:
+        config, version, problem = None, None, str(error)
+    return Listed(
+        name=run.folder.name,
+        objective=config.objective if config else "?",
+        model=_model_of(config) if config else "?",
+        start=config.start if config else "?",
+        version=version,
+        step=steps[-1] if steps else 0,
+        finished=run.is_finished,
+        loss=train.get("loss"),
+        held_out_loss=held_out.get("loss"),
+        held_out_margin=held_out.get("margin"),
+        problem=problem,
+    )
+
+
+def _model_of(config: TrainConfig) -> str:
+    if config.objective == NAMC:
+        return f"namc {config.namc.size}"
+    return f"{config.model.name}{' differential' if config.model.differential.enabled else ''}"
+
+
+def runs_table(found: list[Listed]) -> Table:
+    """Return the list as a table."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("run", "objective", "model", "from"):
+        table.add_column(name, overflow="fold")
+    for name in ("version", "step", "loss", "held-out loss", "margin"):
+        table.add_column(name, justify="right")
+    table.add_column("finished")
+    for one in found:
+        numbers = [_shown(value) for value in (one.loss, one.held_out_loss, one.held_out_margin)]
+        done = "yes" if one.finished else "no"
+        version = "-" if one.version is None else str(one.version)
+        table.add_row(one.name, one.objective, one.model, one.start or "-", version, f"{one.step:,}", *numbers, done)
+    return table
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
 
 log = logging.getLogger("pairwright")
 SHOWN = ("loss", "margin", "accuracy", "margin/image", "accuracy/image", "nll", "loss/description")
@@ -21,24 +120,20 @@ BAR = 12
 class TrainingLines:
     """Training progress as lines in the log, one per logged step."""
 
-    def __init__(self) -> None:
-        self._left = TimeLeft()
+    _steps = 0
 
     def begin(self, step: int, steps: int) -> None:
         """Say what there is to do."""
-        self._left.begin(step, steps)
+        self._steps = steps
         log.info("training: %s", f"{steps - step:,} of {steps:,} steps to do" if step else f"{steps:,} steps")
 
     def advance(self, step: int) -> None:
         """Say nothing: not every step is worth a line."""
-        self._left.advance(step)
 
     def logged(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Write the line."""
-        if split == "train":
-            log.info("step %d/%d: %s, %s left", step, self._left.steps, describe(values), self._left)
-        else:
-            log.info("step %d/%d, %s: %s", step, self._left.steps, split, describe(values))
+        about = "" if split == "train" else f", {split}"
+        log.info("step %d/%d%s: %s", step, self._steps, about, describe(values))
 
 
 class TrainingBar:
@@ -49,66 +144,34 @@ class TrainingBar:
         columns = (
             BarColumn(bar_width=BAR),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[values]}"),
-            TextColumn("{task.fields[left]} left"),
+            TextColumn("{task.fields[values]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+            TimeRemainingColumn(),
         )
         self.progress = Progress(*columns, console=console)
-        self._left = TimeLeft()
         self._task: TaskID | None = None
 
     def begin(self, step: int, steps: int) -> None:
         """Start the bar where the run goes on."""
-        self._left.begin(step, steps)
-        self._task = self.progress.add_task("training", total=steps, completed=step, values="", left="?")
+        self._task = self.progress.add_task("training", total=steps, completed=step, values="")
 
     def advance(self, step: int) -> None:
         """Move it."""
-        self._left.advance(step)
         if self._task is not None:
-            self.progress.update(self._task, completed=step, left=str(self._left))
+            self.progress.update(self._task, completed=step)
 
     def logged(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Show the newest means beside the bar; what is measured on held-out rows stays above it."""
         if split != "train":
             self.progress.console.print(f"step {step:,}, {split}: {describe(values)}", highlight=False)
         elif self._task is not None:
-            room = self.progress.console.width - BAR - 2 * len(f"{self._left.steps:,}") - len(" / 00 h 00 min left ")
-            self.progress.update(self._task, values=describe(values, room=room))
+            self.progress.update(self._task, values=describe(values))
 
 
-class TimeLeft:
-    """Reckon how long the steps that are left will take."""
-
-    def __init__(self) -> None:
-        self.steps, self._step, self._began = 0, 0, time.monotonic()
-        self._first: int | None = None
-
-    def begin(self, step: int, steps: int) -> None:
-        """Start the clock."""
-        self.steps, self._step, self._first = steps, step, None
-
-    def advance(self, step: int) -> None:
-        """Count a step; the first does not count, for there much is done only once."""
-        if self._first is None:
-            self._first, self._began = step, time.monotonic()
-        self._step = step
-
-    def __str__(self) -> str:
-        done = 0 if self._first is None else self._step - self._first
-        if not done:
-            return "?"
-        seconds = int((time.monotonic() - self._began) / done * (self.steps - self._step))
-        hours, minutes = seconds // 3600, seconds // 60 % 60
-        return f"{hours} h {minutes:02} min" if hours else f"{minutes}:{seconds % 60:02}"
-
-
-def describe(values: Mapping[str, float], *, room: int | None = None) -> str:
-    """Return the metrics that matter in words, the first of them if not all have room."""
+def describe(values: Mapping[str, float]) -> str:
+    """Return the metrics that matter in words."""
     shown = [f"{name} {values[name]:.4g}" for name in SHOWN if name in values]
     if RATE in values:
         shown.insert(min(3, len(shown)), f"{values[RATE]:.3g} rows/s")
-    while room is not None and len(shown) > 1 and len(", ".join(shown)) > room:
-        shown.pop()
     return ", ".join(shown)
 
 

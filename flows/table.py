@@ -76,9 +76,6 @@ class Table(Generic[R]):
     def batches(self, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
         """Yield the rows as Arrow tables, at most a row group (100 rows) in memory at a time.
 
-        Args:
-            columns: which columns are read; none: all.
-
         Raises:
             ConfigError: there is no such column.
             StoreError: a part cannot be read, or is gone.

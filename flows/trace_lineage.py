@@ -53,10 +53,6 @@ class Lineage:
 def trace_lineage(found: Version, key: str) -> Lineage:
     """Return what was made of a row and what it was made from, in a version.
 
-    Args:
-        found: the version.
-        key: of any row; its beginning, where only one row's key begins so.
-
     Raises:
         ConfigError: no key, or several, begin so.
         StoreError: the version cannot be opened.

@@ -76,13 +76,6 @@ def train(
 ) -> Trained:
     """Train on a dataset, or go on with the run of that name.
 
-    Args:
-        dataset: its folder.
-        config: the settings.
-        name: the run's name.
-        version: the number of the version; none: the one that the run began with, or the newest.
-        watcher: is told how it goes.
-
     Raises:
         ConfigError: there is nothing to train on, the run has other settings, or another process trains it.
         ModelError: the model is not on this machine.
@@ -251,9 +244,6 @@ def _choose_version(folder: Folder, run: "Run", asked: int | None) -> int | None
     """Return the number of the version that a run trains on: the one that it began with, else the one asked for.
 
     Where the garbage collection has deleted that one, any will do: the run's rows are frozen.
-
-    Raises:
-        ConfigError: the run began with another version than the one asked for.
     """
     if not run.config():
         return asked
@@ -348,13 +338,6 @@ def score_reference(
     version: Version, config: TrainConfig, *, found: "Found", run: Path, after: "Sequence[Planned]" = ()
 ) -> None:
     """Make what a run is compared with, as far as that can be made before the training.
-
-    Args:
-        version: the dataset's that it trains on.
-        config: the run's.
-        found: the model that it starts from.
-        run: its folder.
-        after: tables beside the dataset's, of which the run's own may be one.
 
     Raises:
         ConfigError: the run cannot be compared so.

@@ -1,13 +1,14 @@
-"""Open a dataset as one of its versions, or as its tables are now. What a build does meanwhile changes no version.
+"""Open a dataset as one of its versions, or as its tables are now; publish these as a version where its gates hold.
 
-A version is planned from its own record, and only the parts that it names are read. Everything that reads a dataset
-comes in here: ``flows.dataset`` for people, and what it calls.
+What a build does meanwhile changes no version: it is planned from its own record, and only the parts that it names are
+read. Everything that reads a dataset comes in here: ``flows.dataset`` for people, and what it calls.
 """
 
 import tempfile
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,10 +18,21 @@ from pairwright.flows.pipeline import Pipeline
 from pairwright.prompts import load
 from pairwright.schemas.config import BuildRecord, Profile
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
+from pairwright.schemas.gates import GatesConfig
 from pairwright.schemas.section import Section
 from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.store.dataset import Build, read_record
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.gates import (
+    Gate,
+    Verdict,
+    cannot_judge,
+    judge_columns,
+    judge_counts,
+    judge_reasons,
+    read_verdict,
+    write_verdict,
+)
 from pairwright.tasks.store.index import Index, open_index_file, write_index
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.snapshot import (
@@ -30,6 +42,7 @@ from pairwright.tasks.store.snapshot import (
     pinned_by,
     read_snapshot,
     snapshot_numbers,
+    write_snapshot,
 )
 from pairwright.tasks.store.stage import Planned, Stage, fingerprint
 from pairwright.tasks.store.takedowns import read_takedowns
@@ -177,11 +190,6 @@ class Version:
     def plan(self, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
         """Return a stage planned beside the version's own, its models pinned; nothing is run.
 
-        Args:
-            stage: reads and uses tables of the version, or those of ``after``.
-            config: its settings.
-            after: other tables beside the version's.
-
         Raises:
             ConfigError: the dataset has not the table that the stage reads.
             ModelError: a model is not on this machine.
@@ -278,3 +286,73 @@ def _leading_to(planned: Sequence[Planned], last: Planned) -> list[Planned]:
             found.append(one)
             needed |= one.stage.tables
     return found[::-1]
+
+
+def publish_version(
+    build: Build, done: Sequence[tuple[Planned, Counts]], *, record: BuildRecord, began: str, force: bool = False
+) -> tuple[Snapshot | None, Verdict]:
+    """Judge settled stages and publish them; return the newest version, if there is any, and how they were judged."""
+    before = latest_snapshot(build.folder)
+    counts = [count for _, count in done]
+    gates = tuple(_judge(build, done, record.profile.gates, before))
+    published = force or all(gate.holds for gate in gates)
+    snapshot = write_snapshot(build, done, record=record) if published else before
+    verdict = Verdict(
+        began=began,
+        ended=now(),
+        complete=not any(count.failed or count.pending for count in counts),
+        against=before.number if before else 0,
+        version=snapshot.number if published and snapshot else 0,
+        gates=gates,
+    )
+    write_verdict(build.folder, verdict)
+    return snapshot, verdict
+
+
+def publish_anyway(folder: Folder) -> tuple[Snapshot, Verdict]:
+    """Publish what a dataset holds now, whatever its gates say.
+
+    Raises:
+        ConfigError: there is no dataset.
+        StoreError: a file cannot be read or written.
+    """
+    earlier, present = read_verdict(folder), open_present(folder)
+    with present.settled() as (build, done):
+        began = earlier.began if earlier else now()
+        snapshot, verdict = publish_version(build, done, record=present.record, began=began, force=True)
+    assert snapshot is not None
+    return snapshot, verdict
+
+
+def now() -> str:
+    """Return the time, to the microsecond, as verdicts state it."""
+    return datetime.now(UTC).isoformat()
+
+
+def _judge(
+    build: Build, done: Sequence[tuple[Planned, Counts]], config: GatesConfig, before: Snapshot | None
+) -> Iterator[Gate]:
+    counts = [count for _, count in done]
+    yield from judge_counts(config, counts)
+    if before is None:
+        return
+    old = before.content["stages"]
+    yield from judge_reasons(config, {name: stage["counts"] for name, stage in old.items()}, counts)
+    changed = [
+        (planned, count)
+        for planned, count in done
+        if _said_of(build, planned)
+        != {name: old.get(planned.stage.name, {}).get(name) for name in ("fingerprint", "parts")}
+    ]
+    if not changed or not (config.max_length_drift or config.max_similarity_drift):
+        return
+    try:
+        with open_version(build.folder, before.number).settled() as earlier:
+            yield from judge_columns(config, earlier, (build, changed))
+    except StoreError as error:
+        yield cannot_judge(config, str(error))
+
+
+def _said_of(build: Build, planned: Planned) -> dict[str, Any]:
+    """Return what a version would say of a stage's rows: where these are equal, so are the rows."""
+    return {"fingerprint": planned.fingerprint, "parts": dict(build.ledger.live_parts(planned.stage.name))}

@@ -22,11 +22,15 @@ from pairwright.flows.verbs.options import (
     Source,
     Until,
     app,
+    conclude,
     load_dataset,
     open_dataset,
+    print_failures,
+    print_reasons,
+    print_table,
     refuse_empty,
+    stopping,
 )
-from pairwright.flows.verbs.print_build import conclude, print_failures, print_reasons, print_table, stopping
 from pairwright.schemas.errors import PairwrightError, ServerError
 
 if TYPE_CHECKING:

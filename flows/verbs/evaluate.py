@@ -46,12 +46,12 @@ def captions(
     asked for by --metric was skipped.
     """
     from pairwright.flows.evaluate_captions import evaluate_captions
-    from pairwright.flows.progress import count_steps
+    from pairwright.flows.progress import show_steps
     from pairwright.tasks.evaluation.score_captions import METRICS, ScoringConfig
 
     config = ScoringConfig(tuple(dict.fromkeys(metric or METRICS)), tokeniser, resamples, seed, limit_s)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no Java program is left behind
-    with count_steps("metrics") as progress:
+    with show_steps("metrics") as progress:
         found = evaluate_captions(
             predictions, references, config, protocol=protocol, missing=missing, progress=progress
         )

@@ -108,7 +108,7 @@ def export(
 ) -> None:
     """Write a dataset in a form that other programs read."""
     from pairwright.flows.export_dataset import ExportConfig, Selection, Verifying
-    from pairwright.flows.progress import count_steps
+    from pairwright.flows.progress import show_steps
     from pairwright.tasks.export.formats import find_form
 
     selection = Selection(
@@ -124,7 +124,7 @@ def export(
         raise typer.BadParameter("--processor and --max-length go with --verify")
     destination = _find_destination(push, private=private, revision=revision)
     config = ExportConfig(selection=selection, negatives=negatives, model=model, verifying=verifying)
-    with count_steps("Rows") as watch:
+    with show_steps("Rows") as watch:
         tally = open_dataset(dataset, version).export(form, to, config=config, watch=watch)
     sizes = ", ".join(f"{split} {rows:,}" for split, (rows, _) in tally.sizes.items())
     left_out = f"; {tally.left_out:,} others are left out" if tally.left_out else ""

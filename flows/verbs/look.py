@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pairwright.flows.verbs.options import OWED, STOPPED, AsJson, DatasetUrl, ProfileName, Version, app, open_dataset
-from pairwright.flows.verbs.print_build import print_reasons, print_table
+from pairwright.flows.verbs.options import (
+    OWED,
+    STOPPED,
+    AsJson,
+    DatasetUrl,
+    ProfileName,
+    Version,
+    app,
+    open_dataset,
+    print_reasons,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -155,7 +165,7 @@ def view(
 
     Only this machine is served, and there only who has the address that is printed: it holds a token.
     """
-    from pairwright.flows.progress import count_steps
+    from pairwright.flows.progress import show_steps
     from pairwright.flows.view_dataset import open_browser
 
     def ready(url: str, once: str) -> None:
@@ -163,7 +173,7 @@ def view(
         if not no_browser:
             open_browser(once)
 
-    with count_steps("Rows read") as watch:
+    with show_steps("Rows read") as watch:
         busy = open_dataset(dataset, version).view(port=port, ready=ready, watch=watch)
     print("\nStopped. Decisions are in the dataset.", file=sys.stderr, flush=True)
     if busy:  # charts are being made, and all else is closed: what that thread holds would be told as leaks

@@ -115,7 +115,7 @@ def runs(dataset: DatasetUrl, as_json: AsJson = False) -> None:
     """List the training runs of a dataset: what they trained, how far they are, what was measured last."""
     from rich.console import Console
 
-    from pairwright.flows.list_runs import runs_table
+    from pairwright.flows.show_training import runs_table
 
     found = open_dataset(dataset).runs()
     if as_json:

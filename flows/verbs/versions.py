@@ -133,9 +133,9 @@ def gc(
     Versions that hold a removed image go, too. Nothing goes while a build or a reader is at work; on an object store,
     which has no locks, see to that yourself. Exports elsewhere are out of reach.
     """
-    from pairwright.flows.progress import count_steps
+    from pairwright.flows.progress import show_steps
 
-    with count_steps("clearing up") as watch:
+    with show_steps("clearing up") as watch:
         found = open_dataset(dataset).gc(keep=keep, dry_run=dry_run, watch=watch)
     _print_collected(found, dry_run=dry_run)
     if found.blocked:

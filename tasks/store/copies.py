@@ -40,14 +40,7 @@ def copy_of(folder: Folder, name: str) -> Path:
 
 
 def made(folder: Folder, name: str, label: str, make: Callable[[Path], None]) -> Path:
-    """Return where this machine has what is made of a file of the dataset; made now if it is not there.
-
-    Args:
-        folder: the dataset's, on an object store.
-        name: the file, in a build's workspace.
-        label: how it is called beside the other copies.
-        make: writes it, a file or a folder, to a path where nothing is.
-    """
+    """Return where this machine has what is made of a file of the dataset; made now if it is not there."""
     path = _used_copies().folder_of(folder, str(Path(name).parent)) / label
     if not path.exists():
         with naming(str(path), "written"), FileLock(f"{path}{LOCK}"):

@@ -222,7 +222,7 @@ class Build:
         Then those of the rows that it kept and that say a reason, with the status "kept". Duplicates are not refused.
         """
         yield from self._say(planned, self.ledger.refused(planned.stage))
-        for _, reason, detail, subject in self._say(planned, self.ledger.remarked(planned.stage)):
+        for _, reason, detail, subject in self._say(planned, self.ledger.refused(planned.stage, remarked=True)):
             yield "kept", reason, detail, subject
 
     def _say(self, planned: Planned, found: Iterable[tuple[str, int, str]]) -> Iterator[tuple[str, str, str, str]]:

@@ -231,4 +231,5 @@ def sort_by_keys(decisions: Sequence[Decision], preferences: Collection[str], pa
 
 def _live(build: Build, row_type: type[PreferenceRow] | type[PairRow], keys: list[str]) -> set[str]:
     tables = [planned.stage.name for planned in build.planned if planned.stage.writes is row_type]
-    return {key for table in tables for _, _, key in build.ledger.where(table, keys)}
+    query = "SELECT key FROM live_{} WHERE key IN (SELECT unnest(?))"
+    return {key for table in tables for (key,) in build.ledger.run(query.format(table), keys)}

@@ -43,14 +43,7 @@ class StageDiff:
 
 
 def diff_stage(before: Build, after: Build, stage: str, *, listed: bool = False) -> StageDiff:
-    """Compare one stage of two settled versions.
-
-    Args:
-        before: the one.
-        after: the other.
-        stage: the table's name; a version may be without it.
-        listed: whether the keys are wanted, too, in rising order.
-    """
+    """Compare one stage of two settled versions."""
     with duckdb.connect() as database:
         for name, build in (("before", before), ("after", after)):
             has = _fingerprint(build, stage) != ""

@@ -12,10 +12,11 @@ from pathlib import Path
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
 from pairwright.tasks.store.dataset import Build, journals_of
 from pairwright.tasks.store.files import TEMPORARY, Folder
-from pairwright.tasks.store.ledger import COLLECTION
+from pairwright.tasks.store.ledger import COLLECTION, Ledger
 from pairwright.tasks.store.part import Part, read_columns
 from pairwright.tasks.store.snapshot import FOLDER as VERSIONS
 from pairwright.tasks.store.snapshot import snapshot_file
+from pairwright.tasks.store.takedowns import NAMES
 
 
 @dataclass
@@ -34,7 +35,8 @@ class Needed:
             parts = (*(part for part, _ in build.ledger.live_parts(name)), *build.ledger.other_parts(name))
             self.files.update(f"{planned.table}/{part}" for part in parts)
             if planned.stage.writes in (ImageRow, PairRow, PreferenceRow):
-                self.names |= build.ledger.names(name)
+                found = build.ledger.run(f"SELECT key FROM live_{name} UNION SELECT subject FROM live_{name}")
+                self.names |= {key for (key,) in found}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,12 @@ class Plan:
     def steps(self) -> int:
         """Return how many steps it takes."""
         return len(self.versions) + len(self.files) + len(self.folders)
+
+
+def holds_one(ledger: Ledger, table: str, keys: Sequence[str]) -> bool:
+    """Say whether a live row of a settled stage is, or is about, one of these."""
+    columns = " OR ".join(f"{name} IN (SELECT unnest(?))" for name in NAMES)
+    return bool(ledger.run(f"SELECT key FROM live_{table} WHERE {columns} LIMIT 1", *[list(keys)] * len(NAMES)))
 
 
 def list_parts(folder: Folder) -> Iterator[tuple[str, str]]:

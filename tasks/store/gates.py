@@ -185,13 +185,7 @@ def judge_counts(config: GatesConfig, counts: Sequence[Counts]) -> Iterator[Gate
 def judge_reasons(
     config: GatesConfig, before: Mapping[str, Mapping[str, Any]], counts: Sequence[Counts]
 ) -> Iterator[Gate]:
-    """Yield the gates of the shares of reasons.
-
-    Args:
-        config: the bounds.
-        before: per table the counts of the last version, as its snapshot has them.
-        counts: the counts now.
-    """
+    """Yield the gates of the shares of reasons."""
     for count in counts if config.max_reason_drift else ():
         if count.stage not in before:
             continue
@@ -207,13 +201,7 @@ def _reasons(count: Mapping[str, Any]) -> dict[str, int]:
 
 
 def judge_columns(config: GatesConfig, before: tuple[Build, Settled], now: tuple[Build, Settled]) -> Iterator[Gate]:
-    """Yield the gates of lengths and similarities; a table whose parts are those of the last version has not drifted.
-
-    Args:
-        config: the bounds.
-        before: the last version, opened and settled.
-        now: the tables as they are.
-    """
+    """Yield the gates of lengths and similarities; a table with the parts of the last version has not drifted."""
     (old_build, old_stages), (build, stages) = before, now
     old_by_name = {planned.stage.name: planned for planned, _ in old_stages}
     for planned, _ in stages:

@@ -79,12 +79,7 @@ class Index:
         return np.lexsort((rows, parts))
 
     def batches(self, columns: Sequence[str], chosen: NDArray[np.int64] | None = None) -> Iterator[pa.Table]:
-        """Yield some columns of all live rows in the order of the parts, one table per row group.
-
-        Args:
-            columns: which.
-            chosen: only rows at these positions of the index, in that order.
-        """
+        """Yield some columns of all live rows in the order of the parts, one table per row group."""
         parts, rows = self._places
         order = self.order() if chosen is None else chosen
         groups = np.stack([parts[order], rows[order] // ROWS_PER_GROUP], axis=1)

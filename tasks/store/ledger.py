@@ -74,11 +74,11 @@ class Ledger:
         self._database = duckdb.connect(
             config={"memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch), "preserve_insertion_order": True}
         )
-        self._run("SET enable_progress_bar = false")  # it would be drawn on standard output
+        self.run("SET enable_progress_bar = false")  # it would be drawn on standard output
         self._loaded: dict[str, dict[str, int]] = {}
         self.sweeping = False
         """Whether parts that hold rows which no longer count are left out as a whole: one may be of a removed image."""
-        self._run("CREATE TEMP TABLE removed (mark VARCHAR)")
+        self.run("CREATE TEMP TABLE removed (mark VARCHAR)")
         self._seen: dict[str, dict[str, list[int]]] = {}
         """Per table, the parts that were made of the same whole input, by what identifies that."""
         self._written: dict[str, set[str]] = {}
@@ -92,13 +92,14 @@ class Ledger:
     ) -> None:
         self._database.close()
 
-    def _run(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    def run(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return what a query of the settled tables gives (``live_S``, ``input_S``, ``outcome_S``, ``rows_S``)."""
         return self._database.execute(query, values).fetchall()
 
     def set_items(self, table: str, names: Sequence[str]) -> None:
         """Make the parts of a listing, in this order, the present input of the sources stage."""
         self._load("items", table, only=names)
-        self._run(f"""
+        self.run(f"""
             CREATE OR REPLACE TEMP TABLE live_items AS SELECT row_number() OVER () - 1 AS seq, * FROM (
                 SELECT * FROM rows_items r WHERE {_first_of_its_key("rows_items", "true", "r.part, r.row")}
                 ORDER BY part, row)""")
@@ -106,12 +107,12 @@ class Ledger:
     def remove(self, images: Iterable[str]) -> None:
         """Let parts that hold these images not count; to be called before tables are read."""
         for image in images:
-            self._run("INSERT INTO removed VALUES (?)", mark_of(image))
+            self.run("INSERT INTO removed VALUES (?)", mark_of(image))
 
     @property
     def removed(self) -> list[str]:
         """Return the marks of removed images, and of what the source brought about them, as far as tables are read."""
-        return [mark for (mark,) in self._run("SELECT DISTINCT mark FROM removed ORDER BY mark")]
+        return [mark for (mark,) in self.run("SELECT DISTINCT mark FROM removed ORDER BY mark")]
 
     def load(self, planned: Planned, *, removals: bool = False) -> None:
         """Read the keys of the parts that came since the last call; ``removals``: something was ever removed."""
@@ -129,12 +130,12 @@ class Ledger:
         about = " OR ".join(f"md5('removed ' || {column}) IN {marked}" for column in NAMES)
         hit = f"status = 'ok' AND ({about})"
         back = f"SELECT (part, source_key) FROM rows_{name} WHERE {stone} AND subject NOT IN {marked}"
-        self._run(f"DELETE FROM rows_{name} WHERE (part, source_key) IN ({back})")
-        self._run(
+        self.run(f"DELETE FROM rows_{name} WHERE (part, source_key) IN ({back})")
+        self.run(
             f"INSERT INTO removed SELECT md5('removed ' || key) FROM rows_{name} WHERE {hit} "
             f"UNION SELECT key FROM rows_{name} WHERE {stone}"
         )
-        self._run(f"DELETE FROM rows_{name} WHERE part IN (SELECT part FROM rows_{name} WHERE {hit})")
+        self.run(f"DELETE FROM rows_{name} WHERE part IN (SELECT part FROM rows_{name} WHERE {hit})")
 
     def load_only(self, planned: Planned, live: Sequence[str], others: Sequence[str]) -> None:
         """Read the keys of some parts, and of no others.
@@ -144,7 +145,7 @@ class Ledger:
         """
         name = planned.stage.name
         self._load(name, planned.table, only=[*live, *others])
-        self._run(
+        self.run(
             f"DELETE FROM rows_{name} WHERE part >= {len(live)} AND status = 'ok' "
             f"AND key NOT IN (SELECT key FROM rows_{name} WHERE part < {len(live)} AND status = 'ok')"
         )
@@ -153,7 +154,7 @@ class Ledger:
         known = self._loaded.get(name)
         if known is None:
             texts = ", ".join(f'"{column}" VARCHAR' for column in COLUMNS)
-            self._run(
+            self.run(
                 f"CREATE OR REPLACE TEMP TABLE rows_{name} (part INTEGER, row INTEGER, {texts}); "
                 f"CREATE OR REPLACE TEMP TABLE parts_{name} (part INTEGER, name VARCHAR)"
             )
@@ -202,13 +203,13 @@ class Ledger:
     def _forget_failed(self, name: str) -> set[str]:
         """Forget the rows of parts in which every row failed, for a retry of all of them replaces the part."""
         failed = f"SELECT part FROM rows_{name} GROUP BY part HAVING bool_and(status = 'failed')"
-        parts = self._run(f"SELECT name FROM parts_{name} WHERE part IN ({failed})")
-        self._run(f"DELETE FROM rows_{name} WHERE part IN ({failed})")
+        parts = self.run(f"SELECT name FROM parts_{name} WHERE part IN ({failed})")
+        self.run(f"DELETE FROM rows_{name} WHERE part IN ({failed})")
         return {part for (part,) in parts}
 
     def _insert(self, name: str, rows: pa.Table) -> None:
         self._database.register("new_rows", rows)
-        self._run(f"INSERT INTO {name} BY NAME SELECT * FROM new_rows")
+        self.run(f"INSERT INTO {name} BY NAME SELECT * FROM new_rows")
         self._database.unregister("new_rows")
 
     def settle(self, stage: Stage) -> None:
@@ -217,15 +218,15 @@ class Ledger:
         self._make_input(stage)
         name = stage.name
         if self.sweeping:
-            self._run(f"DELETE FROM rows_{name} WHERE part IN ({self._stale(name)})")
+            self.run(f"DELETE FROM rows_{name} WHERE part IN ({self._stale(name)})")
         alive = f"r.status = 'ok' AND r.source_key IN (SELECT source_key FROM input_{name})"
         first = _first_of_its_key(f"rows_{name}", alive, f"r.{stage.tie}, r.source_key, r.part, r.row")
-        self._run(f"""
+        self.run(f"""
             CREATE OR REPLACE TEMP TABLE live_{name} AS SELECT row_number() OVER () - 1 AS seq, * FROM (
                 SELECT r.* FROM rows_{name} r
                 JOIN (SELECT part, row_number() OVER (ORDER BY name) AS place FROM parts_{name}) p USING (part)
                 WHERE {alive} AND {first} ORDER BY p.place, r.row)""")
-        self._run(f"""
+        self.run(f"""
             CREATE OR REPLACE TEMP TABLE outcome_{name} AS
             SELECT i.seq, i.source_key, i.key, i.part, i.row,
                 CASE WHEN i.done THEN 'ok' WHEN b.best >= 2 THEN 'dropped'
@@ -255,7 +256,7 @@ class Ledger:
             "input": place,
             "outcome": f"{place}, outcome VARCHAR, reason VARCHAR",
         }
-        self._run("; ".join(f"CREATE OR REPLACE TEMP TABLE {one}_{name} ({all_of})" for one, all_of in columns.items()))
+        self.run("; ".join(f"CREATE OR REPLACE TEMP TABLE {one}_{name} ({all_of})" for one, all_of in columns.items()))
         numbers = dict.fromkeys(("of", "ok", "dropped", "failed", "pending", "rows"), 0)
         return Counts(stage=name, fingerprint=planned.fingerprint, reasons={}, **numbers)
 
@@ -266,14 +267,14 @@ class Ledger:
         """
         name = stage.name
         if len(stage.reads) == 1:
-            self._run(f"CREATE OR REPLACE TEMP VIEW read_{name} AS SELECT * FROM live_{next(iter(stage.reads))}")
+            self.run(f"CREATE OR REPLACE TEMP VIEW read_{name} AS SELECT * FROM live_{next(iter(stage.reads))}")
             return
         columns = ", ".join(f'"{column}"' for column in ("row", *COLUMNS))
         parts, before = [f"SELECT 0 AS place, 0 AS seq, part, {columns} FROM rows_{name} WHERE false"], 0
         for place, table in enumerate(stage.reads):
             parts.append(f"SELECT {place} AS place, seq, part + {before} AS part, {columns} FROM live_{table}")
             before += len(self.part_names(table))
-        self._run(f"""
+        self.run(f"""
             CREATE OR REPLACE TEMP VIEW read_{name} AS
             SELECT row_number() OVER (ORDER BY place, seq) - 1 AS seq, part, {columns} FROM (
                 {" UNION ALL ".join(parts)} QUALIFY row_number() OVER (PARTITION BY key ORDER BY place) = 1)""")
@@ -298,7 +299,7 @@ class Ledger:
         name = parts[0] if len(parts) == 1 else f"md5({' || chr(31) || '.join(parts)})"
         about = " UNION ALL ".join(f"SELECT {IMAGES['shown']} FROM live_{table}" for table in stage.only_in)
         chosen = f"WHERE l.key IN ({about})" if about else ""
-        self._run(f"""
+        self.run(f"""
             CREATE OR REPLACE TEMP TABLE input_{stage.name} AS
             SELECT row_number() OVER () - 1 AS seq, * FROM (
                 SELECT l.key, {name} AS source_key, l.part, l.row
@@ -312,16 +313,12 @@ class Ledger:
     def _identity(self, rows: str) -> str:
         """Return a hash of the rows' keys that does not depend on their order."""
         query = f"SELECT count(*), coalesce(bit_xor(md5_number(key)), 0), bit_xor(md5_number(key || '+')) FROM {rows}"
-        return ":".join(str(value) for value in self._run(query)[0])
+        return ":".join(str(value) for value in self.run(query)[0])
 
     def count(self, planned: Planned) -> Counts:
-        """Count a settled stage.
-
-        Raises:
-            ValidationError: the counts do not add up, each being counted on its own.
-        """
+        """Count a settled stage; ``ValidationError`` where the counts, each on its own, do not add up."""
         name = planned.stage.name
-        (_, _, total), (_, _, rows), *ended = self._run(
+        (_, _, total), (_, _, rows), *ended = self.run(
             f"SELECT '', '', count(*) FROM input_{name} UNION ALL SELECT '', '', count(*) FROM live_{name} "
             f"UNION ALL SELECT outcome, coalesce(reason, ''), count(*) FROM outcome_{name} GROUP BY ALL"
         )
@@ -351,29 +348,21 @@ class Ledger:
             params=[reason] if reason else None,
         ).to_arrow_reader(BATCH_ROWS)
 
-    def refused(self, stage: Stage) -> list[tuple[str, int, str]]:
+    def refused(self, stage: Stage, *, remarked: bool = False) -> list[tuple[str, int, str]]:
         """Return where the dropped and failed rows of a settled stage's present input are, and what they are about.
 
-        Part file, row, and the subject of the input.
+        Part file, row, and the subject of the input; ``remarked``, of the live rows that say a reason.
         """
-        return self._run(f"""
-            SELECT p.name, min(r.row), any_value(l.subject) FROM rows_{stage.name} r
-            JOIN outcome_{stage.name} o USING (source_key) JOIN parts_{stage.name} p ON p.part = r.part
-            JOIN read_{stage.name} l ON l.key = o.key
-            WHERE o.outcome IN ('dropped', 'failed') AND r.status = o.outcome
-            GROUP BY p.name, r.source_key ORDER BY 1, 2""")
-
-    def remarked(self, stage: Stage) -> list[tuple[str, int, str]]:
-        """Return where the live rows are of which something is remarked, as ``refused`` does."""
-        return self._run(f"""
-            SELECT p.name, r.row, l.subject FROM live_{stage.name} r
-            JOIN outcome_{stage.name} o USING (source_key) JOIN parts_{stage.name} p ON p.part = r.part
-            JOIN read_{stage.name} l ON l.key = o.key
-            WHERE r.reason != '' ORDER BY 1, 2""")
+        name, status = stage.name, "r.reason != ''" if remarked else "r.status = o.outcome AND r.status != 'ok'"
+        return self.run(f"""
+            SELECT p.name, min(r.row), any_value(l.subject) FROM {"live" if remarked else "rows"}_{name} r
+            JOIN outcome_{name} o USING (source_key) JOIN parts_{name} p ON p.part = r.part
+            JOIN read_{name} l ON l.key = o.key
+            WHERE {status} GROUP BY p.name, {"r.row" if remarked else "r.source_key"} ORDER BY 1, 2""")
 
     def duplicates(self, stage: Stage) -> list[tuple[str, int, str, int]]:
         """Return where the rows of inputs that gave only what others gave are, and where the rows that count are."""
-        return self._run(f"""
+        return self.run(f"""
             SELECT p.name, min(r.row), any_value(q.name), any_value(w.row) FROM outcome_{stage.name} o
             JOIN rows_{stage.name} r USING (source_key) JOIN live_{stage.name} w ON w.key = r.key
             JOIN parts_{stage.name} p ON p.part = r.part JOIN parts_{stage.name} q ON q.part = w.part
@@ -413,34 +402,17 @@ class Ledger:
                 f"WHERE part IN ({', '.join(map(str, parts))}) AND status != 'failed')"
             )
             if self._identity(about) == mark.split(" ")[0]:
-                shared = self._run(f"SELECT count(*) FROM {about} WHERE key IN (SELECT key FROM read_{stage.name})")
+                shared = self.run(f"SELECT count(*) FROM {about} WHERE key IN (SELECT key FROM read_{stage.name})")
                 found.append((int(shared[0][0]), parts))
         return max(found, default=(0, []))[1]
 
     def places(self, table: str) -> str:
         """Return a hash of where a table's live rows are: those with the same keys may be other rows than before."""
-        return str(self._run(f"SELECT bit_xor(md5_number(key || ' ' || part || ' ' || row)) FROM live_{table}")[0][0])
+        return str(self.run(f"SELECT bit_xor(md5_number(key || ' ' || part || ' ' || row)) FROM live_{table}")[0][0])
 
     def part_names(self, table: str) -> list[str]:
         """Return the files of a table's parts, by the number that ``part`` columns use."""
-        return [name for _, name in self._run(f"SELECT part, name FROM parts_{table} ORDER BY part")]
-
-    def run(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Return what a query of the settled tables gives (``live_S``, ``input_S``, ``outcome_S``, ``rows_S``)."""
-        return self._run(query, *values)
-
-    def keys_like(self, table: str, prefix: str, most: int = 10) -> list[str]:
-        """Return the keys of a settled table's live rows that begin so, the first few."""
-        query = f"SELECT key FROM live_{table} WHERE starts_with(key, ?) ORDER BY key LIMIT {most}"
-        return [key for (key,) in self._run(query, prefix)]
-
-    def where(self, table: str, keys: Sequence[str]) -> list[tuple[str, int, str]]:
-        """Return the part, the place there and the key of live rows."""
-        return self._run(
-            f"SELECT p.name, l.row, l.key FROM live_{table} l JOIN parts_{table} p USING (part) "
-            "WHERE l.key IN (SELECT unnest(?)) ORDER BY 1, 2",
-            list(keys),
-        )
+        return [name for _, name in self.run(f"SELECT part, name FROM parts_{table} ORDER BY part")]
 
     def columns(self, query: str) -> pa.Table:
         """Return what a query of the settled tables gives, as an Arrow table."""
@@ -453,22 +425,11 @@ class Ledger:
 
     def has_stale(self, table: str) -> bool:
         """Say whether the parts of a settled stage hold rows that do not count."""
-        return bool(self._run(f"{self._stale(table)} LIMIT 1"))
-
-    def names(self, table: str) -> set[str]:
-        """Return the keys of a settled stage's live rows and what they are about."""
-        found = self._run(f"SELECT key FROM live_{table} UNION SELECT subject FROM live_{table}")
-        return {name for (name,) in found}
-
-    def holds(self, table: str, keys: Sequence[str]) -> bool:
-        """Say whether a live row of a settled stage is, or is about, one of these."""
-        columns = " OR ".join(f"{name} IN (SELECT unnest(?))" for name in NAMES)
-        found = self._run(f"SELECT count(*) FROM live_{table} WHERE {columns}", *[list(keys)] * len(NAMES))
-        return bool(found[0][0])
+        return bool(self.run(f"{self._stale(table)} LIMIT 1"))
 
     def other_parts(self, table: str) -> list[str]:
         """Return the parts without live rows that a settled stage's outcomes come from: of what it refused."""
-        found = self._run(
+        found = self.run(
             f"SELECT DISTINCT p.name FROM rows_{table} r JOIN parts_{table} p USING (part) "
             f"WHERE r.source_key IN (SELECT source_key FROM input_{table}) "
             f"AND r.part NOT IN (SELECT part FROM live_{table}) ORDER BY 1"
@@ -477,7 +438,7 @@ class Ledger:
 
     def live_parts(self, table: str) -> Iterator[tuple[str, int]]:
         """Yield each part that holds live rows, by name, with their number."""
-        yield from self._run(
+        yield from self.run(
             f"SELECT p.name, count(*) FROM live_{table} JOIN parts_{table} p USING (part) GROUP BY ALL ORDER BY 1"
         )
 

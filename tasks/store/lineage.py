@@ -35,17 +35,17 @@ class Link:
 def find_keys(build: Build, prefix: str) -> list[tuple[str, str]]:
     """Return the live rows of a settled build whose key begins so, by table, the listing first; a few at the most."""
     tables = ["items", *(planned.stage.name for planned in build.planned)]
-    return [(table, key) for table in tables for key in build.ledger.keys_like(table, prefix)]
+    return [(table, key) for table in tables for key in keys_like(build.ledger, table, prefix)]
+
+
+def keys_like(ledger: Ledger, table: str, prefix: str) -> list[str]:
+    """Return the keys of a settled table's live rows that begin so, the first ten."""
+    query = f"SELECT key FROM live_{table} WHERE starts_with(key, ?) ORDER BY key LIMIT 10"
+    return [key for (key,) in ledger.run(query, prefix)]
 
 
 def follow(build: Build, seeds: Iterable[tuple[str, str]], way: Way) -> list[Link]:
-    """Return every row that is reached from some rows of a settled build, each once, nearest table first.
-
-    Args:
-        build: every stage settled.
-        seeds: table and key of the rows to begin with; they are not in the answer.
-        way: "made of it" goes down the stages, "made from" goes up to the listing.
-    """
+    """Return every row that is reached from some rows of a settled build, each once, nearest table first."""
     tracer = _Tracer(build, seeds)
     stages = [planned.stage for planned in build.planned]
     for stage in stages if way == "made of it" else reversed(stages):
@@ -123,7 +123,9 @@ def read_cells(
     """Return some columns of live rows by their keys; those that the table does not have are left out."""
     found: dict[str, dict[str, Any]] = {}
     by_part: dict[str, list[tuple[int, str]]] = {}
-    for part, row, key in build.ledger.where(planned.stage.name, keys):
+    name = planned.stage.name
+    places_of = f"SELECT p.name, l.row, l.key FROM live_{name} l JOIN parts_{name} p USING (part)"
+    for part, row, key in build.ledger.run(f"{places_of} WHERE l.key IN (SELECT unnest(?)) ORDER BY 1, 2", list(keys)):
         by_part.setdefault(part, []).append((row, key))
     for name, places in by_part.items():
         places.sort()

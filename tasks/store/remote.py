@@ -57,11 +57,6 @@ def open_store(url: str) -> tuple[Any, str]:
 def ask(call: Callable[[], T], *, place: str, what: str) -> T:
     """Return what an object store answers.
 
-    Args:
-        call: asks it once.
-        place: the address that is asked about, for messages.
-        what: "read", "written", ...
-
     Raises:
         FileNotFoundError, FileExistsError: as they come.
         StoreError: it fails, and goes on failing.

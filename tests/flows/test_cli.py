@@ -92,21 +92,6 @@ def test_a_second_build_does_nothing_and_makes_no_version(photographs: Path, tmp
     assert [path.name for path in (out / "snapshots").iterdir()] == ["000001.json"]
 
 
-def test_removing_a_picture_gives_a_version_without_it(
-    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    assert run("build", photographs, "--out", out, *BUILD) == 0
-    (photographs / "picture-3.png").unlink()
-    assert run("build", photographs, "--out", out, *BUILD) == 0
-    capsys.readouterr()
-    run("status", out, "--json")
-    status = json.loads(capsys.readouterr().out)
-    assert status["snapshot"] == 2
-    rows = {stage["stage"]: stage["rows"] for stage in status["stages"]}
-    assert [rows[name] for name in ("images", "embeddings", "neighbours")] == [8, 24, 8]
-
-
 def test_what_was_dropped_is_listed_by_name(
     photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -244,17 +229,6 @@ def test_interrupted_builds_say_how_to_go_on_and_do(
     assert not list(out.rglob("*.tmp-*"))
 
 
-def test_what_differs_from_the_last_build_is_said(
-    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    assert run("build", photographs, "--out", out, "--until", "sources") == 0
-    assert run("resume", out) == 0
-    assert "was none" not in capsys.readouterr().err
-    assert run("build", photographs, "--out", out, "--until", "sources", "--set", "images.licence=MIT") == 0
-    assert "images.licence was none, is MIT" in capsys.readouterr().err
-
-
 def test_a_damaged_record_is_replaced_by_a_build(
     photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -273,23 +247,6 @@ def test_a_source_that_gives_no_image_ends_with_two(tmp_path: Path, capsys: pyte
     out = tmp_path / "out"
     assert run("build", tmp_path / "in", "--out", out, "--until", "mining") == 2
     assert "(1 x not an image)" in capsys.readouterr().err
-
-
-def test_refused_images_are_named_also_by_later_stages(
-    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    words = ["--until", "mining", "--set", "run.workers=1", "--set", "mining.min_best_similarity=1"]
-    assert run("build", photographs, "--out", out, *words) == 0
-    capsys.readouterr()
-    assert run("status", out, "--refused", "nosuch") == 2
-    assert "nosuch: " in capsys.readouterr().err
-    assert run("status", out, "--refused", "similar_pairs") == 0
-    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert lines
-    names = {str(path.relative_to(photographs)) for path in photographs.rglob("*.png")}
-    assert {line[2].split(": ")[0] for line in lines} <= names
-    assert run("status", out, "--verify") == 0
 
 
 def test_duplicates_are_named_with_what_they_repeat(
@@ -362,19 +319,6 @@ def test_values_are_named_in_words(verb: str) -> None:
     assert said.exit_code == 0
     assert not re.search(r"<\w|\bTEXT\b|\bINTEGER\b|<class|\bstr\b|list\[", said.output)
     assert verb == "evaluate" or ("-q, --quiet" in said.output and "-v, --verbose" in said.output)
-
-
-@pytest.mark.parametrize(
-    ("words", "completed"), [("re", "refilter remove report resume"), ("build --pro", "--profile")]
-)
-def test_the_shell_completes_verbs_and_options(words: str, completed: str) -> None:
-    asked = {"COMP_WORDS": f"pairwright {words}", "COMP_CWORD": str(len(words.split()))}
-    asked["_PAIRWRIGHT_COMPLETE"] = "complete_bash"
-    done = subprocess.run(
-        [sys.executable, "-c", "from pairwright.flows.cli import app; app(prog_name='pairwright')"],
-        capture_output=True, text=True, check=True, env=os.environ | asked,
-    )  # fmt: skip
-    assert sorted(done.stdout.split()) == completed.split()
 
 
 @pytest.mark.parametrize("words", ["build --out", "plan --out", "doctor --out", "export demo --to", "status", "report"])

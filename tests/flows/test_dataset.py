@@ -97,20 +97,6 @@ def test_a_pipeline_does_what_a_dataset_owes_of_it(two: Path, tmp_path: Path) ->
         pw.Pipeline("scenes", until="nowhere")
 
 
-def test_a_version_shows_itself(two: Path) -> None:
-    assert pw.open(two, version=1).report(pairs=2).page == str(two / "report/index.html")
-    assert "ersion 1" in (two / "report/index.html").read_text()
-
-
-def test_what_a_build_that_published_nothing_made_is_not_seen(two: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    shutil.copytree(two, out)
-    (out / "snapshots/000002.json").unlink()
-    assert len(list(pw.open(out)["images"].rows())) == 9
-    (out / "snapshots/000001.json").unlink()
-    assert len(list(pw.open(out)["images"].rows())) == 6, "without any version, as it is now"
-
-
 def test_a_version_that_is_not_there_is_wrong_usage(two: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"version 7\b.* 1, 2"):
         next(pw.open(two, version=7)["images"].rows())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pairwright.flows.evaluate_model import EvaluationConfig, evaluate_model
-from pairwright.flows.progress import count_steps
+from pairwright.flows.progress import show_steps
 from pairwright.schemas.errors import ServerError
 from pairwright.tasks.evaluation.benchmark import SHORT
 from tests.fixtures.asking import config_of
@@ -114,11 +114,11 @@ def test_what_was_answered_is_not_asked_again(cola: Path, tmp_path: Path) -> Non
         config = config_of(server, structured_output="none", patience_seconds=0.2, max_attempts=2, max_concurrency=1)
         wanted = EvaluationConfig(model="tiny", benchmark="cola", data=cola, to=to, server=config)
         with pytest.raises(ServerError):
-            evaluate_model(wanted, watch=count_steps)
+            evaluate_model(wanted, watch=show_steps)
         assert not to.exists()
         start, server.answer = len(server.asked), answer
         answered = {(one.text, one.images) for one in server.asked[:12] if one.body["max_tokens"] == SHORT}
-        found = evaluate_model(wanted, watch=count_steps)
+        found = evaluate_model(wanted, watch=show_steps)
         asked = [(one.text, one.images) for one in server.asked[start:] if one.body["max_tokens"] == SHORT]
     assert len(answered) >= 4
     assert not answered & {*asked}

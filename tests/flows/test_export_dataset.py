@@ -66,15 +66,6 @@ def test_a_rendered_dataset_loads_with_its_images(rendered, tmp_path, offline):
     assert f"| preferences | {tally.rows} | {tally.rows} |" in card
 
 
-def test_command_line(rendered, tmp_path, monkeypatch, capsys):
-    assert run(monkeypatch, "export", rendered, "--format", "hf", "--to", tmp_path / "out") == 0
-    said = capsys.readouterr().out
-    assert str(tmp_path / "out") in said
-    assert FORMATS["hf"].cannot in said
-    assert run(monkeypatch, "report", rendered, "--pairs", "3") == 0
-    assert re.search(rf"\b3\b.* {rendered}/report/index.html", capsys.readouterr().out)
-
-
 def test_licences_are_selected_and_the_card_says_what_is_left_out(rendered, tmp_path, monkeypatch, capsys):
     assert run(monkeypatch, "export", rendered, "--to", tmp_path / "all", "--licence", "cc0-1.0") == 0
     assert "left out" not in capsys.readouterr().out
@@ -83,12 +74,6 @@ def test_licences_are_selected_and_the_card_says_what_is_left_out(rendered, tmp_
     said = capsys.readouterr().err
     assert "licences: CC0-1.0; sources: scenes; splits: " in said
     assert not (tmp_path / "none").exists()
-
-
-def test_no_preferences_yet_is_wrong_usage(mined, tmp_path, monkeypatch, capsys):
-    assert run(monkeypatch, "export", mined, "--to", tmp_path / "out") == 2
-    assert "preferences" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -182,14 +167,6 @@ def test_filters_leave_the_rest_out(rendered, tmp_path, monkeypatch, capsys):
     assert sorted(rows) == sorted(row.key for row in made)
 
 
-def test_an_export_of_another_format_is_replaced(rendered, tmp_path, monkeypatch):
-    for form in ("trl", "hf"):
-        assert run(monkeypatch, "export", rendered, "--format", form, "--to", tmp_path / "out") == 0
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {*FORMATS["hf"].owns, README, MARKER}
-    (tmp_path / "out/images").mkdir()
-    assert run(monkeypatch, "export", rendered, "--format", "llamafactory", "--to", tmp_path / "out") == 2
-
-
 @pytest.mark.parametrize("form", ["trl", pytest.param("ms-swift", marks=pytest.mark.slow)])
 def test_verified_by_the_command_line(rendered, tmp_path, monkeypatch, capsys, offline, form):
     words = ("export", rendered, "--format", form, "--to", tmp_path / "out", "--verify")
@@ -203,12 +180,3 @@ def test_verified_by_the_command_line(rendered, tmp_path, monkeypatch, capsys, o
     assert run(monkeypatch, *words, "--max-length", "9") == 2
     assert "--processor" in capsys.readouterr().err
     assert run(monkeypatch, *words[:-1], "--max-length", "9") == 2
-
-
-def test_progress_is_heard(rendered, tmp_path):
-    heard = []
-    tally = pw.open(rendered).export(
-        "trl", str(tmp_path / "out"), watch=lambda done, total: heard.append((done, total))
-    )
-    seen = tally.rows + tally.unheld.total()
-    assert heard[-1] == (seen, seen)

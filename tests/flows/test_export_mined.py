@@ -112,14 +112,6 @@ def test_the_rows_are_those_of_a_training_with_these_negatives(
     assert "*mined*" not in (tmp_path / "own/README.md").read_text()
 
 
-def test_a_selection_is_of_the_mined_rows(dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--negatives", "hard", "--licence", "cc0-1.0")
-    assert dataset.train("dpo", "on-mined", negatives_from="hard") == 0
-    assert dataset.export(tmp_path / "out", *words) == 0
-    assert dataset.export(tmp_path / "none", *words[:2], "--licence", "mit") == 2
-    assert "licences: CC0-1.0" in said(capsys)
-
-
 def test_negatives_are_of_the_version_that_is_trained_on_and_exported(
     dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,36 +123,6 @@ def test_negatives_are_of_the_version_that_is_trained_on_and_exported(
     assert changed.export(tmp_path / "older", *words, 1) == 0
     assert changed.export(tmp_path / "newest", *words, 2) == 2
     assert "--negatives hard: " in said(capsys)
-
-
-def unfinished(dataset: Dataset) -> None:
-    place = dataset.folder / "runs/stopped"
-    if not place.exists():
-        shutil.copytree(dataset.folder / "runs/hard", place)
-        shutil.rmtree(place / "checkpoint")
-        (place / "retriever/retriever.safetensors").unlink()
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("nobody", "runs/nobody: "),
-        ("plain", "`pairwright runs "),
-        ("stopped", "runs/stopped "),
-        ("../hard", "negatives '../hard': "),
-    ],
-)
-def test_runs_that_can_have_mined_nothing(
-    name: str, message: str, dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    unfinished(dataset)
-    assert dataset.export(tmp_path / "out", "--negatives", name) == 2
-    exported = said(capsys)
-    assert message in exported
-    assert not (tmp_path / "out").exists()
-    assert dataset.train("dpo", "never", negatives_from=name) == 2
-    assert message in said(capsys), "a training says the same"
-    assert not (dataset.folder / "runs/never/config.yaml").exists()
 
 
 def test_a_retriever_that_ranks_no_pool(dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,6 @@ from PIL import Image
 
 from pairwright.flows.progress import LineWatcher
 from pairwright.flows.run_build import Report, Work, make_request, resume_request, run_build
-from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.budget import count_asked
 from pairwright.tasks.store.dataset import read_record
 from pairwright.tasks.store.files import Folder
@@ -131,10 +130,3 @@ def test_time_and_disk_stop_a_build_between_rounds(tmp_path: Path, capsys: pytes
     assert run("resume", out, "--set", "run.budget.max_hours=0", "--set", "run.budget.max_disk_gb=0.000001") == 1
     assert f"{STOPPED}max_disk_gb: " in capsys.readouterr().err
     assert run("resume", out, "--set", "run.budget.max_disk_gb=1") == 0
-
-
-def test_resume_takes_no_setting_that_changes_rows(mined: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--set mining\.gamma=2: .*`run`, `gates` and `health`"):
-        resume_request(str(mined), stage="", reason="", settings=["mining.gamma=2"])
-    with pytest.raises(ConfigError, match=r"run\.budget\.call: .*max_calls"):
-        resume_request(str(mined), stage="", reason="", settings=["run.budget.call=2"])

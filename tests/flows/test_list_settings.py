@@ -14,7 +14,6 @@ from pairwright.flows.cli import app
 from pairwright.flows.document_settings import write_settings_page, write_tables_page
 from pairwright.flows.list_settings import list_profiles, list_settings
 from pairwright.flows.load_profile import load_profile, profile_names
-from pairwright.flows.stages import STAGES
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.section import Section
@@ -61,12 +60,6 @@ def test_the_list_says_what_the_models_hold() -> None:
     assert "adpo" in found.type
 
 
-def test_the_size_of_a_shard_says_which_stages_have_another() -> None:
-    (found,) = list_settings("run.rows_per_shard")
-    said = dict(re.findall(r"(\w+) \((\d+)\)", found.meaning))
-    assert said == {stage.name: str(stage.rows_per_shard) for stage in STAGES if stage.rows_per_shard}
-
-
 def test_a_section_is_its_own_settings_only() -> None:
     assert {one.name.partition(".")[0] for one in list_settings("run")} == {"run"}
     assert {one.command for one in list_settings("train")} == {"train"}
@@ -99,11 +92,3 @@ def test_the_pages_of_the_documentation_are_what_the_source_gives(page: str, mad
 def test_an_unknown_section_gives_the_nearest_names(asked: str, near: str) -> None:
     with pytest.raises(ConfigError, match=rf"\b{re.escape(near)}\b"):
         list_settings(asked)
-
-
-@pytest.mark.parametrize("columns", [80, 120])
-def test_the_list_fits_a_terminal(columns: int) -> None:
-    printed = CliRunner().invoke(app, ["settings"], env={"COLUMNS": str(columns)}).output
-    wide = [line for line in printed.splitlines() if len(line) > columns]
-    assert all(len(line.split()) == 1 for line in wide), "only what cannot be wrapped may be longer"
-    assert " ".join(printed.split()).count("Peak learning rate of the vision tower") == 1

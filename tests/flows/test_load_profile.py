@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from pairwright.flows.list_settings import meanings_of
 from pairwright.flows.load_profile import load_profile, profile_names
@@ -63,11 +62,6 @@ def test_a_wrong_profile_names_file_and_field(tmp_path: Path, text: str, words: 
     assert not [word for word in words if word not in message], message
 
 
-def test_a_missing_profile_names_those_that_are_there() -> None:
-    with pytest.raises(ConfigError, match=r"nowhere: .*scenes"):
-        load_profile("nowhere")
-
-
 @pytest.mark.parametrize(
     "settings",
     [["mining"], ["=1"], ["source.deep=1"], ["mining.gamma=["], ["mining.gamma=0.1", "mining.gamma.deep=1"]],
@@ -76,11 +70,6 @@ def test_a_missing_profile_names_those_that_are_there() -> None:
 def test_a_wrong_setting_is_quoted(settings: list[str]) -> None:
     with pytest.raises(ConfigError, match="--set " + re.escape(settings[-1])):
         load_profile("scenes", settings)
-
-
-def test_a_setting_out_of_range_names_the_setting() -> None:
-    with pytest.raises(ConfigError, match=r"--set mining\.gamma=-1: mining\.gamma: "):
-        load_profile("scenes", ["mining.gamma=-1"])
 
 
 def test_every_field_says_what_it_is() -> None:
@@ -96,12 +85,6 @@ def test_every_field_says_what_it_is() -> None:
         for name in model.model_fields
         if not meanings_of(model).get(name)
     ]
-
-
-def test_shipped_profiles_say_nothing_by_default_that_yaml_misreads() -> None:
-    for name in profile_names():
-        values = yaml.safe_load((Path("flows/profiles") / f"{name}.yaml").read_text())
-        assert isinstance(values, dict)
 
 
 @pytest.mark.parametrize("value", ["sk-SECRET-991", "secret key", "lower_case", "block:", 7])

@@ -44,12 +44,6 @@ def test_a_table_is_made_once(folder: Folder) -> None:
     assert {len(row.vector) for row in rows} == {64}
 
 
-def test_other_settings_are_another_table(folder: Folder) -> None:
-    one, other = (make_table(open_version(folder), STAGE, TextVectorsConfig(dimension=size)) for size in (64, 128))
-    assert one.table != other.table
-    assert parts(folder, one.table).keys() == parts(folder, other.table).keys()
-
-
 def test_after_a_fault_what_is_made_is_kept(folder: Folder) -> None:
     """Shards of two rows; from the third on, the disk, say, refuses."""
     calls: list[int] = []

@@ -104,15 +104,6 @@ def test_another_runs_model_is_what_is_trained_and_compared_with(dataset: Folder
     assert find_start(elsewhere, settings(start=str(sft.folder)), run_of(elsewhere)).found.folder == sft.model
 
 
-def test_a_run_whose_start_was_trained_anew_is_refused(dataset: Folder, model: Path) -> None:
-    sft = finished(dataset, model, "sft")
-    dpo = begun(dataset, find_start(dataset, settings(start="sft"), run_of(dataset)))
-    assert find_start(dataset, settings(start="sft"), dpo).found.folder == sft.model
-    (sft.model / "chat_template.jinja").write_text("{{ messages }}")
-    with pytest.raises(ConfigError, match="sft/checkpoint"):
-        find_start(dataset, settings(start="sft"), dpo)
-
-
 def test_runs_that_cannot_be_started_from(dataset: Folder, model: Path) -> None:
     with pytest.raises(ConfigError, match=r"--from sft: .*none"):
         find_run(dataset, "sft")
@@ -132,12 +123,6 @@ def test_a_run_of_another_model_than_the_one_named_is_refused(dataset: Folder, m
     for name in (str(other), "tiny"):
         with pytest.raises(ConfigError, match=rf"--from sft: .*{model}.*--model .*{name}"):
             find_start(dataset, settings(start="sft", name=name), run_of(dataset))
-
-
-def test_what_is_no_model_ends_before_anything_begins(dataset: Folder, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"model\.name: .*nowhere"):
-        find_start(dataset, settings(name=str(tmp_path / "nowhere")), run_of(dataset))
-    assert not run_of(dataset).folder.exists()
 
 
 def test_the_stand_in_learns_its_tokens_from_the_dataset_and_stays(rendered: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pairwright.flows import cli
 from pairwright.flows.find_models import pin_served
 from pairwright.flows.load_profile import load_profile
 from tests.fixtures.chat_server import chat_server
-from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder, write_hub_cache
+from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder
 from tests.fixtures.photographs import write_photographs
 
 BANDS = [
@@ -119,18 +119,6 @@ def test_the_gpu_profile_is_the_papers() -> None:
     assert profile.rejections.scorer == "clip"
 
 
-def test_the_laptop_profile_has_the_smaller_siblings() -> None:
-    profile = load_profile("laptop")
-    assert (profile.embedding.clip.model, profile.embedding.dinov2.model) == (
-        "ViT-B-32-quickgelu",
-        "facebook/dinov2-small",
-    )
-    assert profile.tagging.taggers == ("nouns",)
-    assert profile.detection.model == "IDEA-Research/grounding-dino-tiny"
-    assert (profile.segmentation.segmenter, profile.segmentation.model) == ("sam", "vit_b")
-    assert (profile.removals.inpainter, profile.rejections.scorer) == ("lama", "clip")
-
-
 @pytest.mark.slow
 def test_photographs_are_mined_with_real_encoders(
     photographs: Path, checkpoints: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -147,19 +135,6 @@ def test_photographs_are_mined_with_real_encoders(
     assert record["found"]["embedding.clip.revision"].startswith("xxh3:")
     assert record["found"]["embedding.dinov2.revision"].startswith("xxh3:")
     assert run("resume", tmp_path / "out") == 0
-
-
-def test_the_hubs_cache_is_used_without_asking_the_hub(
-    photographs: Path, checkpoints: tuple[Path, Path], tmp_path: Path
-) -> None:
-    write_hub_cache(tmp_path / "hub", "someone/tiny", checkpoints[1])
-    fields = ("embedding.embedders=[dinov2]", "embedding.dinov2.model=someone/tiny", "mining.weights=[1]")
-    settings = [word for field in (*fields, "rejections.enabled=false", "run.workers=1") for word in ("--set", field)]
-    out = tmp_path / "out"
-    assert run("build", photographs, "--profile", "laptop", "--out", out, "--until", "embeddings", *settings) == 0
-    record = json.loads((out / "build.json").read_text())["profile"]
-    assert record["embedding"]["dinov2"] == {"model": "someone/tiny", "revision": ""}
-    assert record["found"]["embedding.dinov2.revision"] == "c" * 40
 
 
 def test_weights_that_changed_are_not_mixed_with_the_old_ones(

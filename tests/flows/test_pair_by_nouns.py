@@ -7,7 +7,6 @@ import pytest
 from tests.fixtures.builds import build_through_mining, ok_rows
 from tests.fixtures.layouts import cut, narrative, put, put_lines
 from tests.fixtures.tagger import NOUNS, write_tagger
-from tests.flows.test_cli import run
 
 TEXTS = {
     1: ["In this image there is a dog on a chair.", "I can see a dog and a table in the background."],
@@ -76,26 +75,3 @@ def test_an_image_more_pairs_anew_but_only_its_captions_are_tagged(tmp_path: Pat
     assert len(ok_rows(tmp_path / "grown", "nouns")) == 5
     assert set(pairs(tmp_path / "whole")) <= set(pairs(tmp_path / "grown"))  # where those of before lie, too
     assert any(7 in pair for pair in pairs(tmp_path / "whole"))
-
-
-def test_other_captions_of_the_same_image_are_tagged_anew(
-    tmp_path: Path, tagger: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = ("pairing=nouns", f"nouns.model={tagger}")
-    source = write_source(tmp_path / "in", [1, 2, 3, 4])
-    build_through_mining(tmp_path / "out", source, *words)
-    monkeypatch.setitem(TEXTS, 3, ["A ball."])
-    write_source(tmp_path / "in", [1, 2, 3, 4])
-    found = build_through_mining(tmp_path / "out", source, *words)
-    assert found["images"]["ok"] == found["nouns"]["ok"] == 4
-    assert found["noun_pairs"]["reasons"]["too few nouns"] == 1
-    assert found["noun_pairs"]["rows"] == found["pairs"]["rows"] == 1
-    assert found["shards"] == 3  # images, nouns, noun_pairs; the pair that is left was united before
-
-
-def test_a_missing_pipeline_ends_a_build_before_it_begins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = write_source(tmp_path / "in", [1])
-    words = ["--set", "pairing=nouns", "--set", "nouns.model=en_nowhere_sm", "--until", "mining"]
-    assert run("build", source, "--out", tmp_path / "out", *words) == 2
-    assert "python -m spacy download en_nowhere_sm" in capsys.readouterr().err
-    assert not (tmp_path / "out/tables").exists()

@@ -9,11 +9,9 @@ from pairwright.flows import pipeline
 from pairwright.flows.load_profile import load_profile, profile_names
 from pairwright.flows.pipeline import Pipeline
 from pairwright.flows.stages import GROUPS, STAGES, TABLES
-from pairwright.schemas.config import ExcludeConfig, MiningConfig, Profile, RejectionsConfig, TaggingConfig
-from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.config import ExcludeConfig, Profile, RejectionsConfig, TaggingConfig
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.rows import ComparisonRow, PairRow, Row
-from pairwright.schemas.writing import ControlsConfig, JudgingConfig
+from pairwright.schemas.rows import PairRow, Row
 from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.store.stage import Stage
 
@@ -81,13 +79,6 @@ def test_brought_pairs_are_not_mined(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found["given_pairs"], found["pairs"]) == (["items"], ["given_pairs"])
 
 
-def test_brought_comparisons_join_the_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    bring(monkeypatch, PairRow, ComparisonRow)
-    found = on(PHOTOGRAPHS)
-    assert "given_comparisons" in {use.table for use in found["comparisons"].uses}
-    assert "differences" in found
-
-
 @pytest.mark.parametrize("enabled", [False, True])
 def test_brought_preferences_need_nothing_but_images(enabled: bool) -> None:
     profile = Profile.model_validate({"source": "rlaif-v:/preferences", "rejections": {"enabled": enabled}})
@@ -106,32 +97,6 @@ def test_excluded_images_leave_before_the_search() -> None:
     own, excluding = fingerprints(PHOTOGRAPHS), fingerprints(EXCLUDING)
     assert own["embeddings"] == excluding["embeddings"]  # nothing is embedded again
     assert own["neighbours"] != excluding["neighbours"]
-
-
-@pytest.mark.parametrize("pairing", ["similarity", "nouns"])
-def test_pairs_of_excluded_images_leave_however_they_came(monkeypatch: pytest.MonkeyPatch, pairing: str) -> None:
-    nouns = EXCLUDING.model_copy(update={"pairing": "nouns"})
-    assert reads(nouns, "mining") == {
-        "images": ["items"],
-        "embeddings": ["images"],
-        "admitted": ["images"],
-        "nouns": ["images"],
-        "noun_pairs": ["nouns"],
-        "pairs": ["noun_pairs"],
-    }
-    bring(monkeypatch, PairRow)
-    given = on(EXCLUDING.model_copy(update={"pairing": pairing}), "mining")
-    assert list(given) == ["images", "given_pairs", "embeddings", "admitted", "pairs"]
-    assert {use.table for use in given["pairs"].uses} == {"admitted"}
-
-
-def test_a_limit_decides_the_union_alone() -> None:
-    limited = PHOTOGRAPHS.model_copy(update={"mining": MiningConfig(max_pairs_per_image=2)})
-    assert on(limited)["pairs"].whole
-    assert not on(PHOTOGRAPHS)["pairs"].whole
-    before, after = fingerprints(PHOTOGRAPHS), fingerprints(limited)
-    assert before["similar_pairs"] == after["similar_pairs"]
-    assert before["pairs"] != after["pairs"]
 
 
 def test_pairs_by_nouns_need_no_vectors() -> None:
@@ -155,12 +120,6 @@ CHOOSING = Profile.model_validate({"source": "folder:/photographs", **CLIP})
 GIVEN = CHOOSING.model_copy(update={"source": "rlaif-v:/preferences"})
 
 
-def test_without_rejected_images_nothing_is_removed() -> None:
-    found = on(PHOTOGRAPHS.model_copy(update={"rejections": RejectionsConfig(enabled=False)}))
-    assert list(found) == [name for name in USUAL if name not in (*STEPS, "rejections")]
-    assert {"rejections", "removals"}.isdisjoint(use.table for use in found["preferences"].uses)
-
-
 def test_where_texts_tag_their_nouns_are_found_first() -> None:
     both = TaggingConfig(taggers=("scene-graph", "nouns"))
     for profile, texts in ((PHOTOGRAPHS, "differences"), (GIVEN, "given_preferences")):
@@ -181,20 +140,6 @@ def test_where_clip_chooses_images_without_an_element_are_embedded(monkeypatch: 
     bring(monkeypatch, PairRow)  # they are embedded for that alone
     assert "embeddings" in on(CHOOSING)
     assert "neighbours" not in on(CHOOSING)
-
-
-def test_the_weights_of_the_images_vectors_are_those_of_the_removals() -> None:
-    """Whoever runs one of these stages has the other's pin, so that no weights are missing, nor other ones taken."""
-    for profile, until in ((CHOOSING, ""), (CHOOSING, "fitted"), (CHOOSING, "rejected"), (GIVEN, "fitted")):
-        assert "embedding" in {stage.config for stage in Pipeline(profile, until).running if stage.pin}
-    clip = ClipConfig(model="ViT-B-32", revision="abc")
-    embedding = CHOOSING.embedding.model_copy(update={"clip": clip})
-    other = CHOOSING.model_copy(update={"embedding": embedding})
-    assert other.fitted.clip == clip
-    assert other.section("rejections") == other.rejections.model_copy(update={"clip": clip})
-    before, after = fingerprints(CHOOSING), fingerprints(other)
-    assert {name for name in before if before[name] != after[name]} >= {"embeddings", "fitted", "rejections"}
-    assert before["images"] == after["images"]
 
 
 def test_brought_preferences_get_rejected_images_where_clip_chooses() -> None:
@@ -239,15 +184,6 @@ def test_served_models_have_their_stages() -> None:
     assert stages["described"].writes is stages["differences"].writes
     assert {use.table for use in stages["differences"].uses} == {"described", "controlled", "judged"}
     assert {"refuted", "counterfactual", "sampled"} <= {use.table for use in stages["preferences"].uses}
-
-
-def test_a_check_that_comes_later_leaves_the_descriptions() -> None:
-    """They were asked of a model: that is the dear part."""
-    unchecked = SERVED.model_copy(update={"controls": ControlsConfig(), "judging": JudgingConfig()})
-    before, after = fingerprints(unchecked), fingerprints(SERVED)
-    assert before["described"] == after["described"]
-    assert before["differences"] != after["differences"]
-    assert {"controlled", "judged", "refuted"}.isdisjoint(on(unchecked))
 
 
 def test_stages_with_checks_travel_between_processes() -> None:

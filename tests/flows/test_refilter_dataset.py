@@ -72,15 +72,6 @@ def test_the_dataset_is_as_it_was_unless_the_thresholds_are_kept(dataset: Folder
     assert refilter(dataset, TIGHTER).gained == refilter(dataset, TIGHTER).lost == 0
 
 
-def test_a_limit_on_pairs_per_image_is_tried_too(dataset: Folder) -> None:
-    found = refilter(dataset, ["mining.max_pairs_per_image=1"])
-    similar, pairs = found.after
-    assert (similar.stage, pairs.stage) == ("similar_pairs", "pairs")
-    assert similar.rows == found.before[0].rows
-    assert pairs.dropped == pairs.reasons["image in too many pairs"] == found.lost > 0
-    assert found.gained == 0
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -94,13 +85,6 @@ def test_a_limit_on_pairs_per_image_is_tried_too(dataset: Folder) -> None:
 def test_wrong_settings_are_refused(dataset: Folder, settings: list[str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         refilter(dataset, settings)
-
-
-def test_neighbours_must_be_there(mined: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "dataset"
-    build(folder, str(mined.parent / "in"), until="embeddings", settings=["run.workers=1"])
-    with pytest.raises(ConfigError, match=r"104 rows.*pairwright resume"):
-        refilter(Folder(str(folder)), TIGHTER)
 
 
 def test_the_command_says_what_comes_and_goes(dataset: Folder) -> None:

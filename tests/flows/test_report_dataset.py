@@ -7,7 +7,6 @@ import pytest
 
 import pairwright as pw
 from pairwright.flows.report_dataset import _upload
-from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.files import Folder
 from tests.tasks.report.browser import broken_images, open_chromium, open_page
 
@@ -48,29 +47,6 @@ def test_both_reports_open_from_disk(rendered, mined):
                     assert broken_images(page) == []
                     assert watched.complaints == []
                     assert watched.from_elsewhere == []
-
-
-def test_an_old_report_is_replaced(mined):
-    (mined / "report").mkdir(exist_ok=True)
-    (mined / "report/old.html").write_text("old")
-    pw.open(mined).report(pairs=3)
-    assert not (mined / "report/old.html").exists()
-    assert not list((mined / "report").glob("pairs-2*"))
-    assert not list(mined.glob(".report*"))
-
-
-def test_a_report_that_fails_leaves_the_old_one(mined, monkeypatch):
-    pw.open(mined).report(pairs=3)
-    before = (mined / "report/index.html").read_bytes()
-
-    def fail(*args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("pairwright.flows.report_dataset.write_report", fail)
-    with pytest.raises(StoreError, match="No space left"):
-        pw.open(mined).report(pairs=3)
-    assert (mined / "report/index.html").read_bytes() == before
-    assert not list(mined.glob(".report*"))
 
 
 def test_on_an_object_store_the_first_page_comes_last_and_old_files_go(tmp_path, monkeypatch):

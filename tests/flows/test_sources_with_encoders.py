@@ -12,8 +12,6 @@ from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder
 from tests.fixtures.layouts import write_clevr_change, write_spot_the_diff
 from tests.fixtures.photographs import write_photographs
 from tests.fixtures.pictures import picture
-from tests.fixtures.tables import IMAGE, struct, write_table
-from tests.fixtures.tars import write_tar
 
 COUNT = 12
 
@@ -42,44 +40,6 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no network."""
     monkeypatch.setattr(socket, "getaddrinfo", lambda *words, **_: pytest.fail(f"goes to the network: {words}"))
-
-
-def as_folder(root: Path, files: list[Path]) -> str:
-    root.mkdir()
-    for file in files:
-        (root / file.name).write_bytes(file.read_bytes())
-    return str(root)
-
-
-def as_tar(root: Path, files: list[Path]) -> str:
-    members = [(f"{n:04d}{file.suffix}", file.read_bytes()) for n, file in enumerate(files)]
-    write_tar(root / "shard-000000.tar", *members[:5])
-    write_tar(root / "shard-000001.tar", *members[5:])
-    return str(root / "shard-{000000..000001}.tar")
-
-
-def as_tables(root: Path, files: list[Path]) -> str:
-    rows = [struct(file.read_bytes(), file.name) for file in files]
-    for number, some in enumerate((rows[:7], rows[7:])):
-        write_table(root / f"data/train-{number:05d}-of-00002.parquet", {"image": some}, types={"image": IMAGE})
-    return str(root)
-
-
-def test_images_of_three_layouts_are_mined_alike(tmp_path: Path, photographs: list[Path], encoders: list[str]) -> None:
-    keys = []
-    for kind, write in (("folder", as_folder), ("webdataset", as_tar), ("parquet", as_tables)):
-        source, out = f"{kind}:{write(tmp_path / f'in-{kind}', photographs)}", tmp_path / kind
-        counts = build_through_mining(out, source, *encoders)
-        for table in ("images", "embeddings", "admitted", "neighbours"):
-            assert (counts[table]["in"], counts[table]["ok"]) == (COUNT, COUNT), kind
-        rows = ok_rows(out, "embeddings")
-        assert {row["embedder"] for row in rows} == {"clip", "dinov2", "perceptual-hash"}
-        pairs = ok_rows(out, "pairs")
-        assert len(pairs) >= COUNT
-        assert {tuple(row["embedders"]) for row in pairs} == {("clip", "dinov2")}
-        assert build_through_mining(out, source, *encoders)["shards"] == 0
-        keys.append({row["key"] for row in pairs})
-    assert keys[0] == keys[1] == keys[2]
 
 
 def clevr_change(root: Path) -> tuple[str, bytes, int]:

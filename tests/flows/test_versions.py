@@ -161,16 +161,6 @@ def _holds(dataset: Path, path: Path, victim: ImageRow, made: set[str]) -> bool:
     return any(row["key"] in made or victim.key in str(row) for row in rows)
 
 
-def test_what_was_removed_can_be_taken_back(copy: Path, call: Call) -> None:
-    before = images_of(copy)
-    key = min(before)
-    call("remove", copy, key)
-    assert key in call("remove", copy, key[:10])
-    assert key in call("remove", copy, key[:10], "--undo")
-    assert call("remove", copy) == ""
-    assert key in call("remove", copy, key, "--undo", code=2)
-
-
 def test_images_are_named_by_file_prefix_and_name(copy: Path, call: Call, tmp_path: Path) -> None:
     one, other, *_ = sorted(images_of(copy))
     (tmp_path / "keys.txt").write_text(f"# asked for\n{one}\tsome name\n\n{'f' * 32}\n")

@@ -44,10 +44,6 @@ def ends() -> list[int]:
     return [sum(sizes[: count + 1]) for count in range(len(sizes))]
 
 
-def test_there_is_nothing_before_the_first_run(tmp_path: Path) -> None:
-    assert known(tmp_path / "new" / "x.answers") == {}
-
-
 def test_whoever_comes_second_says_that_it_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -75,15 +71,6 @@ def test_what_was_put_is_there_at_once_and_later(tmp_path: Path) -> None:
     assert known(path) == first(5)
 
 
-def test_the_newest_value_of_a_key_counts(tmp_path: Path) -> None:
-    path = tmp_path / "x.answers"
-    write(path)
-    with Answers(path) as answers:
-        answers.put(KEYS[0], b"another")
-        assert answers.get(KEYS[0]) == b"another"
-    assert known(path) == first(5) | {KEYS[0]: b"another"}
-
-
 def test_a_file_torn_at_any_byte_gives_the_whole_records_before(tmp_path: Path) -> None:
     path = tmp_path / "x.answers"
     data = write(path)
@@ -101,15 +88,6 @@ def test_a_file_with_any_flipped_bit_gives_what_came_before_it(tmp_path: Path) -
     for place in range(len(data)):
         path.write_bytes(data[:place] + bytes([data[place] ^ 1 << rng.randrange(8)]) + data[place + 1 :])
         assert known(path) == first(sum(end <= place for end in ends())), place
-
-
-def test_what_comes_after_a_tear_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "x.answers"
-    data = write(path)
-    path.write_bytes(data[: ends()[1] + 7])
-    with Answers(path) as answers:
-        answers.put(KEYS[4], b"new")
-    assert known(path) == first(2) | {KEYS[4]: b"new"}
 
 
 class FaultyOs:
@@ -142,15 +120,6 @@ def test_a_full_disk_is_named_and_spoils_nothing(tmp_path: Path, monkeypatch: py
             answers.put(KEYS[1], VALUES[1])
             assert answers.get(KEYS[0]) == VALUES[0]
         assert known(path) == first(2)
-
-
-def test_short_writes_are_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = FaultyOs(1_000_000)
-    with monkeypatch.context() as patches:
-        patches.setattr(answers_file, "os", disk)
-        size = len(write(tmp_path / "x.answers"))
-    assert disk.room == 1_000_000 - size
-    assert known(tmp_path / "x.answers") == first(5)
 
 
 def test_who_comes_too_late_is_told(tmp_path: Path) -> None:
@@ -207,38 +176,3 @@ def test_what_was_put_survives_a_kill(tmp_path: Path) -> None:
     with Answers(path) as answers:
         assert len(answers) >= count
         assert all(answers.get(make_key("question", number)) == b"x" * number for number in range(count))
-
-
-def test_a_memory_waits_for_the_one_who_still_writes(tmp_path: Path) -> None:
-    path, order = tmp_path / "x.answers", list[str]()
-
-    def second() -> None:
-        with Answers(path) as answers:
-            order.append(f"second knows {len(answers)}")
-
-    with Answers(path) as answers:
-        thread = threading.Thread(target=second)
-        thread.start()
-        thread.join(0.3)
-        answers.put(KEYS[0], b"value")
-        order.append("first")
-    thread.join()
-    assert order == ["first", "second knows 1"]
-
-
-def test_it_is_deleted_with_its_lock(tmp_path: Path) -> None:
-    with Answers(tmp_path / "x.answers") as answers:
-        answers.put(KEYS[0], b"value")
-        answers.delete()
-    assert list(tmp_path.iterdir()) == []
-    assert known(tmp_path / "x.answers") == {}
-
-
-def test_a_file_that_cannot_be_opened_is_named_and_left(tmp_path: Path) -> None:
-    (tmp_path / "x.answers").mkdir()
-    for _ in range(2):  # the lock is free again
-        with pytest.raises(StoreError, match=r"x\.answers: .*Is a directory"):
-            known(tmp_path / "x.answers")
-    (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match=r"x\.answers"):
-        known(tmp_path / "file" / "x.answers")

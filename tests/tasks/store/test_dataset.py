@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pairwright.schemas.errors import ConfigError, StoreError
-from pairwright.tasks.store.dataset import Build, read_record, write_items, write_record
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.dataset import write_items
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, encode_part, read_about, read_part
 from pairwright.tasks.store.pool import ShardFailed
@@ -26,7 +26,6 @@ from tests.tasks.store.toy import (
     open_toy,
     read_toy,
     read_tree,
-    record_of,
     say,
 )
 
@@ -119,34 +118,6 @@ def test_only_new_work_is_done_when_items_come_and_go(tmp_path: Path, config: To
     build_toy(out, added, config)
     check(out, added)
     assert take_calls(config) == []
-
-
-def test_the_order_of_the_source_does_not_matter(tmp_path: Path, config: ToyConfig) -> None:
-    out = tmp_path / "out"
-    build_toy(out, WORDS, config)
-    take_calls(config)
-    build_toy(out, WORDS[::-1], config, rows_per_shard=3)
-    check(out, WORDS)
-    assert take_calls(config) == []
-
-
-def test_a_renamed_item_is_read_again_and_nothing_else(tmp_path: Path, config: ToyConfig) -> None:
-    out = tmp_path / "out"
-    build_toy(out, WORDS, config)
-    take_calls(config)
-    renamed = ["b3/moved" if word == "b3" else word for word in WORDS]
-    build_toy(out, renamed, config)
-    check(out, renamed)
-    assert take_calls(config) == ["item b3/moved"]
-
-
-def test_a_removed_item_leaves_the_snapshot(tmp_path: Path) -> None:
-    build_toy(tmp_path, WORDS, rows_per_shard=1)
-    build_toy(tmp_path, WORDS[1:], rows_per_shard=1)
-    first, second = (Folder(str(tmp_path)).read(f"snapshots/00000{number}.json") for number in (1, 2))
-    parts = {path.name for path in tmp_path.glob("tables/images/*/part-*")}
-    assert sum(part.encode() in first for part in parts) == 20, "18 images, a bad word, a duplicate"
-    assert sum(part.encode() in second for part in parts) == 19
 
 
 def test_a_duplicate_takes_the_place_of_a_removed_one(tmp_path: Path, config: ToyConfig) -> None:
@@ -261,19 +232,6 @@ def test_orphans_of_a_killed_build_end(tmp_path: Path, config: ToyConfig, forge:
     assert _living(process) == []
 
 
-def test_a_dataset_in_an_object_store_is_built_and_read(config: ToyConfig) -> None:
-    url = "memory://test-dataset/out"
-    counts, _ = build_toy(url, WORDS, config, rows_per_shard=3)
-    check(url, WORDS)
-    again, outcomes = build_toy(url, WORDS, config, rows_per_shard=3)
-    assert (again, outcomes) == (counts, [])
-    folder = Folder(url)
-    assert folder.names("snapshots") == ["000001.json"]
-    assert folder.folders("work") == []
-    build_toy(url, WORDS[1:], config, rows_per_shard=3)
-    check(url, WORDS[1:])
-
-
 @pytest.mark.parametrize(
     "about", [{"rows": "19"}, {"ok": "18"}, {"failed": "1"}, {"stage": "pairs"}, {"fingerprint": "0" * 16}]
 )
@@ -310,29 +268,6 @@ def test_a_listing_is_cut_into_parts_and_the_same_listing_is_the_same_parts(
     check(tmp_path, WORDS)
 
 
-def test_an_item_that_is_listed_twice_counts_once(tmp_path: Path) -> None:
-    counts, _ = build_toy(tmp_path, ["a", "b", "a"])
-    assert (counts[0].of, counts[0].ok) == (2, 2)
-    check(tmp_path, ["a", "b"])
-
-
-def test_an_empty_listing_owes_nothing(tmp_path: Path) -> None:
-    build_toy(tmp_path, WORDS)
-    counts, outcomes = build_toy(tmp_path, [])
-    assert (outcomes, {count.of for count in counts}) == ([], {0})
-
-
-def test_the_record_of_a_build_is_kept(tmp_path: Path) -> None:
-    folder = Folder(str(tmp_path))
-    with pytest.raises(ConfigError, match=f"{tmp_path}.*`pairwright build --out`"):
-        read_record(folder)
-    write_record(folder, record_of(limit=3))
-    assert read_record(folder) == record_of(limit=3)
-    (tmp_path / "build.json").write_text("{")
-    with pytest.raises(StoreError, match=r"build\.json"):
-        read_record(folder)
-
-
 def test_a_killed_build_under_another_fingerprint_lends_no_rows(
     tmp_path: Path, config: ToyConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,8 +286,3 @@ def test_a_killed_build_under_another_fingerprint_lends_no_rows(
     assert len(items_of(take_calls(config))) == len(WORDS)
     build_toy(tmp_path / "out", WORDS, config, stages=STAGES[:1])
     assert len(items_of(take_calls(config))) == len(WORDS) - 9  # the last one in the journal is done again
-
-
-def test_the_build_is_closed_when_it_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="part-0"), Build(Folder(str(tmp_path)), [], ["tables/items/listed/part-0"]):
-        pass

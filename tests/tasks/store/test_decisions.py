@@ -5,7 +5,6 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
-import duckdb
 import pytest
 
 from pairwright.schemas.decisions import Decision
@@ -31,12 +30,6 @@ def decision(number: int, verdict="accept", *, later: float = 0, **texts) -> Dec
     return Decision(key=f"{number:032x}", verdict=verdict, at=NOON + timedelta(seconds=later), **texts)
 
 
-def test_a_dataset_without_decisions_has_none(tmp_path):
-    assert len(read_decisions(Folder(str(tmp_path)))) == 0
-    write_decisions(Folder(str(tmp_path)), [])
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_is_stored_twice_is_there_once_and_the_latest_counts(tmp_path):
     folder = Folder(str(tmp_path))
     some = [decision(1), decision(2, "edit", chosen='Ünï\n"code"', note="why")]
@@ -49,14 +42,6 @@ def test_what_is_stored_twice_is_there_once_and_the_latest_counts(tmp_path):
     assert sorted(one.verdict for one in read_history(folder)) == ["accept", "edit", "none", "reject"]
 
 
-def test_other_programs_read_it(tmp_path):
-    folder = Folder(str(tmp_path))
-    write_decisions(folder, [decision(1), decision(1, "reject", later=1)])
-    write_decisions(folder, [decision(2)])
-    query = f"""SELECT key, arg_max(verdict, "at") FROM '{tmp_path}/decisions/*.parquet' GROUP BY key ORDER BY key"""
-    assert duckdb.sql(query).fetchall() == [(decision(1).key, "reject"), (decision(2).key, "accept")]
-
-
 def test_many_writers_lose_nothing_while_their_files_are_joined(tmp_path):
     folder, count = Folder(str(tmp_path)), 3 * MOST_FILES
     with ThreadPoolExecutor(4) as threads:
@@ -67,21 +52,6 @@ def test_many_writers_lose_nothing_while_their_files_are_joined(tmp_path):
             one.result()
     assert set(read_decisions(folder).by_key) == {decision(number).key for number in range(count)}
     assert len(decision_files(folder)) <= 2 * MOST_FILES
-
-
-def test_a_joined_file_that_was_not_yet_the_only_one_changes_nothing(tmp_path):
-    folder = Folder(str(tmp_path))
-    write_decisions(folder, [decision(1)])
-    write_decisions(folder, [decision(2)])
-    write_decisions(folder, [decision(1), decision(2)])  # as a kill between joining and deleting leaves it
-    assert len(read_history(folder)) == 2
-
-
-def test_what_a_kill_left_half_written_is_not_read(tmp_path):
-    folder = Folder(str(tmp_path))
-    write_decisions(folder, [decision(1)])
-    (tmp_path / "decisions/part-x.parquet.tmp-1").write_bytes(b"half")
-    assert len(read_decisions(folder)) == 1
 
 
 def test_a_damaged_file_is_named_and_says_what_to_do(tmp_path):

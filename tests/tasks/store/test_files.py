@@ -9,7 +9,7 @@ import pytest
 
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store import files
-from pairwright.tasks.store.files import TEMPORARY, Folder, naming
+from pairwright.tasks.store.files import TEMPORARY, Folder
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -37,11 +37,6 @@ def test_a_name_is_taken_once(folder: Folder) -> None:
     assert not folder.create("snapshots/1.json", b"second")
     assert folder.read("snapshots/1.json") == b"first"
     assert folder.names("snapshots") == ["1.json"]
-
-
-def test_a_missing_file_is_named(folder: Folder) -> None:
-    with pytest.raises(StoreError, match="nowhere/x"):
-        folder.read("nowhere/x")
 
 
 def test_a_folder_travels_to_another_process(folder: Folder) -> None:
@@ -87,12 +82,6 @@ def test_a_file_is_flushed_before_its_rename_and_its_folders_after(
     assert calls == ["flush .", "flush a", "flush file", "rename to a/b/x", "flush a/b"]
 
 
-def test_a_large_file_is_written_in_slices(tmp_path: Path) -> None:
-    data = os.urandom(2 * files.SLICE_BYTES + 7)
-    Folder(str(tmp_path)).write("x", data)
-    assert (tmp_path / "x").read_bytes() == data
-
-
 def test_a_failed_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
@@ -103,8 +92,3 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(StoreError, match=r"x: .*Input/output error"):
         folder.write("x", b"new")
     assert (folder.read("x"), folder.names("")) == (b"old", ["x"])
-
-
-def test_other_errors_pass(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), naming("x", "read"):
-        raise KeyError("x")

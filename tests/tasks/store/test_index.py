@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pairwright.schemas.arrow import to_table
-from pairwright.schemas.rows import CaptionRow, ImageRow, PairRow, make_key
+from pairwright.schemas.rows import CaptionRow, ImageRow, make_key
 from pairwright.tasks.store import index as index_module
 from pairwright.tasks.store.dataset import Build, write_items
 from pairwright.tasks.store.files import Folder
@@ -75,14 +75,6 @@ def test_rows_come_part_by_part_with_the_columns_asked_for(index: Index) -> None
     assert {row.text for row in index.rows([0, 1], CaptionRow, columns_without(CaptionRow, ["text"]))} == {None}
 
 
-def test_tables_and_batches_hold_every_live_row_once(index: Index) -> None:
-    right = [row.text for row in _live()]
-    assert pa.concat_tables(index.tables(["text"])).column("text").to_pylist() == right
-    batches = list(index.batches(["text"]))
-    assert pa.concat_tables(batches).column("text").to_pylist() == right
-    assert [len(batch) for batch in batches] == [66, 67, 33, 2, 66, 1]  # per row group, those not divisible by three
-
-
 def test_subjects_are_listed_once(index: Index) -> None:
     subjects = [bytes(subject).hex() for subject in index.unique_subjects()]
     assert subjects == sorted({row.subject for row in _live()})
@@ -109,12 +101,6 @@ def test_an_empty_table_has_an_empty_index(tmp_path: Path) -> None:
     assert index.find([make_key(1)]).tolist() == []
     assert index.unique_subjects().tolist() == []
     assert list(index.rows(np.empty(0, np.int64), CaptionRow, ["key"])) == []
-
-
-def test_columns_are_named_without_those_that_rows_do_not_need() -> None:
-    names = columns_without(ImageRow, ["image", "graph"])
-    assert names[:3] == ["key", "source_key", "subject"]
-    assert not {"image", "graph", "status", "reason", "detail"} & set(names)
 
 
 WORDS = [f"word{number:03d}" for number in range(25)]
@@ -158,17 +144,6 @@ def test_rows_are_found_by_subject(toy):
         (row.key, row.name, b"") for row in sorted([rows[3], rows[11]], key=lambda row: row.subject)
     ]
     assert find_live(build, planned[0], ImageRow, subjects=[]) == []
-
-
-def test_nothing_live_gives_nothing(tmp_path):
-    build_toy(tmp_path, ["bad1", "bad2"])
-    planned = plan_toy(ToyConfig())
-    folder = Folder(str(tmp_path))
-    with Build(folder, planned, write_items(folder, list_words(["bad1", "bad2"])), 10) as build:
-        for stage in planned:
-            build.settle(stage)
-        assert list(stream_live(build, planned[0], ["key"])) == []
-        assert find_live(build, planned[2], PairRow, subjects=["0" * 32]) == []
 
 
 def test_a_version_is_named_only_while_it_is_what_there_is(toy):

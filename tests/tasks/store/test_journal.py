@@ -9,9 +9,8 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from pairwright.schemas.arrow import schema_of, to_table
-from pairwright.schemas.errors import StoreError
-from pairwright.schemas.rows import CaptionRow, Dropped, Failed, SplitRow, make_key
+from pairwright.schemas.arrow import to_table
+from pairwright.schemas.rows import CaptionRow, Dropped, Failed, make_key
 from pairwright.tasks.store import journal as journal_file
 from pairwright.tasks.store.journal import Journal
 
@@ -50,10 +49,6 @@ def _write(path: Path, table: pa.Table = TABLE) -> list[int]:
 def _read(path: Path) -> pa.Table:
     with Journal(path, CaptionRow) as journal:
         return journal.read()
-
-
-def test_there_is_nothing_before_the_first_run(tmp_path: Path) -> None:
-    assert _read(tmp_path / "new" / "x.journal").equals(schema_of(CaptionRow).empty_table())
 
 
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
@@ -114,13 +109,6 @@ def test_inputs_that_failed_are_done_again(tmp_path: Path) -> None:
     assert _read(path).equals(TABLE.slice(2, 2))
 
 
-def test_rows_of_another_form_are_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "x.journal"
-    _write(path)
-    with Journal(path, SplitRow) as journal:
-        assert journal.read().equals(schema_of(SplitRow).empty_table())
-
-
 def test_a_journal_waits_for_the_one_who_still_writes(tmp_path: Path) -> None:
     path, order = tmp_path / "x.journal", list[str]()
 
@@ -135,12 +123,3 @@ def test_a_journal_waits_for_the_one_who_still_writes(tmp_path: Path) -> None:
         order.append("first")
     thread.join()
     assert order == ["first", "second"]
-
-
-def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "x.journal").mkdir()
-    with pytest.raises(StoreError, match=r"x\.journal: .*Is a directory"):
-        _read(tmp_path / "x.journal")
-    (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match=r"x\.journal"):
-        _read(tmp_path / "file" / "x.journal")

@@ -132,20 +132,6 @@ def test_parts_that_come_or_are_replaced_later_are_taken_in(table: Table, ledger
     assert ledger.part_names("words") == ["part-1.parquet", "part-0.parquet"]
 
 
-def test_where_rows_are_shows_that_an_equal_row_moved(table: Table, ledger: Ledger) -> None:
-    first, second = sorted(["a", "b"], key=_key)
-    table.items("a", "b")
-    table.part("tables/words/f1/part-1.parquet", _row(second, "same"))
-    ledger.set_items(ITEMS, ["part-2.parquet"])
-    _settle(ledger)
-    before = ledger.places("words")
-    assert ledger.index("words").read_all().column("part").to_pylist() == [0]
-    table.part("tables/words/f1/part-2.parquet", _row(first, "same"))
-    _settle(ledger)
-    assert ledger.places("words") != before
-    assert ledger.index("words").read_all().column("part").to_pylist() == [1]
-
-
 def test_the_index_rises_by_subject(table: Table, ledger: Ledger) -> None:
     table.items(*NAMES)
     table.part(
@@ -292,7 +278,7 @@ def test_counts_that_do_not_add_up_are_an_error(table: Table, ledger: Ledger) ->
     table.items("a", "b")
     ledger.set_items(ITEMS, ["part-2.parquet"])
     _settle(ledger)
-    ledger._run("DELETE FROM outcome_words WHERE seq = 0")
+    ledger.run("DELETE FROM outcome_words WHERE seq = 0")
     with pytest.raises(ValidationError, match=r"words .*2 input rows, .*'pending': 1"):
         ledger.count(WORDS)
 
@@ -325,10 +311,6 @@ def chain(words: list[str]) -> dict[str, tuple[str, ...]]:
     return {image(word): after.get(word, ()) for word in words}
 
 
-def parts_of(root: Path) -> list[Path]:
-    return sorted((root / "tables/neighbours").rglob("part-*.parquet"))
-
-
 def test_the_rows_of_an_earlier_input_are_found(tmp_path: Path) -> None:
     build_toy(tmp_path, FEW)
     assert earlier(tmp_path, MORE) == chain(FEW)
@@ -342,26 +324,6 @@ def test_of_several_inputs_the_one_with_most_in_common_counts(tmp_path: Path) ->
     build_toy(tmp_path, ["yak", "zebu"])
     assert earlier(tmp_path, FEW) == chain(MORE)
     assert earlier(tmp_path, ["yak"]) == chain(["yak", "zebu"])
-
-
-def test_an_input_that_was_not_finished_does_not_count(tmp_path: Path) -> None:
-    build_toy(tmp_path, FEW[:2])
-    done = set(parts_of(tmp_path))
-    build_toy(tmp_path, FEW, rows_per_shard=2)
-    new = [path for path in parts_of(tmp_path) if path not in done]
-    assert len(new) == 2
-    new[0].unlink()
-    assert earlier(tmp_path, MORE) == chain(FEW[:2])
-
-
-def test_an_input_of_which_another_shard_size_made_rows_twice_counts(tmp_path: Path) -> None:
-    build_toy(tmp_path, FEW)
-    one = parts_of(tmp_path)[0]
-    kept = one.read_bytes()
-    one.unlink()
-    build_toy(tmp_path, FEW, rows_per_shard=3)
-    one.write_bytes(kept)
-    assert earlier(tmp_path, MORE) == chain(FEW)
 
 
 @pytest.mark.parametrize("table", ["neighbours", "pairs"])

@@ -25,17 +25,6 @@ def test_runs_by_hand_go_down_the_columns():
     assert np.array_equal(decode_mask(Mask(height=2, width=3, counts=(2, 2, 1, 1))), mask)
 
 
-def test_a_mask_that_starts_set_has_an_empty_run_first():
-    assert encode_mask(np.array([[1, 0]], dtype=bool)).counts == (0, 1, 1)
-
-
-@pytest.mark.parametrize(("value", "counts"), [(True, (0, 12)), (False, (12,))])
-def test_full_and_empty(value, counts):
-    mask = np.full((3, 4), value)
-    assert encode_mask(mask).counts == counts
-    assert np.array_equal(decode_mask(encode_mask(mask)), mask)
-
-
 @given(arrays(bool, array_shapes(min_dims=2, max_dims=2, max_side=9), elements=st.booleans()))
 def test_there_and_back(mask):
     encoded = encode_mask(mask)
@@ -61,12 +50,6 @@ def test_a_cut_mask_is_the_window_of_the_whole_one(size):
             got = cut_mask(read_runs(encode_mask(mask)), (x0, y0, x1, y1))
             assert got.dtype == bool
             assert np.array_equal(got, mask[y0:y1, x0:x1])
-
-
-def test_empty_runs_change_nothing():
-    mask = Mask(height=2, width=3, counts=(0, 1, 0, 0, 2, 2, 1, 0))
-    # By columns: 1 | 0 set, then 2 not, 2 set, 1 not: [[1, 0, 1], [0, 1, 0]].
-    assert np.array_equal(cut_mask(read_runs(mask), (0, 0, 3, 2)), [[1, 0, 1], [0, 1, 0]])
 
 
 def test_patches_keep_every_pixel_and_are_the_same_each_time():
@@ -114,23 +97,3 @@ def test_areas_boxes_and_overlaps_are_those_of_the_pixels(masks):
     assert first.box == box_of(masks[0])
     assert overlap_of(first, second) == overlap_of(second, first) == both / max(either, 1)
     assert overlap_at_most(first, second) >= overlap_of(first, second)
-
-
-def test_by_hand():
-    first = runs(np.array([[0, 1, 1], [0, 1, 0]], dtype=bool))  # columns 00, 11, 10: a run over the foot of a column
-    assert (first.starts.tolist(), first.ends.tolist()) == ([2], [5])
-    assert (first.area, first.box) == (3, (1, 0, 3, 2))
-    second = runs(np.array([[0, 0, 1], [1, 0, 1]], dtype=bool))
-    assert overlap_of(first, second) == 1 / 5
-    assert overlap_of(second, runs(np.zeros((2, 3), dtype=bool))) == 0
-
-
-def test_empty_runs_are_left_out():
-    found = read_runs(Mask(height=2, width=2, counts=(1, 0, 1, 2, 0, 0)))
-    assert (found.starts.tolist(), found.ends.tolist()) == ([2], [4])
-
-
-@pytest.mark.parametrize("counts", [(3,), (2, 3), (5, -1), (-1, 5)])
-def test_measures_of_runs_that_do_not_fill_the_mask_are_refused(counts):
-    with pytest.raises(ValidationError, match="2 x 2"):
-        read_runs(Mask(height=2, width=2, counts=counts))

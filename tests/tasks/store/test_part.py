@@ -11,12 +11,11 @@ import pytest
 
 from pairwright.schemas.arrow import schema_of, to_table
 from pairwright.schemas.errors import StoreError
-from pairwright.schemas.rows import Dropped, Failed, ImageRow, PreferenceRow, make_key
+from pairwright.schemas.rows import Dropped, ImageRow, PreferenceRow, make_key
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import (
     ROWS_PER_GROUP,
     Part,
-    count_statuses,
     encode_part,
     read_about,
     read_columns,
@@ -59,17 +58,6 @@ def test_a_part_gives_back_its_rows_and_what_it_says_of_itself(part: Part) -> No
     assert read_rows(part, []).equals(TABLE.slice(0, 0))
 
 
-def test_the_same_rows_are_the_same_bytes() -> None:
-    pieces = pa.concat_tables([TABLE.slice(0, 7), TABLE.slice(7)])
-    assert b"".join(encode_part(pieces.combine_chunks(), ABOUT)) == DATA
-
-
-def test_an_empty_part_is_a_part(part: Part) -> None:
-    part.folder.write(part.name, encode_part(TABLE.slice(0, 0), {"rows": "0"}))
-    assert read_part(part).equals(TABLE.slice(0, 0))
-    assert read_columns(part, ["key"])[1] == {"rows": "0"}
-
-
 def test_another_reader_finds_the_layout_of_the_design() -> None:
     file = pq.ParquetFile(pa.BufferReader(DATA))
     assert file.read().equals(TABLE)
@@ -80,14 +68,6 @@ def test_another_reader_finds_the_layout_of_the_design() -> None:
     assert columns["name"]["compression"] == columns["captions.list.element"]["compression"] == "ZSTD"
     assert not columns["name"]["has_dictionary_page"]
     assert not columns["name"]["is_stats_set"]
-
-
-def test_images_in_lists_are_not_compressed() -> None:
-    schema = schema_of(PreferenceRow)
-    file = pq.ParquetFile(pa.BufferReader(b"".join(encode_part(schema.empty_table(), {}))))
-    kinds = {c["path_in_schema"]: c["compression"] for c in file.metadata.row_group(0).to_dict()["columns"]}
-    images = {name for name, kind in kinds.items() if kind == "UNCOMPRESSED"}
-    assert images == {"images.list.element", "rejected_images.list.element"}
 
 
 @pytest.mark.parametrize("half", [0, 1])
@@ -197,8 +177,3 @@ def test_a_missing_part_and_a_column_that_it_lacks_are_named(part: Part) -> None
         read_part(Part(part.folder, "tables/x/part-2.parquet"))
     with pytest.raises(StoreError, match=r"part-1\.parquet"):
         read_rows(part, [130])
-
-
-def test_statuses_are_counted() -> None:
-    gone = [Dropped(source_key=make_key(1), reason="small"), Failed(source_key=make_key(2), reason="down")]
-    assert count_statuses(to_table([_image(1), _image(2), *gone], ImageRow)) == {"ok": 2, "dropped": 1, "failed": 1}

@@ -107,16 +107,6 @@ def test_leaving_with_an_error_stops_the_workers_at_once(tmp_path: Path) -> None
     assert time.monotonic() - start < 30
 
 
-def test_an_interrupted_shard_ends_the_build(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), Workers(1, act) as workers:
-        list(workers.run(PLANNED, _shards(tmp_path, "stop")))
-
-
-def test_no_worker_per_core_is_fewer_than_one() -> None:
-    assert Workers(0).count >= 1
-    assert Workers(3).count == 3
-
-
 def where(planned: Planned, shard: ShardRef) -> ShardDone:
     """Say which process this is, its place in its pool and how many helpers it may have.
 
@@ -177,22 +167,9 @@ def test_a_stage_with_models_has_as_many_processes_as_devices_and_they_end_with_
     assert {pid for pid, _, _ in again} <= {pid for pid, _, _ in common}
 
 
-@pytest.mark.parametrize(("processes", "wanted"), [(None, 2), (0, 2), (1, 1), (9, 2)])
-def test_a_stage_has_no_more_processes_than_the_build_has_workers(
-    tmp_path: Path, processes: int | None, wanted: int
-) -> None:
-    with Workers(2, where) as workers:
-        parts = _parts(list(workers.run(_own(processes), _shards(tmp_path, *[str(wanted)] * 8))))
-    assert len({pid for pid, _, _ in parts}) == wanted
-
-
 def test_helpers_end_with_their_worker(tmp_path: Path) -> None:
     with Workers(2, with_helper) as workers:
         ((worker, helper),) = _parts(list(workers.run(_own(1), _shards(tmp_path, "ok"))))
         assert helper != worker
     assert _ends(worker)
     assert _ends(helper)
-
-
-def test_this_process_has_no_helpers() -> None:
-    assert helpers() is None

@@ -36,18 +36,6 @@ def test_a_folder_appears_whole_and_replaces_the_old_one(tmp_path):
     assert names(target.parent) == ["out"]
 
 
-def test_an_error_leaves_the_old_one(tmp_path):
-    target = tmp_path / "out"
-    for error in (ValueError, KeyboardInterrupt):
-        with pytest.raises(error):
-            fail(target, error)
-        assert names(tmp_path) == []
-    fill(target, "one")
-    with pytest.raises(ValueError, match="stopped"):
-        fail(target, ValueError)
-    assert (names(tmp_path), (target / "a").read_text()) == (["out"], "one")
-
-
 def test_a_fault_at_either_rename_leaves_the_old_one(tmp_path, monkeypatch):
     target = tmp_path / "out"
     fill(target, "one")

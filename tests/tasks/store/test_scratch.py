@@ -32,12 +32,6 @@ def test_a_folder_ends_with_its_block(tmp_path: Path) -> None:
     assert list((tmp_path / "work").iterdir()) == []
 
 
-def test_a_folder_ends_with_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), scratch_folder(tmp_path):
-        raise ZeroDivisionError
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_that_of_a_killed_process_goes_and_that_of_a_living_one_stays(tmp_path: Path) -> None:
     processes = [
         subprocess.Popen([sys.executable, "-c", WAITING, str(tmp_path)], stdout=subprocess.PIPE, text=True)

@@ -1,6 +1,5 @@
 """Shards: what a stage's function is given, and what is made of what it yields."""
 
-import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -157,19 +156,6 @@ def test_used_tables_come_in_the_form_asked_for(tmp_path: Path) -> None:
     assert given["theirs"] == {row.subject: row for row in live["neighbours"]}
 
 
-def test_all_gives_at_most_what_the_configuration_says(tmp_path: Path) -> None:
-    given: list[Any] = []
-
-    def take(rows: Sequence[ImageRow], config: ToyConfig, *, images: Sequence[ImageRow]) -> Iterator[CaptionRow]:
-        given.append(images)
-        yield from (_caption(row, "x") for row in rows)
-
-    stage = _stage(take, Uses(table="images", row=ImageRow, kind="all", most="limit"))
-    config = type("Limited", (ToyConfig,), {"__annotations__": {"limit": int}, "limit": 3})()
-    build_toy(tmp_path, WORDS, config, stages=(STAGES[0], stage))
-    assert [row.key for row in given[0]] == sorted(row.key for row in read_toy(tmp_path, WORDS)["images"])[:3]
-
-
 def test_a_plan_is_cut_where_the_shards_change(tmp_path: Path) -> None:
     names = ("key", "source_key", "part", "row", "shard")
     batches = [
@@ -183,14 +169,3 @@ def test_a_plan_is_cut_where_the_shards_change(tmp_path: Path) -> None:
         (shard,) = build.shards(build.planned[0])
     plan = read_plan(replace(shard, folder=Folder(str(tmp_path)), plan="plan", start=2, stop=4))
     assert plan.column("key").to_pylist() == ["c", "e"]
-
-
-def test_a_shard_is_described_in_a_few_hundred_bytes(tmp_path: Path) -> None:
-    with open_toy(tmp_path, [f"w{number}" for number in range(3000)], rows_per_shard=1500) as build:
-        build.settle(build.planned[0])
-        shards = build.shards(build.planned[0])
-        assert [(shard.name, shard.start, shard.stop) for shard in shards] == [
-            ("images-00000", 0, 1500),
-            ("images-00001", 1500, 3000),
-        ]
-        assert len(pickle.dumps(shards[0])) < 1000

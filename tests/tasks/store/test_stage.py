@@ -7,7 +7,7 @@ import pytest
 
 from pairwright.schemas.config import Section, SourceConfig
 from pairwright.schemas.rows import CaptionRow, ImageRow, ItemRow, PairRow
-from pairwright.tasks.store.stage import Planned, Stage, Uses, fingerprint
+from pairwright.tasks.store.stage import Stage, Uses, fingerprint
 
 
 class Inner(Section):
@@ -81,12 +81,3 @@ def test_the_place_of_a_source_does_not_count_and_its_rules_do() -> None:
 
     assert mark() == mark(path="/b") == mark(scenes={"worlds": 7})
     assert len({mark(), mark(kind="scenes"), mark(images={"min_side": 17})}) == 3
-
-
-def test_names_follow() -> None:
-    assert len(START) == 16
-    assert Planned(stage=STAGE, config=Config(), fingerprint=START).table == f"tables/captions/{START}"
-    assert [use.argument for use in (*STAGE.uses, Uses(table="pairs", row=PairRow, name="all_pairs"))] == [
-        "pairs",
-        "all_pairs",
-    ]

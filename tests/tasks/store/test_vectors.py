@@ -61,23 +61,10 @@ def test_every_vector_is_found_by_its_image(tmp_path: Path) -> None:
     assert [shape.keys[place].decode() for place in shape.rows_of(asked)] == asked
 
 
-@pytest.mark.parametrize("missing", [make_key("stranger"), "0" * 32, "f" * 32])
-def test_an_image_without_a_vector_is_refused(tmp_path: Path, missing: str) -> None:
-    write_vectors(tmp_path / "vectors", _index(tmp_path, [_row(image, "colour") for image in IMAGES]))
-    with pytest.raises(KeyError, match="vector"):
-        open_vectors(tmp_path / "vectors")["colour"].rows_of([IMAGES[0], missing])
-
-
 def test_an_embedder_that_misses_an_image_is_named(tmp_path: Path) -> None:
     rows = [_row(image, embedder) for image in IMAGES for embedder in SIZES][:-1]
     with pytest.raises(StoreError, match=r"\b1 images .*shape.*pairwright resume"):
         write_vectors(tmp_path / "vectors", _index(tmp_path, rows))
-
-
-def test_the_state_per_image_is_small(tmp_path: Path) -> None:
-    write_vectors(tmp_path / "vectors", _index(tmp_path, [_row(image, "colour") for image in IMAGES]))
-    sizes = {path.name: path.stat().st_size - 128 for path in (tmp_path / "vectors").glob("*.npy")}
-    assert sizes == {"colour.matrix.npy": 7 * 3 * 2, "colour.norms.npy": 7 * 4, "colour.keys.npy": 7 * 32}
 
 
 def test_their_room_on_the_disk_is_taken_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

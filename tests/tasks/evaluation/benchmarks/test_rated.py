@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pairwright.flows.evaluate_model import Evaluated, EvaluationConfig, evaluate_model
-from pairwright.flows.progress import count_steps
+from pairwright.flows.progress import show_steps
 from pairwright.schemas.errors import ConfigError
 from tests.fixtures.asking import config_of
 from tests.fixtures.benchmarks import scores_of, write_folder
@@ -42,7 +42,7 @@ def evaluate(
             server=config_of(served, **quick),
             judge=config_of(judging, **quick),
         )
-        return evaluate_model(wanted, watch=count_steps), judging.asked
+        return evaluate_model(wanted, watch=show_steps), judging.asked
 
 
 def test_cad_qa(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_mmhal_by_its_own_rules(tmp_path: Path) -> None:
 def test_a_judge_is_needed(tmp_path: Path) -> None:
     wanted = EvaluationConfig(model="tiny", benchmark="mmhal", data=tmp_path)
     with pytest.raises(ConfigError, match="--judge URL"):
-        evaluate_model(wanted, watch=count_steps)
+        evaluate_model(wanted, watch=show_steps)
 
 
 def test_perturbed_questions_are_other_questions(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_perturbed_questions_are_other_questions(tmp_path: Path) -> None:
                     server=config,
                     perturb=perturb,
                 ),
-                watch=count_steps,
+                watch=show_steps,
             )
         plain, noise, fog, words = [asked for asked in server.asked if "statement" in asked.text]
     assert plain.images != noise.images != fog.images
@@ -170,5 +170,5 @@ def test_perturbed_questions_are_other_questions(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--perturb noise:6: .*noise:1 to noise:5"):
         evaluate_model(
             EvaluationConfig(model="tiny", benchmark="nlvr2", data=folder, server=config, perturb="noise:6"),
-            watch=count_steps,
+            watch=show_steps,
         )

@@ -70,14 +70,6 @@ def test_a_build_that_yields_too_little_publishes_no_version(
     assert json.loads(capsys.readouterr().out)["held"] == []
 
 
-def test_a_gate_changes_no_table(tmp_path: Path) -> None:
-    photographs, out = write_pictures(tmp_path / "in", ["a", "b"]), tmp_path / "out"
-    assert run("build", photographs, "--out", out, *UNTIL) == 0
-    tables = sorted((out / "tables").glob("*/*/*.parquet"))
-    assert run("build", photographs, "--out", out, *UNTIL, "--set", "gates.max_length_drift=0.3") == 0
-    assert sorted((out / "tables").glob("*/*/*.parquet")) == tables
-
-
 def test_a_first_build_that_is_held_back_leaves_no_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     photographs, out = write_pictures(tmp_path / "in", ["a", "b"]), tmp_path / "out"
     words = ("build", photographs, "--out", out, *UNTIL)
