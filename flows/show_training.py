@@ -144,10 +144,10 @@ class TrainingBar:
         columns = (
             BarColumn(bar_width=BAR),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[values]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+            TextColumn("{task.fields[values]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
             TimeRemainingColumn(),
         )
-        self.progress = Progress(*columns, console=console)
+        self.progress = Progress(*columns, console=console, expand=True)
         self._task: TaskID | None = None
 
     def begin(self, step: int, steps: int) -> None:
