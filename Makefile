@@ -37,8 +37,7 @@ lint: .venv/.lint  ## check style and types
 	$(BIN)/pyright
 
 docs: .venv/.core  ## write the pages that are made from the source
-	$(BIN)/pairwright settings --markdown > docs/settings.md
-	$(BIN)/pairwright settings --tables --markdown > docs/tables.md
+	$(BIN)/python docs/write_pages.py
 
 bench: .venv/.tests $(if $(filter serve,$(BENCH)),.venv-vllm/.served)  ## measure; prints ratios of two sides measured in one run
 	@for name in $(or $(BENCH),cluster store build embed search remove train namc export view $(if $(wildcard .venv-vllm/.served),serve)); do $(BIN)/python -m tests.bench.bench_$$name || exit 1; done

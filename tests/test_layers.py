@@ -33,7 +33,7 @@ HEAVY_INSIDE = ("drjit", "httpcore", "httpx", "httpx2", "open_clip", "openai", "
 """Too heavy for a start, too, but light beside what is done with them."""
 LAZY = {"pairwright.flows.verbs": 35, "pairwright.flows.dataset": 7, "pairwright.flows.table": 1}
 """The command line and the facade, with how many of our modules they load when one verb or method needs them."""
-SHOWING = ("say_", "show_", "progress", "list_", "document_settings")
+SHOWING = ("say_", "show_", "progress", "list_")
 """Modules that print and draw, or look up what can be printed."""
 OTHER_WORK = {
     "build": {"load_profile", "build_dataset", "fetch_weights"},  # a wrong setting first; as a flow run; no dataset yet

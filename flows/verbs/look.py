@@ -187,17 +187,11 @@ def settings(
     *,
     profile: ProfileName = "scenes",
     tables: Annotated[bool, typer.Option("--tables", help="Show the tables of a dataset instead.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Write the page of the documentation.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the settings that `--set` and profiles take, with type, range, default and meaning."""
-    if markdown:
-        from pairwright.flows.document_settings import write_settings_page, write_tables_page
-
-        print(write_tables_page() if tables else write_settings_page(), end="")
-        return
     if tables:
-        from pairwright.flows.document_settings import draw_tables, list_tables
+        from pairwright.flows.list_tables import draw_tables, list_tables
 
         print(json.dumps([one.as_json() for one in list_tables()], indent=2) if as_json else draw_tables())
         return

@@ -1,77 +1,15 @@
-"""List the tables of a dataset, and write the pages of ``docs/`` that list settings and tables.
+"""Write the pages that list settings and tables, from the same source as the verb ``settings``: ``make docs``.
 
-``make docs`` writes them from the same source as the verb ``settings``; a test holds that the committed ones are so.
+A test holds that the committed pages are what the source gives.
 """
 
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import groupby
-from typing import Any
+from pathlib import Path
 
 from pairwright.flows.list_settings import Setting, as_typed, list_profiles, list_settings
-from pairwright.flows.pipeline import list_stages
-from pairwright.flows.stages import BY_NAME
-from pairwright.tasks.store.stage import Stage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSummary:
-    """One table, the same for every profile."""
-
-    name: str
-    group: str
-    reads: tuple[str, ...]
-    """The tables whose rows it is made from, one by one."""
-    uses: tuple[str, ...]
-    """The tables that are looked up for that, where their stages are on."""
-    row: str
-    """Type of its rows, in ``schemas.rows``."""
-    about: str
-    """What the step that writes it does, in one sentence."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the form that scripts read."""
-        return asdict(self)
-
-
-def list_tables() -> list[TableSummary]:
-    """Return all tables in the order in which they are written, with those of all plugins that there are."""
-    return [
-        TableSummary(
-            name=stage.name,
-            group=stage.group,
-            reads=tuple(stage.reads),
-            uses=tuple(sorted(stage.tables - stage.reads.keys())),
-            row=stage.writes.__name__,
-            about=_about(stage),
-        )
-        for stage in list_stages(BY_NAME.plugins)
-    ]
-
-
-def _about(stage: Stage) -> str:
-    """Return the first sentence of its file; of a plugin's, of its function."""
-    function = stage.function.func if isinstance(stage.function, partial) else stage.function
-    place = function if stage.name in BY_NAME.plugins else sys.modules[function.__module__]
-    words = (place.__doc__ or "").partition("\n\n")[0]
-    return " ".join(words.split())
-
-
-def draw_tables() -> str:
-    """Return a picture of the tables in text: groups, and an arrow from what each is made from."""
-    lines: list[str] = []
-    group = ""
-    for table in list_tables():
-        if table.group != group:
-            group = table.group
-            lines += ["", group]
-        looked_up = f"  (with {', '.join(table.uses)})" if table.uses else ""
-        lines += [f"  {table.name:18}<- {', '.join(table.reads)}{looked_up}", f"{'':23}{table.about}"]
-    return "\n".join(lines[1:])
-
+from pairwright.flows.list_tables import TableSummary, list_tables
 
 MADE = "<!-- Made by `make docs`. Change the source, not this page. -->"
 SERVED = "models.chat."
@@ -156,3 +94,10 @@ def _picture(tables: Iterable[TableSummary]) -> Iterator[str]:
 
 def _cell(text: str) -> str:
     return text.replace("``", "`").replace("|", "\\|")
+
+
+PAGES = {"settings.md": write_settings_page, "tables.md": write_tables_page}
+
+if __name__ == "__main__":
+    for name, write in PAGES.items():
+        Path(__file__).with_name(name).write_text(write(), encoding="utf-8")
