@@ -89,7 +89,7 @@ def find_retriever(folder: Folder, name: str) -> Path:
     Raises:
         ConfigError: there is no such run, it has no retriever, or it is not finished.
     """
-    from pairwright.tasks.training.retriever.saved import NETWORK
+    from pairwright.tasks.training.retriever.adversary import NETWORK
 
     if not folder.is_local:
         raise ConfigError(f"negatives_from: {name}: runs are on local disks, and {folder.url} is not")

@@ -25,8 +25,7 @@ from pairwright.flows.run_build import Report
 from pairwright.flows.show_status import say_held, say_owed
 from pairwright.schemas.errors import PairwrightError
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, read_metrics
-from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.runs import HELD_OUT, TRAIN, MetricsFile, Run, read_metrics
 
 log = logging.getLogger(__name__)
 OURS = logging.getLogger("pairwright")

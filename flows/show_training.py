@@ -18,8 +18,7 @@ from pairwright.flows.progress import draws_bars
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import NAMC, TrainConfig
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training.metrics import HELD_OUT, TRAIN, read_metrics
-from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.runs import HELD_OUT, TRAIN, Run, read_metrics
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,14 +25,11 @@ from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import describe_version, snapshot_numbers
 from pairwright.tasks.store.stage import Planned
-from pairwright.tasks.training.check_launcher import check_launcher
 from pairwright.tasks.training.find_model import require_packages
-from pairwright.tasks.training.fit_memory import fitting
 from pairwright.tasks.training.freeze_rows import check_parts, count_reasons, count_rows, freeze_rows
 from pairwright.tasks.training.losses.objectives import needs_of
-from pairwright.tasks.training.metrics import HELD_OUT, read_metrics
 from pairwright.tasks.training.report.write_run_page import write_run_page
-from pairwright.tasks.training.runs import Run, check_name, differences
+from pairwright.tasks.training.runs import HELD_OUT, Run, check_name, differences, read_metrics
 
 if TYPE_CHECKING:
     from pairwright.tasks.training.find_model import Found
@@ -131,7 +128,7 @@ def _train(run: "Run", folder: Folder, prepared: Prepared, *, watcher: "Watcher 
     if prepared.was_finished:
         measured = read_metrics(run.metrics).last(HELD_OUT)
         return Trained(folder=str(run.folder), finished=True, was_finished=True, measured=measured, page=_page_of(run))
-    from pairwright.tasks.training.train_model import Job
+    from pairwright.tasks.training.train_model import Job, fitting
 
     job = Job(run=run, config=prepared.config, dataset=folder, start=prepared.start, watcher=watcher)
     try:
@@ -192,7 +189,7 @@ def prepare(folder: Folder, config: TrainConfig, run: "Run", *, version: int | N
     if config.objective == NAMC:
         return _prepare_namc(folder, config, run, version)
     from pairwright.tasks.training.references import choose_reference
-    from pairwright.tasks.training.trainer_arguments import check_trackers
+    from pairwright.tasks.training.trainer_arguments import check_launcher, check_trackers
 
     check_launcher(config)
     check_trackers(config)

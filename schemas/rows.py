@@ -569,7 +569,7 @@ class PreferenceRow(Row):
 class ReferenceRow(Row):
     """Hold what a model gives the answers of a preference (its ``subject``), before a training changes it.
 
-    Columns are those of ``tasks.training.losses.scored``: the chosen text; the chosen text given the rejected images;
+    Columns are those of ``tasks.training.losses.rewards``: the chosen text; the chosen text given the rejected images;
     then the rejected texts, hardest first. 0 where there is none.
     """
 

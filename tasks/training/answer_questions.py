@@ -1,15 +1,19 @@
-"""Let a checkpoint on this machine answer questions, in batches, greedily and without penalties.
+"""Let a model on this machine answer: the prompts of rows, held-out rows at the end of a training, asked questions.
 
-Reads a folder as ``find_model`` finds it, adapters merged in. Answers are kept under a key of the question, its images
-and the checkpoint's files, so that what was answered before is not asked again. Needs PyTorch and transformers.
+In batches, greedily and without penalties. Questions go to a folder as ``find_model`` finds it, adapters merged in;
+their answers are kept under a key of the question, its images and the checkpoint's files, so that what was answered
+before is not asked again. Held-out rows are read by the trainer's own loader; a few samples to look at go into
+``samples/``, and all answers, where that is set, into ``answers/`` of the run. Needs PyTorch and transformers.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import blake2b
 from itertools import groupby, islice
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from transformers import GenerationConfig
@@ -21,27 +25,88 @@ from pairwright.tasks.models.batches import Batches, is_out_of_memory
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.answers import Answers
-from pairwright.tasks.training.answer_rows import Said, say_answers
-from pairwright.tasks.training.chat import Chat
+from pairwright.tasks.training.chat import Chat, how_to_encode, make_messages
 from pairwright.tasks.training.collate import Loaded, load_example
-from pairwright.tasks.training.examples import PLACE, Example, RefusedRowError
 from pairwright.tasks.training.find_model import Found, find_module
+from pairwright.tasks.training.freeze_rows import PLACE, Example, RefusedRowError
+from pairwright.tasks.training.load_batches import sound
 from pairwright.tasks.training.load_model import choose_precision, load_model, load_processor
+from pairwright.tasks.training.ranks import count_ranks
+from pairwright.tasks.training.report.samples import Sample, write_answers, write_samples
+from pairwright.tasks.training.runs import Run
 from pairwright.tasks.training.tune_model import computing
 
+if TYPE_CHECKING:
+    from pairwright.tasks.training.preference_trainer import PreferenceTrainer
+
+log = logging.getLogger(__name__)
 VERSION = 1
 """Raised when the same question is asked in another way."""
+MOST_TOKENS = 160
+"""Of an answer; descriptions of differences have 20 to 80."""
 UNDECODED = "an image cannot be decoded"
 """What ``load_example`` says of one."""
 CUT = b"\0"
 """Before an answer that is kept: it was cut."""
 AT_ONCE = 256
 """Questions whose images are in memory together."""
+COUNT = 8
+"""Samples of a finished run."""
+ROOM = 2
+"""How many times as long as the longest reference an answer may be."""
+LONGEST = 2_048
+"""Tokens of any answer, whatever the references are; longer ones are cut, which is said."""
+
+
+class Said(NamedTuple):
+    """Answer, and whether it was cut: the model had not come to an end."""
+
+    text: str
+    cut: bool
+
+
+def say_answers(model: Any, processor: Any, items: Sequence[Loaded], *, most_tokens: int = MOST_TOKENS) -> list[Said]:
+    """Return a model's answer to the prompt of each row, about its images, decoded greedily in one batch.
+
+    Args:
+        model: unwrapped, in evaluation mode.
+        processor: the model's.
+        items: rows with their images decoded.
+        most_tokens: where an answer is cut.
+    """
+    if not items:
+        return []
+    prompts = [
+        processor.apply_chat_template(
+            make_messages(item.example.turns, len(item.images)), tokenize=False, add_generation_prompt=True
+        )
+        for item in items
+    ]
+    images = [list(item.images) for item in items]
+    given = processor(
+        text=prompts,
+        images=images if any(images) else None,
+        padding=True,
+        padding_side="left",
+        return_tensors="pt",
+        **how_to_encode(processor, prompts[0]),
+    ).to(next(model.parameters()).device)
+    end = model.generation_config.eos_token_id
+    ends = set[int](end if isinstance(end, list) else [end])
+    with torch.no_grad():
+        made = model.generate(**given, max_new_tokens=most_tokens, do_sample=False, use_cache=True)
+    answers = made[:, given["input_ids"].shape[1] :]
+    texts = processor.batch_decode(answers, skip_special_tokens=True)
+    cut = [len(own) == most_tokens and not ends.intersection(own) for own in answers.tolist()]
+    return [Said(text.strip(), short) for text, short in zip(texts, cut, strict=True)]
+
+
+# ---- questions
 
 
 @dataclass(frozen=True)
 class LocalModel:
-    """Be a checkpoint on this machine, loaded when it is first asked: on a GPU in bfloat16, on a CPU in float32."""
+    """Checkpoint on this machine, loaded when it is first asked: on a GPU in bfloat16, on a CPU in float32."""
 
     found: Found
     max_pixels: int
@@ -76,7 +141,7 @@ class LocalModel:
 
     @cached_property
     def pairs(self) -> bool:
-        """Say whether it compares images in twos (differential perception)."""
+        """Return whether it compares images in twos (differential perception)."""
         return find_module(self.found.folder) is not None
 
     @cached_property
@@ -86,7 +151,7 @@ class LocalModel:
 
 
 class Owed(NamedTuple):
-    """Be a question without an answer, under the key that its answer will have."""
+    """Question without an answer, under the key that its answer will have."""
 
     key: str
     name: str
@@ -102,7 +167,7 @@ def answer_questions(
         questions: by name; read a few hundred at a time.
         answers: what was said before; new answers are put there as they come.
         local: who answers.
-        batch: questions at once; halved where the memory does not suffice.
+        batch: questions at once; halved on out-of-memory.
 
     Raises:
         ModelError: the checkpoint cannot be loaded, or a single question does not fit in the memory.
@@ -112,23 +177,18 @@ def answer_questions(
     while some := list(islice(source, AT_ONCE)):
         owed: list[Owed] = []
         for name, question in some:
-            key = _key(question, local)
+            images = [blake2b(image, digest_size=16).digest() for image in question.images]
+            key = make_key("local answer", local.identity, question.text, question.max_tokens, len(images), *images)
             kept = answers.get(key)
             if kept is None:
                 owed.append(Owed(key, name, question))
             else:
-                cut = kept.startswith(CUT)
-                yield Reply(name=name, text=kept.removeprefix(CUT).decode(), cut=cut)
+                yield Reply(name=name, text=kept.removeprefix(CUT).decode(), cut=kept.startswith(CUT))
         owed.sort(key=lambda one: (one.question.max_tokens, len(one.question.images), len(one.question.text)))
         for most, group in groupby(owed, key=lambda one: one.question.max_tokens):
             work = partial(_answer, local=local, answers=answers, most=most)
             for replies in batches.pieces(work, list(group)):
                 yield from replies
-
-
-def _key(question: Question, local: LocalModel) -> str:
-    images = [blake2b(image, digest_size=16).digest() for image in question.images]
-    return make_key("local answer", local.identity, question.text, question.max_tokens, len(images), *images)
 
 
 def _answer(owed: Sequence[Owed], *, local: LocalModel, answers: Answers, most: int) -> list[Reply]:
@@ -156,8 +216,7 @@ def _load(question: Question, local: LocalModel) -> Loaded:
     Raises:
         RefusedRowError: one cannot be decoded, or a control token is in the text, which others wrote.
     """
-    pieces = question.text.split(PLACE)
-    for tokens in local.chat.tokenise(pieces).values():
+    for tokens in local.chat.tokenise(question.text.split(PLACE)).values():
         tokens.checked()
     turns = (Turn(role="user", text=question.text),)
     example = Example(key="", turns=turns, images=question.images, chosen="")
@@ -178,3 +237,61 @@ def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence
         if len(items) == 1:  # processors raise errors of many kinds
             return [error]
     return [one for item in items for one in _generate([item], local, most)]
+
+
+# ---- held-out rows
+
+
+def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
+    """Write what the model says to held-out rows; nothing where its weights are spread over ranks.
+
+    Rows that are not trained on, for one since their prompt is too long, are not asked about, either.
+
+    Args:
+        trainer: at the end of its training.
+        run: the run's folder.
+
+    Raises:
+        StoreError: a row cannot be read, or the disk refuses.
+        KeyboardInterrupt: it is to stop.
+    """
+    if trainer.is_sharded:
+        log.info("no samples: the weights are spread over the processes")
+        return
+    held_out, config = cast("Any", trainer.eval_dataset), trainer.setting.config
+    every, collate = config.output.write_answers, cast("Any", trainer.data_collator)
+    lengths: dict[int, int] = {}
+    for place in range(len(held_out) if every else min(COUNT, len(held_out))):
+        item = held_out[place]
+        answers = sound(collate([item])["batch"]).answers if isinstance(item, Loaded) else []
+        lengths[place] = max((len(answer.ids) for own in answers for answer in own), default=0)
+    most = max(MOST_TOKENS, min(ROOM * max(lengths.values(), default=0), LONGEST))
+    model: Any = trainer.accelerator.unwrap_model(trainer.model)
+    model.eval()
+
+    def answer(some: Sequence[int]) -> list[tuple[int, Example, Said]]:
+        if trainer.stopping and count_ranks() == 1:
+            raise KeyboardInterrupt
+        items = [held_out[place] for place in some]
+        with computing(trainer.args.device, choose_precision(config)):
+            found = say_answers(model, trainer.processing_class, items, most_tokens=most)
+        return [(place, item.example, said) for place, item, said in zip(some, items, found, strict=True)]
+
+    batches = Batches(fixed=config.optimiser.per_device_train_batch_size)
+    asked = [place for place, length in lengths.items() if length]
+    found = [one for some in batches.pieces(answer, asked) for one in some]
+    write_samples(run, [_sample(example, said) for place, example, said in found if place < COUNT])
+    if every:
+        write_answers(Run(run).answers, [(example.key, said.text, example.chosen) for _, example, said in found])
+
+
+def _sample(example: Example, said: Said) -> Sample:
+    return Sample(
+        key=example.key,
+        prompt="\n".join(turn.text for turn in example.turns),
+        images=example.images,
+        reference=example.chosen,
+        answer=said.text,
+        rejected=next(iter(example.rejected), ""),
+        cut=said.cut,
+    )

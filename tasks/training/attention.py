@@ -1,15 +1,21 @@
-"""Say how attention is computed where several answers share a prompt.
+"""Attention functions of ours for transformers: answers that share a prompt, and windows of a vision tower.
 
-One mask of all tokens against all would do (SDPA, eager), but it computes much that nobody sees, is kept for the
-backward pass, and rules out the fastest kernels, which take none. So prompts attend by themselves, causally and without
-a mask, and the few tokens of the answers to prompt and answer with a small one: the same sums. FlexAttention skips what
-is hidden in one go. Both are under names of ours: for images, which are not packed, SDPA stays.
+Where several answers share a prompt, one mask of all tokens against all would do (SDPA, eager), but it computes much
+that nobody sees, is kept for the backward pass, and rules out the fastest kernels, which take none. So prompts attend
+by themselves, causally and without a mask, and the few tokens of the answers to prompt and answer with a small one: the
+same sums. FlexAttention skips what is hidden in one go. Images, which are not packed, stay with SDPA.
+
+transformers' Qwen models call SDPA once per window (Qwen2.5-VL) or image, which on a GPU is far more launching than
+computing: of 16 images of 448 x 448 pixels, 7,200 calls per pass. Here windows of one length are one call, with the
+same numbers (ours). Needs PyTorch and transformers.
 """
 
+import inspect
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface
 
 from pairwright.schemas.errors import ConfigError
 
@@ -18,6 +24,8 @@ SPLIT = "packed_sdpa"
 FLEX = "packed_flex"
 """FlexAttention; under its own name, it is refused by models that do not declare it (Qwen2-VL to Qwen3-VL), though
 their attention goes the same way as everybody's."""
+WINDOWS = "windows_flash"
+"""With "flash" in it, since transformers then leaves the windows to the function that is called so."""
 
 
 def choose_attention(wanted: str) -> Any:
@@ -35,7 +43,6 @@ def choose_attention(wanted: str) -> Any:
 
 def use_attention(name: str) -> dict[str, str]:
     """Make ``SPLIT`` or ``FLEX`` known to transformers, and return which part of a model uses what."""
-    from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.integrations.flex_attention import flex_attention_forward
     from transformers.masking_utils import flex_attention_mask, sdpa_mask
 
@@ -49,7 +56,7 @@ def use_attention(name: str) -> dict[str, str]:
 def attend_in_parts(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **words: Any
 ) -> tuple[Tensor, None]:
-    """Attend as transformers' SDPA does; where the mask is of the last A queries alone, those before need none.
+    """Return (P, T, heads, size) as transformers' SDPA does; queries before those of the mask need none.
 
     Args:
         module: the attention layer.
@@ -58,9 +65,6 @@ def attend_in_parts(
         value: as ``key``.
         attention_mask: (P, 1, A, T) for the last A queries, those before being causal; (P, 1, T, T) for all, or none.
         words: passed on.
-
-    Returns:
-        (P, T, heads, size), and no weights.
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward as attend
 
@@ -70,3 +74,64 @@ def attend_in_parts(
     prompts, _ = attend(module, query[:, :, :first], key[:, :, :first], value[:, :, :first], None, **words)
     answers, _ = attend(module, query[:, :, first:], key, value, attention_mask, **words)
     return torch.cat([prompts, answers], dim=1), None
+
+
+def join_windows(model: Any) -> bool:
+    """Let a model's vision tower attend to windows of a length at once; return whether it has windows."""
+    AttentionInterface.register(WINDOWS, attend_windows)
+    configs = {id(module.config): module.config for module in model.modules() if _has_windows(module)}
+    for config in configs.values():
+        config._attn_implementation = WINDOWS
+    return bool(configs)
+
+
+def _has_windows(module: Any) -> bool:
+    config = getattr(module, "config", None)
+    if getattr(config, "_attn_implementation", None) != "sdpa" or not hasattr(module, "qkv"):
+        return False
+    return "cu_seqlens" in inspect.signature(module.forward).parameters
+
+
+def attend_windows(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    cu_seq_lens_q: Tensor,
+    max_length_q: int,
+    scaling: float | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Return (1, S, H, D): each token's mean of the values of its window.
+
+    Args:
+        module: not used, nor the mask: there is none.
+        query: (1, H, S, D), as are ``key`` and ``value``.
+        key: of the same shape.
+        value: of the same shape.
+        attention_mask: None.
+        cu_seq_lens_q: (W + 1,) where the windows begin, and S.
+        max_length_q: tokens of the largest.
+        scaling: of the scores.
+    """
+    del module, attention_mask
+    flat = [one[0].transpose(0, 1) for one in (query, key, value)]  # (S, H, D)
+    windows, length = len(cu_seq_lens_q) - 1, len(flat[0])
+    if windows * max_length_q == length:  # all are the largest: nothing is waited for or moved
+        return _attend_equal(flat, max_length_q, scaling)[None], None
+    found = torch.empty_like(flat[0], memory_format=torch.contiguous_format)
+    sizes = cu_seq_lens_q.diff()
+    for size in filter(None, sizes.unique().tolist()):
+        begins = cu_seq_lens_q[:-1][sizes == size]
+        places = (begins[:, None] + torch.arange(size, device=begins.device)).flatten()
+        found[places] = _attend_equal([one[places] for one in flat], size, scaling)
+    return found[None], None
+
+
+def _attend_equal(flat: list[Tensor], size: int, scaling: float | None) -> Tensor:
+    """Return (S, H, D) for windows of one size."""
+    query, key, value = (one.unflatten(0, (-1, size)).transpose(1, 2) for one in flat)  # (W, H, size, D)
+    found = torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scaling)
+    return found.transpose(1, 2).flatten(0, 1)

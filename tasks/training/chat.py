@@ -1,4 +1,4 @@
-"""Speak a model's chat format: prompts by its template, answers as tokens with the end that the template gives them.
+"""Chat format of a model: prompts by its template, answers as tokens with the end that the template gives them.
 
 Texts of rows are data: one that holds a token by which the format is steered is refused. Needs transformers; picklable
 as long as the processor is.
@@ -11,7 +11,7 @@ from typing import Any
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Turn
-from pairwright.tasks.training.examples import PLACE, RefusedRowError
+from pairwright.tasks.training.freeze_rows import PLACE, RefusedRowError
 
 WORD = "answer"
 """Any word that no template contains behind a question."""
@@ -19,7 +19,7 @@ WORD = "answer"
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Be what a chat template puts around an answer."""
+    """What a chat template puts around an answer."""
 
     tail: str
     """The prompt's last words, behind its last control token: an answer's first token may depend on them."""
@@ -32,7 +32,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Be a text as tokens."""
+    """Text as tokens."""
 
     ids: tuple[int, ...]
     control: str
@@ -51,10 +51,9 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Chat:
-    """Be the chat format of a processor."""
+    """Chat format of a processor, which is what ``AutoProcessor`` gave."""
 
     processor: Any
-    """What ``AutoProcessor`` gave."""
 
     def render(self, messages: Sequence[dict[str, Any]], **how: bool) -> str:
         """Return a conversation in the model's format.
@@ -73,10 +72,11 @@ class Chat:
         """Return each text's tokens as they are behind a prompt's last words, all in one call of the tokenizer."""
         texts, frame = list(dict.fromkeys(texts)), self.frame
         cut = len(frame.tail_ids)
-        behind = [ids[cut:] if ids[:cut] == frame.tail_ids else None for ids in self._ids(texts, frame.tail)]
-        alone = iter(self._ids([text for text, ids in zip(texts, behind, strict=True) if ids is None]))
-        found = [next(alone) if ids is None else ids for ids in behind]
-        return {text: Tokens(ids, self._control_in(text, ids)) for text, ids in zip(texts, found, strict=True)}
+        behind = self._tokens([frame.tail + frame.lead + text for text in texts])
+        own = [text for text, ids in zip(texts, behind, strict=True) if ids[:cut] != frame.tail_ids]
+        alone = dict(zip(own, self._tokens([frame.lead + text for text in own]), strict=True))
+        found = {text: alone.get(text, ids[cut:]) for text, ids in zip(texts, behind, strict=True)}
+        return {text: Tokens(ids, self._control_in(text, ids)) for text, ids in found.items()}
 
     @cached_property
     def frame(self) -> Frame:
@@ -95,21 +95,18 @@ class Chat:
         lead = before.removeprefix(prompt) if before.startswith(prompt) else ""
         control = [text for text in self._control.values() if text in prompt]
         tail = prompt[max((prompt.rfind(text) + len(text) for text in control), default=0) :]
-        tail_ids, behind_ids = self._plain([tail, behind])
+        tail_ids, behind_ids = self._tokens([tail, behind])
         ends = [n for n, token in enumerate(behind_ids) if token in self._control]
         end = behind_ids[: ends[0] + 1] if ends else (self.processor.tokenizer.eos_token_id,)
         return Frame(tail, tail_ids, lead if lead.isspace() else "", end)
 
-    def _ids(self, texts: Sequence[str], tail: str = "") -> list[tuple[int, ...]]:
-        return self._plain([tail + self.frame.lead + text for text in texts])
-
-    def _plain(self, texts: list[str]) -> list[tuple[int, ...]]:
+    def _tokens(self, texts: list[str]) -> list[tuple[int, ...]]:
         if not texts:
             return []
         return [tuple(ids) for ids in self.processor.tokenizer(texts, add_special_tokens=False)["input_ids"]]
 
     def _control_in(self, text: str, ids: Sequence[int]) -> str:
-        """Look for control tokens; an unknown character is not the token that stands for one."""
+        """Return a control token of a text; an unknown character is not the token that stands for one."""
         found = [self._control[token] for token in self._control.keys() & set(ids)]
         return next((mark for mark in (*found, *self._marks) if mark in text), "")
 
@@ -120,10 +117,9 @@ class Chat:
         Gemma's added tokens are also runs of spaces and line ends, which may be in any text.
         """
         tokenizer = self.processor.tokenizer
-        added = dict(tokenizer.added_tokens_decoder.items())
-        looks = {number: token.content for number, token in added.items() if token.content[:1] in "<[{|"}
-        special = {number: token.content for number, token in added.items() if token.special}
-        return looks | special | dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
+        added = tokenizer.added_tokens_decoder.items()
+        control = {number: token.content for number, token in added if token.special or token.content[:1] in "<[{|"}
+        return control | dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
 
     @cached_property
     def _marks(self) -> frozenset[str]:

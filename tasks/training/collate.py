@@ -16,9 +16,18 @@ from PIL import Image
 from pairwright.schemas.errors import PairwrightError
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.training.chat import Chat, Tokens, how_to_encode, make_messages
-from pairwright.tasks.training.examples import PAIR, PLACE, UNPAIRED, Example, Needs, RefusedRowError, make_example
-from pairwright.tasks.training.freeze_rows import FrozenRows, Refused
-from pairwright.tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
+from pairwright.tasks.training.freeze_rows import (
+    PAIR,
+    PLACE,
+    UNPAIRED,
+    Example,
+    FrozenRows,
+    Needs,
+    Refused,
+    RefusedRowError,
+    make_example,
+)
+from pairwright.tasks.training.losses.rewards import CHOSEN, IMAGE, TEXTS
 
 if TYPE_CHECKING:
     from torch import Tensor, device
@@ -30,7 +39,7 @@ PER_TOKEN = ("mm_token_type_ids", "token_type_ids")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Be one text that follows a prompt."""
+    """One text that follows a prompt."""
 
     column: int
     """``CHOSEN``, ``IMAGE``, or ``TEXTS`` and on."""
@@ -40,7 +49,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Be an example with its images decoded."""
+    """Example with its images decoded."""
 
     example: Example
     images: tuple[Image.Image, ...]
@@ -49,7 +58,7 @@ class Loaded:
 
 @dataclass(slots=True)
 class Batch:
-    """Hold B examples as P prompts: an example whose rejected images are shown has two."""
+    """B examples as P prompts: an example whose rejected images are shown has two."""
 
     keys: list[str]
     """(B) the rows' keys."""
@@ -80,7 +89,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class ExampleRows:
-    """Be a map-style dataset for PyTorch: examples by their place, or why there is none."""
+    """Map-style dataset for PyTorch: examples by their place, or why there is none."""
 
     rows: FrozenRows
     needs: Needs
@@ -98,12 +107,7 @@ class ExampleRows:
 
 
 def load_example(example: Example, max_pixels: int, *, pairs: bool = False) -> Loaded:
-    """Decode an example's images, scaled down to at most so many pixels.
-
-    Args:
-        example: what a row gives.
-        max_pixels: of each image.
-        pairs: whether images are compared in twos; then both of a pair get one size.
+    """Decode an example's images, each scaled down to ``max_pixels``; with ``pairs``, both of a pair get one size.
 
     Raises:
         RefusedRowError: one cannot be decoded, or has none to be compared with.
@@ -127,9 +131,8 @@ def match_sizes(images: Sequence[Image.Image]) -> tuple[Image.Image, ...]:
     found: list[Image.Image] = []
     for one, other in zip(images[::2], images[1::2], strict=True):
         size = isqrt(one.width * other.width), isqrt(one.height * other.height)
-        found += [
-            image if image.size == size else image.resize(size, Image.Resampling.BICUBIC) for image in (one, other)
-        ]
+        both = (one, other)
+        found += [image if image.size == size else image.resize(size, Image.Resampling.BICUBIC) for image in both]
     return tuple(found)
 
 
@@ -141,9 +144,22 @@ def _fit(pixels: Any, most: int) -> Image.Image:
     return image.resize((max(1, int(image.width * scale)), max(1, int(image.height * scale))), Image.Resampling.BICUBIC)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    """One prompt of an example, rendered, with its images and what follows it."""
+
+    text: str
+    images: tuple[Image.Image, ...]
+    answers: tuple[Answer, ...]
+
+
+_Asked = tuple[str, list[_Ask]]
+"""A row's key and its prompts."""
+
+
 @dataclass(frozen=True)
 class Collator:
-    """Make batches; picklable as long as the processor is.
+    """Collate function; picklable as long as the processor is.
 
     Raises:
         ModelError: the processor has no chat template that takes a question and an answer.
@@ -155,13 +171,16 @@ class Collator:
     """Tokens of a prompt and its longest answer, at the most."""
     apart: bool = False
     """Whether each answer has a prompt of its own: for models that cannot be packed."""
-    room: int = 0
-    """Tokens that answers which come later (ADPO's) may need."""
     late: int = 0
-    """Answers that come later; where they are kept apart, each finds a prompt without an answer that waits for it."""
+    """Answers that come later (ADPO's); where they are kept apart, each finds a prompt that waits for it."""
 
     def __post_init__(self) -> None:
         _ = self.chat.frame  # fails here, not in a loading process
+
+    @cached_property
+    def chat(self) -> Chat:
+        """Return the model's chat format."""
+        return Chat(self.processor)
 
     def __call__(self, items: Iterable[Loaded | Refused]) -> dict[str, Batch]:
         """Return the batch of some examples; those that cannot be encoded or are too long are refused."""
@@ -172,25 +191,17 @@ class Collator:
         kept: list[_Asked] = []
         for item in loaded:
             try:
-                kept.append(_Asked(item.example.key, tuple(self._asks(item, tokens))))
+                kept.append((item.example.key, self._asks(item, tokens)))
             except RefusedRowError as error:
                 refused.append(Refused(key=item.example.key, reason=error.reason, detail=error.detail))
         batch, kept = self._encode_good(kept, refused)
         if long := {n: length for n in range(len(kept)) if (length := self._length(batch, n)) > self.longest}:
             for n, length in long.items():
                 detail = f"{length} tokens, model.max_length is {self.longest}"
-                refused.append(Refused(key=kept[n].key, reason=TOO_LONG, detail=detail))
+                refused.append(Refused(key=kept[n][0], reason=TOO_LONG, detail=detail))
             batch = self._encode([one for n, one in enumerate(kept) if n not in long])
         batch.refused = refused
         return {"batch": batch}
-
-    def answer(self, text: str, column: int) -> Answer:
-        """Return a text as an answer.
-
-        Raises:
-            RefusedRowError: it holds one of the model's control tokens.
-        """
-        return self.answers([text], column)[0]
 
     def answers(self, texts: Sequence[str], column: int) -> list[Answer]:
         """Return some texts as answers, all tokenised at once.
@@ -201,12 +212,7 @@ class Collator:
         tokens = self.chat.tokenise(texts)
         return [self._answer(text, column, tokens) for text in texts]
 
-    @cached_property
-    def chat(self) -> Chat:
-        """Return the model's chat format."""
-        return Chat(self.processor)
-
-    def _asks(self, item: Loaded, tokens: Mapping[str, Tokens]) -> "Iterable[_Ask]":
+    def _asks(self, item: Loaded, tokens: Mapping[str, Tokens]) -> list[_Ask]:
         example = item.example
         for text in _texts(example):
             tokens[text].checked()
@@ -214,41 +220,40 @@ class Collator:
         answers += [self._answer(text, TEXTS + n, tokens) for n, text in enumerate(example.rejected)]
         prompt = self.chat.render(make_messages(example.turns, len(item.images)), add_generation_prompt=True)
         groups = [(answer,) for answer in answers] + [()] * self.late if self.apart else [tuple(answers)]
-        for group in groups:
-            yield _Ask(prompt, item.images, group)
+        asks = [_Ask(prompt, item.images, group) for group in groups]
         if item.rejected_images:
-            yield _Ask(prompt, item.rejected_images, (Answer(IMAGE, answers[0].ids),))
+            asks.append(_Ask(prompt, item.rejected_images, (Answer(IMAGE, answers[0].ids),)))
+        return asks
 
     def _answer(self, text: str, column: int, tokens: Mapping[str, Tokens]) -> Answer:
         if PLACE in text:
             raise RefusedRowError("a control token in a text", PLACE)
         return Answer(column, (*tokens[text].checked(), *self.chat.frame.end))
 
-    def _encode_good(self, kept: "list[_Asked]", refused: list[Refused]) -> "tuple[Batch, list[_Asked]]":
+    def _encode_good(self, kept: list[_Asked], refused: list[Refused]) -> tuple[Batch, list[_Asked]]:
         """Encode the examples together; where that fails, find by themselves those that cannot be."""
         try:
             return self._encode(kept), kept
         except Exception as error:  # processors raise errors of many kinds
-            good = kept if len(kept) > 1 else []
-            found = [self._why_not(one) for one in good] or [str(error)]
+            found = [self._why_not(one) for one in kept] if len(kept) > 1 else [str(error)]
             if not any(found):  # nothing is wrong with any of them
                 raise
-        for one, why in zip(kept, found, strict=True):
+        for (key, _), why in zip(kept, found, strict=True):
             if why:
-                refused.append(Refused(key=one.key, reason="the processor refuses it", detail=why[:200]))
+                refused.append(Refused(key=key, reason="the processor refuses it", detail=why[:200]))
         kept = [one for one, why in zip(kept, found, strict=True) if not why]
         return self._encode(kept), kept
 
-    def _why_not(self, one: "_Asked") -> str:
+    def _why_not(self, one: _Asked) -> str:
         try:
             self._encode([one])
         except Exception as error:  # noqa: BLE001 - processors raise errors of many kinds; the row is refused with it
             return str(error) or type(error).__name__
         return ""
 
-    def _encode(self, kept: "Sequence[_Asked]") -> Batch:
-        batch = Batch(keys=[one.key for one in kept])
-        asks = [(n, ask) for n, one in enumerate(kept) for ask in one.asks]
+    def _encode(self, kept: Sequence[_Asked]) -> Batch:
+        batch = Batch(keys=[key for key, _ in kept])
+        asks = [(n, ask) for n, (_, own) in enumerate(kept) for ask in own]
         if not asks:
             return batch
         images = [list(ask.images) for _, ask in asks]
@@ -269,21 +274,8 @@ class Collator:
 
     def _length(self, batch: Batch, example: int) -> int:
         own = [n for n, owner in enumerate(batch.owners) if owner == example]
-        room = max(self.room, *(len(answer.ids) for n in own for answer in batch.answers[n]))
-        return max(len(batch.prompts[n]) for n in own) + room
-
-
-@dataclass(frozen=True, slots=True)
-class _Ask:
-    text: str
-    images: tuple[Image.Image, ...]
-    answers: tuple[Answer, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    key: str
-    asks: tuple[_Ask, ...]
+        longest = max(len(answer.ids) for n in own for answer in batch.answers[n])
+        return max(len(batch.prompts[n]) for n in own) + longest
 
 
 def _texts(example: Example) -> Iterable[str]:

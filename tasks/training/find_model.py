@@ -28,16 +28,14 @@ PROCESSOR = ("preprocessor_config.json", "processor_config.json")
 TEMPLATES = ("chat_template.json", "chat_template.jinja")
 READ = (".json", ".jinja", ".txt", ".model")
 """Endings of the files that a processor may read."""
-NOT_READ = (CONFIG, INDEX, "generation_config.json", ADAPTERS, SIZES)
-SETTINGS = tuple(name for name in DifferentialConfig.model_fields if name != "enabled")
-"""What a module's settings have that its sizes have, too."""
+NOT_READ = (CONFIG, INDEX, "generation_config.json", ADAPTERS, SIZES, *TEMPLATES)
 MOST_BYTES = 64 << 20
 """Of a JSON file; hostile ones have no end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Be a model's files on this machine, and what tells them from all others."""
+    """Files of a model on this machine, and what tells them from all others."""
 
     folder: Path
     revision: str
@@ -76,7 +74,12 @@ def find_model(name: str, revision: str = "", *, field: str = NAME) -> Found:
     require_packages()
     found, local = _find(name, revision, field), is_local(name)
     if found.base[0]:
-        found = _with_base(found, _find(*found.base, field), field, local=local)
+        base = _find(*found.base, field)
+        if base.base[0]:
+            raise ModelError(f"{field}: {found.folder} holds adapters of {base.folder}, which holds adapters, too")
+        # Adapters are told apart by the model below them, too; the processor may be its own.
+        names = ("model", "processor", "template", *(["revision"] if local else []))
+        found = replace(found, **{one: LOCAL + make_key(getattr(found, one), getattr(base, one)) for one in names})
     if revision and found.revision != revision and local:
         raise ModelError(
             f"{field}: {found.folder} is not the model that it was ({found.revision}, not {revision}): put the old one "
@@ -85,29 +88,18 @@ def find_model(name: str, revision: str = "", *, field: str = NAME) -> Found:
     return found
 
 
+class _LacksError(Exception):
+    """What is wrong with a folder, as the end of a sentence that begins with its name."""
+
+
 def _find(name: str, revision: str, field: str) -> Found:
     local = is_local(name)
     folder = Path(name).expanduser().absolute() if local else _snapshot(name, revision, field)
     try:
         return _look_into(folder, commit="" if local else folder.name)
     except _LacksError as lacks:
-        raise ModelError(f"{field}: {folder} {lacks}{_advice(name, local=local)}") from lacks
-
-
-def _with_base(found: Found, base: Found, field: str, *, local: bool) -> Found:
-    """Return adapters that are told apart by the model below them, too; the processor may be its own."""
-    if base.base[0]:
-        raise ModelError(f"{field}: {found.folder} holds adapters of {base.folder}, which holds adapters, too")
-    names = ("model", "processor", "template", *(["revision"] if local else []))
-    return replace(found, **{name: LOCAL + make_key(getattr(found, name), getattr(base, name)) for name in names})
-
-
-class _LacksError(Exception):
-    """Say what is wrong with a folder, as the end of a sentence that begins with its name."""
-
-
-def _advice(name: str, *, local: bool) -> str:
-    return "" if local else f". Fetch it with: hf download {name}"
+        advice = "" if local else f". Fetch it with: hf download {name}"
+        raise ModelError(f"{field}: {folder} {lacks}{advice}") from lacks
 
 
 def _snapshot(name: str, revision: str, field: str) -> Path:
@@ -137,16 +129,18 @@ def _look_into(folder: Path, *, commit: str) -> Found:
     own = [folder / (ADAPTERS if adapters else CONFIG), *weights, *beside]
     for path in own:
         if not path.is_file():
-            raise _LacksError(f"holds no {path.name}{_of_another_kind(folder)}")
+            others = sorted(one.name for one in folder.iterdir() if one.suffix in (".bin", ".pt", ".pth", ".gguf"))
+            only = f" (only {others[0]}: weights are loaded from safetensors alone)" if others else ""
+            raise _LacksError(f"holds no {path.name}{only}")
     if not adapters and not any(_has(folder, name) for name in PROCESSOR):
         raise _LacksError(f"holds no {' and no '.join(PROCESSOR)}: a model that takes images has one")
     templates = [folder / name for name in TEMPLATES if _has(folder, name)]
-    processor = _list_processor(folder)
-    model = commit or identify_files(own)
+    read = (path for path in folder.iterdir() if path.suffix in READ and path.is_file() and path.name not in NOT_READ)
+    processor = sorted(read)
     return Found(
         folder=folder,
         revision=commit or identify_files([*own, *processor, *templates]),
-        model=model,
+        model=commit or identify_files(own),
         processor=identify_files(processor),
         template=identify_files(templates),
         base=base,
@@ -166,21 +160,6 @@ def _list_weights(folder: Path) -> list[Path]:
     if not names or not all(isinstance(name, str) and Path(name).name == name for name in names):
         raise _LacksError(f"has an {INDEX} that does not name the files of its weights")
     return [folder / INDEX, *(folder / name for name in sorted(names))]
-
-
-def _of_another_kind(folder: Path) -> str:
-    """Say in words that there are weights in a form that is not loaded; empty: there are none."""
-    found = sorted(path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth", ".gguf"))
-    if not found:
-        return ""
-    return f" (only {found[0]}: weights are loaded from safetensors alone, since other forms can hold programs)"
-
-
-def _list_processor(folder: Path) -> list[Path]:
-    left_out = {*NOT_READ, *TEMPLATES}
-    return sorted(
-        path for path in folder.iterdir() if path.suffix in READ and path.is_file() and path.name not in left_out
-    )
 
 
 def _read_base(folder: Path) -> tuple[str, str]:
@@ -240,7 +219,8 @@ def read_module(folder: Path) -> DifferentialConfig:
     """
     try:
         content = _read_json(folder / SIZES)
-        return DifferentialConfig.model_validate({"enabled": True} | {name: content[name] for name in SETTINGS})
+        own = {name: content[name] for name in DifferentialConfig.model_fields if name != "enabled"}
+        return DifferentialConfig.model_validate({"enabled": True} | own)
     except (_LacksError, KeyError, ValueError) as error:
         raise ModelError(f"{NAME}: {folder / SIZES}: cannot be read as a module's settings: {error}") from error
 

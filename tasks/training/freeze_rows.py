@@ -1,8 +1,9 @@
-"""Choose the rows of a preference table that a run trains on, and freeze them: which part, which row, in one file.
+"""Rows that a run trains on: chosen of a preference table, frozen in one file, read one by one as examples.
 
-Reads a settled table's columns without its images, a row group at a time; writes ``rows.arrow`` in the run's folder
-(some 60 bytes per row), which a resumed run reads again, whatever has become of the dataset since: parts are never
-changed. Rows are then read at random by their place, images and all.
+Reads a settled table's columns without its images, a row group at a time; writes ``rows.arrow`` in the run's folder:
+which part, which row, some 60 bytes each. A resumed run reads that again, whatever has become of the dataset since:
+parts are never changed. Rows are then read at random by their place, images and all. A row that cannot be trained on is
+refused with a reason, never cut to fit.
 """
 
 from collections import Counter
@@ -17,15 +18,17 @@ import pyarrow as pa
 from pairwright.schemas.arrow import from_table
 from pairwright.schemas.decisions import UNDECIDED, Decisions
 from pairwright.schemas.errors import StoreError, TrainingError
-from pairwright.schemas.rows import PreferenceRow
+from pairwright.schemas.rows import PreferenceRow, Turn
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder, naming
 from pairwright.tasks.store.index import columns_without
 from pairwright.tasks.store.part import Part, read_rows
 from pairwright.tasks.store.snapshot import live_index
 from pairwright.tasks.store.stage import Planned
-from pairwright.tasks.training.examples import Needs, RefusedRowError, look_at
 
+PLACE = "<image>"
+"""Stands for an image in a prompt; where a prompt has none, the images go before its first words."""
+PAIR, UNPAIRED = 2, "images that are no pairs"
 FILE = "rows.arrow"
 SCHEMA = pa.schema(
     [
@@ -47,9 +50,17 @@ BATCH = 10_000
 """Rows that are held in memory at once; the list of refused ones is held whole."""
 
 
+class RefusedRowError(Exception):
+    """Row that cannot be trained on: a short constant phrase, and what differs from row to row."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        self.reason, self.detail = reason, detail
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Say why a row is not trained on."""
+    """Record of a row that is not trained on."""
 
     key: str
     reason: str
@@ -58,8 +69,88 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What an objective takes of a row."""
+
+    texts: int = 0
+    """Rejected texts, at the most."""
+    images: bool = False
+    """Whether the rejected images are shown."""
+    beside: bool = True
+    """Whether they are shown beside a rejected text, too; otherwise only where there is none."""
+    least: str = "nothing"
+    """What a row must have: "nothing" but the chosen text, a rejected "text", "image", or "either"."""
+    pairs: bool = False
+    """Whether its images are compared in twos (differential perception)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """What one row gives to train on."""
+
+    key: str
+    turns: tuple[Turn, ...]
+    images: tuple[bytes, ...]
+    """Encoded files."""
+    chosen: str
+    rejected: tuple[str, ...] = ()
+    """Hardest first."""
+    rejected_images: tuple[bytes, ...] = ()
+    """As many as ``images``; empty: none."""
+
+
+def make_example(row: PreferenceRow, needs: Needs) -> Example:
+    """Return what a row gives.
+
+    Raises:
+        RefusedRowError: it cannot be trained on.
+    """
+    check_row(row, needs)
+    if places := _count_places(row, len(row.images)):
+        raise RefusedRowError("images do not match the prompt", places)
+    rejected = rejected_texts(row)[: needs.texts]
+    shown = row.rejected_images if needs.images and (needs.beside or not rejected) else ()
+    if shown and len(shown) != len(row.images):
+        raise RefusedRowError("rejected images do not match", f"{len(shown)} for {len(row.images)}")
+    return Example(
+        key=row.key, turns=row.prompt, images=row.images, chosen=row.chosen, rejected=rejected, rejected_images=shown
+    )
+
+
+def check_row(row: PreferenceRow, needs: Needs) -> None:
+    """Check what can be checked without the images.
+
+    Raises:
+        RefusedRowError: the row cannot be trained on.
+    """
+    if not row.chosen.strip():
+        raise RefusedRowError("no chosen text")
+    if not row.prompt or row.prompt[-1].role != "user":
+        raise RefusedRowError("the prompt does not end with the user")
+    if needs.pairs and (not row.image_keys or len(row.image_keys) % PAIR):
+        raise RefusedRowError(UNPAIRED, f"{len(row.image_keys)}, where each is compared with another one")
+    if places := _count_places(row, len(row.image_keys)):
+        raise RefusedRowError("images do not match the prompt", places)
+    text, image = bool(rejected_texts(row)), bool(row.rejected_image_maker)
+    if not {"nothing": True, "text": text, "image": image, "either": text or image}[needs.least]:
+        raise RefusedRowError(f"no rejected {'side' if needs.least == 'either' else needs.least}")
+
+
+def rejected_texts(row: PreferenceRow) -> tuple[str, ...]:
+    """Return the rejected text and the further negatives, each once, without those equal to the chosen text."""
+    texts = dict.fromkeys((row.rejected, *(negative.text for negative in row.negatives)))
+    return tuple(text for text in texts if text.strip() and text != row.chosen)
+
+
+def _count_places(row: PreferenceRow, images: int) -> str:
+    """Return in words how the prompt's places for images differ from their number; empty: they do not."""
+    found = sum(turn.text.count(PLACE) for turn in row.prompt)
+    return f"{found} places for {images} images" if found and found != images else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenRows:
-    """Be the rows of one split, in the table's order; picklable, so that loading processes open it anew."""
+    """Rows of one split, in the table's order; picklable, so that loading processes open them anew."""
 
     folder: Folder
     file: str
@@ -67,15 +158,15 @@ class FrozenRows:
     split: str
 
     def __len__(self) -> int:
-        return len(_places(self.file, self.split))
+        return len(_split_of(self.file, self.split))
 
     def keys(self) -> list[str]:
         """Return the rows' keys, in order."""
-        return _places(self.file, self.split).column("key").to_pylist()
+        return _split_of(self.file, self.split).column("key").to_pylist()
 
     def all_show(self) -> bool:
-        """Say whether each row is known to have an image."""
-        table = _places(self.file, self.split)
+        """Return whether each row is known to have an image."""
+        table = _split_of(self.file, self.split)
         return "images" in table.column_names and all(table.column("images").to_pylist())
 
     def read(self, place: int) -> PreferenceRow:
@@ -84,7 +175,7 @@ class FrozenRows:
         Raises:
             StoreError: its part is gone or damaged.
         """
-        entry = _places(self.file, self.split).slice(place, 1).to_pylist()[0]
+        entry = _split_of(self.file, self.split).slice(place, 1).to_pylist()[0]
         table, names = _table_of(self.file)
         part = Part(self.folder, f"{table}/{names[entry['part']]}")
         found = read_rows(part, [entry["row"]], columns_without(PreferenceRow, ()))
@@ -124,12 +215,11 @@ def freeze_rows(
         for number, row, preference in _light_rows(build, planned):
             if preference.split not in splits:
                 continue
-            decision = decisions.about(preference)
-            if decision and decision.verdict in BY_PEOPLE:
-                refused.append(Refused(key=preference.key, reason=BY_PEOPLE[decision.verdict]))
-                continue
             try:
-                look_at(preference, needs)
+                decision = decisions.about(preference)
+                if decision and decision.verdict in BY_PEOPLE:
+                    raise RefusedRowError(BY_PEOPLE[decision.verdict])
+                check_row(preference, needs)
             except RefusedRowError as error:
                 refused.append(Refused(key=preference.key, reason=error.reason, detail=error.detail))
             else:
@@ -142,18 +232,29 @@ def freeze_rows(
         rows = entries()
         for some in iter(lambda: list(islice(rows, BATCH)), []):
             writer.write_batch(pa.RecordBatch.from_pylist(some, schema=schema))
-    for cached in (_file, _places, _table_of):  # of a file that was there before
+    for cached in (_read_file, _split_of, _table_of):  # of a file that was there before
         cached.cache_clear()
     return refused
 
 
+def _light_rows(build: Build, planned: Planned) -> Iterator[tuple[int, int, PreferenceRow]]:
+    """Yield the live rows without their images, each with its part's number and its place there."""
+    index = live_index(build, planned)
+    columns = columns_without(PreferenceRow, IMAGES)
+    for number, places in index.places():
+        for start in range(0, len(places), 1000):
+            some = places[start : start + 1000].tolist()
+            table = read_rows(index.part(number), some, columns)
+            yield from zip([number] * len(some), some, from_table(table, PreferenceRow), strict=True)
+
+
 def count_rows(file: Path, split: str) -> int:
     """Return how many rows of a split were frozen."""
-    return len(_places(str(file), split))
+    return len(_split_of(str(file), split))
 
 
 def check_parts(folder: Folder, file: Path) -> None:
-    """Look whether the parts that hold the frozen rows are still there.
+    """Check that the parts that hold the frozen rows are still there.
 
     Raises:
         TrainingError: names the first that is not.
@@ -169,7 +270,7 @@ def check_parts(folder: Folder, file: Path) -> None:
 def frozen_places(file: Path) -> dict[str, set[int]]:
     """Return where the frozen rows are: per part, below the dataset's folder, its rows."""
     table, names = _table_of(str(file))
-    entries = _file(str(file))
+    entries = _read_file(str(file))
     found: dict[str, set[int]] = {}
     for part, row in zip(entries.column("part").to_pylist(), entries.column("row").to_pylist(), strict=True):
         found.setdefault(f"{table}/{names[part]}", set()).add(row)
@@ -181,19 +282,8 @@ def count_reasons(refused: list[Refused]) -> dict[str, int]:
     return dict(Counter(one.reason for one in refused).most_common())
 
 
-def _light_rows(build: Build, planned: Planned) -> Iterator[tuple[int, int, PreferenceRow]]:
-    """Yield the live rows without their images, each with its part's number and its place there."""
-    index = live_index(build, planned)
-    columns = columns_without(PreferenceRow, IMAGES)
-    for number, places in index.places():
-        for start in range(0, len(places), 1000):
-            some = places[start : start + 1000].tolist()
-            table = read_rows(index.part(number), some, columns)
-            yield from zip([number] * len(some), some, from_table(table, PreferenceRow), strict=True)
-
-
 @lru_cache(maxsize=4)
-def _file(file: str) -> pa.Table:
+def _read_file(file: str) -> pa.Table:
     try:
         return pa.ipc.open_file(pa.memory_map(file)).read_all()
     except (OSError, pa.ArrowInvalid) as error:
@@ -201,12 +291,12 @@ def _file(file: str) -> pa.Table:
 
 
 @lru_cache(maxsize=8)
-def _places(file: str, split: str) -> pa.Table:
-    table = _file(file)
+def _split_of(file: str, split: str) -> pa.Table:
+    table = _read_file(file)
     return table.filter(pa.array(table.column("split").to_numpy() == split))
 
 
 @lru_cache(maxsize=4)
 def _table_of(file: str) -> tuple[str, tuple[str, ...]]:
-    metadata = _file(file).schema.metadata or {}
+    metadata = _read_file(file).schema.metadata or {}
     return metadata[b"table"].decode(), tuple(metadata[b"parts"].decode().split("\n"))

@@ -1,4 +1,4 @@
-"""Read, decode and tokenise ahead of a training, in processes beside it, in an order that only the seed decides.
+"""Load batches ahead of a training, in processes beside it, in an order that only the seed decides.
 
 Reads the dataset's parts through ``FrozenRows``. The order is drawn anew for each epoch and is the same for any number
 of loading processes; each step's rows are dealt out to the ranks, so that each row of an epoch comes exactly once, also
@@ -14,37 +14,40 @@ libraries already (``forkserver``), where there is one, so that those of a later
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from pairwright.schemas.errors import StoreError
-from pairwright.tasks.training.collate import Batch, Collate, Loaded
+from pairwright.schemas.errors import StoreError, TrainingError
+from pairwright.tasks.training.collate import TOO_LONG, Answer, Batch, Collate, Loaded
 from pairwright.tasks.training.freeze_rows import Refused
+from pairwright.tasks.training.losses.rewards import CHOSEN
 
+T = TypeVar("T")
 LIBRARIES = ("torch", "transformers", "pyarrow", "pairwright.tasks.training.load_batches")
 """What the server process reads before it forks, beside what the model's processor is made of."""
 MOST = 4
 """Processes per GPU, where their number is not set."""
 METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-AHEAD = 2
-"""Batches that wait per loading process."""
+TRIED = 1000
+"""Rows that are looked at for one that can be trained on before a run is given up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Say why rows cannot be read: of a boundary that is down, not of a row."""
+    """Reason why rows cannot be read: of a boundary that is down, not of a row."""
 
     message: str
 
 
 @dataclass
 class Order:
-    """Be the places of the rows, batch by batch, of one rank."""
+    """Places of the rows, batch by batch, of one rank."""
 
     rows: int
     batch: int
@@ -70,10 +73,9 @@ class Order:
 
 @dataclass(frozen=True)
 class Guarded:
-    """Be the rows, and where the store fails, why."""
+    """Map-style dataset of rows (``Loaded | Refused``), and where the store fails, why."""
 
     rows: Any
-    """A map-style dataset of ``Loaded | Refused``."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -87,7 +89,7 @@ class Guarded:
 
 @dataclass(frozen=True)
 class GuardedCollate:
-    """Make batches, unless the store has failed."""
+    """Collate function that passes on why the store has failed."""
 
     collate: Collate
 
@@ -109,12 +111,7 @@ def make_loader(rows: Any, collate: Collate, order: Order, *, workers: int) -> "
     """
     words: dict[str, Any] = {}
     if workers:
-        words = {
-            "multiprocessing_context": METHOD,
-            "prefetch_factor": AHEAD,
-            "persistent_workers": True,
-            "worker_init_fn": _begin,
-        }
+        words = {"multiprocessing_context": METHOD, "persistent_workers": True, "worker_init_fn": _begin_worker}
     return DataLoader(
         Guarded(rows),  # pyright: ignore[reportArgumentType]  (a map-style dataset needs no base class)
         batch_sampler=order,
@@ -137,11 +134,7 @@ def count_workers(wanted: int | str) -> int:
 
 
 def start_server(processor: Any) -> None:
-    """Let the server process read the libraries while the model is loaded.
-
-    Args:
-        processor: what batches are made with; unpickling it would load its modules in each process anew.
-    """
+    """Let the server process read the libraries, and the modules of the processor, while the model is loaded."""
     if METHOD != "forkserver":
         return
     from multiprocessing import forkserver
@@ -151,8 +144,61 @@ def start_server(processor: Any) -> None:
     forkserver.ensure_running()
 
 
-def _begin(number: int) -> None:
+def _begin_worker(number: int) -> None:
     """Leave Ctrl-C to the training, and the cores too."""
     del number
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
+
+
+def find_batch(rows: Any, collate: Collate) -> Batch:
+    """Return a batch of the first row that can be trained on.
+
+    Raises:
+        TrainingError: none of the first thousand can.
+    """
+    refused: list[Refused] = []
+    guarded, count = Guarded(rows), min(len(rows), TRIED)
+    for place in range(count):
+        batch = sound(GuardedCollate(collate)([guarded[place]])["batch"])
+        if batch.prompts:
+            return batch
+        refused += batch.refused
+    counted = Counter(one.reason for one in refused)
+    reasons = ", ".join(f"{reason} ({n})" for reason, n in counted.most_common(3))
+    example = next((f": {one.key}: {one.detail}" for one in refused if one.detail), "")
+    advice = ". Try a larger model.max_length, or fewer model.max_pixels" if TOO_LONG in counted else ""
+    raise TrainingError(f"none of the {count:,} rows that were tried can be trained on: {reasons}{example}{advice}")
+
+
+def sound(found: T | Fault) -> T:
+    """Return what was read.
+
+    Raises:
+        TrainingError: it could not be read.
+    """
+    if isinstance(found, Fault):
+        raise TrainingError(
+            f"{found.message}. The run goes on with the same command when this part is back, byte for byte as it was "
+            "(a build with the same settings writes it so); or begin anew under another --name"
+        )
+    return found
+
+
+def with_answers(batch: Batch, added: Sequence[Sequence[Answer]], longest: int) -> Batch:
+    """Return a batch with more answers: behind those of the example's prompt, or in prompts that wait for one.
+
+    An answer that has more than ``longest`` tokens with its prompt is left out.
+    """
+    answers = list(batch.answers)
+    for example, given in enumerate(added):
+        places = [n for n, owner in enumerate(batch.owners) if owner == example]
+        size = max((len(batch.prompts[n]) for n in places), default=0)
+        own = [answer for answer in given if size + len(answer.ids) <= longest]
+        if waiting := [n for n in places if not answers[n]]:
+            for place, answer in zip(waiting, own, strict=False):
+                answers[place] = (answer,)
+        else:
+            first = next(n for n in places if any(answer.column == CHOSEN for answer in answers[n]))
+            answers[first] = (*answers[first], *own)
+    return replace(batch, answers=answers)

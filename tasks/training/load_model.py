@@ -8,16 +8,14 @@ with full tuning all weights are in float32 and are rounded for each step (autoc
 bfloat16 tells apart in a weight of 0.02, and would be lost.
 """
 
-import logging
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from safetensors import safe_open
-from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
+from transformers import AutoModelForImageTextToText, AutoProcessor
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from pairwright.schemas.differential import NAME as MODULE
@@ -26,17 +24,9 @@ from pairwright.schemas.training import ModelConfig, TrainConfig
 from pairwright.tasks.models.differential.attach import attach, load_differential
 from pairwright.tasks.models.tensor_shapes import name_some
 from pairwright.tasks.models.weights import loading
-from pairwright.tasks.training.attention import choose_attention
+from pairwright.tasks.training.attention import choose_attention, join_windows
 from pairwright.tasks.training.find_model import NAME, find_base, find_module, read_settings
-from pairwright.tasks.training.join_windows import join_windows
 from pairwright.tasks.training.tune_model import merge_adapters
-
-log = logging.getLogger(__name__)
-FIELD = NAME
-LAYERS = ("num_hidden_layers", "num_layers", "depth", "n_layer")
-"""What a ``config.json`` calls the number of its layers."""
-ROOM = 1.5
-"""How many times the parameters of its files a model may have: tied ones are stored once."""
 
 
 def choose_precision(config: TrainConfig) -> torch.dtype:
@@ -65,15 +55,14 @@ def load_processor(folder: Path) -> Any:
         ModelError: it cannot be loaded, or takes no images.
         ConfigError: it has no chat template.
     """
-    own = folder
     if not (folder / "tokenizer_config.json").is_file() and (base := find_base(folder)):
-        own = base.folder
-    with loading(FIELD, own):
-        processor: Any = AutoProcessor.from_pretrained(own, local_files_only=True, trust_remote_code=False)
+        folder = base.folder
+    with loading(NAME, folder):
+        processor: Any = AutoProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if not hasattr(processor, "image_processor") or not hasattr(processor, "tokenizer"):
-        raise ModelError(f"{FIELD}: {own} has no processor that takes images and texts")
+        raise ModelError(f"{NAME}: {folder} has no processor that takes images and texts")
     if getattr(processor, "chat_template", None) is None:
-        raise ConfigError(f"--model {own}: has no chat template, which says how a prompt with images is written")
+        raise ConfigError(f"--model {folder}: has no chat template, which says how a prompt with images is written")
     return processor
 
 
@@ -114,10 +103,8 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     if base := find_base(folder):
         return merge_adapters(load_plain(base.folder, config, dtype=dtype), folder)
     attention = choose_attention(config.attn_implementation)
-    settings = read_settings(folder)
-    _check_kind(folder, settings)
-    with loading(FIELD, folder), _reporting_here():
-        _check_size(folder, settings)
+    _check_kind(folder, read_settings(folder))
+    with loading(NAME, folder), _without_reports():
         loaded: Any = AutoModelForImageTextToText.from_pretrained(
             folder,
             local_files_only=True,
@@ -129,70 +116,32 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
             attn_implementation=attention,
         )
     model, report = loaded
-    _check_report(folder, report)
-    _check_finite(folder, model)
-    join_windows(model)
-    return model
-
-
-def _check_kind(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Refuse what transformers knows no model for that takes images and texts, and gives text."""
-    kind = settings.get("model_type")
-    if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
-        return
-    own = " It brings code of its own, which is never run." if "auto_map" in settings else ""
-    raise ModelError(
-        f"{FIELD}: {folder} is of type {str(kind)[:80]!r}, which is no model that takes images and texts and gives "
-        f"text, as far as this transformers knows.{own}"
-    )
-
-
-def _check_size(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Refuse settings that ask for far more than the files hold, before any memory is taken."""
-    sizes = list(_stored_sizes(folder))
-    if (layers := max(_layers(settings), default=0)) > len(sizes):
-        raise ModelError(
-            f"{FIELD}: {folder}: its config.json says {layers} layers, its files hold {len(sizes)} tensors"
-        )
-    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    with torch.device("meta"):
-        wanted = sum(parameter.numel() for parameter in AutoModelForImageTextToText.from_config(config).parameters())
-    if wanted > ROOM * sum(sizes):
-        raise ModelError(
-            f"{FIELD}: {folder}: its config.json says {wanted:,} parameters, its files hold {sum(sizes):,}"
-        )
-
-
-def _stored_sizes(folder: Path) -> Iterator[int]:
-    """Yield the number of values of each stored tensor; reads headers alone."""
-    for path in folder.glob("*.safetensors"):
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118 - no mapping
-                yield torch.Size(file.get_slice(name).get_shape()).numel()
-
-
-def _layers(settings: Mapping[str, Any]) -> Iterator[int]:
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            yield from _layers(value)
-        elif name in LAYERS and isinstance(value, int):
-            yield value
-
-
-def _check_report(folder: Path, report: Mapping[str, Any]) -> None:
-    """Refuse a model some of whose weights were not in the files, or have no place in it."""
     said = {
         "missing_keys": "its files have no",
         "mismatched_keys": "of another shape than its config.json says:",
         "unexpected_keys": "its config.json has no place for",
     }
     for kind, words in said.items():
-        if names := sorted(map(_named, report.get(kind) or ())):
-            raise ModelError(f"{FIELD}: {folder}: {words} {name_some(names)}")
+        if names := sorted(map(_name_key, report.get(kind) or ())):
+            raise ModelError(f"{NAME}: {folder}: {words} {name_some(names)}")
+    _check_finite(folder, model)
+    join_windows(model)
+    return model
 
 
-def _named(key: Any) -> str:
-    """Say which weight, and of which two shapes where they differ."""
+def _check_kind(folder: Path, settings: dict[str, Any]) -> None:
+    """Refuse what transformers knows no model for that takes images and texts, and gives text."""
+    kind = settings.get("model_type")
+    if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
+        own = " It brings code of its own, which is never run." if "auto_map" in settings else ""
+        raise ModelError(
+            f"{NAME}: {folder} is of type {str(kind)[:80]!r}, which is no model that takes images and texts and gives "
+            f"text, as far as this transformers knows.{own}"
+        )
+
+
+def _name_key(key: Any) -> str:
+    """Return the name of a weight, with its two shapes where they differ."""
     if isinstance(key, str):
         return key
     name, *shapes = key
@@ -200,7 +149,7 @@ def _named(key: Any) -> str:
 
 
 @contextmanager
-def _reporting_here() -> Generator[None]:
+def _without_reports() -> Generator[None]:
     """Silence transformers' table of keys: what is wrong becomes an error."""
     before = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()
@@ -213,4 +162,4 @@ def _reporting_here() -> Generator[None]:
 def _check_finite(folder: Path, model: Any) -> None:
     for name, parameter in model.named_parameters():
         if not torch.isfinite(parameter.sum(dtype=torch.float32)):
-            raise ModelError(f"{FIELD}: {folder}: {name} holds values that are no numbers (NaN or infinite)")
+            raise ModelError(f"{NAME}: {folder}: {name} holds values that are no numbers (NaN or infinite)")

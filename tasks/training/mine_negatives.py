@@ -37,8 +37,7 @@ from pairwright.schemas.rows import (
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
-from pairwright.tasks.training.retriever.features import map_features
-from pairwright.tasks.training.retriever.material import make_entry
+from pairwright.tasks.training.retriever.material import make_entry, map_features
 from pairwright.tasks.training.retriever.pool import Entry, Places, Pool, make_pool
 
 if TYPE_CHECKING:
@@ -162,8 +161,8 @@ class Ranking:
         """
         import torch
 
-        from pairwright.tasks.training.retriever.heads import Heads, HeadsEncoder
-        from pairwright.tasks.training.retriever.saved import hash_file, load_network
+        from pairwright.tasks.training.retriever.adversary import hash_file, load_network
+        from pairwright.tasks.training.retriever.encoders import Heads, HeadsEncoder
 
         path = Path(config.retriever).expanduser()
         if hash_file(path) != config.sha256:
@@ -257,7 +256,7 @@ def pin_retriever(config: MinedConfig) -> MinedConfig:
     Raises:
         ModelError: there is no such file, or another one than was named, or its encoder needs images.
     """
-    from pairwright.tasks.training.retriever.saved import hash_file, read_about
+    from pairwright.tasks.training.retriever.adversary import hash_file, read_about
 
     encoder = read_about(Path(config.retriever).expanduser()).get("encoder")
     if encoder != "heads":

@@ -26,20 +26,20 @@ ALIGNED = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """Be what a model is called with, and which of its logits are those of answers."""
+    """Inputs of a model, and which of its logits are those of answers."""
 
     inputs: dict[str, Any]
     """Keyword arguments of the model's ``forward``; ``logits_to_keep``, (P, T) bool, names the K places of logits."""
     places: Tensor
-    """(N,) for each answer token the place, of the K, that predicts it,"""
+    """(N,) per answer token the place, of the K, that predicts it."""
     targets: Tensor
-    """(N,) the token,"""
+    """(N,) per answer token the token."""
     numbers: Tensor
-    """(N,) and the number of its answer, counted through the batch."""
+    """(N,) per answer token the number of its answer, counted through the batch."""
     owners: Tensor
-    """(M,) per answer its example,"""
+    """(M,) per answer its example."""
     columns: Tensor
-    """(M,) and its column."""
+    """(M,) per answer its column."""
     examples: int
     """B."""
     width: int
@@ -48,7 +48,7 @@ class Packed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Be the sequences of P prompts, on the CPU."""
+    """Sequences of P prompts, on the CPU."""
 
     ids: Tensor
     """(P, T) tokens."""
@@ -78,7 +78,12 @@ def pack_answers(batch: Batch, model: Any, *, width: int, dtype: torch.dtype | N
     start = max(map(len, batch.prompts)) if packed and kind == SPLIT else 0
     layout = lay_out(batch, start=start, multiple=ALIGNED if device.type == "cuda" else 1)
     known = inspect.signature(_inner(model).forward).parameters
-    types = {name: _widen(given, layout.ids.shape[1]) for name, given in batch.types.items() if name in known}
+    length = layout.ids.shape[1]
+    types = {
+        name: torch.tensor([[*values, *[0] * (length - len(values))] for values in given])
+        for name, given in batch.types.items()
+        if name in known
+    }
     inputs = {"input_ids": layout.ids, "logits_to_keep": layout.keep, **types, **batch.extras}
     positions = _positions(model, batch, layout, types)
     if packed or positions.ndim == 3:
@@ -86,7 +91,7 @@ def pack_answers(batch: Batch, model: Any, *, width: int, dtype: torch.dtype | N
     if not packed and why_not_packed(model):  # else attention is causal, and nobody sees what is behind
         inputs["attention_mask"] = (layout.segments != PADDING).long()
     moved: dict[str, Any] = {name: given.to(device, non_blocking=True) for name, given in inputs.items()}
-    if packed and layout.ids.shape[1] > start:  # else all answers are of one token, which the prompt predicts
+    if packed and length > start:  # else all answers are of one token, which the prompt predicts
         moved["attention_mask"] = _mask(layout.segments.to(device), kind, start=start, dtype=dtype or weight.dtype)
     return Packed(
         inputs={**moved, "use_cache": False},
@@ -97,9 +102,9 @@ def pack_answers(batch: Batch, model: Any, *, width: int, dtype: torch.dtype | N
 
 
 def why_not_packed(model: Any) -> str:
-    """Say which of a model's settings forbid that answers share a prompt; empty: none does.
+    """Return which of a model's settings forbid that answers share a prompt; empty: none that is known.
 
-    Whether they can is tried by ``check_packing``; this names what a try with short texts does not show.
+    Whether they can is tried by ``packs_well``; this names what a try with short texts does not show.
     """
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
@@ -115,13 +120,7 @@ def why_not_packed(model: Any) -> str:
 
 
 def lay_out(batch: Batch, *, start: int = 0, multiple: int = 1) -> Layout:
-    """Return where the tokens of a batch go.
-
-    Args:
-        batch: P prompts.
-        start: the place where the answers to all prompts begin; 0: where each prompt ends.
-        multiple: of which the length T is one.
-    """
+    """Return where the tokens go; answers begin at ``start`` (0: where each prompt ends), T is a multiple."""
     rows = [_row(prompt, own, start) for prompt, own in zip(batch.prompts, batch.answers, strict=True)]
     length = -(-max(len(row[0]) for row in rows) // multiple) * multiple
     ids, segments, steps, keep = (
@@ -174,14 +173,11 @@ def _where(batch: Batch) -> dict[str, Tensor]:
     }
 
 
-def _widen(given: Sequence[Sequence[int]], length: int) -> Tensor:
-    return torch.tensor([[*values, *[0] * (length - len(values))] for values in given])
-
-
 def _positions(model: Any, batch: Batch, layout: Layout, types: dict[str, Tensor]) -> Tensor:
     """Return the positions, (P, T) or (axes, P, T): the prompts', then each answer's, from where its prompt ends."""
     real = layout.segments == 0
-    find = _own_positions(model)
+    # The model's own way to position image tokens; None: it counts tokens.
+    find = next((module.get_rope_index for module in model.modules() if hasattr(module, "get_rope_index")), None)
     if find is None:
         found = ((real.long().cumsum(-1) - 1) * real)[None]
     else:
@@ -195,11 +191,6 @@ def _positions(model: Any, batch: Batch, layout: Layout, types: dict[str, Tensor
     last = torch.where(real, found, 0).amax(dim=(0, 2))  # (P,)
     whole = torch.where(real, found, last[:, None] + layout.steps)
     return whole if find else whole[0]
-
-
-def _own_positions(model: Any) -> Any:
-    """Return the model's own way to position image tokens; ``None``: it counts tokens."""
-    return next((module.get_rope_index for module in model.modules() if hasattr(module, "get_rope_index")), None)
 
 
 def _inner(model: Any) -> Any:
@@ -216,7 +207,13 @@ def _mask(segments: Tensor, kind: str, *, start: int, dtype: torch.dtype) -> Any
     FlexAttention has a ``BlockMask``.
     """
     if kind == FLEX:
-        return _block_mask(segments)
+        from torch.nn.attention.flex_attention import create_block_mask
+
+        def sees(row: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+            return (query >= key) & _together(segments[row, query], segments[row, key])
+
+        rows, length = segments.shape
+        return create_block_mask(sees, rows, None, length, length, device=segments.device)
     if kind not in (SPLIT, "sdpa", "eager"):
         raise ConfigError(
             f"model.shared_prompt: attention {kind!r} cannot keep the answers to a prompt apart; use sdpa"
@@ -230,13 +227,3 @@ def _mask(segments: Tensor, kind: str, *, start: int, dtype: torch.dtype) -> Any
 
 def _together(queries: Tensor, keys: Tensor) -> Tensor:
     return (keys == 0) | ((keys == queries) & (keys != PADDING))
-
-
-def _block_mask(segments: Tensor) -> Any:
-    from torch.nn.attention.flex_attention import create_block_mask
-
-    def sees(row: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return (query >= key) & _together(segments[row, query], segments[row, key])
-
-    rows, length = segments.shape
-    return create_block_mask(sees, rows, None, length, length, device=segments.device)

@@ -1,79 +1,126 @@
 """Train on preferences with transformers' Trainer: the objective, the reference, the adversary, safe checkpoints.
 
-A subclass, with that of its checkpoints the only ones here, since the Trainer is extended so: with it come FSDP,
-DeepSpeed, mixed precision, accumulation, schedules, resuming and trackers. What it does otherwise: the loader
-(``load_batches``), means that are over all rows of a step whatever the ranks and the accumulation, and checkpoints that
-are whole or not there (``checkpointed_trainer``).
+A subclass, since the Trainer is extended so: with it come FSDP, DeepSpeed, mixed precision, accumulation, schedules,
+resuming and trackers. What it does otherwise: the loader (``load_batches``), means that are over all rows of a step
+whatever the ranks and the accumulation, and checkpoints that are whole or not there (``save_checkpoints``). Of the
+Trainer's private methods four are overridden; a test holds them to the installed release.
 """
 
+import json
 import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor
-from transformers import PrinterCallback
+from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback, TrainerState
 from typing_extensions import override
 
-from pairwright.schemas.errors import ConfigError, TrainingError
-from pairwright.schemas.training import DpoConfig
-from pairwright.tasks.training.checkpointed_trainer import CheckpointedTrainer
+from pairwright.schemas.differential import NAME as MODULE
+from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
+from pairwright.schemas.training import DpoConfig, TrainConfig
+from pairwright.tasks.models.batches import is_out_of_memory
 from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.freeze_rows import Refused
-from pairwright.tasks.training.load_batches import Order, count_workers, make_loader
-from pairwright.tasks.training.losses.adpo import negative_rewards
-from pairwright.tasks.training.losses.objectives import OBJECTIVES, Goal
-from pairwright.tasks.training.losses.scored import CHOSEN, TEXTS, Loss
-from pairwright.tasks.training.metrics import HELD_OUT, TRAIN, Window
+from pairwright.tasks.training.load_batches import (
+    Order,
+    count_workers,
+    find_batch,
+    make_loader,
+    sound,
+    with_answers,
+)
+from pairwright.tasks.training.losses.objectives import OBJECTIVES, Goal, negative_rewards
+from pairwright.tasks.training.losses.rewards import CHOSEN, TEXTS, Loss
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.ranks import add_up, count_ranks, gather, own_rank
-from pairwright.tasks.training.references import Asked
-from pairwright.tasks.training.runs import append_refused
-from pairwright.tasks.training.save_checkpoints import is_finite
+from pairwright.tasks.training.references import Asked, Reference, seen_once
+from pairwright.tasks.training.retriever.adversary import RetrieverAdversary
+from pairwright.tasks.training.runs import HELD_OUT, SAVING, STEP, TRAIN, MetricsFile, Run, Window, append_refused
+from pairwright.tasks.training.save_checkpoints import UNREADABLE, Saving, advise, is_finite, reading
 from pairwright.tasks.training.score_answers import score_answers
-from pairwright.tasks.training.see_once import seen_once
-from pairwright.tasks.training.split_rates import split_rates
-from pairwright.tasks.training.step_batches import count_tokens, find_batch, sound, with_answers
-from pairwright.tasks.training.trainer_setting import Adversary, Setting
+from pairwright.tasks.training.tune_model import restore_beside, save_beside, split_rates, without_module
 from pairwright.tasks.training.watch_training import MEASURED
 
 log = logging.getLogger(__name__)
+WINDOW, STATE = "window.json", "trainer_state.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a training needs beside the model and the rows."""
+
+    run: Run
+    config: TrainConfig
+    goal: Goal
+    reference: Reference | None
+    adversary: RetrieverAdversary | None
+    metrics: MetricsFile
 
 
 @dataclass
 class Done:
-    """Count what was trained on since the last time it was logged."""
+    """What was trained on since the last time it was logged."""
 
     rows: int = 0
     tokens: int = 0
 
 
-class PreferenceTrainer(CheckpointedTrainer):
-    """Be transformers' Trainer for the objectives of ``tasks.training.losses``."""
+class PreferenceTrainer(Trainer):
+    """transformers' Trainer for the objectives of ``losses``."""
 
     def __init__(self, setting: Setting, **words: Any) -> None:
-        super().__init__(setting, **words)
+        super().__init__(**words)
         self.remove_callback(PrinterCallback)
+        self.add_callback(_Events(self))
         self.model_accepts_loss_kwargs = False
+        self.setting = setting
+        self.window = Window()
         self.stopping = False
         """Set by whoever wants the training to end after the step in work, with a checkpoint."""
+        self.order = Order(0, 1, None)
+        self.begun = False
+        """Whether a checkpoint, if there is one, has been read."""
         self._agreed_to_stop = False
-        self._order = Order(0, 1, None)
         self._total = 0.0
         self._keys: list[str] = []
         self._refused: list[Refused] = []
         self._done, self._since = Done(), time.monotonic()
         self._spare: Batch | None = None
 
+    def fit(self, checkpoint: Path | None) -> None:
+        """Train, from a checkpoint where there is one.
+
+        Raises:
+            ModelError: the checkpoint is damaged, or of another model.
+            ConfigError: DeepSpeed's settings do not go with the run's.
+            TrainingError: the training cannot go on.
+        """
+        if checkpoint:
+            self._restore(checkpoint)
+        try:
+            self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        except UNREADABLE as error:
+            if self.begun or is_out_of_memory(error):
+                raise
+            if self.is_deepspeed_enabled and isinstance(error, ValueError):
+                raise ConfigError(f"DeepSpeed: {error}") from error
+            if not checkpoint:
+                raise
+            first = str(error).strip().partition("\n")[0]
+            raise ModelError(f"{checkpoint}: is damaged, or of another model: {first}. {advise(checkpoint)}") from error
+
     # ---- rows
 
     @override
     def get_train_dataloader(self) -> Any:
-        self._order = self._order_of(self.train_dataset, self.setting.config.seed)
-        return self._loader(self.train_dataset, self._order)
+        self.order = self._order_of(self.train_dataset, self.setting.config.seed)
+        return self._loader(self.train_dataset, self.order)
 
     @override
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
@@ -84,51 +131,21 @@ class PreferenceTrainer(CheckpointedTrainer):
         return Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank())
 
     def _loader(self, rows: Any, order: Order) -> Any:
-        return make_loader(
-            rows,
-            cast("Any", self.data_collator),
-            order,
-            workers=count_workers(self.setting.config.data.dataloader_num_workers),
-        )
-
-    @override
-    def _init_training_state(self, *args: Any, **words: Any) -> tuple[int, int]:
-        found = super()._init_training_state(*args, **words)
-        output = self.setting.config.output  # may be others than before
-        self.state.logging_steps, self.state.save_steps = output.logging_steps, output.save_steps
-        return found
-
-    @override
-    def _prepare_for_training(self, *args: Any, **words: Any) -> Any:
-        """Wrap the model, and load a checkpoint of a wrapped one.
-
-        Raises:
-            ConfigError: DeepSpeed's settings do not go with the run's.
-        """
-        try:
-            return super()._prepare_for_training(*args, **words)
-        except ValueError as error:
-            if not self.is_deepspeed_enabled:
-                raise
-            raise ConfigError(f"DeepSpeed: {error}") from error
-
-    @override
-    def _run_epoch(self, *args: Any, **words: Any) -> None:
-        if self.state.global_step >= self.state.max_steps:  # killed between the last checkpoint and the finished model
-            self.control.should_training_stop = True
-            return
-        self._order.epoch = words["epoch"]
-        if not self.state.global_step:
-            self.measure()
-        super()._run_epoch(*args, **words)
+        workers = count_workers(self.setting.config.data.dataloader_num_workers)
+        return make_loader(rows, cast("Any", self.data_collator), order, workers=workers)
 
     @override
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> tuple[list[Any], None]:
         """Return a step's batches; learn how much they weigh over all ranks, and whether one of these is to stop."""
+        if self.control.should_training_stop:  # killed between the last checkpoint and the finished model
+            return [], None
         try:
             samples, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         except RuntimeError as error:  # a loading process was killed: PyTorch names no type of its own
-            raise TrainingError(_not_loaded(error)) from error
+            raise TrainingError(
+                f"a process that reads rows ended: {error}. Out of memory? Try --set data.dataloader_num_workers=0, a "
+                "smaller model.max_pixels, or in a container more shared memory (docker run --shm-size 4g)"
+            ) from error
         batches = [sound(sample["batch"]) for sample in samples]
         self._keys = [key for batch in batches for key in batch.keys]
         self._total, stopping = add_up([sum(map(self._weight, batches)), float(self.stopping)])
@@ -137,8 +154,13 @@ class PreferenceTrainer(CheckpointedTrainer):
 
     @property
     def is_stopping(self) -> bool:
-        """Say whether the training ends after this step: of several ranks, all say the same."""
+        """Return whether the training ends after this step: of several ranks, all say the same."""
         return self._agreed_to_stop or (self.stopping and count_ranks() == 1)
+
+    @property
+    def is_sharded(self) -> bool:
+        """Return whether weights, or what the optimiser knows of them, are spread over the ranks."""
+        return self.is_fsdp_enabled or self.is_deepspeed_enabled
 
     def _weight(self, batch: Batch) -> float:
         """Return what a batch's loss is a mean over: its examples, or for SFT their tokens."""
@@ -150,7 +172,7 @@ class PreferenceTrainer(CheckpointedTrainer):
     def _spare_batch(self) -> Batch:
         """Return a batch that counts nothing: all ranks have to run the model equally often."""
         if self._spare is None:
-            self._spare = find_batch(self.train_dataset, self.data_collator)
+            self._spare = find_batch(self.train_dataset, cast("Any", self.data_collator))
         return replace(self._spare)
 
     @override
@@ -189,7 +211,7 @@ class PreferenceTrainer(CheckpointedTrainer):
         return loss.value * (weight * count_ranks() * self.current_gradient_accumulation_steps / self._total)
 
     def _loss(
-        self, model: Any, batch: Batch, goal: Goal, *, adversary: Adversary | None = None
+        self, model: Any, batch: Batch, goal: Goal, *, adversary: RetrieverAdversary | None = None
     ) -> tuple[Loss, Tensor | None]:
         """Return a batch's loss, and the rewards of an adversary's negatives."""
         config = self.setting.config
@@ -197,14 +219,14 @@ class PreferenceTrainer(CheckpointedTrainer):
             config = config.model_copy(update={"dpo": DpoConfig(beta=config.adpo.beta)})
         if adversary:
             batch = with_answers(batch, adversary.propose(batch.keys), config.model.max_length)
-        self._done.tokens += count_tokens(batch)
-        width = 1 + max(answer.column for own in batch.answers for answer in own)
+        answers = [answer for own in batch.answers for answer in own]
+        self._done.tokens += sum(map(len, batch.prompts)) + sum(len(answer.ids) for answer in answers)
+        width = max(TEXTS, 1 + max(answer.column for answer in answers))
         dtype = torch.bfloat16 if self.args.bf16 else torch.float16 if self.args.fp16 else None
-        packed = pack_answers(batch, self.accelerator.unwrap_model(model), width=max(width, TEXTS), dtype=dtype)
+        packed = pack_answers(batch, self.accelerator.unwrap_model(model), width=width, dtype=dtype)
         reference = self.setting.reference if goal.needs_reference else None
-        asked = Asked(model, packed, batch.keys)
         with seen_once(model, *(reference.models if reference else ())):
-            compared = reference.score(asked) if reference else None
+            compared = reference.score(Asked(model, packed, batch.keys)) if reference else None
             policy = score_answers(model, packed)
         loss = goal.compute(policy, compared, config)
         return loss, negative_rewards(policy, compared, config.adpo) if adversary else None
@@ -251,15 +273,12 @@ class PreferenceTrainer(CheckpointedTrainer):
         joined.join(gather(window.empty()))
         if (found := joined.take()) and self.is_world_process_zero():
             metrics.add(step, self.state.epoch or 0.0, HELD_OUT, found)
-            self._tell({f"{MEASURED}{name}": value for name, value in found.items()})
+            due = self.control.should_log  # trackers and watchers are told, but the step is not taken for logged
+            named = {f"{MEASURED}{name}": value for name, value in found.items()}
+            self.callback_handler.on_log(self.args, self.state, self.control, named)
+            self.control.should_log = due
         self._done.tokens = done
         self._since += time.monotonic() - began
-
-    def _tell(self, logs: dict[str, float]) -> None:
-        """Tell trackers and watchers, without what the Trainer does then: take the step for logged."""
-        due = self.control.should_log
-        self.callback_handler.on_log(self.args, self.state, self.control, logs)
-        self.control.should_log = due
 
     def _measure_batch(self, batch: Batch, goal: Goal, window: Window) -> None:
         self._refused += batch.refused
@@ -268,13 +287,6 @@ class PreferenceTrainer(CheckpointedTrainer):
             window.add(_read(loss), self._weight(batch), loss.counts)
         elif self.is_sharded:
             self._loss(self.model, self._spare_batch(), goal)
-
-    @override
-    def _maybe_log_save_evaluate(self, *args: Any, **words: Any) -> None:
-        every = self.setting.config.output.eval_steps
-        if every and self.state.global_step % every == 0:
-            self.measure()
-        super()._maybe_log_save_evaluate(*args, **words)
 
     @override
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -295,47 +307,125 @@ class PreferenceTrainer(CheckpointedTrainer):
         """Bring all ranks' windows, counts and refused rows to the first rank."""
         parts = gather((self.window.empty(), self._done, self._refused))
         self._done, self._refused = Done(), []
-        if self.is_world_process_zero():
-            self.window.join(sums for sums, _, _ in parts)
-            self._done = Done(sum(done.rows for _, done, _ in parts), sum(done.tokens for _, done, _ in parts))
-            self._list_refused([one for _, _, own in parts for one in own])
-
-    def _list_refused(self, refused: Sequence[Refused]) -> None:
-        path = self.setting.run.refused
-        try:
-            new = append_refused(path, refused)
-        except OSError as error:
-            raise TrainingError(
-                f"{path}: cannot be written: {error}. Make room, and go on with the same command"
-            ) from error
-        for one in new:
+        if not self.is_world_process_zero():
+            return
+        self.window.join(sums for sums, _, _ in parts)
+        self._done = Done(sum(done.rows for _, done, _ in parts), sum(done.tokens for _, done, _ in parts))
+        for one in append_refused(self.setting.run.refused, [one for _, _, own in parts for one in own]):
             log.warning("row %s is not trained on: %s %s", one.key, one.reason, one.detail)
 
     # ---- checkpoints
 
     @override
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write a checkpoint, and all metrics so far: a resumed run has none that came later.
+        """Write a checkpoint under another name and rename it, with all metrics so far: who goes on has no later ones.
 
         Raises:
             TrainingError: the disk refuses, or the weights are no numbers; the checkpoints before are as they were.
         """
-        began = time.monotonic()
+        began, first, save = time.monotonic(), self.is_world_process_zero(), super()._save_checkpoint
         if not all(gather(is_finite(model))):
             raise TrainingError(self._not_finite("weights are no longer finite", self._keys))
         self._join()
-        super()._save_checkpoint(model, trial)
+        saving = Saving(self.setting.run, f"{STEP}{self.state.global_step}")
+        saving.agree(lambda: saving.begin() if first else None)
+        saving.agree(lambda: save(model, trial))
+        saving.agree(lambda: self._save_own(Path(self.args.output_dir or "", saving.name)) if first else None)
+        saving.agree(lambda: saving.publish(self.setting.config.output.save_total_limit) if first else None)
         self._since += time.monotonic() - began
+
+    def _save_own(self, folder: Path) -> None:
+        """Write what a run keeps beside the Trainer's files: the means that are not logged yet, the adversary."""
+        (folder / WINDOW).write_text(json.dumps(self.window.look()))
+        if self.setting.adversary:
+            self.setting.adversary.save(folder)
+        self.setting.metrics.write()
+
+    def _restore(self, folder: Path) -> None:
+        """Read what is ours of a checkpoint."""
+        with reading(folder / WINDOW):
+            if self.is_world_process_zero():
+                self.window.join([json.loads((folder / WINDOW).read_text())])
+        with reading(folder / STATE):
+            TrainerState.load_from_json(str(folder / STATE))
+        if self.setting.adversary:
+            self.setting.adversary.load(folder)
+        restore_beside(self.model, folder)
+
+    @override
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Write the finished model, or a checkpoint's, which FSDP and DeepSpeed write in parts of their own."""
+        if not (_internal_call and self.is_sharded):
+            super().save_model(output_dir, _internal_call)
+
+    @override
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        """Write the model; in a checkpoint, under the names of its own weights, by which the Trainer loads them.
+
+        A finished model has the published names, which differ from them in some families (Qwen2-VL). Where its weights
+        were gathered, tied ones share no memory any more: each is written once.
+        """
+        model, finished = cast("Any", self.model), SAVING not in str(output_dir)
+        if not isinstance(model, PreTrainedModel):
+            super()._save(output_dir, state_dict)
+        else:
+            if finished and hasattr(model, MODULE):
+                state_dict = without_module(state_dict or model.state_dict())
+            if state_dict is not None:
+                tied = model.all_tied_weights_keys
+                state_dict = {name: weight for name, weight in state_dict.items() if name not in tied}
+            if not finished:
+                vars(model)["save_pretrained"] = partial(model.save_pretrained, save_original_format=False)
+            try:
+                super()._save(output_dir, state_dict)
+            finally:
+                vars(model).pop("save_pretrained", None)
+        if self.args.should_save:
+            save_beside(model, Path(str(output_dir)), finished=finished)
+
+    @override
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Refuse a checkpoint of another model, which the Trainer would but warn of."""
+        weights, missing = cast("Any", self.model).state_dict(), set(load_result.missing_keys)
+        loaded = {weights[key].data_ptr() for key in weights.keys() - missing}
+        lacking = [key for key in load_result.missing_keys if weights[key].data_ptr() not in loaded]  # others are tied
+        if odd := [*lacking, *load_result.unexpected_keys]:
+            raise ValueError(f"{odd[0]} is not in both")
+
+
+class _Events(TrainerCallback):
+    """What a run does when the Trainer has begun, and after each of its steps."""
+
+    def __init__(self, trainer: PreferenceTrainer) -> None:
+        self.trainer = trainer
+
+    @override
+    def on_train_begin(self, args: Any, state: Any, control: Any, **words: Any) -> None:
+        output = self.trainer.setting.config.output  # may be others than before
+        state.logging_steps, state.save_steps = output.logging_steps, output.save_steps
+
+    @override
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **words: Any) -> None:
+        self.trainer.order.epoch = int(state.epoch or 0)
+        if state.global_step >= state.max_steps:
+            control.should_training_stop = True
+        elif not state.global_step:
+            self.trainer.measure()
+
+    @override
+    def on_step_begin(self, args: Any, state: Any, control: Any, **words: Any) -> None:
+        self.trainer.begun = True
+
+    @override
+    def on_step_end(self, args: Any, state: Any, control: Any, **words: Any) -> None:
+        every = self.trainer.setting.config.output.eval_steps
+        if every and state.global_step % every == 0:
+            self.trainer.measure()
+        if self.trainer.is_stopping:
+            control.should_save = control.should_training_stop = True
 
 
 def _read(loss: Loss) -> dict[str, float]:
     """Return a loss and its metrics as numbers; the host waits for the device once."""
     named = {"loss": loss.value.detach(), **loss.metrics}
     return dict(zip(named, torch.stack([value.float() for value in named.values()]).tolist(), strict=True))
-
-
-def _not_loaded(error: Exception) -> str:
-    return (
-        f"a process that reads rows ended: {error}. Out of memory? Try --set data.dataloader_num_workers=0, a smaller "
-        "model.max_pixels, or in a container more shared memory (docker run --shm-size 4g)"
-    )

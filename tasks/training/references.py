@@ -3,9 +3,13 @@
 Three ways to have its log-probabilities: the adapters switched off, a frozen copy, or a table made before. Memory
 beside the policy's: none; the copy's weights (2 bytes per parameter where bfloat16 is computed in, else 4); of the
 table 16 bytes and 8 per column for each row, some 40, in a file that all processes of a machine share.
+
+Where nothing of what sees is trained, policy and reference get the same features of a batch's images: ``seen_once``
+spares the second pass, and what the first would keep for its gradients.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -16,30 +20,34 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
-from pairwright.schemas.rows import make_key
+from pairwright.schemas.rows import ReferenceRow, make_key
 from pairwright.schemas.scoring import ScoringConfig
 from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.models.differential.perception import DifferentialPerception
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import live_index
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.load_model import choose_precision, choose_storage, load_model
 from pairwright.tasks.training.losses.objectives import OBJECTIVES
-from pairwright.tasks.training.losses.scored import Scored
+from pairwright.tasks.training.losses.rewards import Scored
 from pairwright.tasks.training.pack_answers import Packed
 from pairwright.tasks.training.runs import REFERENCE
-from pairwright.tasks.training.score_answers import score_answers
+from pairwright.tasks.training.score_answers import count_tokens, score_answers
 from pairwright.tasks.training.tune_model import computing, freeze_model
 
 FILE = REFERENCE
 MARK = b"mark"
 KEY_BYTES = 16
+FIND = "get_image_features"
+"""What transformers' models call their method that turns pixels into what stands in for the image tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Be a batch that is to be scored."""
+    """Batch that is to be scored."""
 
     model: Any
     """The policy, perhaps wrapped (DDP, FSDP)."""
@@ -49,11 +57,11 @@ class Asked:
 
 
 class Reference(Protocol):
-    """Give the log-probabilities of the model that the run began with."""
+    """The model that the run began with."""
 
     @property
     def models(self) -> tuple[Any, ...]:
-        """Return the models of its own."""
+        """Return the models that are computed with beside the policy."""
         ...
 
     def score(self, asked: Asked) -> Scored:
@@ -63,12 +71,9 @@ class Reference(Protocol):
 
 @dataclass(frozen=True)
 class Adapters:
-    """Be the policy with its adapters switched off."""
+    """The policy with its adapters switched off."""
 
-    @property
-    def models(self) -> tuple[Any, ...]:
-        """Return none: the policy is its own reference."""
-        return ()
+    models: tuple[Any, ...] = ()
 
     def score(self, asked: Asked) -> Scored:
         """Run the model once more, without adapters."""
@@ -81,7 +86,7 @@ class Adapters:
 
 @dataclass(frozen=True)
 class Copy:
-    """Be a second model with the weights of the start."""
+    """Second model with the weights of the start."""
 
     model: Any
     dtype: torch.dtype = torch.float32
@@ -100,7 +105,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Table:
-    """Be log-probabilities that were computed before, by row key."""
+    """Log-probabilities that were computed before, by row key."""
 
     keys: NDArray[np.bytes_]
     """(R,) of 16 bytes, rising."""
@@ -108,11 +113,7 @@ class Table:
     """(R, C) per column."""
     tokens: NDArray[np.int32]
     """(R, C)."""
-
-    @property
-    def models(self) -> tuple[Any, ...]:
-        """Return none: nothing is computed."""
-        return ()
+    models: tuple[Any, ...] = ()
 
     def score(self, asked: Asked) -> Scored:
         """Look the batch's rows up.
@@ -120,12 +121,8 @@ class Table:
         Raises:
             TrainingError: one is not in the table, or its answers have other numbers of tokens there.
         """
-        tokens = _count_tokens(asked.packed)
-        wanted = np.array([bytes.fromhex(key) for key in asked.keys], dtype=f"S{KEY_BYTES}")
-        places = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
-        if not len(self.keys) or (self.keys[places] != wanted).any():
-            strange = [key for key, place in zip(asked.keys, places, strict=True) if not self._has(place, key)]
-            raise TrainingError(f"the table of the reference has no row {strange[0]}: start the run anew")
+        tokens = count_tokens(asked.packed)
+        places = [self._find(key) for key in asked.keys]
         width = min(tokens.shape[1], self.tokens.shape[1])
         stored = np.zeros(tuple(tokens.shape), dtype=np.int32)
         logps = np.zeros(tuple(tokens.shape), dtype=np.float32)
@@ -140,15 +137,12 @@ class Table:
         found = torch.from_numpy(logps).to(tokens.device)
         return Scored(logps=found.where(tokens > 0, 0.0), tokens=tokens)
 
-    def _has(self, place: int, key: str) -> bool:
-        return len(self.keys) > 0 and self.keys[place] == bytes.fromhex(key)
-
-
-def _count_tokens(packed: Packed) -> Tensor:
-    """Return (B, A): how many tokens each of a batch's answers has."""
-    tokens = torch.zeros(packed.examples, packed.width, dtype=torch.long, device=packed.targets.device)
-    tokens[packed.owners, packed.columns] = torch.bincount(packed.numbers, minlength=len(packed.owners))
-    return tokens
+    def _find(self, key: str) -> int:
+        wanted = np.array(bytes.fromhex(key), dtype=f"S{KEY_BYTES}")
+        place = int(np.searchsorted(self.keys, wanted))
+        if place == len(self.keys) or self.keys[place] != wanted:
+            raise TrainingError(f"the table of the reference has no row {key}: start the run anew")
+        return place
 
 
 def choose_reference(config: TrainConfig) -> Literal["nothing", "adapters", "table", "copy"]:
@@ -193,49 +187,39 @@ def open_reference(config: TrainConfig, start: Path, run: Path) -> Reference | N
     return Adapters() if kind == "adapters" else None
 
 
-def mark_of(config: ScoringConfig) -> str:
-    """Return what tells a reference from all others."""
-    return make_key(config.model_dump_json(exclude=set(ScoringConfig.uncounted)))
-
-
 def write_table(build: Build, planned: Planned, path: Path) -> None:
     """Write a settled table of ``ReferenceRow`` as one file in the order of its keys.
 
     Raises:
         StoreError: the disk refuses.
     """
-    parts = list(live_index(build, planned).tables(["subject", "logps", "tokens"]))
-    names = b"".join(bytes.fromhex(key) for part in parts for key in part.column("subject").to_pylist())
-    keys = np.frombuffer(names, dtype=f"S{KEY_BYTES}")
-    order = np.argsort(keys)
-    stored = pa.py_buffer(keys[order].tobytes())
+    wanted = ["subject", "logps", "tokens"]
+    empty = schema_of(ReferenceRow).empty_table().select(wanted)
+    found = pa.concat_tables([empty, *live_index(build, planned).tables(wanted)]).sort_by("subject").combine_chunks()
+    names, logps, tokens = found.columns
+    width = len(logps[0]) if len(found) else 1  # lists of one length
     table = pa.table(
         {
-            "key": pa.FixedSizeBinaryArray.from_buffers(pa.binary(KEY_BYTES), len(keys), [None, stored]),
-            "logps": _in_columns(_matrix(parts, "logps", np.float32)[order]),
-            "tokens": _in_columns(_matrix(parts, "tokens", np.int32)[order]),
+            "key": pa.array([bytes.fromhex(key) for key in names.to_pylist()], pa.binary(KEY_BYTES)),
+            "logps": pa.FixedSizeListArray.from_arrays(_flatten(logps).cast(pa.float32()), width),
+            "tokens": pa.FixedSizeListArray.from_arrays(_flatten(tokens).cast(pa.int32()), width),
         }
     )
-    table = table.replace_schema_metadata({MARK: mark_of(planned.config), b"table": planned.table.encode()})
+    table = table.replace_schema_metadata({MARK: _mark(planned.config), b"table": planned.table.encode()})
     whole = pa.BufferOutputStream()
     with pa.ipc.new_file(whole, table.schema) as writer:
         writer.write_table(table)
     Folder(str(path.parent)).write(path.name, memoryview(whole.getvalue()))
 
 
-def _matrix(parts: Sequence[pa.Table], name: str, kind: Any) -> NDArray[Any]:
-    """Return a column of lists of one length as (R, C)."""
-    rows = [np.array(part.column(name).to_pylist(), dtype=kind) for part in parts if len(part)]
-    return np.concatenate(rows) if rows else np.empty((0, 1), dtype=kind)
-
-
-def _in_columns(matrix: NDArray[Any]) -> pa.Array:
-    return pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), matrix.shape[1])
+def _mark(config: ScoringConfig) -> str:
+    """Return what tells a reference from all others."""
+    return make_key(config.model_dump_json(exclude=set(ScoringConfig.uncounted)))
 
 
 def has_table(path: Path, config: ScoringConfig) -> bool:
-    """Say whether a run's table is there, and was made so."""
-    return path.exists() and (_read(path).schema.metadata or {}).get(MARK) == mark_of(config).encode()
+    """Return whether a run's table is there, and was made so."""
+    return path.exists() and (_read(path).schema.metadata or {}).get(MARK) == _mark(config).encode()
 
 
 def open_table(path: Path) -> Table:
@@ -244,15 +228,16 @@ def open_table(path: Path) -> Table:
     Raises:
         StoreError: it cannot be read.
     """
-    table = _read(path).combine_chunks()
-    key = table.column("key").combine_chunks()
-    width = table.schema.field("logps").type.list_size
+    key, logps, tokens = _read(path).columns
+    stored = key.combine_chunks().buffers()[1] or b""
+    keys = np.frombuffer(stored, dtype=f"S{KEY_BYTES}", count=len(key))
+    width = logps.type.list_size
+    logps, tokens = (_flatten(column).to_numpy().reshape(-1, width) for column in (logps, tokens))
+    return Table(keys=keys, logps=logps, tokens=tokens)
 
-    def matrix(name: str) -> NDArray[Any]:
-        return table.column(name).combine_chunks().flatten().to_numpy().reshape(-1, width)
 
-    keys = np.frombuffer(key.buffers()[1] or b"", dtype=f"S{KEY_BYTES}", count=len(key))
-    return Table(keys=keys, logps=matrix("logps"), tokens=matrix("tokens"))
+def _flatten(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks().flatten()
 
 
 def _read(path: Path) -> pa.Table:
@@ -260,3 +245,65 @@ def _read(path: Path) -> pa.Table:
         return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
     except (OSError, pa.ArrowInvalid) as error:
         raise StoreError(f"{path}: cannot be read: {error}. Delete it and give the same command again") from error
+
+
+# ---- the images of a batch, seen once
+
+
+@contextmanager
+def seen_once(*models: Any) -> Generator[None]:
+    """Let models that are called inside, one after the other and on the same tensors, look at the images once.
+
+    Nothing changes for a model that trains what sees, by weights, by adapters or by differential perception, and for
+    one of another kind.
+
+    Args:
+        models: the policy, and the reference where it is a copy; perhaps wrapped.
+    """
+    seen: list[tuple[Tensor, Any]] = []
+    with ExitStack() as after:
+        for model in models:
+            # The innermost module that turns pixels into features.
+            found = [module for module in model.modules() if hasattr(type(module), FIND) and FIND not in vars(module)]
+            perceives = any(isinstance(one, DifferentialPerception) for one in model.modules())
+            if found and not perceives and not _is_trained(found[-1]):
+                setattr(found[-1], FIND, _remembering(found[-1], seen))
+                after.callback(delattr, found[-1], FIND)
+        yield
+
+
+def _is_trained(eye: Any) -> bool:
+    """Return whether anything but the language model is trained, or which part that is cannot be told."""
+    decoder = eye.get_decoder()
+    language = {id(parameter) for parameter in decoder.parameters()} if decoder is not eye else set[int]()
+    return any(parameter.requires_grad and id(parameter) not in language for parameter in eye.parameters())
+
+
+def _remembering(eye: Any, seen: list[tuple[Tensor, Any]]) -> Callable[..., Any]:
+    find = getattr(eye, FIND)
+
+    def look(*words: Any, **named: Any) -> Any:
+        pixels = words[0] if words else named["pixel_values"]
+        for known, features in seen:
+            if known is pixels:
+                return features
+        with torch.no_grad(), _asleep(eye):
+            features = find(*words, **named)
+        seen.append((pixels, features))
+        return features
+
+    return look
+
+
+@contextmanager
+def _asleep(eye: Any) -> Generator[None]:
+    """Take what sees out of training: dropout, if there is any, is for what is trained."""
+    language = set(eye.get_decoder().modules())
+    awake = [module for module in eye.modules() if module.training and module not in language]
+    try:
+        for module in awake:
+            module.training = False
+        yield
+    finally:
+        for module in awake:
+            module.training = True

@@ -17,19 +17,25 @@
       report/index.html  the page to look at
 
 What is written appears under its name when it is whole and on the disk, so that a process that is killed at any moment
-leaves what was there before. Needs no PyTorch.
+leaves what was there before. Metrics are means over logged windows, in one small Parquet file. Needs no PyTorch.
 """
 
 import json
+import logging
 import os
 import re
 import shutil
-from collections.abc import Generator, Iterable, Iterator, Sequence
+import sys
+from collections import defaultdict
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
@@ -41,6 +47,7 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder, naming
 from pairwright.tasks.training.freeze_rows import FILE, Refused
 
+log = logging.getLogger(__name__)
 STEP = "checkpoint-"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 SAVING, FINISHING, LOCK = ".saving", ".finishing", ".lock"
@@ -48,11 +55,19 @@ REFERENCE, RETRIEVER = "reference.arrow", "retriever"
 PLACES, VOCABULARY = "places", "words.json"
 FREE = ("data.dataloader_num_workers", "optimiser.gradient_checkpointing", "output.")
 """Settings that change no result: a run may go on with others."""
+TRAIN, HELD_OUT = "train", "held-out"
+"""The splits that metrics are of."""
+KINDS = {"step": pa.int64(), "epoch": pa.float64(), "split": pa.string(), "name": pa.string(), "value": pa.float64()}
+SCHEMA = pa.schema(list(KINDS.items()))
+Entry = tuple[int, float, str, str, float]
+Sums = dict[str, tuple[float, float]]
+"""Of each metric the weighted sum, and the sum of the weights."""
+EMPTY: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Be a run's folder."""
+    """Folder of a run."""
 
     folder: Path
 
@@ -88,7 +103,7 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        """Say whether it has a finished model."""
+        """Return whether it has a finished model."""
         return self.model.is_dir()
 
     def steps(self) -> list[int]:
@@ -106,11 +121,7 @@ class Run:
         return self.checkpoint(found[-1]) if found else None
 
     def config(self) -> TrainConfig | None:
-        """Return its settings; ``None``: it has not begun.
-
-        Raises:
-            ConfigError: they cannot be read.
-        """
+        """Return its settings (``ConfigError`` if they cannot be read); ``None``: it has not begun."""
         path = self.folder / "config.yaml"
         try:
             return TrainConfig.model_validate(yaml.safe_load(path.read_text()))
@@ -120,11 +131,7 @@ class Run:
             raise ConfigError(f"{path}: cannot be read as a run's settings: {error}. Give another --name") from error
 
     def data(self) -> dict[str, Any]:
-        """Return what it is trained on, as it was written when it began.
-
-        Raises:
-            ConfigError: it cannot be read.
-        """
+        """Return what it is trained on, as it was written when it began (``ConfigError`` if it cannot be read)."""
         path = self.folder / "data.json"
         try:
             return json.loads(path.read_text())
@@ -132,11 +139,7 @@ class Run:
             raise ConfigError(f"{path}: cannot be read: {error}. Give another --name") from error
 
     def begin(self, config: TrainConfig, data: dict[str, Any], refused: Iterable[Refused]) -> None:
-        """Write what it trains on, the settings last.
-
-        Raises:
-            StoreError: the disk refuses.
-        """
+        """Write what it trains on, the settings last (``StoreError`` if the disk refuses)."""
         lines = "".join(json.dumps(asdict(one)) + "\n" for one in refused)
         with naming(str(self.folder), "begun"):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -145,11 +148,7 @@ class Run:
         self.write_config(config)
 
     def write_config(self, config: TrainConfig) -> None:
-        """Write its settings.
-
-        Raises:
-            StoreError: the disk refuses.
-        """
+        """Write its settings (``StoreError`` if the disk refuses)."""
         self._write("config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
 
     def _write(self, name: str, text: str) -> None:
@@ -157,9 +156,7 @@ class Run:
 
     def forget(self) -> None:
         """Have the run begin anew: what was made of its rows goes, too, since it may get others."""
-        for path in (self.folder / "config.yaml", self.rows, self.metrics):
-            path.unlink(missing_ok=True)
-        for name in (REFERENCE, VOCABULARY):
+        for name in ("config.yaml", FILE, self.metrics.name, REFERENCE, VOCABULARY):
             (self.folder / name).unlink(missing_ok=True)
         for name in (RETRIEVER, PLACES):
             shutil.rmtree(self.folder / name, ignore_errors=True)
@@ -245,14 +242,19 @@ def append_refused(path: Path, refused: Sequence[Refused]) -> list[Refused]:
     """Add rows to a file of refused ones, each key once; return those that it had not.
 
     A line that a killed process left half-written is passed over.
+
+    Raises:
+        StoreError: the disk refuses.
     """
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    known = {key for line in text.splitlines() if (key := _key_of(line))}
-    new = list({one.key: one for one in refused if one.key not in known}.values())
-    if new:
-        torn = "\n" if text and not text.endswith("\n") else ""
+    if not refused:
+        return []
+    with naming(str(path), "written"):
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        known = {key for line in text.splitlines() if (key := _key_of(line))}
+        new = list({one.key: one for one in refused if one.key not in known}.values())
         with path.open("a", encoding="utf-8") as file:
-            file.write(torn + "".join(json.dumps(asdict(one)) + "\n" for one in new))
+            file.write("\n" if text and not text.endswith("\n") else "")
+            file.writelines(json.dumps(asdict(one)) + "\n" for one in new)
     return new
 
 
@@ -266,3 +268,86 @@ def _key_of(line: str) -> str:
 def differences(old: Section, new: Section) -> Iterator[str]:
     """Yield in words where two settings differ, but for those that change no result."""
     return say_changes(old.model_dump(mode="json"), new.model_dump(mode="json"), free=FREE)
+
+
+@dataclass
+class Window:
+    """Metrics of some batches until they are logged."""
+
+    sums: dict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
+    weights: dict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
+
+    def add(self, values: Mapping[str, float], weight: float = 1.0, counts: Mapping[str, float] = EMPTY) -> None:
+        """Count a batch's means: of so many examples, or of so many as ``counts`` says of a metric."""
+        for name, value in values.items():
+            own = counts.get(name, weight)
+            self.sums[name] += value * own
+            self.weights[name] += own
+
+    def look(self) -> Sums:
+        """Return the sums."""
+        return {name: (total, self.weights[name]) for name, total in self.sums.items()}
+
+    def empty(self) -> Sums:
+        """Return the sums, and begin anew."""
+        found = self.look()
+        self.sums.clear()
+        self.weights.clear()
+        return found
+
+    def join(self, others: Iterable[Sums]) -> None:
+        """Add the sums of other windows."""
+        for other in others:
+            for name, (total, weight) in other.items():
+                self.sums[name] += total
+                self.weights[name] += weight
+
+    def take(self) -> dict[str, float]:
+        """Return the means, and begin anew."""
+        return {name: total / weight for name, (total, weight) in self.empty().items() if weight}
+
+
+@dataclass
+class MetricsFile:
+    """All metrics of a run so far, some hundred bytes per logged step."""
+
+    path: Path
+    entries: list[Entry] = field(default_factory=list[Entry])
+
+    def resume(self, step: int) -> None:
+        """Read what was logged up to a step; what came later will be logged again."""
+        try:
+            table = pq.read_table(self.path)
+        except FileNotFoundError:
+            return
+        except (OSError, pa.ArrowInvalid) as error:
+            log.warning("%s: cannot be read: %s. Metrics begin anew", self.path, error)
+            return
+        self.entries = [tuple(row.values()) for row in table.to_pylist() if row["step"] <= step]
+
+    def has(self, step: int, split: str) -> bool:
+        """Return whether a step was logged."""
+        return any(entry[0] == step and entry[2] == split for entry in reversed(self.entries))
+
+    def last(self, split: str) -> dict[str, float]:
+        """Return what was logged last."""
+        newest = max((entry[0] for entry in self.entries if entry[2] == split), default=None)
+        return {entry[3]: entry[4] for entry in self.entries if entry[0] == newest and entry[2] == split}
+
+    def add(self, step: int, epoch: float, split: str, values: Mapping[str, float]) -> None:
+        """Remember the values of a step."""
+        self.entries += [(step, epoch, split, name, float(value)) for name, value in sorted(values.items())]
+
+    def write(self) -> None:
+        """Write the file (``StoreError`` if the disk refuses)."""
+        table = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in self.entries], SCHEMA)
+        whole = pa.BufferOutputStream()
+        pq.write_table(table, whole)
+        Folder(str(self.path.parent)).write(self.path.name, whole.getvalue().to_pybytes())
+
+
+def read_metrics(path: Path) -> MetricsFile:
+    """Return all that a run has logged; nothing where there is no such file."""
+    metrics = MetricsFile(path)
+    metrics.resume(sys.maxsize)
+    return metrics

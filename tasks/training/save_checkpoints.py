@@ -1,11 +1,14 @@
-"""Write a checkpoint so that it is whole or not there: under another name, flushed, renamed; all ranks together.
+"""Checkpoints that are whole or not there, and the finished model of a run.
 
-And say of one that cannot be read that it is damaged.
-
-The run's folder must be one for all ranks. Needs PyTorch.
+A checkpoint is written under another name, flushed, renamed; all ranks together, in a folder that is one for all. The
+finished model is such that ``from_pretrained`` loads it, and servers of models do: adapters are merged into the weights
+that they were trained on, and lie beside them in ``adapters/``; without ``output.merge_adapters`` they are all that is
+written, and loading them needs peft and the model named in ``adapter_config.json``. Adapters that were trained upon
+such a run are merged in any case. Needs PyTorch and peft.
 """
 
 import contextlib
+import json
 import pickle
 import shutil
 from collections.abc import Callable, Generator
@@ -16,19 +19,34 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
+from pairwright.schemas.differential import SIZES, WEIGHTS
 from pairwright.schemas.errors import ModelError, StoreError, TrainingError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training.find_model import ADAPTER_WEIGHTS, ADAPTERS, TUNED, find_base
+from pairwright.tasks.training.load_model import choose_storage, load_plain
 from pairwright.tasks.training.ranks import gather
 from pairwright.tasks.training.runs import SAVING, Run, drop_folder, publish_folder
+from pairwright.tasks.training.tune_model import merge_adapters
 
-DAMAGED = (OSError, EOFError, pickle.UnpicklingError, SafetensorError)
-"""Beside errors of Python's own, what reading a damaged file looks like."""
 NOT_SAVED = (OSError, RuntimeError, SafetensorError, StoreError)
 """What a full disk looks like: PyTorch and safetensors do not say OSError."""
+UNREADABLE = (
+    *(OSError, EOFError, pickle.UnpicklingError, SafetensorError),
+    *(RuntimeError, ValueError, LookupError, TypeError, AttributeError),
+)
+"""What reading a damaged file looks like."""
+FOLDER = "adapters"
+CACHE = "models--"
+"""How the folder of a model begins in the Hub's local cache; its commit is a folder in ``snapshots``."""
+OWN = (ADAPTERS, ADAPTER_WEIGHTS, "README.md", TUNED)
+"""What peft writes, and the weights that were trained beside adapters."""
+NOT_NEEDED = "training_args.bin"
+"""A pickle, which only the Trainer's own checkpoints need."""
 
 
 @dataclass(frozen=True)
 class Saving:
-    """Be the writing of one checkpoint."""
+    """Writing of one checkpoint."""
 
     run: Run
     name: str
@@ -46,7 +64,11 @@ class Saving:
             problem = str(error) or type(error).__name__
         if problems := [one for one in gather(problem) if one]:
             shutil.rmtree(self.run.folder / SAVING, ignore_errors=True)
-            raise TrainingError(self._not_saved(problems[0]))
+            latest = self.run.latest()
+            kept = f"the one before, {latest}, is whole" if latest else "there is none before"
+            raise TrainingError(
+                f"{self.name} could not be saved: {problems[0]}; {kept}. Make room, and go on with the same command"
+            )
 
     def begin(self) -> None:
         """Make the folder in which it grows."""
@@ -61,39 +83,74 @@ class Saving:
             with contextlib.suppress(OSError):  # one too many does no harm
                 drop_folder(self.run.checkpoint(step))
 
-    def _not_saved(self, problem: str) -> str:
-        latest = self.run.latest()
-        kept = f"the one before, {latest}, is whole" if latest else "there is none before"
-        return f"{self.name} could not be saved: {problem}; {kept}. Make room, and go on with the same command"
-
 
 def is_finite(model: Any) -> bool:
-    """Say whether all trained weights are numbers."""
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    found = [torch.isfinite(_own(one)).all() for one in trained]
-    return bool(torch.stack(found).all()) if found else True
-
-
-def _own(weight: Any) -> torch.Tensor:
-    """Return a weight, or this rank's part of it: of FSDP's, or of DeepSpeed's ZeRO-3."""
-    return getattr(weight.detach(), "_local_tensor", getattr(weight, "ds_tensor", weight.detach()))
+    """Return whether all trained weights, or this rank's part of FSDP's or of DeepSpeed's ZeRO-3, are numbers."""
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    own = [getattr(one.detach(), "_local_tensor", getattr(one, "ds_tensor", one.detach())) for one in trained]
+    return bool(torch.stack([torch.isfinite(one).all() for one in own]).all()) if own else True
 
 
 @contextlib.contextmanager
 def reading(path: Path) -> Generator[None]:
-    """Say of a checkpoint's file, or of a checkpoint, that it is damaged.
+    """Report of a checkpoint's file, or of a checkpoint, that it is damaged.
 
     Raises:
         ModelError: names it.
     """
     try:
         yield
-    except (*DAMAGED, RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         first = str(error).strip().partition("\n")[0]
         folder = path if path.is_dir() else path.parent
         raise ModelError(f"{path}: cannot be read: {first}. {advise(folder)}") from error
 
 
 def advise(folder: Path) -> str:
-    """Say what can be done about a checkpoint that cannot be read."""
+    """Return what can be done about a checkpoint that cannot be read."""
     return f"Delete {folder} to go on from the one before, or give another --name"
+
+
+def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
+    """Complete what the Trainer saved; of several processes, one does.
+
+    Args:
+        saved: the folder: adapters or weights, and the processor.
+        start: the model that the run started from.
+        config: of the run.
+
+    Raises:
+        OSError, RuntimeError, SafetensorError: the disk refuses.
+        ModelError: the start is no longer there.
+    """
+    (saved / NOT_NEEDED).unlink(missing_ok=True)
+    if config.model.tuning != "lora":
+        return
+    below = find_base(start)
+    _name_base(saved / ADAPTERS, start, of_adapters=below is not None)
+    if not (config.output.merge_adapters or below):  # nothing on the disk holds what adapters upon adapters belong to
+        return
+    aside = saved / FOLDER
+    aside.mkdir(exist_ok=True)
+    for name in OWN:
+        if (saved / name).exists():
+            (saved / name).replace(aside / name)
+    for name in (SIZES, WEIGHTS):  # differential perception stays beside the merged weights, too
+        if (saved / name).exists():
+            shutil.copyfile(saved / name, aside / name)
+    model = load_plain(start, config.model, dtype=choose_storage(config))
+    merge_adapters(model, aside).save_pretrained(saved)
+
+
+def _name_base(path: Path, start: Path, *, of_adapters: bool) -> None:
+    """Let adapters name a model of the Hub as it is called there, not where this machine keeps it.
+
+    And upon adapters those, not what lies below them, as peft has it. Only at the end: peft would ask the Hub about it
+    at each checkpoint.
+    """
+    cached, own = start.parent.parent.name, json.loads(path.read_text())
+    if of_adapters:
+        own |= {"base_model_name_or_path": str(start)}
+    elif start.parent.name == "snapshots" and cached.startswith(CACHE):
+        own |= {"base_model_name_or_path": cached.removeprefix(CACHE).replace("--", "/"), "revision": start.name}
+    path.write_text(json.dumps(own, indent=2))

@@ -10,10 +10,11 @@ import gc
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +26,14 @@ from pairwright.schemas.training import ModelConfig, TrainConfig
 from pairwright.tasks.models.devices import choose_device, count_gpus
 from pairwright.tasks.store.pool import PLACE, helpers
 from pairwright.tasks.store.stage import Stage
-from pairwright.tasks.training.check_packing import packs_well
 from pairwright.tasks.training.collate import Batch, Collator, Loaded, load_example
-from pairwright.tasks.training.examples import Needs, RefusedRowError, make_example
 from pairwright.tasks.training.find_model import Found
-from pairwright.tasks.training.freeze_rows import Refused
-from pairwright.tasks.training.load_batches import GuardedCollate
+from pairwright.tasks.training.freeze_rows import Needs, Refused, RefusedRowError, make_example
 from pairwright.tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
 from pairwright.tasks.training.losses.objectives import OBJECTIVES
-from pairwright.tasks.training.losses.scored import TEXTS, Scored
+from pairwright.tasks.training.losses.rewards import TEXTS
 from pairwright.tasks.training.pack_answers import pack_answers
-from pairwright.tasks.training.score_answers import score_answers
+from pairwright.tasks.training.score_answers import packs_well, score_answers
 from pairwright.tasks.training.tune_model import computing, freeze_model
 
 AHEAD = 4
@@ -72,13 +70,13 @@ def score_rows(rows: Sequence[PreferenceRow], config: ScoringConfig) -> Iterator
     scorer = _open_scorer(config.model_dump_json())
     apart = scorer.keeps_apart(rows)
     chunks = [rows[start : start + config.batch] for start in range(0, len(rows), config.batch)]
-    for batch in _batches(partial(make_batch, config=config, apart=apart), chunks):
+    for batch in _make_ahead(chunks, config, apart=apart):
         yield from scorer.score(batch)
 
 
 @dataclass
 class Scorer:
-    """Be a model on its device, and what it was asked for."""
+    """Model on its device, and what it is asked for."""
 
     config: ScoringConfig
     model: Any
@@ -86,26 +84,20 @@ class Scorer:
     """Whether answers have a prompt each; found out on the first rows."""
 
     def keeps_apart(self, rows: Sequence[PreferenceRow]) -> bool:
-        """Say whether each answer has a prompt of its own."""
+        """Return whether each answer has a prompt of its own."""
         if self.apart is None:
-            self.apart = self.config.shared_prompt == "never" or (
-                self.config.shared_prompt == "auto" and bool(self._why_not(rows))
-            )
+            self.apart = self.config.shared_prompt == "never"
+            if self.config.shared_prompt == "auto":
+                items = [_load(row, self.config) for row in rows[: 2 * self.config.batch]]
+                collator = _collator(self.config.model_dump_json(), apart=False)
+                with computing(self.model.device, self.dtype):
+                    self.apart = bool(packs_well(self.model, collator, items, dtype=self.dtype))
         return self.apart
 
-    def _why_not(self, rows: Sequence[PreferenceRow]) -> str:
-        items = [_load(row, self.config) for row in rows[: 2 * self.config.batch]]
-        with self._computing():
-            return packs_well(
-                self.model, _collator(self.config.model_dump_json(), apart=False), items, dtype=self._dtype
-            )
-
     @property
-    def _dtype(self) -> torch.dtype:
+    def dtype(self) -> torch.dtype:
+        """Return what is computed in."""
         return PRECISIONS[self.config.compute]
-
-    def _computing(self) -> torch.autocast:
-        return computing(self.model.device, self._dtype)
 
     def score(self, batch: Batch) -> Iterator[ReferenceRow | Dropped]:
         """Yield the rows of a batch."""
@@ -114,19 +106,15 @@ class Scorer:
         if not batch.prompts:
             return
         width = TEXTS + self.config.texts
-        with torch.no_grad(), self._computing():
-            packed = pack_answers(batch.to(self.model.device), self.model, width=width, dtype=self._dtype)
+        with torch.no_grad(), computing(self.model.device, self.dtype):
+            packed = pack_answers(batch.to(self.model.device), self.model, width=width, dtype=self.dtype)
             scored = score_answers(self.model, packed)
-        yield from _rows(batch.keys, scored)
-
-
-def _rows(keys: Sequence[str], scored: Scored) -> Iterator[ReferenceRow | Dropped]:
-    for key, logps, tokens in zip(keys, scored.logps.tolist(), scored.tokens.tolist(), strict=True):
-        if not all(map(math.isfinite, logps)):
-            yield Dropped(source_key=key, reason="the model gives it no finite log-probability", detail=f"{logps}")
-        else:
-            own = make_key("reference", key)
-            yield ReferenceRow(key=own, source_key=key, subject=key, logps=tuple(logps), tokens=tuple(tokens))
+        for key, logps, tokens in zip(batch.keys, scored.logps.tolist(), scored.tokens.tolist(), strict=True):
+            if not all(map(math.isfinite, logps)):
+                yield Dropped(source_key=key, reason="the model gives it no finite log-probability", detail=f"{logps}")
+            else:
+                own = make_key("reference", key)
+                yield ReferenceRow(key=own, source_key=key, subject=key, logps=tuple(logps), tokens=tuple(tokens))
 
 
 @lru_cache(maxsize=1)
@@ -150,41 +138,26 @@ def release_scorer() -> None:
         torch.cuda.empty_cache()
 
 
-def _batches(
-    work: Callable[[Sequence[PreferenceRow]], Batch], chunks: Sequence[Sequence[PreferenceRow]]
-) -> Iterator[Batch]:
+def _make_ahead(chunks: Sequence[Sequence[PreferenceRow]], config: ScoringConfig, *, apart: bool) -> Iterator[Batch]:
     """Make batches while the device computes: in this process' helpers, or in a thread."""
     pool = helpers() if count_gpus() else None
-    if pool:
-        yield from _ahead(pool, work, chunks)
-    else:
-        with ThreadPoolExecutor(1) as thread:
-            yield from _ahead(thread, work, chunks)
-
-
-def _ahead(
-    pool: Executor, work: Callable[[Sequence[PreferenceRow]], Batch], chunks: Sequence[Sequence[PreferenceRow]]
-) -> Iterator[Batch]:
     futures: deque[Future[Batch]] = deque()
-    try:
-        for chunk in chunks:
-            futures.append(pool.submit(work, chunk))
-            if len(futures) > AHEAD:
+    with nullcontext(pool) if pool else ThreadPoolExecutor(1) as workers:
+        try:
+            for chunk in chunks:
+                futures.append(workers.submit(make_batch, chunk, config, apart))
+                if len(futures) > AHEAD:
+                    yield futures.popleft().result()
+            while futures:
                 yield futures.popleft().result()
-        while futures:
-            yield futures.popleft().result()
-    finally:
-        for future in futures:
-            future.cancel()
+        finally:
+            for future in futures:
+                future.cancel()
 
 
-def make_batch(rows: Sequence[PreferenceRow], *, config: ScoringConfig, apart: bool) -> Batch:
+def make_batch(rows: Sequence[PreferenceRow], config: ScoringConfig, apart: bool) -> Batch:  # noqa: FBT001 - of submit
     """Return some rows as a batch; may run in another process."""
-    batch = GuardedCollate(_collator(config.model_dump_json(), apart=apart))([_load(row, config) for row in rows])[
-        "batch"
-    ]
-    assert isinstance(batch, Batch)
-    return batch
+    return _collator(config.model_dump_json(), apart=apart)([_load(row, config) for row in rows])["batch"]
 
 
 def _load(row: PreferenceRow, config: ScoringConfig) -> Loaded | Refused:

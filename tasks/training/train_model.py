@@ -7,9 +7,10 @@ answers. Every rank of a distributed training runs this; needs PyTorch, transfor
 import contextlib
 import logging
 import shutil
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.utils.data import Subset
@@ -17,32 +18,27 @@ from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 from transformers.utils.logging import disable_progress_bar
 
 from pairwright.schemas.errors import ConfigError, ModelError, StoreError, TrainingError
-from pairwright.schemas.training import TrainConfig
+from pairwright.schemas.training import NAMC, TrainConfig
+from pairwright.tasks.models.batches import is_out_of_memory
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training.check_packing import packs_well
+from pairwright.tasks.training.answer_questions import sample_answers
 from pairwright.tasks.training.collate import Collator, ExampleRows
-from pairwright.tasks.training.find_unused import leaves_unused
-from pairwright.tasks.training.freeze_rows import FrozenRows
-from pairwright.tasks.training.load_batches import Guarded, count_workers, start_server
+from pairwright.tasks.training.freeze_rows import FrozenRows, Needs
+from pairwright.tasks.training.load_batches import Guarded, count_workers, find_batch, sound, start_server
 from pairwright.tasks.training.load_model import choose_precision, load_processor, load_to_train
-from pairwright.tasks.training.losses.objectives import OBJECTIVES, Goal
-from pairwright.tasks.training.losses.scored import TEXTS
-from pairwright.tasks.training.metrics import HELD_OUT, MetricsFile
-from pairwright.tasks.training.preference_trainer import PreferenceTrainer
+from pairwright.tasks.training.losses.objectives import OBJECTIVES
+from pairwright.tasks.training.losses.rewards import TEXTS
+from pairwright.tasks.training.pack_answers import pack_answers
+from pairwright.tasks.training.preference_trainer import PreferenceTrainer, Setting
 from pairwright.tasks.training.ranks import count_ranks, gather, own_rank, spread
 from pairwright.tasks.training.references import open_reference
-from pairwright.tasks.training.retriever.material import FOLDER as RETRIEVER
-from pairwright.tasks.training.retriever.open_adversary import open_adversary
-from pairwright.tasks.training.runs import FINISHING, Run, publish_folder
-from pairwright.tasks.training.sample_answers import sample_answers
-from pairwright.tasks.training.save_checkpoints import NOT_SAVED
-from pairwright.tasks.training.save_model import finish_model
-from pairwright.tasks.training.step_batches import sound
-from pairwright.tasks.training.stop_training import Stopping, stoppable
-from pairwright.tasks.training.trainer_arguments import make_arguments, make_trackers
-from pairwright.tasks.training.trainer_setting import Adversary, Setting
+from pairwright.tasks.training.retriever.adversary import open_adversary
+from pairwright.tasks.training.runs import FINISHING, HELD_OUT, RETRIEVER, MetricsFile, Run, publish_folder
+from pairwright.tasks.training.save_checkpoints import NOT_SAVED, finish_model
+from pairwright.tasks.training.score_answers import packs_well, score_answers
+from pairwright.tasks.training.trainer_arguments import make_arguments
 from pairwright.tasks.training.tune_model import computing, prepare_model
-from pairwright.tasks.training.watch_training import Telling, Watcher
+from pairwright.tasks.training.watch_training import Telling, Watcher, stoppable
 
 log = logging.getLogger(__name__)
 TRIED_ROWS = 8
@@ -51,7 +47,7 @@ TRIED_ROWS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Say what is trained, all of it prepared."""
+    """What is trained, all of it prepared."""
 
     run: Run
     config: TrainConfig
@@ -63,7 +59,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """Say how a training ended."""
+    """How a training ended."""
 
     step: int
     steps: int
@@ -84,31 +80,28 @@ def train_model(job: Job) -> Ended:
     trainer = make_trainer(job)
     _check_sharding(trainer)
     if count_ranks() > 1 and not trainer.is_sharded:
-        trainer.args.ddp_find_unused_parameters = _leaves_unused(trainer, job)
-    if latest := job.run.latest():
-        trainer.restore(latest)
+        rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=job.config.data.split)
+        seldom = job.config.model.train_vision and not rows.all_show()  # a batch without images: nothing to see with
+        trainer.args.ddp_find_unused_parameters = any(gather(seldom or leaves_unused(trainer)))
+
+    def is_stopped() -> bool:
+        return any(gather(trainer.stopping or trainer.is_stopping))
+
     with stoppable(trainer):
         try:
-            trainer.train(resume_from_checkpoint=str(latest) if latest else None)
+            trainer.fit(job.run.latest())
         except (TrainingError, RuntimeError, MemoryError):
             # The page shows how it came to that; who goes on reads them up to the checkpoint alone.
             if trainer.is_world_process_zero():
                 with contextlib.suppress(StoreError):
                     trainer.setting.metrics.write()
             raise
-        if not _is_stopped(trainer):
+        if not is_stopped():
             trainer.measure()
-        if finished := not _is_stopped(trainer):
+        if finished := not is_stopped():
             _finish(trainer, job)
     state, measured = trainer.state, trainer.setting.metrics.last(HELD_OUT)
     return Ended(step=state.global_step, steps=state.max_steps, measured=measured, finished=finished)
-
-
-def _leaves_unused(trainer: PreferenceTrainer, job: Job) -> bool:
-    """Say whether there are steps in which some trained weights have no part: DDP has to know."""
-    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=job.config.data.split)
-    seldom = job.config.model.train_vision and not rows.all_show()  # a batch without images: nothing to see with
-    return any(gather(seldom or leaves_unused(trainer)))
 
 
 def make_trainer(job: Job) -> PreferenceTrainer:
@@ -119,32 +112,36 @@ def make_trainer(job: Job) -> PreferenceTrainer:
     processor = load_processor(job.start)
     if count_workers(config.data.dataloader_num_workers):
         start_server(processor)
-    dtype = choose_precision(config)
     model = prepare_model(load_to_train(job.start, config), config)
-    steps = run.steps()
-    metrics = MetricsFile(run.metrics)
-    if steps:
+    metrics, goal = MetricsFile(run.metrics), OBJECTIVES[config.objective]
+    if steps := run.steps():
         metrics.resume(steps[-1])
-    collator = _collator(job, model, processor)
+    collator, adversary = _make_collator(job, model, processor), None
+    if config.objective == "adpo":
+        adversary = open_adversary(
+            run.folder / RETRIEVER,
+            config,
+            rows=run.rows,
+            dataset=job.dataset,
+            tokenize=lambda text: collator.answers([text], TEXTS)[0].ids,
+        )
     setting = Setting(
         run=run,
         config=config,
-        goal=OBJECTIVES[config.objective],
+        goal=goal,
         reference=open_reference(config, job.start, run.folder),
-        adversary=_adversary(job, collator),
+        adversary=adversary,
         metrics=metrics,
     )
     trainer = PreferenceTrainer(
         setting,
         model=model,
-        args=make_arguments(run, config, dtype),
+        args=make_arguments(run, config, choose_precision(config)),
         train_dataset=train_rows(job),
         eval_dataset=held_out_rows(job),
         data_collator=collator,
         processing_class=processor,
-        callbacks=make_trackers(run, config, step=steps[-1] if steps else 0) if own_rank() == 0 else [],
     )
-    trainer.add_callback(Stopping(trainer))
     if job.watcher and trainer.is_world_process_zero():
         trainer.add_callback(Telling(job.watcher))
     return trainer
@@ -153,75 +150,76 @@ def make_trainer(job: Job) -> PreferenceTrainer:
 def train_rows(job: Job) -> Any:
     """Return the rows that are trained on."""
     config = job.config
-    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=config.data.split)
-    return _first(
-        ExampleRows(rows, _goal(job).needs_of(config), config.model.max_pixels), config.data.max_train_rows, config
-    )
+    needs = OBJECTIVES[config.objective].needs_of(config)
+    return _take(_rows(job, config.data.split, needs), config.data.max_train_rows, config)
 
 
 def held_out_rows(job: Job) -> Any:
     """Return the rows that are measured on."""
     config = job.config
-    return _first(_measured(job, config.data.eval_split), config.data.max_eval_rows, config)
+    needs = OBJECTIVES[config.objective].measures_of(config)
+    return _take(_rows(job, config.data.eval_split, needs), config.data.max_eval_rows, config)
 
 
-def _measured(job: Job, split: str) -> ExampleRows:
+def _rows(job: Job, split: str, needs: Needs) -> ExampleRows:
     rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=split)
-    return ExampleRows(rows, _goal(job).measures_of(job.config), job.config.model.max_pixels)
+    return ExampleRows(rows, needs, job.config.model.max_pixels)
 
 
-def _goal(job: Job) -> Goal:
-    return OBJECTIVES[job.config.objective]
-
-
-def _first(rows: Any, count: int, config: TrainConfig) -> Any:
+def _take(rows: Any, count: int, config: TrainConfig) -> Any:
+    """Return so many rows, shuffled; 0: all."""
     if not count or count >= len(rows):
         return rows
     generator = torch.Generator().manual_seed(config.seed)
     return Subset(rows, torch.randperm(len(rows), generator=generator)[:count].tolist())
 
 
-def _adversary(job: Job, collator: Collator) -> Adversary | None:
-    """Return who chooses negatives, for the objective that has them chosen."""
-    if job.config.objective != "adpo":
-        return None
-    return open_adversary(
-        job.run.folder / RETRIEVER,
-        job.config,
-        rows=job.run.rows,
-        dataset=job.dataset,
-        tokenize=lambda text: collator.answer(text, TEXTS).ids,
-    )
-
-
-def _collator(job: Job, model: Any, processor: Any) -> Collator:
+def _make_collator(job: Job, model: Any, processor: Any) -> Collator:
     """Return what makes batches: answers share their prompt where the model gives the same so.
 
     Raises:
         ConfigError: they are to share it, and the model gives something else.
     """
-    config = job.config
-    late = config.adpo.samples if config.objective == "adpo" else 0
-    collator = Collator(processor, config.model.max_length, late=late)
+    config, why = job.config, ""
+    collator = Collator(processor, config.model.max_length, late=config.adpo.samples * (config.objective == "adpo"))
     if config.model.shared_prompt == "never":
         return replace(collator, apart=True)
-    why = spread(_why_apart(job, model, collator) if own_rank() == 0 else "")
-    if why and config.model.shared_prompt == "always":
+    if own_rank() == 0:
+        dtype = choose_precision(config)
+        rows = Guarded(_rows(job, config.data.split, OBJECTIVES[config.objective].measures_of(config)))
+        first = [sound(rows[n]) for n in range(min(len(rows), TRIED_ROWS))]
+        with computing(model.device, dtype):
+            why = packs_well(model, collator, first, dtype=dtype)
+    if (why := spread(why)) and config.model.shared_prompt == "always":
         raise ConfigError(f"model.shared_prompt always: {why}. Leave it at auto")
     if why:
         log.info("each answer gets a prompt of its own: %s", why)
     return replace(collator, apart=bool(why))
 
 
-def _why_apart(job: Job, model: Any, collator: Collator) -> str:
-    rows, dtype = Guarded(_measured(job, job.config.data.split)), choose_precision(job.config)
-    first = [sound(rows[n]) for n in range(min(len(rows), TRIED_ROWS))]
-    with computing(model.device, dtype):
-        return packs_well(model, collator, first, dtype=dtype)
+def leaves_unused(trainer: PreferenceTrainer) -> bool:
+    """Return whether the first row leaves some trained weights unused, as towers do whose last layer nobody reads.
 
+    DDP waits for every weight's gradient, unless it is told to look for those that get none, which costs time and warns
+    where there are none. Costs a pass forwards and backwards, and draws nothing.
 
-def _is_stopped(trainer: PreferenceTrainer) -> bool:
-    return any(gather(trainer.stopping or trainer.is_stopping))
+    Args:
+        trainer: its model on its device, not wrapped yet.
+
+    Raises:
+        TrainingError: no row can be trained on.
+    """
+    model, device = cast("Any", trainer.model), trainer.args.device
+    batch = find_batch(trainer.train_dataset, cast("Any", trainer.data_collator))
+    dtype = choose_precision(trainer.setting.config)
+    width = max(TEXTS, *(1 + answer.column for own in batch.answers for answer in own))
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), computing(device, dtype):
+        scored = score_answers(model, pack_answers(batch, model, width=width, dtype=dtype))
+    scored.logps.sum().backward()
+    found = any(weight.requires_grad and weight.grad is None for weight in model.parameters())
+    model.zero_grad(set_to_none=True)
+    return found
 
 
 def _finish(trainer: PreferenceTrainer, job: Job) -> None:
@@ -247,6 +245,7 @@ def _finish(trainer: PreferenceTrainer, job: Job) -> None:
             sample_answers(trainer, run.folder)
             trainer.setting.metrics.write()
             publish_folder(staged, run.model)
+            run.clean()
     except (*NOT_SAVED, ModelError) as error:  # the model that the run started from may be gone
         shutil.rmtree(staged, ignore_errors=True)
         problem = str(error) or type(error).__name__
@@ -269,3 +268,35 @@ def _check_sharding(trainer: PreferenceTrainer) -> None:
             "DeepSpeed: zero_optimization.stage3_gather_16bit_weights_on_model_save must be true, so that the finished "
             "model can be written (accelerate: zero3_save_16bit_model)"
         )
+
+
+@contextlib.contextmanager
+def fitting(config: TrainConfig, run: Run) -> Generator[None]:
+    """Turn what PyTorch says of memory that does not suffice into which settings need less.
+
+    Raises:
+        TrainingError: the memory did not suffice.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        first = str(error).strip().partition("\n")[0] or type(error).__name__
+        kept = f"; {run.folder} has a checkpoint and keeps its settings: give another --name" if run.latest() else ""
+        raise TrainingError(f"out of memory: {first}. Less is needed with {_advise(config)}{kept}") from error
+
+
+def _advise(config: TrainConfig) -> str:
+    """Name the settings that help, first those that change nothing of what is learnt."""
+    optimiser, found = config.optimiser, list[str]()
+    half, odd = divmod(optimiser.per_device_train_batch_size, 2)
+    size, twice = "optimiser.per_device_train_batch_size", 2 * optimiser.gradient_accumulation_steps
+    if half:
+        same = " (as many rows to a step)" if not odd else ""
+        found.append(f"--set {size}={half} --set optimiser.gradient_accumulation_steps={twice}{same}")
+    if config.objective != NAMC:
+        found += [] if optimiser.gradient_checkpointing else ["--set optimiser.gradient_checkpointing=true"]
+        found += [] if config.model.tuning == "lora" else ["--set model.tuning=lora"]
+        found.append(f"smaller images (--set model.max_pixels={config.model.max_pixels // 2})")
+    return ", or ".join(found) or "a smaller model alone: there is one row at a time already"

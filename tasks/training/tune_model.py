@@ -1,26 +1,33 @@
-"""Say which weights of a model are trained: LoRA's adapters, or its own; and put adapters back into the weights.
+"""Weights of a model that are trained: LoRA's adapters, or its own; saved beside adapters, and merged again.
 
-Needs PyTorch and peft. The language model is what is trained; the tower that sees and the projector behind it are only
-with ``train_vision``; a module of differential perception always is, all of it.
+The language model is what is trained; the vision tower and the projector behind it only with ``train_vision``; a module
+of differential perception always is, all of it. Weights that are trained in full beside adapters are kept in
+``tuned.safetensors``, by the names that they have in the loaded model, since peft saves adapters alone. Needs PyTorch
+and peft.
 """
 
 import logging
 import warnings
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
+from pairwright.schemas.differential import NAME as MODULE
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.models.checkpoints import read_checkpoint
+from pairwright.tasks.models.differential.attach import find_tower, save_differential
 from pairwright.tasks.models.tensor_shapes import name_some
 from pairwright.tasks.models.weights import loading
-from pairwright.tasks.training.find_model import ADAPTER_WEIGHTS, NAME
-from pairwright.tasks.training.tuned_weights import OF_MODULE, load_tuned
+from pairwright.tasks.training.find_model import ADAPTER_WEIGHTS, NAME, TUNED
 
 log = logging.getLogger(__name__)
+ADAPTER = "lora_"
+OF_MODULE = f"{MODULE}."
+"""How the names of the weights of differential perception begin."""
 
 
 def prepare_model(model: Any, config: TrainConfig) -> Any:
@@ -29,30 +36,25 @@ def prepare_model(model: Any, config: TrainConfig) -> Any:
     Raises:
         ConfigError: no layer is called as ``model.lora.target_modules`` says, or one cannot have an adapter.
     """
-    inside, vision = _language(model), config.model.train_vision
-    if config.model.tuning == "lora":
-        beside = [own for name, own in model.named_parameters() if _is_beside(name, inside, config)]
+    inside, own = _language(model), config.model
+    in_full = own.train_vision and (own.tuning == "full" or own.vision_tuning == "full")
+
+    def is_full(name: str) -> bool:
+        return name.startswith(OF_MODULE) or (in_full and not name.startswith(inside))
+
+    if own.tuning == "lora":
+        beside = [weight for name, weight in model.named_parameters() if is_full(name)]
         model = _with_adapters(model, config)
-        for parameter in beside:  # in float32, as adapters are: small steps add up
-            parameter.data = parameter.data.float()
-            parameter.requires_grad = True
+        for weight in beside:  # in float32, as adapters are: small steps add up
+            weight.data = weight.data.float()
+            weight.requires_grad = True
     else:
-        for name, parameter in model.named_parameters(remove_duplicate=False):
-            parameter.requires_grad = vision or name.startswith((*inside, OF_MODULE))
+        for name, weight in model.named_parameters(remove_duplicate=False):
+            weight.requires_grad = is_full(name) or name.startswith(inside)
     trained, of = count_parameters(model)
-    log.info("trained: %s of %s parameters (%.2f %%), %s", f"{trained:,}", f"{of:,}", 100 * trained / of, _how(config))
+    what = f"adapters of rank {own.lora.rank}" if own.tuning == "lora" else "weights"
+    log.info("trained: %s of %s parameters (%.2f %%), %s", f"{trained:,}", f"{of:,}", 100 * trained / of, what)
     return model
-
-
-def _is_beside(name: str, language: tuple[str, ...], config: TrainConfig) -> bool:
-    """Say whether a weight is trained in full beside adapters."""
-    vision = config.model.train_vision and config.model.vision_tuning == "full"
-    return name.startswith(OF_MODULE) or (vision and not name.startswith(language))
-
-
-def _how(config: TrainConfig) -> str:
-    what = "with the tower that sees" if config.model.train_vision else "the language model's"
-    return f"{what}, adapters of rank {config.model.lora.rank}" if config.model.tuning == "lora" else what
 
 
 def freeze_model(model: Any, dtype: torch.dtype) -> Any:
@@ -95,17 +97,11 @@ def _with_adapters(model: Any, config: TrainConfig) -> Any:
     own = peft.LoraConfig(
         r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=_targets(model, config)
     )
-    with torch.random.fork_rng(devices=[]), _peft_as_it_is():  # the same adapters whatever was drawn before
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():  # the same whatever was drawn before
+        # This peft asks transformers by a name that is to go.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
         torch.manual_seed(config.seed)
         return peft.get_peft_model(model, own)
-
-
-@contextmanager
-def _peft_as_it_is() -> Generator[None]:
-    """Silence that this peft asks transformers by a name that is to go."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
-        yield
 
 
 def _targets(model: Any, config: TrainConfig) -> list[str]:
@@ -116,27 +112,54 @@ def _targets(model: Any, config: TrainConfig) -> list[str]:
     inside = ("",) if vision else _language(model)
     found: list[str] = []
     for name, layer in model.named_modules():
-        if not isinstance(layer, torch.nn.Linear) or not f"{name}.".startswith(inside) or not _is_named(name, named):
+        called = not named or any(name == one or name.endswith(f".{one}") for one in named)
+        if not isinstance(layer, torch.nn.Linear) or not f"{name}.".startswith(inside) or not called:
             continue
-        if name.startswith(OF_MODULE):
+        if name.startswith(OF_MODULE) or (layer is head and not named):
             continue
-        if layer is not head:
-            found.append(name)
-        elif named and tied:
+        if layer is head and tied:
             raise ConfigError(f"model.lora.target_modules: {name} shares its weights with the input's embedding")
-        elif named:
-            found.append(name)
+        found.append(name)
     if not found:
         raise ConfigError(f"model.lora.target_modules {list(named)}: no linear layer that is trained is called so")
     return found
 
 
-def _is_named(name: str, named: tuple[str, ...]) -> bool:
-    return not named or any(name == one or name.endswith(f".{one}") for one in named)
+def split_rates(optimizer: torch.optim.Optimizer, model: Any, rate: float) -> None:
+    """Put the weights of the vision tower into groups of their own, behind the others.
+
+    Its adapters, if it has some, are among them; the projector behind it is not, nor is differential perception.
+
+    Args:
+        optimizer: new; what has steps behind it would be of other groups.
+        model: not distributed.
+        rate: of the tower.
+
+    Raises:
+        ModelError: the model's family is not known.
+    """
+    own = {id(weight) for weight in find_vision(model)}
+    for group in list(optimizer.param_groups):
+        tower = [weight for weight in group["params"] if id(weight) in own]
+        group["params"] = [weight for weight in group["params"] if id(weight) not in own]
+        if tower:
+            optimizer.add_param_group({**group, "params": tower, "lr": rate})
+
+
+def find_vision(model: Any) -> list[torch.nn.Parameter]:
+    """Return the weights of a model's vision tower, without the projector that may be a part of it.
+
+    Raises:
+        ModelError: the model's family is not known.
+    """
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    tower = find_tower(base, field="optimiser.vision_learning_rate")
+    projector = {id(weight) for weight in tower.after.parameters()}
+    return [weight for weight in tower.whole.parameters() if id(weight) not in projector]
 
 
 def merge_adapters(model: Any, folder: Path) -> Any:
-    """Return a model with adapters added to its weights; computed in float32 and rounded once.
+    """Return a model with adapters added to its weights, computed in float32 and rounded once.
 
     Weights that were trained in full beside the adapters come with them.
 
@@ -148,7 +171,6 @@ def merge_adapters(model: Any, folder: Path) -> Any:
         ModelError: they cannot be loaded, or belong to another model.
     """
     import peft
-    from safetensors.torch import load_file
 
     with loading(NAME, folder):
         own = peft.PeftConfig.from_pretrained(str(folder))
@@ -158,11 +180,72 @@ def merge_adapters(model: Any, folder: Path) -> Any:
         own.inference_mode = True
         tuned = peft.get_peft_model(model, own)
         report = peft.set_peft_model_state_dict(tuned, tensors)
-    missing = sorted(name for name in report.missing_keys if "lora_" in name)
+    missing = sorted(name for name in report.missing_keys if ADAPTER in name)
     if strange := [*missing, *report.unexpected_keys]:
         raise ModelError(f"{NAME}: {folder}: belongs to another model: {name_some(strange)}")
     if bad := next((name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()), None):
         raise ModelError(f"{NAME}: {folder}: {bad} holds values that are no numbers (NaN or infinite)")
     merged = tuned.merge_and_unload()
-    load_tuned(merged, folder)
+    if (folder / TUNED).is_file():
+        _place(dict(merged.named_parameters()), folder / TUNED)
     return merged
+
+
+# ---- what is trained beside adapters
+
+
+def without_module(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights that ``from_pretrained`` has a place for."""
+    return {name: weight for name, weight in weights.items() if not name.startswith(OF_MODULE)}
+
+
+def save_beside(model: Any, folder: Path, *, finished: bool) -> None:
+    """Write what is trained beside what transformers and peft write.
+
+    Args:
+        model: with adapters or without, not distributed.
+        folder: where the rest is.
+        finished: whether differential perception gets its own files; else it is with the others.
+
+    Raises:
+        OSError, SafetensorError: the disk refuses.
+    """
+    tuned = trained_beside(model)
+    if kept := without_module(tuned) if finished else tuned:
+        save_file({name: weight.detach().cpu().contiguous() for name, weight in kept.items()}, folder / TUNED)
+    if finished and hasattr(model, MODULE):
+        save_differential(model, folder)
+
+
+def trained_beside(model: Any) -> dict[str, Tensor]:
+    """Return the weights that are trained beside adapters, by name; none for a model without adapters."""
+    if not hasattr(model, "get_base_model"):
+        return {}
+    weights = model.get_base_model().named_parameters()
+    return {name: weight for name, weight in weights if weight.requires_grad and ADAPTER not in name}
+
+
+def restore_beside(model: Any, folder: Path) -> None:
+    """Put a checkpoint's weights back into the model that is trained, all of them.
+
+    Raises:
+        ModelError: they cannot be read, or are not those that are trained.
+    """
+    if tuned := trained_beside(model):
+        placed = _place(tuned, folder / TUNED)
+        if lacking := sorted(tuned.keys() - placed):
+            raise ModelError(f"{NAME}: {folder / TUNED}: has no {name_some(lacking)}")
+
+
+def _place(weights: dict[str, Tensor], path: Path) -> set[str]:
+    """Copy a file's tensors into weights of the same names; return the names."""
+    tensors = read_checkpoint(path, field=NAME)
+    for name, tensor in tensors.items():
+        own = weights.get(name)
+        if own is None or own.shape != tensor.shape:
+            raise ModelError(f"{NAME}: {path}: belongs to another model: {name_some([name])}")
+        if not torch.isfinite(tensor).all():
+            raise ModelError(f"{NAME}: {path}: {name} holds values that are no numbers (NaN or infinite)")
+        with torch.no_grad():
+            own.copy_(tensor)
+    return set(tensors)

@@ -50,7 +50,7 @@ def train_and_measure(
     job: "Job", train: "Callable[[Job], Ended]", test: Sequence[PreferenceRow], graphs: Mapping[str, Graphs]
 ) -> dict[str, Any]:
     """Train, and return the seconds it took, its last losses and what its answers to the test rows are worth."""
-    from pairwright.tasks.training.metrics import TRAIN, read_metrics
+    from pairwright.tasks.training.runs import TRAIN, read_metrics
 
     began, worked = time.monotonic(), time.process_time()
     ended = train(job)

@@ -93,9 +93,9 @@ def _measure(options: argparse.Namespace, checkpoint: Path) -> dict[str, Any]:
 def _answers(options: argparse.Namespace, checkpoint: Path) -> Iterator[tuple[PreferenceRow, str]]:
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    from pairwright.tasks.training.answer_rows import answer_rows
+    from pairwright.tasks.training.answer_questions import say_answers
     from pairwright.tasks.training.collate import load_example
-    from pairwright.tasks.training.examples import Needs, make_example
+    from pairwright.tasks.training.freeze_rows import Needs, make_example
 
     model: Any = AutoModelForImageTextToText.from_pretrained(checkpoint).eval()
     processor: Any = AutoProcessor.from_pretrained(checkpoint)
@@ -103,7 +103,7 @@ def _answers(options: argparse.Namespace, checkpoint: Path) -> Iterator[tuple[Pr
     for start in range(0, len(rows), 32):
         some = rows[start : start + 32]
         items = [load_example(make_example(row, Needs()), 448 * 448) for row in some]
-        yield from zip(some, answer_rows(model, processor, items), strict=True)
+        yield from zip(some, (said.text for said in say_answers(model, processor, items)), strict=True)
 
 
 if __name__ == "__main__":

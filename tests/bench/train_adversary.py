@@ -13,8 +13,7 @@ from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.losses.objectives import OBJECTIVES
 from pairwright.tasks.training.retriever.adversary import make_adversary
-from pairwright.tasks.training.retriever.features import Features
-from pairwright.tasks.training.retriever.material import Material
+from pairwright.tasks.training.retriever.material import Features, Material
 from pairwright.tasks.training.retriever.pool import Entry, make_pool
 from tests.bench.train_rows import make_texts
 
@@ -40,7 +39,7 @@ def give_adversary(trainer: Any, rows: list[PreferenceRow], config: TrainConfig)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     def tokenize(text: str) -> tuple[int, ...]:
-        return trainer.data_collator.answer(text, 0).ids
+        return trainer.data_collator.answers([text], 0)[0].ids
 
     adversary = make_adversary(material, config, tokenize=tokenize, device=device)
     trainer.setting = replace(trainer.setting, config=config, goal=OBJECTIVES["adpo"], adversary=adversary)

@@ -11,8 +11,7 @@ from pairwright.flows.version import open_version
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training.examples import Needs
-from pairwright.tasks.training.freeze_rows import count_reasons, freeze_rows
+from pairwright.tasks.training.freeze_rows import Needs, count_reasons, freeze_rows
 from tests.flows.conftest import SMALL, WIDE, build
 from tests.flows.test_export_dataset import run
 

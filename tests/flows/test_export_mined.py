@@ -126,7 +126,7 @@ def test_negatives_are_of_the_version_that_is_trained_on_and_exported(
 
 
 def test_a_retriever_that_ranks_no_pool(dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from pairwright.tasks.training.retriever.saved import load_network, save_network
+    from pairwright.tasks.training.retriever.adversary import load_network, save_network
 
     place = dataset.folder / "runs/seeing"
     shutil.copytree(dataset.folder / "runs/hard", place)

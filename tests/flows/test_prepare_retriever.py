@@ -22,13 +22,10 @@ from pairwright.tasks.store.snapshot import read_live
 from pairwright.tasks.training.embed_chosen_texts import text_key
 from pairwright.tasks.training.freeze_rows import FILE, freeze_rows
 from pairwright.tasks.training.losses.objectives import OBJECTIVES
-from pairwright.tasks.training.losses.scored import TEXTS
-from pairwright.tasks.training.retriever.adversary import PAGE
-from pairwright.tasks.training.retriever.known_truth import TRUE, UNKNOWN
-from pairwright.tasks.training.retriever.material import open_material
-from pairwright.tasks.training.retriever.open_adversary import open_adversary
+from pairwright.tasks.training.losses.rewards import TEXTS
+from pairwright.tasks.training.retriever.adversary import NETWORK, PAGE, open_adversary
+from pairwright.tasks.training.retriever.material import TRUE, UNKNOWN, open_material
 from pairwright.tasks.training.retriever.pool import NONE
-from pairwright.tasks.training.retriever.saved import NETWORK
 
 CONFIG = TrainConfig.model_validate(
     {"objective": "adpo", "adpo": {"projection_dim": 16, "candidates": 8, "samples": 2, "warmup_steps": 20}}

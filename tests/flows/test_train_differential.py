@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pairwright.schemas.differential import SIZES
-from pairwright.tasks.training import sample_answers
+from pairwright.tasks.training import answer_questions
 from tests.fixtures.benchmarks import rows_of, write_folder
 from tests.flows.test_train_model import run, words_of
 
@@ -23,8 +23,8 @@ DIFFERENTIAL = ("--objective", "sft", "--differential")
 @pytest.fixture
 def dataset(rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    monkeypatch.setattr(sample_answers, "MOST_TOKENS", 4)
-    monkeypatch.setattr(sample_answers, "ROOM", 0)
+    monkeypatch.setattr(answer_questions, "MOST_TOKENS", 4)
+    monkeypatch.setattr(answer_questions, "ROOM", 0)
     return Path(shutil.copytree(rendered, tmp_path / "data"))
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.tasks.training.metrics import HELD_OUT
-from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.runs import HELD_OUT, Run
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.runs_to_train import curve
 from tests.flows.test_train_model import FAST, ROWS, words_of, write_dataset

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from pairwright.tasks.training.metrics import HELD_OUT
-from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.runs import HELD_OUT, Run
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.runs_to_train import curve
 from tests.flows.test_train_model import FAST, words_of, write_dataset

@@ -16,8 +16,7 @@ from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, read_part
-from pairwright.tasks.training.examples import Needs
-from pairwright.tasks.training.freeze_rows import FILE, FrozenRows, count_rows, freeze_rows
+from pairwright.tasks.training.freeze_rows import FILE, FrozenRows, Needs, count_rows, freeze_rows
 from tests.flows.conftest import SMALL, WIDE, build
 
 Call = Callable[..., str]

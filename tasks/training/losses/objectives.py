@@ -1,36 +1,189 @@
-"""Which objective needs what of a row, is set where, and is computed by which function."""
+"""The losses, as plain functions of tensors, and what each objective needs of a row.
+
+SFT; DPO (Rafailov et al. 2023) with IPO, smoothed labels and several ranked negatives; mDPO (Wang et al. 2024,
+"Conditional Preference Optimization for Multimodal Large Language Models"), a baseline; AdaViP (paper 004, section
+3.3); ADPO (paper 000, section 4), the policy's loss and the retriever's.
+
+ADPO's Algorithm 1 has both signs the other way round than its Eqs. 5 to 7 and its text: taken literally, the policy's
+margin would fall (steps 8, 11) and the retriever would pick easy negatives (9, 12). Here both follow the equations: the
+policy descends on the loss, the retriever ascends on it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pairwright.schemas.training import Objective, TrainConfig
-from pairwright.tasks.training.examples import Needs
-from pairwright.tasks.training.losses.adavip import adavip
-from pairwright.tasks.training.losses.adpo import adpo
-from pairwright.tasks.training.losses.dpo import dpo
-from pairwright.tasks.training.losses.mdpo import mdpo
-from pairwright.tasks.training.losses.scored import Loss, Scored
-from pairwright.tasks.training.losses.sft import sft
+from pairwright.schemas.training import (
+    AdavipConfig,
+    AdpoConfig,
+    DpoConfig,
+    MdpoConfig,
+    Objective,
+    SftConfig,
+    TrainConfig,
+)
+from pairwright.tasks.training.freeze_rows import Needs
+from pairwright.tasks.training.losses.rewards import (
+    CHOSEN,
+    Loss,
+    Scored,
+    log_preferences,
+    loss_of,
+    rank_losses,
+    rewards_of,
+    surprise,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def sft(policy: Scored, reference: Scored | None, config: SftConfig) -> Loss:
+    """Return the mean of -log pi(chosen) over the batch's tokens, or over the means of its examples.
+
+    Metrics are ``nll``, per token in both cases, and ``logp/chosen``. A reference is not looked at.
+    """
+    del reference
+    counts = policy.present[:, CHOSEN]
+    logps = policy.logps[:, CHOSEN]
+    tokens = policy.tokens[:, CHOSEN]
+    # n log p / (tokens of the batch): its mean over the n examples is the mean over tokens.
+    per_batch = -logps * counts.sum() / tokens.sum().clamp(min=1)
+    per_example = -logps / tokens.clamp(min=1) if config.average_over == "examples" else per_batch
+    logged: dict[str, tuple[Tensor, Tensor]] = {"nll": (per_batch, counts), "logp/chosen": (logps, counts)}
+    loss = loss_of(per_example, counts, logged)
+    return replace(loss, counts={**loss.counts, **({"nll": float(tokens.sum())} if "nll" in loss.counts else {})})
+
+
+def dpo(policy: Scored, reference: Scored | None, config: DpoConfig) -> Loss:
+    """Return the mean loss of ranking the chosen text above the rejected ones.
+
+    With K rejected texts, hardest first, it is -log of the chance that the chosen one is first of all (``ranking:
+    first``; S-DPO, Chen et al. 2024) or that the order is the given one (``full``; Plackett-Luce, Rafailov et al.
+    2023, App. A.3). Both are -log sigmoid(margin) for K = 1. An example without a rejected text has its chosen text
+    ranked above the same given the rejected images; without either, it does not count.
+    """
+    from torch import cat
+
+    rewards = rewards_of(
+        policy, reference, beta=config.beta, texts=config.max_negatives, per_token=config.length_normalised
+    )
+    has_texts = rewards.has_texts
+    alone = rewards.has_image & ~has_texts.any(1)
+    counts = alone | has_texts.any(1)
+    ranked = cat([rewards.chosen[:, None], rewards.image[:, None], rewards.texts], 1)
+    present = cat([counts[:, None], alone[:, None], has_texts], 1)
+    return loss_of(_rank(ranked, present, config), counts, log_preferences(rewards))
+
+
+def _rank(rewards: "Tensor", present: "Tensor", config: DpoConfig) -> "Tensor":
+    """Return (B,): the loss of the order of each example's answers (B, K), the chosen one first."""
+    if config.loss_type == "sigmoid" and not config.label_smoothing:
+        losses = rank_losses(rewards, present)
+        return losses.sum(1) if config.ranking == "full" else losses[:, 0]
+    margins = rewards[:, 0] - rewards[:, 1:].where(present[:, 1:], 0).sum(1)
+    wrong = config.label_smoothing  # the chance that a preference is the wrong way round
+    if config.loss_type == "ipo":  # how far the margin before beta is from 1 / (2 beta) (Azar et al. 2023, Eq. 17)
+        plain, aim = margins / config.beta, 1 / (2 * config.beta)
+        return (1 - wrong) * (plain - aim).square() + wrong * (plain + aim).square()
+    return (1 - wrong) * surprise(margins) + wrong * surprise(-margins)
+
+
+def mdpo(policy: Scored, reference: Scored | None, config: MdpoConfig) -> Loss:
+    """Return the mean of DPO on the rejected text plus DPO on the rejected images plus the anchor.
+
+    The anchor is -log sigmoid(r++ - delta); without it, two DPO losses are added. An example with one rejected side
+    only has plain DPO on it, without the anchor (ours), so that it is the same as in the other objectives; one with
+    none does not count. Further rejected texts are not looked at.
+    """
+    rewards = rewards_of(policy, reference, beta=config.beta)
+    has_text, has_image = rewards.has_texts[:, 0], rewards.has_image
+    per_text = surprise(rewards.chosen - rewards.texts[:, 0]).where(has_text, 0)
+    per_image = surprise(rewards.chosen - rewards.image).where(has_image, 0)
+    per_example = per_text + per_image
+    if config.anchor_enabled:
+        per_example = per_example + surprise(rewards.chosen - config.delta).where(has_text & has_image, 0)
+    return loss_of(per_example, has_text | has_image, log_preferences(rewards))
+
+
+def adavip(policy: Scored, reference: Scored | None, config: AdavipConfig) -> Loss:
+    """Return the mean cross-entropy of the chosen text against the rejected text and against the rejected images.
+
+    With rewards r++, r+- (text rejected) and r-+ (the chosen text, given the rejected images) it is Eq. 11,
+    -log sigmoid(-log(exp(r+- - r++) + exp(r-+ - r++))). An example with one rejected side only has plain DPO on it,
+    one with none does not count; further rejected texts are not looked at. The weights of Eq. 13 are logged over the
+    examples that have both sides.
+    """
+    from torch import cat, stack
+
+    rewards = rewards_of(policy, reference, beta=config.beta)
+    has_text, has_image = rewards.has_texts[:, 0], rewards.has_image
+    counts = has_text | has_image
+    ranked = cat([rewards.chosen[:, None], rewards.texts, rewards.image[:, None]], 1)
+    present = stack([counts, has_text, has_image], 1)
+    # Eq. 13: the shares of the two rejected sides in what the loss takes from log-probabilities.
+    lead, both = rewards.texts[:, 0] - rewards.image, has_text & has_image
+    weights = {"weight/text": (lead.sigmoid(), both), "weight/image": ((-lead).sigmoid(), both)}
+    return loss_of(rank_losses(ranked, present)[:, 0], counts, {**log_preferences(rewards), **weights})
+
+
+def adpo(policy: Scored, reference: Scored | None, config: AdpoConfig) -> Loss:
+    """Return the mean of -log sigmoid(M) over the m sampled negatives, which are all columns from ``TEXTS`` on (Eq. 5).
+
+    Rejected images are not looked at. An example without a negative does not count.
+    """
+    rewards = rewards_of(policy, reference, beta=config.beta, texts=None)
+    having = rewards.has_texts
+    losses = surprise(rewards.chosen[:, None] - rewards.texts).where(having, 0)
+    per_example = losses.sum(1) / having.sum(1).clamp(min=1)
+    logged = {name: value for name, value in log_preferences(rewards).items() if not name.endswith("/image")}
+    return loss_of(per_example, having.any(1), logged)
+
+
+def negative_rewards(policy: Scored, reference: Scored | None, config: AdpoConfig) -> "Tensor":
+    """Return (B, m) detached: R = -log sigmoid(M), what the retriever gets for each negative; NaN where absent."""
+    rewards = rewards_of(policy, reference, beta=config.beta, texts=None)
+    losses = surprise(rewards.chosen[:, None] - rewards.texts)  # M of Eq. 4
+    return losses.detach().where(rewards.has_texts, float("nan"))
+
+
+def retriever_loss(log_q: "Tensor", rewards: "Tensor", baseline: "Tensor | None") -> "Tensor":
+    """Return -mean[(R - b) log q], whose gradient is, on average, that of -E[R] (Eq. 7, REINFORCE).
+
+    Args:
+        log_q: (B, m) log-probabilities of the sampled negatives under the retriever that drew them.
+        rewards: (B, m) from ``negative_rewards``; NaN ones are left out.
+        baseline: scalar: b of an example with one sample, none: 0 (the paper). With two or more, each one's b is the
+            mean of the example's others, which keeps the mean of the gradient since draws are independent (ours).
+    """
+    having = ~rewards.isnan()
+    rewards = rewards.detach().where(having, 0)
+    drawn = having.sum(1, keepdim=True)
+    others = (rewards.sum(1, keepdim=True) - rewards) / (drawn - 1).clamp(min=1)
+    single = 0.0 if baseline is None else baseline.detach()
+    advantages = (rewards - others.where(drawn > 1, single)).where(having, 0)
+    per_pair = -(advantages * log_q.where(having, 0)).sum(1) / drawn[:, 0].clamp(min=1)
+    return per_pair.sum() / having.any(1).sum().clamp(min=1)
+
 
 Need = Literal["nothing", "text", "image", "either"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """Say of an objective what it takes."""
+    """Objective: its loss, and what it takes of a row."""
 
     loss: Callable[[Scored, Scored | None, Any], Loss]
     """``loss(policy, reference, section of the settings)``."""
     section: str
     """The field of ``TrainConfig`` that holds its settings."""
-    needs_reference: bool
+    needs_reference: bool = True
     """Whether the policy is compared with a reference."""
-    uses_texts: bool
+    uses_texts: bool = True
     """Whether a row's own rejected texts are scored."""
-    uses_images: bool
+    uses_images: bool = True
     """Whether the chosen text is scored given the row's rejected images."""
-    needs: Need
+    needs: Need = "either"
     """The rejected side without which a row cannot be trained on."""
     joins: bool = False
     """Whether the rejected images are shown beside a rejected text, too; otherwise only where there is none."""
@@ -58,20 +211,10 @@ class Goal:
 
 OBJECTIVES: dict[Objective, Goal] = {
     "sft": Goal(loss=sft, section="sft", needs_reference=False, uses_texts=False, uses_images=False, needs="nothing"),
-    "dpo": Goal(loss=dpo, section="dpo", needs_reference=True, uses_texts=True, uses_images=True, needs="either"),
-    "mdpo": Goal(
-        loss=mdpo, section="mdpo", needs_reference=True, uses_texts=True, uses_images=True, needs="either", joins=True
-    ),
-    "adavip": Goal(
-        loss=adavip,
-        section="adavip",
-        needs_reference=True,
-        uses_texts=True,
-        uses_images=True,
-        needs="either",
-        joins=True,
-    ),
-    "adpo": Goal(loss=adpo, section="adpo", needs_reference=True, uses_texts=False, uses_images=False, needs="nothing"),
+    "dpo": Goal(loss=dpo, section="dpo"),
+    "mdpo": Goal(loss=mdpo, section="mdpo", joins=True),
+    "adavip": Goal(loss=adavip, section="adavip", joins=True),
+    "adpo": Goal(loss=adpo, section="adpo", uses_texts=False, uses_images=False, needs="nothing"),
 }
 """ADPO's negatives are drawn by its retriever: of a row it needs the chosen text alone. NAMC has losses of its own."""
 

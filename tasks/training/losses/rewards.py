@@ -1,16 +1,48 @@
-"""Rewards of answers, what ranking them wrongly costs, and what is logged of both: shared by the preference losses.
+"""Scored answers, their rewards, and what ranking them wrongly costs: shared by the preference losses.
 
-Needs torch, which is imported inside functions, so that ``objectives`` can be read where it is not loaded.
+A batch of B examples has A answers each, in columns: the chosen text (``CHOSEN``), the chosen text given the rejected
+images (``IMAGE``), then the rejected texts (from ``TEXTS`` on), hardest first. What an example does not have is absent.
+torch is imported inside functions, so that ``objectives`` can be read where it is not loaded.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pairwright.tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS, Loss, Scored
-
 if TYPE_CHECKING:
     from torch import Tensor
+
+CHOSEN, IMAGE, TEXTS = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """Log-probabilities of a batch's answers under a model."""
+
+    logps: "Tensor"
+    """(B, A) float32: summed log-probabilities of each answer's tokens, its end mark counted; 0 where absent."""
+    tokens: "Tensor"
+    """(B, A) int64: their number; 0 where absent."""
+
+    @property
+    def present(self) -> "Tensor":
+        """Return (B, A) bool: which answers there are."""
+        return self.tokens > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Loss of a batch, with what is worth logging."""
+
+    value: "Tensor"
+    """Scalar, to be differentiated; 0 (with zero gradients) where no example counts."""
+    per_example: "Tensor"
+    """(B,) detached: each example's share before the mean; 0 where it does not count."""
+    metrics: "dict[str, Tensor]"
+    """Detached scalars: means over the examples that have the metric; one that none has is left out."""
+    counts: "dict[str, float]"
+    """What each metric is the mean over: so many examples, or for ``nll`` tokens."""
+
 
 Logged = Mapping[str, tuple["Tensor", "Tensor"]]
 """Of each metric, its value (B,) for every example and (B,) bool: which examples have it."""
@@ -18,7 +50,7 @@ Logged = Mapping[str, tuple["Tensor", "Tensor"]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewards:
-    """Hold the rewards of a batch's answers: in the columns of ``Scored``, K rejected texts and at least one."""
+    """Rewards of a batch's answers: in the columns of ``Scored``, K rejected texts and at least one."""
 
     values: "Tensor"
     """(B, 2 + K): beta (log pi - log pi_ref), summed over an answer's tokens or their mean; 0 where absent."""
@@ -78,7 +110,7 @@ def rewards_of(
 
 
 def _with_columns(scored: Scored, texts: int | None) -> Scored:
-    """Return it with so many rejected texts at the most, and with at least one, absent if there was none."""
+    """Return at most so many rejected texts, and at least one, absent if there was none."""
     from torch.nn.functional import pad
 
     last = None if texts is None else TEXTS + texts
@@ -114,22 +146,19 @@ def rank_losses(rewards: "Tensor", present: "Tensor") -> "Tensor":
 
 def loss_of(per_example: "Tensor", counts: "Tensor", logged: Logged) -> Loss:
     """Return the mean of (B,) losses over the examples that count, (B,) bool; 0, with zero gradients, if none does."""
-    shares = per_example.where(counts, 0)
-    value = shares.sum() / counts.sum().clamp(min=1)
-    metrics, numbers = _means(logged)
-    return Loss(value=value, per_example=shares.detach(), metrics=metrics, counts=numbers)
-
-
-def _means(logged: Logged) -> "tuple[dict[str, Tensor], dict[str, float]]":
-    """Return each metric's mean over the examples that have it, and their number; the host waits only once."""
     import torch
 
+    shares = per_example.where(counts, 0)
     having = torch.stack([mask for _, mask in logged.values()])
     values = torch.stack([value.detach() for value, _ in logged.values()]).where(having, 0)
-    counts = having.sum(1)
-    means = values.sum(1) / counts.clamp(min=1)
-    numbers = {name: float(count) for name, count in zip(logged, counts.tolist(), strict=True) if count}
-    return {name: mean for name, mean in zip(logged, means, strict=True) if name in numbers}, numbers
+    means = values.sum(1) / having.sum(1).clamp(min=1)
+    numbers = dict(zip(logged, having.sum(1).tolist(), strict=True))  # the host waits only here
+    return Loss(
+        value=shares.sum() / counts.sum().clamp(min=1),
+        per_example=shares.detach(),
+        metrics={name: mean for name, mean in zip(logged, means, strict=True) if numbers[name]},
+        counts={name: float(number) for name, number in numbers.items() if number},
+    )
 
 
 def log_preferences(rewards: Rewards) -> Logged:

@@ -24,8 +24,7 @@ from pairwright.tasks.models.namc_words import ClipWords, DecoderWords, Words, W
 from pairwright.tasks.store.files import naming
 from pairwright.tasks.store.vectors import map_new
 from pairwright.tasks.texts.differences import Difference, read_difference
-from pairwright.tasks.training.examples import PAIR
-from pairwright.tasks.training.freeze_rows import Refused
+from pairwright.tasks.training.freeze_rows import PAIR, Refused
 from pairwright.tasks.training.namc.frozen import SMALL_SIDE, Frozen
 
 PATCH, LEVELS = 8, 4

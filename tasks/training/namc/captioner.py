@@ -36,7 +36,7 @@ from pairwright.tasks.models.namc_words import DecoderWords, saved_words
 from pairwright.tasks.models.tensor_shapes import name_some
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.images import RefusedImageError
-from pairwright.tasks.training.examples import PAIR
+from pairwright.tasks.training.freeze_rows import PAIR
 from pairwright.tasks.training.namc.batches import PATCH, small_sizes, to_patches
 from pairwright.tasks.training.namc.frozen import SMALL_SIDE, crop_large, crop_small
 

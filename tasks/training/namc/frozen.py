@@ -34,8 +34,7 @@ from pairwright.tasks.store.pool import count_cores
 from pairwright.tasks.store.snapshot import stream_live
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.store.vectors import map_new
-from pairwright.tasks.training.examples import PAIR
-from pairwright.tasks.training.freeze_rows import FrozenRows
+from pairwright.tasks.training.freeze_rows import PAIR, FrozenRows
 from pairwright.tasks.training.runs import publish_folder
 
 ROWS, CROPS, ABOUT = "rows.jsonl", "crops.bin", "about.json"

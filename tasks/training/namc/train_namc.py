@@ -22,7 +22,6 @@ from pairwright.tasks.models.namc_words import ClipWords, bert_words, learnt_wor
 from pairwright.tasks.models.open_clip_embedder import create_tokenizer
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.freeze_rows import FrozenRows, count_reasons
-from pairwright.tasks.training.metrics import HELD_OUT, TRAIN, MetricsFile, Window
 from pairwright.tasks.training.namc.batches import NO_HALVES, Batches, Order, Pictures, read_rows, small_pixels
 from pairwright.tasks.training.namc.captioner import (
     Captioner,
@@ -36,17 +35,21 @@ from pairwright.tasks.training.namc.learn import Learner
 from pairwright.tasks.training.report.samples import Sample, write_answers, write_samples
 from pairwright.tasks.training.runs import (
     FINISHING,
+    HELD_OUT,
     PLACES,
     SAVING,
     STEP,
+    TRAIN,
     VOCABULARY,
+    MetricsFile,
     Run,
+    Window,
     append_refused,
     publish_folder,
 )
 from pairwright.tasks.training.save_checkpoints import NOT_SAVED, Saving, reading
-from pairwright.tasks.training.stop_training import stoppable
 from pairwright.tasks.training.train_model import Ended, Job
+from pairwright.tasks.training.watch_training import stoppable
 
 OPTIMISER = "optimiser.pt"
 SAMPLES = 8

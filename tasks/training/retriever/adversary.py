@@ -1,44 +1,53 @@
 """The retriever as the trainer knows it: negatives as tokens behind a prompt, rewards in return, files of its own.
 
-Reads ``runs/NAME/retriever/`` (``material``) and, to go on, a checkpoint's ``retriever.pt``; writes that, and at the
-end ``retriever.safetensors`` with ``retriever.json``: the alarms and the most common negatives, for the run's page.
-Needs PyTorch.
+Reads ``runs/NAME/retriever/`` (``material``), the frozen rows for CLIP4IDC's images, and, to go on, a checkpoint's
+``retriever.pt`` (weights, moments, numbers, what was seen; with ``weights_only``); writes that, and at the end
+``retriever.safetensors``, with which others mine, and ``retriever.json``: the alarms and the most common negatives, for
+the run's page. Needs PyTorch and safetensors.
 """
 
+import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import pickle
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
 
 from pairwright.schemas.encoders import ClipConfig
-from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.errors import ConfigError, ModelError, StoreError, TrainingError
 from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.training.collate import Answer
-from pairwright.tasks.training.examples import RefusedRowError
-from pairwright.tasks.training.losses.scored import TEXTS
+from pairwright.tasks.training.freeze_rows import FrozenRows, RefusedRowError
+from pairwright.tasks.training.losses.rewards import TEXTS
+from pairwright.tasks.training.ranks import count_ranks
 from pairwright.tasks.training.retriever.alarms import Watch
-from pairwright.tasks.training.retriever.clip4idc import Shown, load_clip4idc
-from pairwright.tasks.training.retriever.heads import Heads, HeadsEncoder
-from pairwright.tasks.training.retriever.material import Material
-from pairwright.tasks.training.retriever.retriever import Average, Encoder, Proposal, Retriever
-from pairwright.tasks.training.retriever.saved import NETWORK, load_state, save_network, save_state
-from pairwright.tasks.training.retriever.warm_up import warm_up
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from pairwright.tasks.training.retriever.encoders import Heads, HeadsEncoder, Shown, load_clip4idc
+from pairwright.tasks.training.retriever.material import CLIP, Material, open_material
+from pairwright.tasks.training.retriever.retriever import Average, Encoder, Proposal, Retriever, warm_up
 
 log = logging.getLogger(__name__)
 PAGE = "retriever.json"
+STATE, NETWORK = "retriever.pt", "retriever.safetensors"
+FORMAT, ABOUT = "pairwright retriever 1", "about"
 Tokenize = Callable[[str], tuple[int, ...]]
 """Returns an answer's tokens, its end mark included; ``RefusedRowError`` where a text cannot be one."""
 
 
 class RetrieverAdversary:
-    """Propose negatives for batches of rows, and learn which are hard."""
+    """Adversary that proposes negatives for batches of rows, and learns which are hard."""
 
     def __init__(
         self,
@@ -81,8 +90,8 @@ class RetrieverAdversary:
             if len(ids) <= self._most_tokens:
                 yield Answer(TEXTS + column, ids)
 
-    def learn(self, rewards: "Tensor", *, step: bool) -> dict[str, float]:
-        """Learn from the rewards of what was proposed last, and step where the policy does.
+    def learn(self, rewards: Tensor, *, step: bool) -> dict[str, float]:
+        """Learn from the rewards of what was proposed last, and step where the policy does; return metrics.
 
         Args:
             rewards: ``(B, m)``, NaN where a row got no negative; fewer columns where none got so many.
@@ -96,7 +105,10 @@ class RetrieverAdversary:
         missing = proposed.log_q.shape[1] - rewards.shape[1]
         padded = torch.nn.functional.pad(rewards, (0, missing), value=float("nan"))
         learned = self.retriever.learn(proposed, padded, last=step)
-        self._tell()
+        now = {alarm.name: alarm.text for alarm in self.watch.alarms()}
+        for name in sorted(now.keys() - self._told):  # each when it begins
+            log.warning("retriever, %s: %s", name, now[name])
+        self._told = set(now)
         return proposed.metrics | seen | learned
 
     def skip(self, *, step: bool) -> None:
@@ -107,16 +119,9 @@ class RetrieverAdversary:
         if step:
             self.retriever.step()
 
-    def _tell(self) -> None:
-        """Log each alarm when it begins."""
-        now = {alarm.name: alarm.text for alarm in self.watch.alarms()}
-        for name in sorted(now.keys() - self._told):
-            log.warning("retriever, %s: %s", name, now[name])
-        self._told = set(now)
-
     def save(self, folder: Path) -> None:
         """Write the state beside a checkpoint's files."""
-        save_state(folder, {"retriever": self.retriever.state_dict(), "watch": self.watch.state_dict()})
+        torch.save({"retriever": self.retriever.state_dict(), "watch": self.watch.state_dict()}, folder / STATE)
 
     def load(self, folder: Path) -> None:
         """Go on from a checkpoint.
@@ -124,9 +129,14 @@ class RetrieverAdversary:
         Raises:
             TrainingError: it has no state of a retriever, or that of another one.
         """
-        state = load_state(folder)
-        self.retriever.load_state_dict(state["retriever"])
-        self.watch.load_state_dict(state["watch"])
+        path = folder / STATE
+        try:
+            state: Any = torch.load(path, map_location="cpu", weights_only=True)
+            own, seen = state["retriever"], state["watch"]
+        except (OSError, RuntimeError, EOFError, ValueError, LookupError, TypeError, pickle.UnpicklingError) as error:
+            raise TrainingError(f"{path}: the retriever's state cannot be read: {error}") from error
+        self.retriever.load_state_dict(own)
+        self.watch.load_state_dict(seen)
 
     def publish(self, folder: Path) -> None:
         """Write the file that mines negatives, and what the run's page says of the retriever."""
@@ -143,6 +153,37 @@ class RetrieverAdversary:
         (folder / PAGE).write_text(json.dumps(page, indent=1))
 
 
+def open_adversary(
+    folder: Path, config: TrainConfig, *, rows: Path, dataset: Folder, tokenize: Tokenize
+) -> RetrieverAdversary:
+    """Make the retriever of a run, as new; every process has one.
+
+    Args:
+        folder: what ``material.freeze_material`` wrote.
+        config: the run's settings.
+        rows: the run's frozen rows.
+        dataset: where their parts are.
+        tokenize: what turns a text into an answer's tokens.
+
+    Raises:
+        ConfigError: the pool has no two texts, or the encoder lacks what it needs.
+        ModelError: CLIP's weights are missing.
+        StoreError: what was frozen cannot be read.
+    """
+    material, clip = open_material(folder), None
+    if (folder / CLIP).exists():
+        shown = _shown(material, config, rows=rows, dataset=dataset)
+        clip = (ClipConfig.model_validate_json((folder / CLIP).read_text()), shown)
+    return make_adversary(
+        material,
+        config,
+        tokenize=tokenize,
+        device=torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu"),
+        average=average_over_ranks if count_ranks() > 1 else None,
+        clip=clip,
+    )
+
+
 def make_adversary(
     material: Material,
     config: TrainConfig,
@@ -152,7 +193,7 @@ def make_adversary(
     average: Average | None = None,
     clip: tuple[ClipConfig, Shown] | None = None,
 ) -> RetrieverAdversary:
-    """Make a new retriever for a run.
+    """Make a new retriever of some material.
 
     Args:
         material: what it knows of the rows.
@@ -166,38 +207,107 @@ def make_adversary(
         ConfigError: the pool has no two texts, or the encoder lacks what it needs.
         ModelError: CLIP's weights are missing.
     """
-    if len(material.pool.texts) < 2:
+    pool, adpo = material.pool, config.adpo
+    if len(pool.texts) < 2:
         raise ConfigError(
-            f"adpo: the training split has {len(material.pool.texts)} distinct chosen texts; there is nothing to "
-            "choose negatives from. Train with --objective dpo"
+            f"adpo: the training split has {len(pool.texts)} distinct chosen texts; there is nothing to choose "
+            "negatives from. Train with --objective dpo"
         )
-    retriever = Retriever(
-        pool=material.pool,
-        encoder=_make_encoder(material, config, device, clip),
-        config=config.adpo,
-        seed=config.seed,
-        average=average,
-    )
-    watch = Watch(texts=material.pool.texts, min_entropy=config.adpo.min_entropy, truth=material.truth)
-    # Longer ones would seldom fit behind a prompt: those that do not are left out of the batch, whatever their length.
-    return RetrieverAdversary(
-        retriever, watch, material.places, tokenize=tokenize, most_tokens=config.model.max_length // 2
-    )
-
-
-def _make_encoder(
-    material: Material, config: TrainConfig, device: torch.device, clip: tuple[ClipConfig, Shown] | None
-) -> Encoder:
-    seed = config.seed
-    if config.adpo.encoder == "clip4idc":
+    encoder: Encoder
+    if adpo.encoder == "clip4idc":
         if clip is None:
             raise ConfigError("adpo.encoder: clip4idc: the dataset's profile names no CLIP (embedding.clip)")
-        return load_clip4idc(clip[0], material.pool.texts, clip[1], seed=seed, device=device)
-    if material.features is None:
+        encoder = load_clip4idc(clip[0], pool.texts, clip[1], seed=config.seed, device=device)
+    elif material.features is None:
         raise ConfigError(
             "adpo.encoder: heads: the dataset has no vectors of its images or texts; build it with the table "
             "embeddings, or set adpo.encoder=clip4idc"
         )
-    return HeadsEncoder(
-        Heads(*material.features.sizes, config.adpo.projection_dim, seed=seed), material.features, device
-    )
+    else:
+        heads = Heads(*material.features.sizes, adpo.projection_dim, seed=config.seed)
+        encoder = HeadsEncoder(heads, material.features, device)
+    retriever = Retriever(pool=pool, encoder=encoder, config=adpo, seed=config.seed, average=average)
+    watch = Watch(texts=pool.texts, min_entropy=adpo.min_entropy, truth=material.truth)
+    # Longer ones would seldom fit behind a prompt: those that do not are left out of the batch, whatever their length.
+    most = config.model.max_length // 2
+    return RetrieverAdversary(retriever, watch, material.places, tokenize=tokenize, most_tokens=most)
+
+
+def _shown(material: Material, config: TrainConfig, *, rows: Path, dataset: Folder) -> Shown:
+    """Return what reads and decodes a row's images, by its place among the retriever's rows."""
+    where: dict[str, tuple[FrozenRows, int]] = {}
+    for split in (config.data.split, config.data.eval_split):
+        frozen = FrozenRows(folder=dataset, file=str(rows), split=split)
+        where |= {key: (frozen, place) for place, key in enumerate(frozen.keys())}
+
+    def read(place: int) -> Sequence[NDArray[Any]]:
+        key = material.entries[place].key
+        if key not in where:
+            raise StoreError(f"{rows}: has no row {key}")
+        frozen, number = where[key]
+        return [np.asarray(decode_rgb(image)) for image in frozen.read(number).images]
+
+    return read
+
+
+def average_over_ranks(tensors: Sequence[Tensor]) -> None:
+    """Write the means over all processes into the tensors; every process gives as many, of the same shapes.
+
+    One message per number type, over the training's own group (NCCL for tensors on GPUs).
+    """
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        same = [tensor for tensor in tensors if tensor.dtype is dtype]
+        joined = torch.cat([tensor.detach().reshape(-1) for tensor in same])
+        dist.all_reduce(joined)
+        joined /= count_ranks()
+        for tensor, part in zip(same, joined.split([tensor.numel() for tensor in same]), strict=True):
+            tensor.detach().copy_(part.view_as(tensor))
+
+
+def save_network(path: Path, weights: dict[str, Tensor], about: dict[str, str]) -> None:
+    """Write the weights, with what is needed to make their network."""
+    held = {name: weight.detach().cpu().contiguous().clone() for name, weight in weights.items()}
+    # Under one name: safetensors writes several in an order that differs from time to time, and the file is hashed.
+    save_file(held, path, metadata={ABOUT: json.dumps({"format": FORMAT, **about}, sort_keys=True)})
+
+
+def load_network(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the weights, on the CPU, and what is needed to make their network.
+
+    Raises:
+        ModelError: there is no such file, or it is not a retriever's.
+    """
+    about = read_about(path)
+    with _reading(path), safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, about  # noqa: SIM118 - it is no mapping
+
+
+def read_about(path: Path) -> dict[str, str]:
+    """Return what the file says of its network, without its weights.
+
+    Raises:
+        ModelError: there is no such file, or it is not a retriever's.
+    """
+    with _reading(path), safe_open(path, framework="pt") as file:
+        about: Any = json.loads((file.metadata() or {}).get(ABOUT, "{}"))
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise ModelError(f"mined.retriever: {path}: is no file that an ADPO run wrote ({NETWORK})")
+    return {str(name): str(value) for name, value in about.items()}
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
+    with _reading(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _reading(path: Path) -> Generator[None]:
+    try:
+        yield
+    except (OSError, SafetensorError, ValueError) as error:
+        raise ModelError(f"mined.retriever: {path}: cannot be read: {error}") from error

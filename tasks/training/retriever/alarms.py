@@ -1,4 +1,4 @@
-"""Watch what the retriever proposes, and say when it goes wrong, in words for a page and numbers for a plot (ours).
+"""Watch what the retriever proposes, and report when it goes wrong, in words for a page and numbers for a plot (ours).
 
 * Collapse: the entropy of q, as a share of that of equal chances, stays below a bound: every pair gets the one text.
 * Generic negatives: one text is a large part of all proposals, as "more people in parking lot" would be (paper 000,
@@ -13,7 +13,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from pairwright.tasks.training.retriever.known_truth import TRUE, UNKNOWN, KnownTruth
+from pairwright.tasks.training.retriever.material import TRUE, UNKNOWN, KnownTruth
 from pairwright.tasks.training.retriever.pool import NONE
 from pairwright.tasks.training.retriever.retriever import Proposal
 
@@ -33,7 +33,7 @@ TOP = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """Say what is wrong."""
+    """What is wrong with the retriever."""
 
     name: str
     """"collapse", "generic negatives" or "true negatives"."""
@@ -43,7 +43,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonText:
-    """Be a text that is proposed often."""
+    """Text that is proposed often."""
 
     text: str
     count: int
@@ -53,7 +53,7 @@ class CommonText:
 
 @dataclass(kw_only=True)
 class Watch:
-    """Look at every proposal that is learnt from."""
+    """Watch on every proposal that is learnt from."""
 
     texts: tuple[str, ...]
     """The pool's."""
@@ -96,40 +96,30 @@ class Watch:
         """Return what is wrong now; nothing while little was seen."""
         if len(self._seen) < LEAST or len(self._shares) < FEWEST:
             return []
-        return [alarm for alarm in (self._collapse(), self._generic(), self._true()) if alarm]
-
-    def _collapse(self) -> Alarm | None:
-        latest = list(self._shares)[-FEWEST:]
-        if min(self.min_entropy, 1) <= max(latest):
-            return None
-        mean = sum(latest) / len(latest)
-        text = (
-            f"the retriever's choice has {mean:.1%} of the entropy of a uniform one, in each of the last {FEWEST} "
-            f"batches less than adpo.min_entropy ({self.min_entropy:.0%}): every pair gets nearly always the same "
-            "text. Raise adpo.temperature, or lower adpo.retriever_learning_rate"
-        )
-        return Alarm(name="collapse", text=text)
-
-    def _generic(self) -> Alarm | None:
-        (first, *_) = self.common()
+        found: list[Alarm] = []
+        latest, first = list(self._shares)[-FEWEST:], self.common()[0]
+        if max(latest) < min(self.min_entropy, 1):
+            text = (
+                f"the retriever's choice has {sum(latest) / len(latest):.1%} of the entropy of a uniform one, in each "
+                f"of the last {FEWEST} batches less than adpo.min_entropy ({self.min_entropy:.0%}): every pair gets "
+                "nearly always the same text. Raise adpo.temperature, or lower adpo.retriever_learning_rate"
+            )
+            found.append(Alarm(name="collapse", text=text))
         share = first.count / len(self._seen)
-        if share <= max(MOST_COMMON, FAIR / max(len(self.texts), 1)) or first.pairs < 2:
-            return None
-        text = (
-            f"one text is {share:.0%} of the last {len(self._seen)} negatives, for {first.pairs} different pairs: it "
-            f"may be true of many, or say nothing: {first.text[:200]!r}"
-        )
-        return Alarm(name="generic negatives", text=text)
-
-    def _true(self) -> Alarm | None:
-        share = self.metrics().get("retriever/true share", 0.0)
-        if share <= MOST_TRUE:
-            return None
-        text = (
-            f"{share:.0%} of the negatives that can be checked are true of their pair: the policy is taught that true "
-            "texts are wrong. Raise adpo.temperature, or take fewer adpo.candidates"
-        )
-        return Alarm(name="true negatives", text=text)
+        if share > max(MOST_COMMON, FAIR / max(len(self.texts), 1)) and first.pairs > 1:
+            text = (
+                f"one text is {share:.0%} of the last {len(self._seen)} negatives, for {first.pairs} different pairs: "
+                f"it may be true of many, or say nothing: {first.text[:200]!r}"
+            )
+            found.append(Alarm(name="generic negatives", text=text))
+        true = self.metrics().get("retriever/true share", 0.0)
+        if true > MOST_TRUE:
+            text = (
+                f"{true:.0%} of the negatives that can be checked are true of their pair: the policy is taught that "
+                "true texts are wrong. Raise adpo.temperature, or take fewer adpo.candidates"
+            )
+            found.append(Alarm(name="true negatives", text=text))
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """Return what was seen."""

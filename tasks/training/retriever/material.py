@@ -9,47 +9,175 @@ without, but for vectors, which the heads need. Writes into ``runs/NAME/retrieve
     claims.arrow, graphs.arrow   where the truth is known, of 20,000 rows at the most
     clip.json              which CLIP the encoder CLIP4IDC starts from; written by whoever chooses it
 
-No images are read but by CLIP4IDC. A resumed run reads these files, whatever has become of the dataset.
+A resumed run reads these files, whatever has become of the dataset. Vectors are mapped from disk, shared by all
+processes of a machine: for 100,000 images and texts with 768 numbers each 300 MB; nothing is held on the device but a
+batch. Needs no PyTorch.
 """
 
+import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from pairwright.schemas.errors import StoreError
+from pairwright.schemas.claims import CLAIMS, all_hold
+from pairwright.schemas.errors import ConfigError, StoreError
+from pairwright.schemas.plain_text import plain_text
+from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.snapshot import live_index, stream_live
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.store.vectors import Vectors, open_vectors, write_vectors
-from pairwright.tasks.training.retriever.features import Features, map_features
-from pairwright.tasks.training.retriever.known_truth import KnownTruth, know_truth, without_masks
-from pairwright.tasks.training.retriever.pool import Entry, Pool, make_pool
-from pairwright.tasks.training.retriever.unchanged import may_say_no_change
+from pairwright.tasks.training.embed_chosen_texts import text_key
+from pairwright.tasks.training.retriever.pool import NONE, Entry, Places, Pool, make_pool, may_say_no_change
 from pairwright.tasks.training.runs import RETRIEVER
 
 FOLDER, CLIP = RETRIEVER, "clip.json"
 PREFERENCES = "preferences"
+COPIES = "perceptual-hash"
+"""The vector by which copies are told; two photographs of one scene have nearly the same."""
 MOST_KNOWN = 20_000
 """Rows whose truth is known at the most; the share of true negatives is measured on them."""
-ENTRIES = pa.schema(
-    [
-        *[(name, pa.string()) for name in ("key", "pair", "chosen", "first", "last")],
-        *[(name, pa.bool_()) for name in ("in_pool", "no_change")],
-    ]
-)
-CLAIMS = pa.schema([("text", pa.string()), ("claims", pa.string())])
-GRAPHS = pa.schema([("image", pa.string()), ("graph", pa.string())])
+UNKNOWN, WRONG, TRUE = -1, 0, 1
 Tables = Mapping[str, Planned]
 """A dataset's settled tables by name."""
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Features:
+    """Vectors of rows and of texts, looked up a batch at a time."""
+
+    images: tuple[NDArray[np.float16], ...]
+    """Per embedder ``(images, d)`` unit vectors."""
+    shown: Places
+    """(n, 2) per row its first and its last image, by its place in ``images``."""
+    texts: NDArray[np.float16]
+    """``(vectors, d)`` unit vectors."""
+    of_texts: Places
+    """(T,) per text of the pool its place in ``texts``."""
+    made_by: str
+    """The embedders of images and of texts, in words: trained heads fit no others."""
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Return the lengths of an image's and of a text's vector."""
+        return sum(matrix.shape[1] for matrix in self.images), self.texts.shape[1]
+
+    def pairs(self, places: Places) -> Floats:
+        """Return ``(B, 2, d)``: both images' vectors of unit length, zeros where an image shows nothing."""
+        rows = self.shown[places]
+        joined = np.concatenate([matrix[rows] for matrix in self.images], axis=-1).astype(np.float32)
+        return joined / np.sqrt(np.float32(len(self.images)))
+
+    def words(self, ids: Places) -> Floats:
+        """Return ``(N, d)``: the vectors of texts of the pool."""
+        return self.texts[self.of_texts[ids]].astype(np.float32)
+
+
+def map_features(
+    entries: Sequence[Entry], pool: Pool, *, images: Mapping[str, Vectors], texts: Mapping[str, Vectors]
+) -> Features:
+    """Find the vectors of some rows and of the texts of their pool.
+
+    Raises:
+        ConfigError: the dataset has no vectors of its images or texts, or lacks some.
+    """
+    used = {name: vectors for name, vectors in sorted(images.items()) if name != COPIES}
+    if not used or not texts:
+        raise ConfigError(
+            f"adpo.encoder: heads: the dataset has no vectors of its {'texts' if used else 'images'}. Set "
+            "adpo.encoder=clip4idc, or build the dataset with the table embeddings"
+        )
+    (name, words), *_ = sorted(texts.items())
+    try:
+        rows = [vectors.rows_of(key for entry in entries for key in entry.images) for vectors in used.values()]
+        of_texts = words.rows_of(map(text_key, pool.texts))
+    except KeyError as error:
+        raise ConfigError(
+            "adpo.encoder: heads: an image or a chosen text has no vector: run `pairwright resume`"
+        ) from error
+    return Features(
+        images=tuple(vectors.matrix for vectors in used.values()),
+        shown=rows[0].reshape(-1, 2),
+        texts=words.matrix,
+        of_texts=of_texts,
+        made_by=f"{'+'.join(used)} | {name} {words.matrix.shape[1]}",
+    )
+
+
+@dataclass(frozen=True)
+class KnownTruth:
+    """Claims of texts, as a rendered scene's are written with, and graphs of images, to check a text on a row.
+
+    A text without claims, or an image without a graph, gives no answer.
+    """
+
+    claims: tuple[str, ...]
+    """(T,) per text JSON of its claims; empty: unknown."""
+    images: tuple[tuple[str, str], ...]
+    """(n,) keys of each row's images."""
+    graphs: Mapping[str, str]
+    """By image, JSON of its graph without masks; rows with other images are not known."""
+
+    def of(self, places: Places, ids: Places) -> NDArray[np.int8]:
+        """Return ``(B, m)``: whether each text of ``ids`` (B, m) is ``TRUE`` of its row, ``WRONG``, or nobody knows."""
+        rows = zip(places.tolist(), ids.tolist(), strict=True)
+        found = [[self._check(place, number) for number in numbers] for place, numbers in rows]
+        return np.array(found, dtype=np.int8).reshape(ids.shape)
+
+    def _check(self, place: int, number: int) -> int:
+        first, second = (self.graphs.get(key, "") for key in self.images[place])
+        claims = self.claims[number] if number != NONE else ""
+        if not (claims and first and second):
+            return UNKNOWN
+        graphs = (self._read_graph(first), self._read_graph(second))
+        return TRUE if all_hold(CLAIMS.validate_json(claims), graphs) else WRONG
+
+    @cached_property
+    def _read_graph(self) -> Any:
+        return lru_cache(maxsize=4096)(SceneGraph.model_validate_json)
+
+
+def know_truth(
+    entries: Sequence[Entry], pool: Pool, *, claims: Iterable[tuple[str, str]], graphs: Mapping[str, str]
+) -> KnownTruth:
+    """Return what is known of some rows.
+
+    Args:
+        entries: the rows.
+        pool: the texts that may be their negatives.
+        claims: texts, each with JSON of its claims; of equal texts the first that has any counts.
+        graphs: by image, JSON of its graph without masks (``without_masks``).
+    """
+    known: dict[str, str] = {}
+    for text, written in claims:
+        if written not in ("", "[]"):
+            known.setdefault(plain_text(text), written)
+    return KnownTruth(
+        claims=tuple(known.get(plain_text(text), "") for text in pool.texts),
+        images=tuple(entry.images for entry in entries),
+        graphs=graphs,
+    )
+
+
+def without_masks(graph: str) -> str:
+    """Return a graph's JSON with empty masks in the place of its objects' own, which no claim is about."""
+    read: dict[str, Any] = json.loads(graph)
+    for thing in read["objects"]:
+        thing["mask"]["counts"] = []
+    return json.dumps(read, separators=(",", ":"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
-    """Be what a retriever knows."""
+    """All that a retriever knows."""
 
     entries: tuple[Entry, ...]
     """Rows that are trained or measured on, by their place."""
@@ -84,16 +212,15 @@ def freeze_material(
             write_vectors(staged, live_index(build, tables[name]))
             staged.rename(folder / place)
     if {"differences", "images"} <= tables.keys():
-        known = entries[:MOST_KNOWN]
-        _write(folder / "claims.arrow", CLAIMS, list(_claims(build, tables["differences"])))
-        wanted = {key for entry in known for key in entry.images}
-        _write(folder / "graphs.arrow", GRAPHS, list(_graphs(build, tables["images"], wanted)))
+        wanted = {key for entry in entries[:MOST_KNOWN] for key in entry.images}
+        _write(folder / "claims.arrow", _claims(build, tables["differences"]))
+        _write(folder / "graphs.arrow", _graphs(build, tables["images"], wanted))
 
 
 def write_entries(folder: Path, entries: Sequence[Entry]) -> None:
     """Write what is known of the rows themselves."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "entries.arrow", ENTRIES, [_flat(entry) for entry in entries])
+    _write(folder / "entries.arrow", map(asdict, entries))
 
 
 def open_material(folder: Path) -> Material:
@@ -103,17 +230,25 @@ def open_material(folder: Path) -> Material:
         StoreError: it is not there, or damaged.
         ConfigError: a row or a text has no vector.
     """
-    entries = tuple(_entry(row) for row in _read(folder / "entries.arrow"))
+    rows: list[dict[str, Any]] = [{**row, "images": tuple(row["images"])} for row in _read(folder / "entries.arrow")]
+    entries = tuple(Entry(**row) for row in rows)
     pool = make_pool(entries)
-    images, texts = (_vectors(folder / name) for name in ("images", "texts"))
-    claims = [(row["text"], row["claims"]) for row in _read_if_there(folder / "claims.arrow")]
-    graphs = {row["image"]: row["graph"] for row in _read_if_there(folder / "graphs.arrow")}
+    images, texts = (open_vectors(folder / name) if (folder / name).exists() else {} for name in ("images", "texts"))
+    claims, graphs = (
+        _read(path) if (path := folder / f"{name}.arrow").exists() else [] for name in ("claims", "graphs")
+    )
+    known = know_truth(
+        entries,
+        pool,
+        claims=[(row["text"], row["claims"]) for row in claims],
+        graphs={row["image"]: row["graph"] for row in graphs},
+    )
     return Material(
         entries=entries,
         pool=pool,
         places={entry.key: place for place, entry in enumerate(entries)},
         features=map_features(entries, pool, images=images, texts=texts) if images and texts else None,
-        truth=know_truth(entries, pool, claims=claims, graphs=graphs) if claims and graphs else None,
+        truth=known if claims and graphs else None,
     )
 
 
@@ -121,7 +256,10 @@ def read_entries(
     build: Build, tables: Tables, *, splits: Mapping[str, str], train: str, table: str = PREFERENCES
 ) -> Iterator[Entry]:
     """Yield the rows of a run as the retriever knows them, in the order of the table."""
-    said = dict(_no_change(build, tables["differences"])) if "differences" in tables else {}
+    said: dict[tuple[str, str], bool] = {}
+    if "differences" in tables:
+        for some in stream_live(build, tables["differences"], ["subject", "text", "no_change"]):
+            said |= {(row["subject"], row["text"]): bool(row["no_change"]) for row in some.to_pylist()}
     for some in stream_live(build, tables[table], ["key", "subject", "chosen", "image_keys"]):
         for row in some.to_pylist():
             if row["key"] in splits:
@@ -145,14 +283,8 @@ def make_entry(row: Mapping[str, Any], *, in_pool: bool, no_change: bool | None)
     )
 
 
-def _no_change(build: Build, planned: Planned) -> Iterator[tuple[tuple[str, str], bool]]:
-    for table in stream_live(build, planned, ["subject", "text", "no_change"]):
-        for row in table.to_pylist():
-            yield (row["subject"], row["text"]), bool(row["no_change"])
-
-
 def _claims(build: Build, planned: Planned) -> Iterator[dict[str, str]]:
-    for table in stream_live(build, planned, list(CLAIMS.names)):
+    for table in stream_live(build, planned, ["text", "claims"]):
         yield from (row for row in table.to_pylist() if row["claims"] not in ("", "[]"))
 
 
@@ -163,27 +295,10 @@ def _graphs(build: Build, planned: Planned, wanted: set[str]) -> Iterator[dict[s
                 yield {"image": row["subject"], "graph": without_masks(row["graph"])}
 
 
-def _flat(entry: Entry) -> dict[str, Any]:
-    first, last = entry.images
-    return {name: value for name, value in asdict(entry).items() if name != "images"} | {"first": first, "last": last}
-
-
-def _entry(row: Mapping[str, Any]) -> Entry:
-    named = {name: row[name] for name in ("key", "pair", "chosen", "in_pool", "no_change")}
-    return Entry(**named, images=(row["first"], row["last"]))
-
-
-def _vectors(folder: Path) -> Mapping[str, Vectors]:
-    return open_vectors(folder) if folder.exists() else {}
-
-
-def _write(path: Path, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> None:
-    with pa.ipc.new_file(str(path), schema) as writer:
-        writer.write_table(pa.Table.from_pylist(list(rows), schema=schema))
-
-
-def _read_if_there(path: Path) -> list[dict[str, Any]]:
-    return _read(path) if path.exists() else []
+def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    table = pa.Table.from_pylist(list(rows))
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

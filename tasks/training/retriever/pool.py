@@ -5,28 +5,51 @@ one. A pair never gets a text of its own, nor one equal to it, nor, where nothin
 that says so (ours: in rendered and CLEVR-like collections one such text is true of thousands of pairs). Each time, some
 are drawn of the rest, all equally likely, however many rows have the text (ours).
 
+All draws are by counting: a number is that of a seed, a step, a row and a use, and there is no state to keep. So a
+resumed run, and one on another number of devices, draws for a row what the first would have drawn.
+
 Reads and writes nothing; needs NumPy. State: 8 bytes per row and positive text, and the texts.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.plain_text import plain_text
-from pairwright.tasks.training.retriever.counters import Numbers, draw_bits, marks_of
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.texts.words import says_no_change
 
 Places = NDArray[np.int64]
+Numbers = NDArray[np.uint64]
+Use = Literal["candidates", "negatives"]
+STREAMS: dict[Use, int] = {"candidates": 1, "negatives": 2}
 NONE = -1
 """Stands for no text."""
 DENSE = 4
 """Where fewer texts than this multiple of the candidates are left to a pair, the whole pool is shuffled."""
+MOST_CHARACTERS = 2000
+CHANGED = (
+    r"(?:chang\w+|differ\w*|alter\w*|modif\w+|mov\w+|variations?|added|removed|replaced|missing|happen\w*|occurr\w*)"
+)
+SAME = re.compile(
+    r"\b(?:unchanged|unaltered|unmodified|identical|indistinguishable|duplicates?"
+    rf"|(?:no|not|zero|not one|without(?: any)?|hardly any|\w+n['’ ]t|never) (?:\w+ ){{0,4}}?{CHANGED}"
+    rf"|(?:nothing|none|neither) (?:\w+ ){{0,4}}?{CHANGED}"
+    r"|(?:is|are|was|were|remains?|stays?|stayed|remained|looks?|seems?|appears?|exactly|still|all|both|be)"
+    r" (?:\w+ ){0,2}?(?:the )?same"
+    r"|same (?:scene|image|photo\w*|picture|view|thing|content|as before)s?|just like before)\b",
+    re.IGNORECASE,
+)
+EXCEPT = re.compile(r"\b(?:but|except|apart from|aside from|other than|however|though|only)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Be one row of a run, as far as the retriever knows it."""
+    """One row of a run, as far as the retriever knows it."""
 
     key: str
     """Of its ``PreferenceRow``."""
@@ -43,7 +66,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Hold the texts, by number, and what each row (by its place among the entries) may not get."""
+    """The texts, by number, and what each row (by its place among the entries) may not get."""
 
     texts: tuple[str, ...]
     """Distinct ones, in the order of the alphabet; of equal ones the first."""
@@ -64,6 +87,10 @@ class Pool:
         for column in self.own[places].T:
             found |= ids == column[:, None]
         return found
+
+    def everything(self, places: Places) -> Places:
+        """Return ``(B, T)``: the numbers of all texts, for each row."""
+        return np.broadcast_to(np.arange(len(self.texts)), (len(places), len(self.texts)))
 
     def left(self, places: Places) -> Places:
         """Return ``(B,)``: how many texts each row may get."""
@@ -88,9 +115,8 @@ class Pool:
 
     def _shuffle(self, places: Places, size: int, *, seed: int, step: int) -> Places:
         """Draw by putting the whole pool in a random order."""
-        everything = np.broadcast_to(np.arange(len(self.texts)), (len(places), len(self.texts)))
         order = draw_bits(self.marks[places], len(self.texts), seed=seed, step=step, use="candidates")
-        barred = self.excluded(places, everything)
+        barred = self.excluded(places, self.everything(places))
         ranked = np.lexsort((order, barred), axis=1)[:, :size]
         found = np.where(np.take_along_axis(barred, ranked, axis=1), NONE, ranked)
         return np.pad(found, ((0, 0), (0, size - found.shape[1])), constant_values=NONE)
@@ -118,28 +144,23 @@ def make_pool(entries: Sequence[Entry]) -> Pool:
     ordered = sorted(texts, key=texts.__getitem__)
     number = {words: place for place, words in enumerate(ordered)}
     of_pairs: dict[str, set[int]] = {}
-    same_pairs: set[str] = set()
+    same_pairs = {entry.pair for entry in entries if entry.no_change}
     no_change = np.zeros(len(ordered), dtype=bool)
     for words, entry in zip(plain, entries, strict=True):
-        of_pairs.setdefault(entry.pair, set()).update({number[words]} if words in number else ())
-        same_pairs.update({entry.pair} if entry.no_change else ())
+        own = of_pairs.setdefault(entry.pair, set())
         if words in number:
+            own.add(number[words])
             no_change[number[words]] |= entry.no_change
+    longest = max(map(len, of_pairs.values()), default=0)
+    filled = [sorted(of_pairs[entry.pair]) for entry in entries]
+    filled = [[*row, *[NONE] * (longest - len(row))] for row in filled]
     return Pool(
         texts=tuple(texts[words] for words in ordered),
         no_change=no_change,
-        own=_fill([sorted(of_pairs[entry.pair]) for entry in entries]),
+        own=np.array(filled, dtype=np.int64).reshape(len(entries), longest),
         trained=np.array([entry.in_pool for entry in entries], dtype=bool),
         unchanged=np.array([entry.pair in same_pairs for entry in entries], dtype=bool),
         marks=marks_of(entry.key for entry in entries),
-    )
-
-
-def _fill(lists: Sequence[Sequence[int]]) -> Places:
-    """Return lists of numbers as one array, filled up with ``NONE``."""
-    longest = max(map(len, lists), default=0)
-    return np.array([[*row, *[NONE] * (longest - len(row))] for row in lists], dtype=np.int64).reshape(
-        len(lists), longest
     )
 
 
@@ -150,3 +171,38 @@ def _repeated(ids: Places) -> NDArray[np.bool_]:
     again = np.zeros(ids.shape, dtype=bool)
     np.put_along_axis(again, order[:, 1:], ranked[:, 1:] == ranked[:, :-1], axis=1)
     return again
+
+
+def marks_of(keys: Iterable[str]) -> Numbers:
+    """Return 64 bits that stand for each key, whatever the key looks like."""
+    return np.array([int(make_key("mark", key)[:16], 16) for key in keys], dtype=np.uint64)
+
+
+def draw_bits(marks: Numbers, count: int, *, seed: int, step: int, use: Use) -> Numbers:
+    """Return ``(B, count)`` random 64-bit numbers; the first ones are the same however many are asked for.
+
+    Args:
+        marks: ``(B,)``, of the rows that they are for.
+        count: how many each row gets.
+        seed: of the run.
+        step: which time it is that the row needs some.
+        use: what for.
+    """
+    rows = [np.random.Philox(key=[mark, seed], counter=[0, 0, step, STREAMS[use]]) for mark in marks.tolist()]
+    return np.stack([row.random_raw(count) for row in rows]) if rows else np.empty((0, count), dtype=np.uint64)
+
+
+def draw_shares(marks: Numbers, count: int, *, seed: int, step: int, use: Use) -> NDArray[np.float64]:
+    """Return ``(B, count)`` random numbers from 0 to 1, the latter exclusive, in steps of 2^-52."""
+    bits = draw_bits(marks, count, seed=seed, step=step, use=use)
+    return (bits >> np.uint64(12)).astype(np.float64) * np.float64(2.0**-52)
+
+
+def may_say_no_change(text: str) -> bool:
+    """Return whether a text, or a part of it, may say that nothing changed; a long one is read in part.
+
+    It errs on one side: a text that is wrongly taken to say so is only spared the pairs without a change, and such a
+    pair the negative.
+    """
+    text = " ".join(text[:MOST_CHARACTERS].split())
+    return says_no_change(text) or bool(SAME.search(text) and not EXCEPT.search(text))

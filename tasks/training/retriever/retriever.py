@@ -3,26 +3,31 @@
 q(T' | X1, X2) is a softmax of ``scale * cos(pair, text) / tau`` over candidates drawn from the pool (paper 000, Eq. 3
 and section 6.1); it ascends on the policy's loss by REINFORCE (Eq. 7; Algorithm 1's signs are the other way round) with
 Adam, as the paper's. Ours: the running baseline, which starts at log 2, the reward where policy and reference agree;
-and that all draws are by counting (``counters``), so that there is no generator whose state a resumed run needs.
+that all draws are by counting (``pool``), so that there is no generator whose state a resumed run needs; and the
+warm-up. CLIP4IDC, which the paper's retriever follows, is trained so: of a batch's texts, each pair must find its own,
+and each text its pair. New heads would begin with negatives that have nothing to do with the pair, and REINFORCE learns
+slowly; after some seconds of this, q prefers texts that are like the pair's own.
 
 Needs PyTorch. The state is the encoder's weights, Adam's two moments, and five numbers.
 """
 
+import logging
 import math
+import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch.nn import functional
 
 from pairwright.schemas.errors import TrainingError
 from pairwright.schemas.training import AdpoConfig
-from pairwright.tasks.training.losses.adpo import retriever_loss
-from pairwright.tasks.training.retriever.counters import draw_shares
-from pairwright.tasks.training.retriever.pool import NONE, Places, Pool
-from pairwright.tasks.training.retriever.sample import Drawn, sample
+from pairwright.tasks.training.losses.objectives import retriever_loss
+from pairwright.tasks.training.retriever.pool import NONE, Places, Pool, draw_bits, draw_shares, marks_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +43,7 @@ Average = Callable[[Sequence["Tensor"]], None]
 
 
 class Encoder(Protocol):
-    """Give rows and texts of the pool unit vectors in one space."""
+    """Encoder of rows and texts of the pool as unit vectors in one space."""
 
     @property
     def wants_pixels(self) -> bool:
@@ -70,7 +75,7 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Hold the negatives of a batch of B rows."""
+    """Negatives of a batch of B rows."""
 
     places: Places
     """(B,) which rows."""
@@ -85,7 +90,7 @@ class Proposal:
 
 @dataclass(kw_only=True)
 class Retriever:
-    """Propose negatives and learn; one per process, all with the same weights."""
+    """Network that proposes negatives and learns; one per process, all with the same weights."""
 
     pool: Pool
     encoder: Encoder
@@ -143,7 +148,7 @@ class Retriever:
         everybody = np.repeat(shared, len(rows), axis=0)
         return np.where((everybody == NONE) | self.pool.excluded(rows, everybody), NONE, everybody)
 
-    def _sample(self, rows: Places, candidates: Places, *, pixels: "Tensor | None", step: int) -> Drawn:
+    def _sample(self, rows: Places, candidates: Places, *, pixels: "Tensor | None", step: int) -> "Drawn":
         draws = draw_shares(self.pool.marks[rows], self.config.samples, seed=self.seed, step=step, use="negatives")
         logits = self.logits(rows, candidates, pixels=pixels)
         return sample(logits, torch.from_numpy(candidates != NONE).to(logits.device), draws)
@@ -151,7 +156,9 @@ class Retriever:
     def logits(self, rows: Places, candidates: Places, *, pixels: "Tensor | None" = None) -> "Tensor":
         """Return ``(B, N)`` float32: ``scale * cos / tau``; each different text is encoded once."""
         different, columns = np.unique(candidates, return_inverse=True)
-        with self._precisely():
+        # Heads compute in float32 whatever the policy computes in; towers may have its precision.
+        kind = self._weights[0].device.type
+        with nullcontext() if self.encoder.wants_pixels else torch.autocast(kind, enabled=False):
             pairs = self.encoder.pairs(rows, pixels)
             texts = self.encoder.texts(np.maximum(different, 0))
         with torch.autocast(pairs.device.type, enabled=False):
@@ -159,13 +166,7 @@ class Retriever:
             wanted = torch.from_numpy(columns.reshape(candidates.shape)).to(cosines.device)
             return cosines.gather(1, wanted) * (self.config.logit_scale / self.config.temperature)
 
-    def _precisely(self) -> AbstractContextManager[object]:
-        """Compute heads in float32 whatever the policy computes in; towers may have its precision."""
-        if self.encoder.wants_pixels:
-            return nullcontext()
-        return torch.autocast(self._weights[0].device.type, enabled=False)
-
-    def _describe(self, found: Drawn) -> dict[str, float]:
+    def _describe(self, found: "Drawn") -> dict[str, float]:
         having = found.available > 0
         means = torch.stack([found.entropy, found.entropy_share, found.effective, found.available])
         values = (means * having).sum(1) / having.sum().clamp(min=1)
@@ -233,3 +234,114 @@ class Retriever:
         self.encoder.network.load_state_dict(state["network"])
         self._optimiser.load_state_dict(state["optimiser"])
         self.baseline, self.drawn, self.steps = numbers["baseline"], numbers["drawn"], numbers["steps"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """What was drawn for B pairs from their N candidates."""
+
+    columns: Places
+    """(B, m) which candidates; 0 for a pair that has none."""
+    log_q: "Tensor"
+    """(B, m) their log-probabilities, differentiable; 0 without a gradient for a pair that has none."""
+    entropy: "Tensor"
+    """(B,) of q in nats, detached."""
+    available: "Tensor"
+    """(B,) candidates that there are."""
+
+    @property
+    def effective(self) -> "Tensor":
+        """Return ``(B,)`` the number of candidates that equal chances would give the same entropy: exp(H)."""
+        return self.entropy.exp()
+
+    @property
+    def entropy_share(self) -> "Tensor":
+        """Return ``(B,)`` the entropy as a share of that of equal chances; 1 where there is no choice."""
+        most = self.available.clamp(min=1).log()
+        return torch.where(most > 0, self.entropy / most.clamp(min=1e-12), torch.ones_like(most)).clamp(0, 1)
+
+
+def sample(logits: "Tensor", present: "Tensor", shares: NDArray[np.float64]) -> Drawn:
+    """Draw m of each pair's candidates, independently, each as often as q says.
+
+    Args:
+        logits: ``(B, N)`` float32.
+        present: ``(B, N)`` bool: which candidates there are.
+        shares: ``(B, m)`` numbers from 0 to 1, exclusive: where in the cumulative distribution each draw falls.
+    """
+    log_q = masked_log_softmax(logits, present)
+    detached = log_q.detach().double()
+    columns = _invert(detached.exp().where(present, 0.0).cpu().numpy(), shares)
+    chosen = torch.from_numpy(columns).to(logits.device)
+    having = present.any(1, keepdim=True)
+    entropy = -(detached.exp() * detached).where(present, 0.0).sum(1)
+    return Drawn(
+        columns=columns,
+        log_q=log_q.gather(1, chosen).where(having, 0.0),
+        entropy=entropy.float().clamp(min=0),
+        available=present.sum(1).float(),
+    )
+
+
+def masked_log_softmax(logits: "Tensor", present: "Tensor") -> "Tensor":
+    """Return ``(B, N)`` log q over the candidates that there are; very low where there is none."""
+    return logits.masked_fill(~present, torch.finfo(logits.dtype).min).log_softmax(1)
+
+
+def _invert(chances: NDArray[np.float64], shares: NDArray[np.float64]) -> Places:
+    """Return for each share the candidate in whose part of the cumulative distribution it falls.
+
+    A candidate without a chance has a part of no length, which nothing falls into.
+    """
+    ends = np.cumsum(chances, axis=1)
+    reached = shares * ends[:, -1:]
+    columns = (ends[:, None, :] <= reached[:, :, None]).sum(-1)
+    return np.where(ends[:, -1:] > 0, columns, 0)
+
+
+log = logging.getLogger(__name__)
+BATCH, SMALL_BATCH = 256, 32
+"""The second where each row costs passes of a tower."""
+RATE, SLOW_RATE = 1e-3, 1e-4
+
+
+def warm_up(retriever: Retriever, steps: int) -> float:
+    """Train the encoder for some steps; return the share of pairs that found their text in the last one."""
+    pool = retriever.pool
+    groups = retriever.encoder.groups(SLOW_RATE if retriever.encoder.wants_pixels else RATE)
+    optimiser = torch.optim.Adam(groups, fused=True)
+    rows = np.flatnonzero(pool.trained & (pool.own != NONE).any(1))
+    size = min(SMALL_BATCH if retriever.encoder.wants_pixels else BATCH, len(rows))
+    began, found, mark = time.monotonic(), 0.0, marks_of(["warm-up"])
+    for step in range(steps if len(rows) > 1 and len(pool.texts) > 1 else 0):
+        order = draw_bits(mark, len(rows), seed=retriever.seed, step=step, use="candidates")[0]
+        places = rows[np.argpartition(order, size - 1)[:size]]
+        loss, found = _contrast(retriever, places)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    if retriever.average:
+        with torch.no_grad():
+            retriever.average([weight.data for group in groups for weight in group["params"]])
+    log.info("retriever: %d steps of warm-up, %.0f %% found, %.1f s", steps, 100 * found, time.monotonic() - began)
+    return found
+
+
+def _contrast(retriever: Retriever, places: Places) -> "tuple[torch.Tensor, float]":
+    """Return the symmetric cross-entropy of a batch, and the share of pairs whose own text has the highest logit."""
+    ids, columns = np.unique(retriever.pool.own[places, 0], return_inverse=True)  # the batch's texts, each row's own
+    candidates = np.broadcast_to(ids, (len(places), len(ids)))
+    free = ~retriever.pool.excluded(places, candidates)  # (B, U) which texts are wrong for a row
+    logits = retriever.logits(places, candidates)
+    target = torch.from_numpy(columns).to(logits.device)
+    wrong = torch.from_numpy(free).to(logits.device)
+    owners = torch.arange(len(places), device=logits.device)
+    least = torch.finfo(logits.dtype).min
+    kept = wrong.clone()
+    kept[owners, target] = True
+    to_texts = logits.masked_fill(~kept, least)
+    # Of several pairs for which one text is right, none is a rival of another.
+    rival = wrong[:, target] | (owners[:, None] == owners)
+    to_pairs = logits[:, target].masked_fill(~rival, least)
+    loss = functional.cross_entropy(to_texts, target) + functional.cross_entropy(to_pairs.T, owners)
+    return loss / 2, float((to_texts.argmax(1) == target).float().mean())

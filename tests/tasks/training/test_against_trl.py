@@ -7,10 +7,10 @@ from transformers import AutoProcessor
 
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.collate import Collator, load_example
-from pairwright.tasks.training.examples import make_example
+from pairwright.tasks.training.freeze_rows import make_example
 from pairwright.tasks.training.load_model import load_model
 from pairwright.tasks.training.losses.objectives import OBJECTIVES
-from pairwright.tasks.training.losses.scored import CHOSEN, TEXTS
+from pairwright.tasks.training.losses.rewards import CHOSEN, TEXTS
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.references import Adapters, Asked, Copy
 from pairwright.tasks.training.score_answers import score_answers

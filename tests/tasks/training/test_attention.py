@@ -4,9 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
+from transformers import AutoModelForImageTextToText
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.training.attention import FLEX, SPLIT, attend_in_parts, choose_attention
+from pairwright.tasks.training.attention import FLEX, SPLIT, WINDOWS, attend_in_parts, choose_attention, join_windows
+from tests.fixtures.families_of_models import PACKED
 
 
 def inputs(key_heads: int) -> list[torch.Tensor]:
@@ -52,3 +55,64 @@ def test_settings_choose_it(monkeypatch: pytest.MonkeyPatch) -> None:
         choose_attention("flex_attention")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert choose_attention("flex_attention") == {"text_config": FLEX, "vision_config": "sdpa"}
+
+
+EQUAL = [[1, 8, 8], [1, 8, 8]]
+"""Patches of images whose windows are of 4 x 4."""
+UNEQUAL = [[1, 4, 6], [1, 10, 4], [1, 4, 6]]
+CLOSE = {"rtol": 1e-5, "atol": 1e-6}
+
+
+@pytest.fixture(scope="module", params=["qwen2_vl", "qwen2_5_vl", "qwen3_vl"])
+def model(request, tmp_path_factory):
+    return AutoModelForImageTextToText.from_pretrained(
+        PACKED[request.param](tmp_path_factory.mktemp("model") / request.param)
+    )
+
+
+class Counting(TorchFunctionMode):
+    """Count the calls of attention."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.calls += function is torch.nn.functional.scaled_dot_product_attention
+        return function(*args, **kwargs or {})
+
+
+def look(model, grids):
+    """Return a tower's features of random pixels, the pixels, and how often attention was called."""
+    tower, grid = model.model.visual, torch.tensor(grids)
+    shape = int(grid.prod(1).sum()), tower.patch_embed.proj.weight[0].numel()
+    pixels = torch.randn(shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    with Counting() as counting:
+        return tower(pixels, grid_thw=grid).pooler_output, pixels, counting.calls
+
+
+@pytest.mark.parametrize("grids", [EQUAL, UNEQUAL])
+def test_features_and_gradients_are_the_same_of_fewer_calls(model, grids, tmp_path):
+    config = model.model.visual.config
+    config._attn_implementation = "sdpa"
+    wanted, pixels, before = look(model, grids)
+    (slope,) = torch.autograd.grad(wanted.square().sum(), pixels)
+    assert join_windows(model)
+    assert config._attn_implementation == WINDOWS
+    found, pixels, calls = look(model, grids)
+    (got,) = torch.autograd.grad(found.square().sum(), pixels)
+    torch.testing.assert_close(found, wanted, **CLOSE)
+    torch.testing.assert_close(got, slope, rtol=1e-4, atol=1e-5 * slope.abs().max().item())
+    assert slope.abs().max() > 0
+    layers = len(model.model.visual.blocks)
+    assert calls < before
+    assert calls == layers or grids is UNEQUAL
+    model.save_pretrained(tmp_path)
+    assert WINDOWS not in (tmp_path / "config.json").read_text()
+
+
+def test_the_language_model_and_towers_without_windows_stay_as_they_are(model, tmp_path):
+    join_windows(model)
+    assert model.model.language_model.config._attn_implementation == "sdpa"
+    other = AutoModelForImageTextToText.from_pretrained(PACKED["llava_onevision"](tmp_path))
+    assert not join_windows(other)

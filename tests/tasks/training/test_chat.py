@@ -11,7 +11,7 @@ from transformers import AutoProcessor
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Turn
 from pairwright.tasks.training.chat import Chat, make_messages
-from pairwright.tasks.training.examples import RefusedRowError
+from pairwright.tasks.training.freeze_rows import RefusedRowError
 from tests.fixtures.families_of_models import PACKED, write_gemma3, write_qwen2_vl
 
 FRAMES = {

@@ -14,9 +14,8 @@ from transformers import AutoProcessor
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Turn
 from pairwright.tasks.training.collate import Batch, Collator, Loaded, load_example
-from pairwright.tasks.training.examples import Example, RefusedRowError
-from pairwright.tasks.training.freeze_rows import Refused
-from pairwright.tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS
+from pairwright.tasks.training.freeze_rows import Example, Refused, RefusedRowError
+from pairwright.tasks.training.losses.rewards import CHOSEN, IMAGE, TEXTS
 from tests.fixtures.examples_to_pack import PAIR, loaded, picture, ragged
 from tests.fixtures.families_of_models import PACKED, write_gemma3, write_qwen2_vl
 
@@ -95,13 +94,6 @@ def test_rows_that_are_too_long_are_refused_by_their_longest_answer(processor: A
     assert refusals(batch) == {"long": ("too long", f"{length} tokens, model.max_length is {length - 1}")}
 
 
-def test_room_is_kept_for_answers_that_come_later(processor: Any) -> None:
-    prompt = len(Collator(processor, 4096)([loaded("a", "b")])["batch"].prompts[0])
-    assert not Collator(processor, prompt + 40, room=40)([loaded("a", "b")])["batch"].refused
-    batch = Collator(processor, prompt + 40, room=41)([loaded("a", "b")])["batch"]
-    assert refusals(batch)["a"] == ("too long", f"{prompt + 41} tokens, model.max_length is {prompt + 40}")
-
-
 def test_an_image_that_the_processor_refuses_costs_its_row_alone(processor: Any) -> None:
     items = [loaded("thin", "b", shown=((1, 300), (56, 56))), loaded("good", "b"), loaded("too", "b")]
     batch = Collator(processor, 4096)(items)["batch"]
@@ -158,7 +150,7 @@ def test_larger_images_are_scaled_down() -> None:
 def test_answers_of_texts_are_those_of_rows(processor: Any) -> None:
     collator = Collator(processor, 4096)
     known = collator([loaded("a", "A ball.", ("No.",))])["batch"].answers[0]
-    assert collator.answer("A ball.", CHOSEN) == known[0]
+    assert collator.answers(["A ball."], CHOSEN) == [known[0]]
     assert collator.answers(["No.", "A ball."], TEXTS)[0] == known[1]
     with pytest.raises(RefusedRowError, match=re.escape("<|im_end|>")):
         collator.answers(["No.", "<|im_end|>"], TEXTS)

@@ -97,8 +97,6 @@ def test_code_of_a_checkpoint_is_never_run(folder: Path, tmp_path: Path) -> None
     [
         (lambda c: layers(c, 3), r"layers\.2"),
         (lambda c: layers(c, 1), r"layers\.1"),
-        (lambda c: c["text_config"].update(num_hidden_layers=10**9), "1000000000 layers"),
-        (lambda c: c["text_config"].update(vocab_size=10**9), "parameters"),
         (
             lambda c: c["text_config"].update(intermediate_size=95),
             r"down_proj.weight \(64, 96\) and \(64, 95\)",

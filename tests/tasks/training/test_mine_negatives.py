@@ -14,8 +14,8 @@ from pairwright.schemas.rows import DifferenceRow, Dropped, Negative, PairRow, P
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.training.embed_chosen_texts import text_key
 from pairwright.tasks.training.mine_negatives import SAID, STAGE, WANTED, mine_negatives, pin_retriever, stage_among
-from pairwright.tasks.training.retriever.heads import Heads
-from pairwright.tasks.training.retriever.saved import hash_file, save_network
+from pairwright.tasks.training.retriever.adversary import hash_file, save_network
+from pairwright.tasks.training.retriever.encoders import Heads
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import graph, image_row, thing
 from tests.fixtures.preferences_to_train import preference

@@ -1,14 +1,26 @@
 """A checkpoint is whole or not there, and what cannot be written says what is left."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_file
+from transformers import Trainer, TrainingArguments
 
-from pairwright.schemas.errors import TrainingError
+from pairwright.schemas.errors import ModelError, TrainingError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training.find_model import find_model
+from pairwright.tasks.training.load_model import load_model, load_processor
 from pairwright.tasks.training.runs import SAVING, Run
-from pairwright.tasks.training.save_checkpoints import Saving, is_finite
+from pairwright.tasks.training.save_checkpoints import FOLDER, NOT_SAVED, Saving, finish_model, is_finite
+from pairwright.tasks.training.tune_model import prepare_model
+from tests.fixtures.examples_to_pack import picture
+from tests.fixtures.families_of_models import PACKED
 
 
 def save(run: Run, step: int, *, keep: int = 2) -> None:
@@ -55,3 +67,139 @@ def test_only_trained_weights_are_looked_at(value: float, finite: bool) -> None:
     model.bias.requires_grad = False
     assert is_finite(model)
     assert is_finite(model.requires_grad_(requires_grad=False))
+
+
+ELSEWHERE = """
+import sys, warnings
+warnings.simplefilter("ignore")
+from pathlib import Path
+from PIL import Image
+from safetensors.torch import save_file
+from transformers import AutoModelForImageTextToText, AutoProcessor
+folders, image, out = map(Path, sys.argv[1:])
+found = {}
+for folder in folders.iterdir():
+    processor = AutoProcessor.from_pretrained(folder)
+    model = AutoModelForImageTextToText.from_pretrained(folder).eval()
+    messages = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is it?"}]}]
+    text = processor.apply_chat_template(messages, add_generation_prompt=True)
+    given = processor(text=[text], images=[Image.open(image)], return_tensors="pt")
+    found[folder.name] = model(**given).logits.detach().contiguous()
+save_file(found, out)
+"""
+KINDS: dict[str, dict[str, Any]] = {
+    "full": {"model": {"tuning": "full"}},
+    "merged": {"model": {"tuning": "lora"}},
+    "adapters": {"model": {"tuning": "lora"}, "output": {"merge_adapters": False}},
+}
+
+
+@pytest.fixture(scope="module", params=["qwen2_vl", "llava_onevision"])
+def start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return PACKED[request.param](tmp_path_factory.mktemp("families") / request.param)
+
+
+def settings(**values: Any) -> TrainConfig:
+    return TrainConfig.model_validate({"objective": "sft", **values})
+
+
+def trained(start: Path, config: TrainConfig) -> Any:
+    """Return a model as a training leaves it: its trained weights moved."""
+    model = prepare_model(load_model(start, config.model, dtype=torch.float32), config)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter += 0.05 * torch.randn_like(parameter)
+    return model.eval()
+
+
+def finish(model: Any, start: Path, folder: Path) -> None:
+    """Save it as a training does."""
+    arguments = TrainingArguments(output_dir=str(folder), report_to="none", use_cpu=True)
+    Trainer(model, arguments, processing_class=load_processor(start)).save_model(str(folder))
+
+
+def logits_here(model: Any, start: Path) -> torch.Tensor:
+    processor = load_processor(start)
+    messages = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is it?"}]}]
+    text = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    with torch.no_grad():
+        return model(**processor(text=[text], images=[picture(56, 56)], return_tensors="pt")).logits
+
+
+def logits_elsewhere(folders: Path, tmp_path: Path) -> dict[str, torch.Tensor]:
+    """Return what the models of some folders give, in a process that has transformers and nothing of ours."""
+    picture(56, 56).save(tmp_path / "image.png")
+    words = [sys.executable, "-c", ELSEWHERE, *map(str, (folders, tmp_path / "image.png", tmp_path / "out"))]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    return load_file(tmp_path / "out")
+
+
+@pytest.mark.parametrize("start", ["qwen2_vl", pytest.param("llava_onevision", marks=pytest.mark.slow)], indirect=True)
+def test_from_pretrained_loads_what_a_run_leaves(start: Path, tmp_path: Path) -> None:
+    expected: dict[str, torch.Tensor] = {}
+    for name, values in KINDS.items():
+        config, folder = settings(**values), tmp_path / "checkpoints" / name
+        model = trained(start, config)
+        finish(model, start, folder)
+        finish_model(folder, start, config)
+        expected[name] = logits_here(model, start)
+        again = load_model(folder, config.model, dtype=torch.float32).eval()
+        torch.testing.assert_close(logits_here(again, folder), expected[name], rtol=1e-5, atol=1e-5)
+        assert find_model(str(folder)).revision != find_model(str(start)).revision
+        assert not list(folder.rglob("*.bin")), "nothing that is a pickle"
+    before = logits_here(load_model(start, config.model, dtype=torch.float32).eval(), start)
+    for name, logits in logits_elsewhere(tmp_path / "checkpoints", tmp_path).items():
+        torch.testing.assert_close(logits, expected.pop(name), rtol=1e-5, atol=1e-5)
+        assert (logits - before).abs().max() > 0.01
+    assert not expected
+
+
+def test_adapters_lie_beside_the_merged_weights(start: Path, tmp_path: Path) -> None:
+    config, folder = settings(), tmp_path / "checkpoint"
+    model = trained(start, config)
+    finish(model, start, folder)
+    finish_model(folder, start, config)
+    assert not (folder / "adapter_config.json").exists(), "from_pretrained would put them in once more"
+    own = json.loads((folder / FOLDER / "adapter_config.json").read_text())
+    assert own["base_model_name_or_path"] == str(start)
+    again = load_model(folder / FOLDER, config.model, dtype=torch.float32).eval()
+    torch.testing.assert_close(logits_here(again, start), logits_here(model, start), rtol=1e-5, atol=1e-5)
+
+
+def test_adapters_upon_adapters_are_merged(start: Path, tmp_path: Path) -> None:
+    """Else they would name the model below both, and the first ones would be lost."""
+    config, first, second = settings(output={"merge_adapters": False}), tmp_path / "first", tmp_path / "second"
+    for place, begun in ((first, start), (second, first)):
+        model = trained(begun, config)
+        finish(model, begun, place)
+        finish_model(place, begun, config)
+    assert find_model(str(second)).base == ("", "")
+    found = load_model(second, config.model, dtype=torch.float32).eval()
+    torch.testing.assert_close(logits_here(found, start), logits_here(model, start), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ModelError, match=f"{second / FOLDER} .*{first}"):
+        find_model(str(second / FOLDER))
+
+
+@pytest.mark.parametrize("merged", [True, False])
+def test_adapters_of_a_hubs_model_name_it_and_its_commit(start: Path, merged: bool, tmp_path: Path) -> None:
+    place = tmp_path / "models--owner--name" / "snapshots" / ("a" * 40)
+    place.parent.mkdir(parents=True)
+    place.symlink_to(start)
+    config, folder = settings(output={"merge_adapters": merged}), tmp_path / "out"
+    finish(trained(place, config), place, folder)
+    finish_model(folder, place, config)
+    own = json.loads((folder / (FOLDER if merged else ".") / "adapter_config.json").read_text())
+    assert (own["base_model_name_or_path"], own["revision"]) == ("owner/name", "a" * 40)
+
+
+def test_a_start_that_is_gone_and_a_disk_that_refuses(start: Path, tmp_path: Path) -> None:
+    config, folder = settings(), tmp_path / "checkpoint"
+    finish(trained(start, config), start, folder)
+    with pytest.raises(ModelError, match=r"config\.json|gone"):
+        finish_model(folder, tmp_path / "gone", config)
+    (folder / "model.safetensors").mkdir()
+    with pytest.raises(NOT_SAVED):
+        finish_model(folder, start, config)

@@ -15,9 +15,8 @@ from pairwright.schemas.rows import PreferenceRow, make_key
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training import train_model
 from pairwright.tasks.training.collate import ExampleRows, Loaded, load_example
-from pairwright.tasks.training.examples import RefusedRowError, make_example
 from pairwright.tasks.training.find_model import TUNED
-from pairwright.tasks.training.freeze_rows import Refused
+from pairwright.tasks.training.freeze_rows import Refused, RefusedRowError, make_example
 from pairwright.tasks.training.load_model import load_model
 from pairwright.tasks.training.losses.objectives import needs_of
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer

@@ -15,10 +15,11 @@ import torch
 from safetensors import safe_open
 
 from pairwright.schemas.errors import ModelError, TrainingError
+from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training import preference_trainer, train_model
-from pairwright.tasks.training.metrics import HELD_OUT, TRAIN
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer
-from pairwright.tasks.training.train_model import Job
+from pairwright.tasks.training.runs import HELD_OUT, TRAIN, Run
+from pairwright.tasks.training.train_model import Job, fitting
 from tests.fixtures.families_of_models import write_qwen2_5_vl, write_qwen2_vl
 from tests.fixtures.preferences_to_train import CHOSEN
 from tests.fixtures.runs_to_train import PART, TABLE, curve, logged, preferences, settings, write_run
@@ -353,3 +354,62 @@ def test_a_disk_that_is_full_while_the_finished_model_is_written(model: Path, tm
     assert (job.run.steps(), job.run.is_finished) == ([2], False)
     assert train(job).finished
     assert (job.run.model / "model.safetensors").exists()
+
+
+FAR_TOO_MUCH = 2**50
+"""Numbers; no machine has 4 PB."""
+
+
+def take(*_: Any, **__: Any) -> Any:
+    return torch.empty(FAR_TOO_MUCH)
+
+
+SIZE, STEPS = "optimiser.per_device_train_batch_size", "optimiser.gradient_accumulation_steps"
+
+
+@pytest.mark.parametrize(
+    ("values", "advice"),
+    [
+        (
+            {"objective": "dpo", "optimiser": {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 3}},
+            f"--set {SIZE}=4 --set {STEPS}=6 (as many rows to a step), or "
+            "--set optimiser.gradient_checkpointing=true, or smaller images (--set model.max_pixels=100352)",
+        ),
+        (
+            {
+                "objective": "sft",
+                "model": {"tuning": "full"},
+                "optimiser": {"per_device_train_batch_size": 3, "gradient_checkpointing": True},
+            },
+            f"--set {SIZE}=1 --set {STEPS}=2, or --set model.tuning=lora, or smaller images "
+            "(--set model.max_pixels=100352)",
+        ),
+        (
+            {"objective": "namc", "optimiser": {"per_device_train_batch_size": 32, "gradient_accumulation_steps": 16}},
+            f"--set {SIZE}=16 --set {STEPS}=32 (as many rows to a step)",
+        ),
+        (
+            {"objective": "namc", "optimiser": {"per_device_train_batch_size": 1}},
+            "a smaller model alone: there is one row at a time already",
+        ),
+    ],
+)
+def test_what_helps(values: dict[str, Any], advice: str, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError) as caught, fitting(TrainConfig.model_validate(values), Run(tmp_path)):
+        take()
+    assert str(caught.value).endswith(advice)
+
+
+def test_other_faults_are_not_taken_for_it(tmp_path: Path) -> None:
+    with (
+        pytest.raises(RuntimeError, match="must match"),
+        fitting(TrainConfig.model_validate({"objective": "sft"}), Run(tmp_path)),
+    ):
+        torch.zeros(2) + torch.zeros(3)
+
+
+def test_a_run_with_a_checkpoint_keeps_its_settings(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints" / "checkpoint-2").mkdir(parents=True)
+    config = TrainConfig.model_validate({"objective": "namc"})
+    with pytest.raises(TrainingError, match="--name"), fitting(config, Run(tmp_path)):
+        take()

@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import TrainerControl, TrainerState
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training import trainer_arguments
 from pairwright.tasks.training.runs import Run
-from pairwright.tasks.training.trainer_arguments import check_trackers, make_arguments, make_trackers, rate_of
+from pairwright.tasks.training.trainer_arguments import check_launcher, check_trackers, make_arguments, rate_of
 
 
 def config(**values: object) -> TrainConfig:
@@ -56,27 +55,6 @@ def test_a_tracker_that_is_not_here_is_named(monkeypatch: pytest.MonkeyPatch) ->
     check_trackers(config())
 
 
-def test_tensorboard_gets_the_settings_and_what_is_measured_last(tmp_path: Path) -> None:
-    """The last measurement comes when the Trainer has told it that the training is over."""
-    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    (tracker,) = make_trackers(Run(tmp_path), config(output={"report_to": ["tensorboard"]}), step=0)
-    state, control = TrainerState(global_step=7, is_world_process_zero=True), TrainerControl()
-    made = make_arguments(Run(tmp_path), config(), torch.float32)
-    tracker.on_log(made, state, control, logs={"loss": 0.5})
-    tracker.on_train_end(made, state, control)
-    tracker.on_log(made, state, control, logs={"eval_loss": 0.25})
-    files = [events.EventAccumulator(str(path)) for path in sorted((tmp_path / "tensorboard").iterdir())]
-    told = {name: file.Reload().Scalars(name)[0] for file in files for name in file.Reload().Tags()["scalars"]}
-    assert {name: (event.step, event.value) for name, event in told.items()} == {
-        "train/loss": (7, 0.5),
-        "eval/loss": (7, 0.25),
-    }
-    (text,) = (
-        file.Tensors("settings/text_summary") for file in files if "settings/text_summary" in file.Tags()["tensors"]
-    )
-    assert b"objective: dpo" in text[0].tensor_proto.string_val[0]
-
-
 @pytest.fixture
 def wandb() -> Any:
     """Give W&B's library, without what it remembers of other tests."""
@@ -86,17 +64,6 @@ def wandb() -> Any:
     library.teardown()
 
 
-def test_wandb_goes_on_with_a_run_under_its_name(wandb: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    names: list[str] = []
-    for step in (0, 4, 0):
-        make_trackers(Run(tmp_path / "mine"), config(output={"report_to": ["wandb"]}), step=step)
-        assert (wandb.run.name, wandb.config["objective"], wandb.config["dpo"]["beta"]) == ("mine", "dpo", 0.1)
-        names.append(wandb.run.id)
-        wandb.finish()
-    assert names[0] == names[1] != names[2]
-
-
 @pytest.mark.usefixtures("wandb")
 def test_nobody_is_logged_in_to_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WANDB_MODE", "WANDB_API_KEY"):
@@ -104,3 +71,56 @@ def test_nobody_is_logged_in_to_wandb(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     with pytest.raises(ConfigError, match=r"output\.report_to: wandb: .*wandb login; .*WANDB_MODE=offline"):
         check_trackers(config(output={"report_to": ["wandb"]}))
+
+
+CONFIG = TrainConfig(objective="dpo")
+
+
+def test_nothing_is_asked_for() -> None:
+    check_launcher(CONFIG)
+
+
+def test_the_first_fsdp_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is what ``accelerate launch --use_fsdp`` gives where no version is named."""
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    for version in ("", "1"):
+        if version:
+            monkeypatch.setenv("FSDP_VERSION", version)
+        with pytest.raises(ConfigError, match="--fsdp_version 2"):
+            check_launcher(CONFIG)
+
+
+def test_checkpoints_in_one_piece_lack_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setenv("FSDP_VERSION", "2")
+    monkeypatch.setenv("FSDP_STATE_DICT_TYPE", "FULL_STATE_DICT")
+    with pytest.raises(ConfigError, match="--fsdp_state_dict_type SHARDED_STATE_DICT"):
+        check_launcher(CONFIG)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"model": {"differential": {"enabled": True}}},
+        {"model": {"train_vision": True, "vision_tuning": "full"}},
+        {"model": {"train_vision": True}, "optimiser": {"vision_learning_rate": 1e-6}},
+    ],
+)
+@pytest.mark.parametrize("name", ["FSDP", "DEEPSPEED"])
+def test_what_is_kept_whole_is_not_spread(name: str, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"ACCELERATE_USE_{name}", "true")
+    monkeypatch.setenv("FSDP_VERSION", "2")
+    with pytest.raises(ConfigError, match="torchrun -m pairwright train"):
+        check_launcher(TrainConfig.model_validate({"objective": "sft", **values}))
+
+
+@pytest.mark.parametrize("name", ["FSDP", "DEEPSPEED"])
+def test_weights_are_not_spread_over_cpus(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    monkeypatch.setenv(f"ACCELERATE_USE_{name}", "true")
+    monkeypatch.setenv("FSDP_VERSION", "2")
+    with pytest.raises(ConfigError, match=rf"use_{name.lower()}: .*torchrun --nproc-per-node 2"):
+        check_launcher(CONFIG)

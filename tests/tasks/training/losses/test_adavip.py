@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from pairwright.schemas.training import AdavipConfig, DpoConfig
-from pairwright.tasks.training.losses.adavip import adavip
-from pairwright.tasks.training.losses.dpo import dpo
+from pairwright.tasks.training.losses.objectives import adavip, dpo
 from tests.fixtures.scores import gradient, numbers, score, sigmoid, surprise
 
 POLICY = [-2.0, -7.0, -5.0]

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from pairwright.schemas.training import AdpoConfig
-from pairwright.tasks.training.losses.adpo import adpo, negative_rewards, retriever_loss
-from pairwright.tasks.training.losses.scored import Scored
+from pairwright.tasks.training.losses.objectives import adpo, negative_rewards, retriever_loss
+from pairwright.tasks.training.losses.rewards import Scored
 from tests.fixtures.scores import gradient, numbers, score, sigmoid, surprise, zeros_like
 
 F64 = torch.float64

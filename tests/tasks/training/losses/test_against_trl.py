@@ -9,8 +9,8 @@ from accelerate import Accelerator
 from trl import DPOTrainer
 
 from pairwright.schemas.training import DpoConfig
-from pairwright.tasks.training.losses.dpo import dpo
-from pairwright.tasks.training.losses.scored import Scored
+from pairwright.tasks.training.losses.objectives import dpo
+from pairwright.tasks.training.losses.rewards import Scored
 
 LENGTHS = torch.tensor([5, 3, 6, 2, 7, 4])
 """Of three chosen and three rejected texts, behind a prompt of two tokens."""

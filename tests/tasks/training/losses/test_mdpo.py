@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from pairwright.schemas.training import DpoConfig, MdpoConfig
-from pairwright.tasks.training.losses.dpo import dpo
-from pairwright.tasks.training.losses.mdpo import mdpo
+from pairwright.tasks.training.losses.objectives import dpo, mdpo
 from tests.fixtures.scores import gradient, numbers, score, sigmoid, surprise
 
 POLICY = [-2.0, -7.0, -5.0]

@@ -11,9 +11,9 @@ import torch
 from pairwright.schemas.rows import Negative, PreferenceRow, Turn
 from pairwright.schemas.section import Section
 from pairwright.schemas.training import NAMC, Objective, TrainConfig
-from pairwright.tasks.training.examples import Needs, make_example
+from pairwright.tasks.training.freeze_rows import Needs, make_example
 from pairwright.tasks.training.losses.objectives import OBJECTIVES
-from pairwright.tasks.training.losses.scored import CHOSEN, IMAGE, TEXTS, Scored
+from pairwright.tasks.training.losses.rewards import CHOSEN, IMAGE, TEXTS, Scored
 from tests.fixtures.scores import score, zeros_like
 
 SETTINGS = [

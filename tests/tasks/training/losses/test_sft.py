@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from pairwright.schemas.training import SftConfig
-from pairwright.tasks.training.losses.scored import Scored
-from pairwright.tasks.training.losses.sft import sft
+from pairwright.tasks.training.losses.objectives import sft
+from pairwright.tasks.training.losses.rewards import Scored
 from tests.fixtures.scores import gradient, numbers, score
 
 TOKENS = [[4], [1], [0]]

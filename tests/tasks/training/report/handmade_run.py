@@ -11,9 +11,8 @@ from PIL import Image
 
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.freeze_rows import Refused
-from pairwright.tasks.training.metrics import MetricsFile
 from pairwright.tasks.training.report.samples import Sample, Shown, write_samples
-from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.runs import MetricsFile, Run
 
 HOSTILE = "</title><script>alert(1)</script><img src=x onerror=alert(2)> \u202e{{ 7 * 7 }}"
 LONG = "w" * 300

@@ -6,9 +6,8 @@ import pyarrow as pa
 import pytest
 
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.training.metrics import SCHEMA
 from pairwright.tasks.training.report.run_charts import HELD_OUT, arrange, draw_run, read_metrics
-from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.runs import SCHEMA, Run
 from tests.tasks.training.report.handmade_run import HOSTILE, write_metrics
 
 

@@ -1,20 +1,32 @@
 """The retriever as the trainer meets it: answers in columns, refused texts, ranks without rows, alarms told once."""
 
+import hashlib
 import json
 import logging
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
-from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.training.examples import RefusedRowError
-from pairwright.tasks.training.losses.scored import TEXTS
-from pairwright.tasks.training.retriever.adversary import PAGE, make_adversary
+from pairwright.tasks.training.freeze_rows import RefusedRowError
+from pairwright.tasks.training.losses.rewards import TEXTS
+from pairwright.tasks.training.retriever.adversary import (
+    ABOUT,
+    NETWORK,
+    PAGE,
+    STATE,
+    hash_file,
+    load_network,
+    make_adversary,
+    save_network,
+)
 from pairwright.tasks.training.retriever.material import Material
 from pairwright.tasks.training.retriever.pool import make_pool
-from pairwright.tasks.training.retriever.saved import NETWORK, load_network
 from tests.fixtures.retrieving import entry, random_features
 
 ROWS = [entry(n) for n in range(9)]
@@ -169,3 +181,86 @@ def test_what_is_published_makes_the_network_again_and_tells_the_page(tmp_path):
 def test_what_cannot_work_is_refused_at_the_start(rows, values, what):
     with pytest.raises(ConfigError, match=what):
         made(rows, **values)
+
+
+class Hostile:
+    def __reduce__(self):
+        return print, ("run",)
+
+
+@pytest.mark.parametrize("state", [b"", b"no file of torch's", {}, [1], {"retriever": Hostile(), "watch": 1}, None])
+def test_a_state_that_is_none_is_refused_by_name(tmp_path, state, capsys):
+    """Damaged, of something else, with a program in it, not there."""
+    if isinstance(state, bytes):
+        (tmp_path / STATE).write_bytes(state)
+    elif state is not None:
+        torch.save(state, tmp_path / STATE)
+    with pytest.raises(TrainingError, match=STATE):
+        made().load(tmp_path)
+    assert "run" not in capsys.readouterr().out
+
+
+def test_a_network_comes_back_with_what_makes_it(tmp_path):
+    weights = {"a": torch.rand(2, 3), "b": torch.rand(4).requires_grad_()}
+    save_network(tmp_path / NETWORK, weights, {"encoder": "heads", "width": "8"})
+    found, about = load_network(tmp_path / NETWORK)
+    assert all(torch.equal(found[name], weights[name]) for name in weights)
+    assert {**about, "format": ""} == {"encoder": "heads", "width": "8", "format": ""}
+    assert hash_file(tmp_path / NETWORK) == hashlib.sha256((tmp_path / NETWORK).read_bytes()).hexdigest()
+
+
+def test_equal_networks_are_equal_files(tmp_path):
+    """The file's hash is part of what mined rows are known by."""
+    weights, about = {"a": torch.rand(2, 3), "b": torch.rand(4)}, {name: name for name in "abcdefgh"}
+    for number in range(5):
+        save_network(tmp_path / f"{number}", weights, dict(sorted(about.items(), reverse=bool(number % 2))))
+    assert len({hash_file(path) for path in tmp_path.iterdir()}) == 1
+
+
+@pytest.mark.parametrize("about", ["", "no JSON", "[1]", '{"format": "another"}'])
+def test_what_is_said_of_a_network_is_not_trusted(about, tmp_path):
+    save_file({"a": torch.zeros(1)}, tmp_path / NETWORK, metadata={ABOUT: about})
+    with pytest.raises(ModelError, match=r"mined\.retriever"):
+        load_network(tmp_path / NETWORK)
+
+
+def test_files_of_others_are_refused(tmp_path):
+    path = tmp_path / NETWORK
+    with pytest.raises(ModelError, match=r"mined\.retriever"):
+        load_network(path)
+    with pytest.raises(ModelError, match=r"mined\.retriever"):
+        hash_file(path)
+    path.write_bytes(b"\xff" * 100)
+    with pytest.raises(ModelError, match=NETWORK):
+        load_network(path)
+    save_file({"a": torch.zeros(1)}, path)
+    with pytest.raises(ModelError, match=NETWORK):
+        load_network(path)
+
+
+CODE = """
+import torch
+from pairwright.tasks.training.ranks import join_ranks, leave_ranks, own_rank
+from pairwright.tasks.training.retriever.adversary import average_over_ranks
+
+join_ranks()
+one = torch.full((2, 3), float(own_rank() + 1)).requires_grad_()
+two = torch.arange(4.0)[::2] * (1 - 2 * own_rank())
+three = torch.tensor([own_rank() * 1e-12 + 1], dtype=torch.float64)
+average_over_ranks([one, two, three])
+assert one.tolist() == [[1.5] * 3] * 2, one
+assert two.tolist() == [0.0, 0.0], two
+assert three.item() == 1 + 0.5e-12, three
+leave_ranks()
+print("averaged", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_end_with_the_mean(tmp_path):
+    script = tmp_path / "average.py"
+    script.write_text(CODE)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("averaged") == 2

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pairwright.tasks.training.retriever.alarms import FEWEST, LEAST, WINDOW, Watch
-from pairwright.tasks.training.retriever.known_truth import TRUE, UNKNOWN, WRONG
+from pairwright.tasks.training.retriever.material import TRUE, UNKNOWN, WRONG
 from pairwright.tasks.training.retriever.pool import NONE
 from pairwright.tasks.training.retriever.retriever import Proposal
 

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.schemas.plain_text import plain_text
-from pairwright.tasks.training.retriever.pool import NONE, make_pool
+from pairwright.tasks.training.retriever.pool import (
+    NONE,
+    draw_bits,
+    draw_shares,
+    make_pool,
+    marks_of,
+    may_say_no_change,
+)
 from tests.fixtures.graphs import PROPERTY
 from tests.fixtures.retrieving import entry, random_entries, renamed
 
@@ -107,3 +114,81 @@ def test_hostile_texts_are_texts():
     assert len(pool.texts) == len(texts)
     drawn = pool.draw(np.arange(len(texts)), 16, seed=0, step=0)
     assert [(row != NONE).sum() for row in drawn] == [len(texts) - 1] * len(texts)
+
+
+MARKS = marks_of(f"row {number}" for number in range(200))
+
+
+def bits(marks=MARKS, count=40, *, seed=1, step=2, use="candidates"):
+    return draw_bits(marks, count, seed=seed, step=step, use=use)
+
+
+def test_a_row_gets_the_same_numbers_in_any_batch_and_any_number_of_them():
+    everything = bits()
+    some = [150, 3, 70]
+    np.testing.assert_array_equal(bits(MARKS[some]), everything[some])
+    np.testing.assert_array_equal(bits(count=7), everything[:, :7])
+
+
+def test_numbers_differ_by_row_seed_step_and_use():
+    sets = [bits(), bits(seed=2), bits(step=3), bits(use="negatives")]
+    assert len(set(np.concatenate(sets).ravel().tolist())) == 4 * 200 * 40
+
+
+def test_shares_are_uniform_below_one():
+    shares = draw_shares(MARKS, 500, seed=0, step=0, use="negatives")
+    assert shares.min() >= 0
+    assert shares.max() < 1
+    counts = np.histogram(shares, bins=20, range=(0, 1))[0]
+    expected = shares.size / 20
+    assert ((counts - expected) ** 2 / expected).sum() < 43.8  # chi-squared, 19 degrees of freedom: one in a thousand
+
+
+def test_any_key_has_a_mark_and_no_rows_have_none():
+    assert len(set(marks_of(["", "no hex", "x" * 5000, "é"]).tolist())) == 4
+    assert draw_bits(marks_of([]), 3, seed=0, step=0, use="candidates").shape == (0, 3)
+    assert draw_shares(marks_of([]), 3, seed=0, step=0, use="candidates").shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no change was made",
+        "there is no change",
+        "the two scenes seem identical",
+        "the scene is the same as before",
+        "the scene remains the same",
+        "nothing has changed",
+        "nothing was modified",
+        "no change has occurred",
+        "there is no difference",
+        "There didn't appear to be any changes.",
+        "there doesn’t seem to be any difference",
+        "Both images\nare the same.",
+        "they look exactly the same",
+        "The difference between the two images is that the first image has a red box on a table, while the second "
+        "image displays the same scene, unchanged, lit by cool light from the right.",
+        "no visible differences " * 10_000,
+    ],
+)
+def test_texts_that_may(text):
+    assert may_say_no_change(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "   ",
+        "the red car is gone",
+        "a person is no longer there",
+        "the second image shows the same table with a blue ball",
+        "the car that was next to the truck moved",
+        "everything is the same except that the dog is gone",
+        "the images are identical but for a red ball",
+        "there is no red ball in the second image",
+        "x" * 100_000,
+    ],
+)
+def test_texts_that_do_not(text):
+    assert not may_say_no_change(text)

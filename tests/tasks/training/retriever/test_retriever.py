@@ -2,15 +2,19 @@
 
 import copy
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pairwright.schemas.errors import TrainingError
-from pairwright.tasks.training.losses.adpo import retriever_loss
+from pairwright.tasks.training.losses.objectives import retriever_loss
 from pairwright.tasks.training.retriever.pool import NONE
-from pairwright.tasks.training.retriever.retriever import START
+from pairwright.tasks.training.retriever.retriever import START, _contrast, masked_log_softmax, sample, warm_up
+from tests.fixtures.graphs import PROPERTY
 from tests.fixtures.retrieving import entry, make_retriever
 
 ROWS = [entry(n) for n in range(9)]
@@ -258,3 +262,168 @@ def test_heads_compute_in_float32_whatever_the_policy_does():
         found = retriever.propose(BATCH, learning=False)
     assert found.log_q.dtype == torch.float32
     assert torch.equal(found.log_q, expected.log_q)
+
+
+def plain_softmax(logits, present):
+    """Return q row by row, of what is there."""
+    q = np.zeros(logits.shape)
+    for row in range(len(logits)):
+        there = np.flatnonzero(present[row])
+        if len(there):
+            raised = np.exp(logits[row, there] - logits[row, there].max())
+            q[row, there] = raised / raised.sum()
+    return q
+
+
+def random_case(seed, rows=5, columns=9):
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=(rows, columns)) * rng.choice([0.1, 3, 50])
+    present = rng.random((rows, columns)) < rng.choice([0.0, 0.3, 1.0], size=(rows, 1))
+    return logits, present, rng.random((rows, 4))
+
+
+@PROPERTY
+@given(st.integers(0, 10**9))
+def test_q_entropy_and_numbers_are_numpys(seed):
+    logits, present, shares = random_case(seed)
+    q = plain_softmax(logits, present)
+    drawn = sample(torch.tensor(logits), torch.tensor(present), shares)
+    having = present.any(1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        entropy = -np.where(q > 0, q * np.log(q), 0).sum(1)
+    np.testing.assert_allclose(drawn.entropy.numpy(), entropy, atol=1e-5)
+    np.testing.assert_allclose(drawn.effective.numpy(), np.exp(entropy), rtol=1e-4)
+    np.testing.assert_array_equal(drawn.available.numpy(), present.sum(1))
+    for row in np.flatnonzero(having):
+        assert present[row, drawn.columns[row]].all()
+        np.testing.assert_allclose(drawn.log_q[row].numpy(), np.log(q[row, drawn.columns[row]]), atol=1e-5)
+        ends = np.cumsum(q[row])
+        for share, column in zip(shares[row], drawn.columns[row], strict=True):
+            before = ends[column - 1] if column else 0.0
+            assert before - 1e-9 <= share * ends[-1] <= ends[column] + 1e-9
+    assert (drawn.log_q[~torch.tensor(having)] == 0).all()
+
+
+def test_draws_are_as_frequent_as_q_says():
+    logits = torch.tensor([[0.0, 1.0, 2.0, -1.0]])
+    present = torch.tensor([[True, False, True, True]])
+    shares = np.random.default_rng(0).random((1, 100_000))
+    counts = np.bincount(sample(logits, present, shares).columns[0], minlength=4) / 100_000
+    np.testing.assert_allclose(counts, plain_softmax(logits.numpy(), present.numpy())[0], atol=0.006)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1 - 2.0**-52])
+def test_the_ends_of_the_distribution_fall_on_what_is_there(share):
+    logits = torch.tensor([[5.0, 1.0, -80.0, 3.0, 9.0]])
+    present = torch.tensor([[False, True, True, True, False]])
+    drawn = sample(logits, present, np.array([[share]]))
+    assert drawn.columns[0, 0] in (1, 3)
+
+
+def test_gradients_reach_what_is_there_and_nothing_else():
+    logits = torch.tensor([[1.0, 2.0, 3.0], [0.5, 0.1, 0.2]], requires_grad=True)
+    present = torch.tensor([[True, False, True], [False, False, False]])
+    drawn = sample(logits, present, np.array([[0.99], [0.5]]))
+    drawn.log_q.sum().backward()
+    q = plain_softmax(logits.detach().numpy(), present.numpy())
+    np.testing.assert_array_equal(drawn.columns, [[2], [0]])
+    np.testing.assert_allclose(logits.grad.numpy(), [[-q[0, 0], 0, 1 - q[0, 2]], [0, 0, 0]], atol=1e-6)
+
+
+def test_shares_of_the_entropy():
+    logits = torch.zeros(4, 3)
+    present = torch.tensor([[True] * 3, [True, False, False], [False] * 3, [True, True, False]])
+    logits[3, 0] = 60.0
+    drawn = sample(logits, present, np.zeros((4, 1)))
+    np.testing.assert_allclose(drawn.entropy_share.numpy(), [1, 1, 1, 0], atol=1e-6)
+
+
+def test_what_is_not_there_has_no_chance_whatever_its_logit():
+    logits = torch.tensor([[1e30, 0.0, 0.0], [float("inf"), 1.0, 1.0]])
+    present = torch.tensor([[False, True, True]] * 2)
+    found = masked_log_softmax(logits, present).exp()
+    np.testing.assert_allclose(found.numpy(), [[0, 0.5, 0.5]] * 2, atol=1e-6)
+
+
+def logits_of(retriever, places):
+    ids = np.array([retriever.pool.own[place, 0] for place in places])
+    with torch.no_grad():
+        pairs, texts = retriever.encoder.pairs(places), retriever.encoder.texts(ids)
+        return (pairs @ texts.T).double().numpy() * retriever.config.logit_scale / retriever.config.temperature
+
+
+def cross_entropy(logits, right, rivals):
+    chosen = np.exp(logits[rivals] - logits[right])
+    return np.log(chosen.sum())
+
+
+def test_the_loss_is_that_of_both_directions():
+    retriever = make_retriever([entry(n) for n in range(5)])
+    places = np.arange(5)
+    logits = logits_of(retriever, places)
+    rows = [cross_entropy(logits[n], n, range(5)) + cross_entropy(logits[:, n], n, range(5)) for n in range(5)]
+    loss, _ = _contrast(retriever, places)
+    assert loss.item() == pytest.approx(np.mean(rows) / 2, abs=1e-5)
+
+
+def test_what_is_as_right_does_not_compete():
+    """Rows 0 and 1 have one text, rows 1 and 2 are about one pair, rows 3 and 4 say that nothing changed."""
+    rows = [entry(0, "same"), entry(1, "same", pair="p"), entry(2, "else", pair="p"), entry(3, "as it was")]
+    rows = [replace(row, no_change=row.chosen == "as it was") for row in rows]
+    rows += [entry(4, "unchanged", no_change=True), entry(5, "third")]
+    retriever = make_retriever(rows)
+    first = retriever.pool.own[:, 0]
+    logits = logits_of(retriever, np.arange(6))
+    right = {0: {"same"}, 1: {"same", "else"}, 2: {"same", "else"}, 5: {"third"}}
+    right |= {row: {"as it was", "unchanged"} for row in (3, 4)}
+    texts = [retriever.pool.texts[number] for number in first]
+    columns = {text: texts.index(text) for text in set(texts)}
+    losses = []
+    for n in range(6):
+        rivals = [column for text, column in columns.items() if text == texts[n] or text not in right[n]]
+        losses.append(cross_entropy(logits[n], columns[texts[n]], rivals))
+        pairs = [m for m in range(6) if m == n or texts[n] not in right[m]]
+        losses[-1] += cross_entropy(logits[:, n], n, pairs)
+    loss, _ = _contrast(retriever, np.arange(6))
+    assert loss.item() == pytest.approx(np.mean(losses) / 2, abs=1e-5)
+
+
+def test_pairs_find_their_texts():
+    retriever = make_retriever([entry(n) for n in range(40)], projection_dim=32)
+    _, before = _contrast(retriever, np.arange(40))
+    assert before < 0.3
+    assert warm_up(retriever, 200) > 0.9
+    found = retriever.logits(np.arange(40), np.broadcast_to(np.arange(40), (40, 40))).argmax(1).numpy()
+    assert (found == retriever.pool.own[:, 0]).mean() > 0.9
+
+
+def test_it_depends_on_the_seed_alone():
+    rows = [entry(n) for n in range(30)]
+    one, two = make_retriever(rows), make_retriever(rows)
+    torch.manual_seed(1)
+    warm_up(one, 5)
+    torch.manual_seed(2)
+    warm_up(two, 5)
+    for name, weight in one.encoder.network.state_dict().items():
+        assert torch.equal(weight, two.encoder.network.state_dict()[name])
+
+
+def test_held_out_rows_teach_nothing():
+    """Also where their texts are some training row's, too."""
+    rows, held_out = [entry(n) for n in range(30)], range(30, 60)
+    one = make_retriever([*rows, *[entry(n, in_pool=False) for n in held_out]])
+    two = make_retriever([*rows, *[entry(n, f"text {n - 30}", in_pool=False) for n in held_out]])
+    assert one.pool.texts == two.pool.texts
+    warm_up(one, 5)
+    warm_up(two, 5)
+    for name, weight in one.encoder.network.state_dict().items():
+        assert torch.equal(weight, two.encoder.network.state_dict()[name])
+
+
+@pytest.mark.parametrize("rows", [[entry(0)], [entry(0), entry(1, "text 0")], [entry(0, in_pool=False)]])
+def test_where_nothing_can_be_told_apart_nothing_happens(rows):
+    retriever = make_retriever(rows)
+    before = {name: weight.clone() for name, weight in retriever.encoder.network.state_dict().items()}
+    assert warm_up(retriever, 3) == 0
+    for name, weight in before.items():
+        assert torch.equal(weight, retriever.encoder.network.state_dict()[name])

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from pairwright.tasks.training import stop_training
-from pairwright.tasks.training.stop_training import Stopping, stoppable
+from pairwright.tasks.training import watch_training
+from pairwright.tasks.training.watch_training import stoppable
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -26,25 +26,15 @@ def test_one_signal_and_two(number: signal.Signals) -> None:
 def test_a_launcher_passes_on_what_the_terminal_has_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several processes, a second signal soon after the first is the same one."""
     trainer, now = cast("Any", SimpleNamespace(stopping=False)), [100.0]
-    monkeypatch.setattr(stop_training, "count_ranks", lambda: 2)
-    monkeypatch.setattr(stop_training.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(watch_training, "count_ranks", lambda: 2)
+    monkeypatch.setattr(watch_training.time, "monotonic", lambda: now[0])
     with stoppable(trainer):
         for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):
             os.kill(os.getpid(), number)
         assert trainer.stopping
-        now[0] += stop_training.PASSED_ON
+        now[0] += watch_training.PASSED_ON
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_the_step_in_work_is_the_last_and_saved() -> None:
-    trainer = cast("Any", SimpleNamespace(is_stopping=False))
-    control = SimpleNamespace(should_save=False, should_training_stop=False)
-    Stopping(trainer).on_step_end(None, None, control)
-    assert (control.should_save, control.should_training_stop) == (False, False)
-    trainer.is_stopping = True
-    Stopping(trainer).on_step_end(None, None, control)
-    assert (control.should_save, control.should_training_stop) == (True, True)
 
 
 def test_threads_that_get_no_signals_train_too() -> None:

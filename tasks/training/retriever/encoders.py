@@ -1,14 +1,20 @@
-"""CLIP4IDC as the retriever's encoder: a CLIP of its own that looks at both images at once (Guo et al. 2022).
+"""Encoders of the retriever: pairs of images and texts as unit vectors in one space.
 
-Of a CLIP's vision transformer the first three quarters of the layers see each image alone (9 of 12), the others the
-tokens of both, to which an embedding of the image's place, one of the position, and a layer norm are added; a pair is
-the mean of the two class tokens. Texts go through CLIP's text transformer. Both towers are trained by the retriever's
-rewards, what CLIP has brought along a thousand times more slowly than what is new, as CLIP4IDC does.
+``heads``, the usual one: small trainable heads on vectors of images and texts that are computed once (ours). A pair is
+``[f1, f2, f2 - f1, f1 * f2]`` of its images' vectors, a text its own vector, all scaled so that their numbers are about
+1; two layers on the pair's side, one on the text's, take them into one space, where their cosine says how well they
+fit. A scale of 100 and a temperature of 2 are made for CLIP, whose cosines of one image with any texts lie in a narrow
+cone: they differ by some hundredths. Heads that start anew fill the whole sphere, and one text would get nearly all of
+q. So their vectors have a constant part, and only ``SPREAD`` of a cosine varies (ours): with descriptions of random
+scenes, q starts with 80 % of the entropy of equal chances then, and with 2 % on the rendered ones without.
 
-Reads an open_clip checkpoint through ``open_clip_embedder`` (the profile's ``embedding.clip``), and the images. Each
-step costs a pass of the vision tower per image and one of the text tower per candidate, forward and backward. For
-ViT-B/32, a batch of 4 and 128 candidates, which the batch shares, that is about 2.5 TFLOP, and 150 M weights with
-Adam's moments and gradients are 2.4 GB. So this is the slower choice; the usual one is ``heads``.
+``clip4idc``: a CLIP of its own that looks at both images at once (Guo et al. 2022). Of its vision transformer the first
+three quarters of the layers see each image alone (9 of 12), the others the tokens of both, to which an embedding of the
+image's place, one of the position, and a layer norm are added; a pair is the mean of the two class tokens. Texts go
+through CLIP's text transformer. Both towers are trained by the retriever's rewards, what CLIP has brought along a
+thousand times more slowly than what is new, as CLIP4IDC does. For ViT-B/32, a batch of 4 and 128 candidates, which the
+batch shares, a step is about 2.5 TFLOP, and 150 M weights with Adam's moments and gradients are 2.4 GB; heads need 0.05
+GFLOP for a pair. Needs PyTorch, and open_clip for the second.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,10 +37,81 @@ from pairwright.tasks.models.open_clip_embedder import (
     transform_of,
 )
 from pairwright.tasks.models.preprocess import Preprocess
+from pairwright.tasks.training.retriever.material import Features
 from pairwright.tasks.training.retriever.pool import Places
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+BLOCKS = 4
+SPREAD = 0.2
+"""Cosines lie between 1 - 2 SPREAD and 1."""
+
+
+class Heads(nn.Module):
+    """Heads that map pairs and texts into one space."""
+
+    def __init__(self, image_size: int, text_size: int, width: int, *, seed: int) -> None:
+        """Make new heads, the same for the same seed whatever was drawn before."""
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):  # what is drawn elsewhere does not depend on these
+            torch.manual_seed(seed)
+            self.pair = nn.Sequential(nn.Linear(BLOCKS * image_size, width), nn.GELU(), nn.Linear(width, width))
+            self.text = nn.Linear(text_size, width)
+        self.image_scale, self.text_scale = float(image_size) ** 0.5, float(text_size) ** 0.5
+
+    def pairs(self, vectors: "Tensor") -> "Tensor":
+        """Return ``(B, width + 1)`` unit vectors of ``(B, 2, d)`` images' vectors."""
+        first, second = (vectors * self.image_scale).unbind(1)
+        parts = [first, second, second - first, first * second]
+        return _into_cone(self.pair(torch.cat(parts, dim=-1)))
+
+    def texts(self, vectors: "Tensor") -> "Tensor":
+        """Return ``(N, width + 1)`` unit vectors of ``(N, d)`` texts' vectors."""
+        return _into_cone(self.text(vectors * self.text_scale))
+
+
+def _into_cone(vectors: "Tensor") -> "Tensor":
+    """Return unit vectors with one more number, which is the same for all: cosines become 1 - SPREAD (1 - cosine)."""
+    free = functional.normalize(vectors, dim=-1) * SPREAD**0.5
+    return functional.pad(free, (0, 1), value=(1 - SPREAD) ** 0.5)
+
+
+class HeadsEncoder:
+    """Encoder of rows and texts of the pool by their vectors."""
+
+    wants_pixels = False
+
+    def __init__(self, network: Heads, features: Features, device: torch.device) -> None:
+        self.network = network.to(device)
+        self._features = features
+        self._device = device
+
+    def pairs(self, places: Places, pixels: "Tensor | None" = None) -> "Tensor":
+        """Return ``(B, width + 1)`` unit vectors; ``pixels`` are not looked at."""
+        del pixels
+        return self.network.pairs(torch.from_numpy(self._features.pairs(places)).to(self._device))
+
+    def texts(self, ids: Places) -> "Tensor":
+        """Return ``(N, width + 1)`` unit vectors."""
+        return self.network.texts(torch.from_numpy(self._features.words(ids)).to(self._device))
+
+    def groups(self, rate: float) -> list[dict[str, Any]]:
+        """Return what an optimiser trains, with its rate."""
+        return [{"params": list(self.network.parameters()), "lr": rate}]
+
+    @property
+    def about(self) -> dict[str, str]:
+        """Say what is needed to make the same network again."""
+        image_size, text_size = self._features.sizes
+        return {
+            "encoder": "heads",
+            "image_size": str(image_size),
+            "text_size": str(text_size),
+            "width": str(self.network.text.out_features),
+            "vectors": self._features.made_by,
+        }
+
 
 ALONE = 0.75
 """Share of the layers that see one image (9 of 12)."""
@@ -45,7 +122,7 @@ Shown = Callable[[int], Sequence[NDArray[np.uint8]]]
 
 
 class Clip4Idc(nn.Module):
-    """Put a CLIP's layers to work on pairs; ``clip`` is a model of open_clip."""
+    """Layers of a CLIP at work on pairs; ``clip`` is a model of open_clip."""
 
     def __init__(self, clip: Any, *, seed: int) -> None:
         """Add what CLIP does not have, drawn as its own embeddings are; the same for the same seed.
@@ -54,8 +131,14 @@ class Clip4Idc(nn.Module):
             ModelError: its image tower is not a plain vision transformer with a class token.
         """
         super().__init__()
-        _check(clip)
         visual = clip.visual
+        if not has_class_token(visual) or not visual.transformer.batch_first:
+            raise ModelError(
+                f"{FIELD}: adpo.encoder=clip4idc splits a vision transformer with a class token; this model's image "
+                f"tower is a {type(visual).__name__}. Name a ViT of CLIP's form, or take adpo.encoder=heads"
+            )
+        if len(visual.transformer.resblocks) < 2:
+            raise ModelError(f"{FIELD}: adpo.encoder=clip4idc needs an image tower with two layers or more")
         self.clip = clip
         self.alone = max(1, round(ALONE * len(visual.transformer.resblocks)))
         tokens, width = visual.positional_embedding.shape
@@ -88,24 +171,8 @@ class Clip4Idc(nn.Module):
         return functional.normalize(self.clip.encode_text(tokens), dim=-1)
 
 
-def _check(clip: Any) -> None:
-    """Refuse an image tower that cannot be split.
-
-    Raises:
-        ModelError: what it is instead.
-    """
-    visual = clip.visual
-    if not has_class_token(visual) or not visual.transformer.batch_first:
-        raise ModelError(
-            f"{FIELD}: adpo.encoder=clip4idc splits a vision transformer with a class token; this model's image tower "
-            f"is a {type(visual).__name__}. Name a ViT of CLIP's form, or take adpo.encoder=heads"
-        )
-    if len(visual.transformer.resblocks) < 2:
-        raise ModelError(f"{FIELD}: adpo.encoder=clip4idc needs an image tower with two layers or more")
-
-
 class Clip4IdcEncoder:
-    """Encode rows by their images, and texts of the pool by their words."""
+    """Encoder of rows by their images, and of texts of the pool by their words."""
 
     wants_pixels = True
 
@@ -149,7 +216,7 @@ class Clip4IdcEncoder:
 
 
 class Tools:
-    """Be what belongs to a CLIP beside its weights."""
+    """What belongs to a CLIP beside its weights."""
 
     def __init__(self, config: ClipConfig, visual: Any, device: torch.device) -> None:
         self.tokenize: Callable[[list[str]], Tensor] = create_tokenizer(config)
