@@ -21,6 +21,8 @@ MAX_LINE_BYTES = 8 << 20
 """Those of Localized Narratives have 27 thousand bytes on average."""
 MAX_TEXTS, MAX_CHARACTERS = 1000, 100_000
 """Texts of one item, and their characters together."""
+MAX_WORD = 1000
+"""Characters of a licence, group, split or id."""
 CAPTIONS = ("caption", "captions", "text")
 """Usual names of the field that holds captions."""
 LICENCES = ("licence", "license")
@@ -58,6 +60,16 @@ def word_of(record: Record, *fields: str) -> str:
         if isinstance(value, str) and (text := clean_text(value)):
             return text
     return ""
+
+
+def check_word(record: Record, *fields: str) -> str:
+    """Return the first of these fields, a text or a whole number, as a text; ``RefusedEntryError`` where it is none."""
+    value = next((record[field] for field in fields if record.get(field) is not None), "")
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18:
+        return str(value)
+    if not isinstance(value, str) or len(value) > MAX_WORD:
+        raise RefusedEntryError("damaged field", " or ".join(fields))
+    return "".join(check_texts(value))
 
 
 def clean_text(text: str) -> str:

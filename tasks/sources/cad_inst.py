@@ -54,8 +54,6 @@ _LITERAL = re.compile(
 )
 LOOKED_AT = 1000
 """Records after which a folder that has none of the images is taken for a wrong one."""
-CHUNK = 50_000
-"""Rows of a table that are listed before they are read: the file is one row group, read again for each chunk."""
 
 
 def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
@@ -124,15 +122,14 @@ def _json_files(source: str) -> list[Path]:
 
 
 def _table_entries(config: SourceConfig, limit: int | None) -> Iterator[Entry]:
-    items = list_rows(config, limit, choose=_choose)
-    while chunk := list(islice(items, CHUNK)):
-        for item, record in read_rows(chunk, config, choose=_choose):
-            if isinstance(record, Failed):
-                raise SourceError(f"{config.path}: {record.detail}: cannot be read")
-            if isinstance(record, Dropped):
-                yield Entry(name=item.name, refused="damaged record", detail=f"{record.reason}: {record.detail}")
-            else:
-                yield _entry(item.name, lambda record=record: record)
+    items = list(list_rows(config, limit, choose=_choose))  # the file is one row group, read once
+    for item, record in read_rows(items, config, choose=_choose):
+        if isinstance(record, Failed):
+            raise SourceError(f"{config.path}: {record.detail}: cannot be read")
+        if isinstance(record, Dropped):
+            yield Entry(name=item.name, refused="damaged record", detail=f"{record.reason}: {record.detail}")
+        else:
+            yield _entry(item.name, lambda record=record: record)
 
 
 def _choose(schema: pa.Schema, _: ReadingConfig) -> dict[str, str]:

@@ -31,7 +31,15 @@ from pathlib import Path
 from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ItemRow, PairRow
-from pairwright.tasks.sources.annotations import CAPTIONS, LICENCES, Record, check_texts, parse_record, read_lines
+from pairwright.tasks.sources.annotations import (
+    CAPTIONS,
+    LICENCES,
+    Record,
+    check_texts,
+    check_word,
+    parse_record,
+    read_lines,
+)
 from pairwright.tasks.sources.layouts import Entry, Layout, checked, list_entries, read_entries
 from pairwright.tasks.sources.read_entry import RefusedEntryError, check_path
 from pairwright.tasks.sources.reader import Read, Reader
@@ -43,8 +51,6 @@ DIFFERENCES = ("difference", "differences")
 ENDINGS = (".jsonl", ".ndjson")
 LOOKED_AT = 100
 """Lines that are looked at to tell a manifest from another file, and one of pairs from one of images."""
-MAX_WORD = 1000
-"""Characters of a licence, group, split or id."""
 MAX_SPLITS = 50
 """Names of splits that a message lists."""
 
@@ -96,7 +102,7 @@ def _entries(layout: Layout, *, pairs: bool) -> Iterator[Entry]:
     for number, line in read_lines(layout.root):
         try:
             record = parse_record(line)
-            split = _word(record, "split")
+            split = check_word(record, "split")
         except RefusedEntryError as refused:
             yield Entry(name=f"line {number}", refused=refused.reason, detail=refused.detail)
             continue
@@ -114,13 +120,13 @@ def _entry(record: Record, layout: Layout, *, pairs: bool) -> Entry:
     is_pair = len(images) == 2
     captions = (layout.reading.caption_column,) if layout.reading.caption_column else CAPTIONS
     return Entry(
-        name=_word(record, "id") or " ".join(images),
+        name=check_word(record, "id") or " ".join(images),
         images=images,
         texts=_texts(record, *(DIFFERENCES if is_pair else ()), *captions),
         captions=tuple(_texts(record, *fields) for fields in CAPTIONS_OF) if is_pair else (),
-        licence=_word(record, *LICENCES),
+        licence=check_word(record, *LICENCES),
         instruction=" ".join(_texts(record, "instruction")) if is_pair else "",
-        group=_word(record, "group"),
+        group=check_word(record, "group"),
         no_change=is_pair and record.get("no_change") is True,
     )
 
@@ -139,16 +145,6 @@ def _images(record: Record) -> tuple[str, ...]:
 def _texts(record: Record, *fields: str) -> tuple[str, ...]:
     found = [text for field in fields if record.get(field) is not None for text in check_texts(record[field])]
     return tuple(dict.fromkeys(found))
-
-
-def _word(record: Record, *fields: str) -> str:
-    """Return the first of these fields, a text or a number, as a text."""
-    value = next((record[field] for field in fields if record.get(field) is not None), "")
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18:
-        return str(value)
-    if not isinstance(value, str) or len(value) > MAX_WORD:
-        raise RefusedEntryError("damaged field", " or ".join(fields))
-    return "".join(check_texts(value))
 
 
 READER = Reader(

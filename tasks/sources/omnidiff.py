@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from pairwright.schemas.errors import SourceError
-from pairwright.tasks.sources.annotations import check_texts, parse_record, read_lines
+from pairwright.tasks.sources.annotations import check_texts, check_word, parse_record, read_lines
 from pairwright.tasks.sources.layouts import Entry, Layout, checked, layout_reader
-from pairwright.tasks.sources.read_entry import RefusedEntryError, check_path
+from pairwright.tasks.sources.read_entry import check_path
 
 
 def _entries(layout: Layout) -> Iterator[Entry]:
@@ -37,7 +37,7 @@ def _pair(line: bytes | None) -> Entry:
     record = parse_record(line)
     first, second = (check_path(record.get(name)) for name in ("image1", "image2"))
     types = check_texts(record.get("change_types") or [])
-    name, *place = (_word(record, name) for name in ("id", "source", "scene"))
+    name, *place = (check_word(record, name) for name in ("id", "source", "scene"))
     return Entry(
         name=name or f"{first} {second}",
         images=(first, second),
@@ -46,16 +46,6 @@ def _pair(line: bytes | None) -> Entry:
         group="/".join(filter(None, place)) if place[1] else "",
         no_change=types == ("no_change",),
     )
-
-
-def _word(record: dict[str, object], name: str) -> str:
-    """Return a field that is a text or a number, as a text."""
-    value = record.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str | int) or len(str(value)) > 200:
-        raise RefusedEntryError("damaged field", name)
-    return "".join(check_texts(str(value)))
 
 
 READER = layout_reader(

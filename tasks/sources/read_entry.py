@@ -66,12 +66,15 @@ class About:
 def read_each(items: Iterable[ItemRow], read: Callable[[ItemRow], Iterable[Given]]) -> Iterator[Read]:
     """Yield what ``read`` finds in each item; where it raises, one row that says why."""
     for item in items:
-        try:
-            rows = list(read(item))
-        except (RefusedEntryError, OSError) as error:
-            yield refuse(item, error)
-        else:
-            yield from rows
+        yield from read_one(item, lambda item=item: read(item))
+
+
+def read_one(item: ItemRow, read: Callable[[], Iterable[Given]]) -> Sequence[Read]:
+    """Return what ``read`` finds in an item; where it raises, one row that says why."""
+    try:
+        return list(read())
+    except (RefusedEntryError, OSError) as error:
+        return [refuse(item, error)]
 
 
 def refuse(item: ItemRow, error: Exception) -> Dropped | Failed:

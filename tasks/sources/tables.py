@@ -16,9 +16,9 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, islice
@@ -40,6 +40,7 @@ from pairwright.tasks.sources.read_entry import (
     is_below,
     read_below,
     read_image,
+    read_one,
     read_pair,
     refuse,
     shown_name,
@@ -137,12 +138,8 @@ def read_tables(
         if isinstance(record, Dropped | Failed):
             yield record
             continue
-        try:
-            rows = list(read_row(TableRow(item, record, config, folder)))
-        except (RefusedEntryError, OSError) as error:
-            yield refuse(item, error)
-        else:
-            yield from rows
+        row = TableRow(item, record, config, folder)
+        yield from read_one(item, lambda row=row: read_row(row))
 
 
 def image_folder(config: SourceConfig) -> str:
@@ -247,11 +244,17 @@ class _WatchedFile:
         return getattr(self._file, name)
 
     def read(self, size: int = -1) -> bytes:
-        try:
+        with _keeping(self._faults):
             return self._file.read(size)
-        except Exception as error:
-            self._faults.append(error)
-            raise
+
+
+@contextmanager
+def _keeping(faults: list[Exception]) -> Generator[None]:
+    try:
+        yield
+    except Exception as error:
+        faults.append(error)
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,11 +295,8 @@ class _Source:
         """Open a table; what the medium raises is kept in ``faults``."""
         if self.place.is_local and file.name.endswith(".arrow"):
             return ArrowTable(os.fsencode(self.place.path(file.name)), file.size)
-        try:
+        with _keeping(faults):
             opened = self.place.open(file.name)
-        except Exception as error:
-            faults.append(error)
-            raise
         try:
             return ParquetTable(_WatchedFile(opened, faults), file.size)
         except Exception:
@@ -327,7 +327,8 @@ class _Source:
         try:
             if "refused" in first:
                 raise RefusedEntryError(first["refused"], first["detail"])
-            file = _looking(self.place, first["file"], faults)
+            with _keeping(faults):
+                file = self.place.look(first["file"])
             if (file.size, file.stamp) != (first["size"], first["stamp"]):
                 raise RefusedEntryError("changed since it was listed")
             table = self.open(file, faults)
@@ -338,14 +339,6 @@ class _Source:
         with closing(table):
             for group, some in groupby(where, key=lambda both: both[1]["group"]):
                 yield from _read_group(table, list(some), group=group, columns=columns, faults=faults)
-
-
-def _looking(place: Place, name: str, faults: list[Exception]) -> SourceFile:
-    try:
-        return place.look(name)
-    except Exception as error:
-        faults.append(error)
-        raise
 
 
 def _items(source: _Source, names: Sequence[str]) -> Iterator[ItemRow]:

@@ -24,6 +24,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ from pairwright.tasks.sources.read_entry import (
     Picture,
     RefusedEntryError,
     read_image,
+    read_one,
     refuse,
     shown_name,
 )
@@ -226,12 +228,8 @@ def _read_samples(place: Place, file: SourceFile, samples: Sequence[Sample], con
         for contents in read_members(place, file, [[(part.offset, part.size) for part in each] for _, each in samples]):
             item, parts = samples[done]
             done += 1
-            try:
-                rows = _rows(item, dict(zip(parts, contents, strict=True)), config)
-            except RefusedEntryError as error:
-                yield refuse(item, error)
-            else:
-                yield from rows
+            found = dict(zip(parts, contents, strict=True))
+            yield from read_one(item, partial(_rows, item, found, config))
     except Exception as error:  # noqa: BLE001 - each store raises errors of its own; the items are owed again
         yield from (refuse(item, error) for item, _ in samples[done:])
 

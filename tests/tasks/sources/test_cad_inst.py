@@ -211,14 +211,6 @@ def test_keys_follow_records_and_images(images, tmp_path):
     assert [a.key == b.key for a, b in zip(items, again, strict=True)] == [True, False]
 
 
-def test_chunks_of_rows_are_read_whole(images, tmp_path, monkeypatch):
-    monkeypatch.setattr(cad_inst, "CHUNK", 2)
-    records = [{**RECORDS[1], "conversations": talk(ASK, f"answer {n}")} for n in range(7)]
-    path = write_parquet(tmp_path / "a.parquet", records, rows_per_group=5)
-    _, found = read_all(source(path, images))
-    assert [rows[-1].text for rows in found.values()] == [f"answer {n}" for n in range(7)]
-
-
 def test_a_folder_without_the_images_is_a_source_error(images, tmp_path):
     path = write_parquet(tmp_path / "tables/a.parquet", RECORDS)
     with pytest.raises(SourceError, match=r"a\.parquet: .*tables.*reading\.images=FOLDER"):

@@ -54,7 +54,7 @@ def test_bad_lines_are_dropped_by_their_number(tmp_path: Path) -> None:
         {**GOOD, "caption": 7},
         {**GOOD, "change_types": [1]},
         {**GOOD, "scene": {"a": 1}},
-        {**GOOD, "id": "x" * 201},
+        {**GOOD, "id": "x" * 1001},
     ]
     put_lines(tmp_path, "train.jsonl", *bad, b"  ", GOOD)
     found = read_all(source_of("omnidiff", tmp_path, splits=["train"]))
