@@ -9,7 +9,7 @@ Memory: the vectors of the excluded sets in float32, and their products with tho
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -31,31 +31,14 @@ REASON, NO_VECTOR = "near-duplicate of an excluded image", "no vector"
 EMPTY = no_rows(schema_of(EmbeddingRow)).select(["subject", "embedder", "vector"])
 
 
-@dataclass(frozen=True)
-class References:
-    """Hold the images of an excluded set."""
-
-    names: list[str]
-    """(R,) what people call them."""
-    spaces: dict[str, NDArray[np.float32]]
-    """Per embedder (R, d) unit vectors."""
-
-
 def admit_images(
     rows: Sequence[ImageRow], config: ExcludeConfig, *, vectors: Mapping[str, tuple[EmbeddingRow, ...]]
 ) -> Iterator[AdmittedRow | Dropped]:
-    """Yield the admitted images.
-
-    Args:
-        rows: the images.
-        config: the excluded sets and the limits.
-        vectors: all vectors of the images.
-    """
+    """Yield the admitted images of the rows, whose vectors are given."""
     images = sorted(image for image, own in vectors.items() if own)
     refused: dict[str, str] = {}
     for place in config.files:
-        references = _read_references(place)
-        refused |= dict(_refuse(images, vectors, references, config=config))
+        refused |= dict(_refuse(images, vectors, *_read_references(place), config=config))
     for row in rows:
         if row.key in refused:
             yield Dropped(source_key=row.key, reason=REASON, detail=refused[row.key])
@@ -68,28 +51,26 @@ def admit_images(
 def _refuse(
     images: Sequence[str],
     vectors: Mapping[str, tuple[EmbeddingRow, ...]],
-    references: References,
+    names: Sequence[str],
+    spaces: Mapping[str, NDArray[np.float32]],
     *,
     config: ExcludeConfig,
 ) -> Iterator[tuple[str, str]]:
     """Yield the keys of images that are refused, and why."""
-    for start in range(0, len(images) if references.names else 0, BLOCK):
+    for start in range(0, len(images) if names else 0, BLOCK):
         block = images[start : start + BLOCK]
-        cosines = {name: _stack(block, vectors, name) @ matrix.T for name, matrix in references.spaces.items()}
+        cosines: dict[str, NDArray[np.float32]] = {}
+        for name, matrix in spaces.items():
+            own = [row.vector for image in block for row in vectors[image] if row.embedder == name]
+            cosines[name] = np.array(own, dtype=np.float32) @ matrix.T
         bits = np.rint((1 - cosines.pop(perceptual_hash.NAME)) * perceptual_hash.BITS / 2).astype(np.int64)
         similar = np.min(list(cosines.values()), axis=0)
         for image, differing, likeness in zip(block, bits, similar, strict=True):
             nearest, likest = int(differing.argmin()), int(likeness.argmax())
             if differing[nearest] <= config.max_hash_distance:
-                yield image, f"{references.names[nearest]}: {differing[nearest]} bits of the perceptual hash differ"
+                yield image, f"{names[nearest]}: {differing[nearest]} bits of the perceptual hash differ"
             elif likeness[likest] >= config.min_similarity:
-                yield image, f"{references.names[likest]}: similarity {likeness[likest]:.4f} in every space"
-
-
-def _stack(images: Sequence[str], vectors: Mapping[str, tuple[EmbeddingRow, ...]], name: str) -> NDArray[np.float32]:
-    return np.array(
-        [next(row.vector for row in vectors[image] if row.embedder == name) for image in images], dtype=np.float32
-    )
+                yield image, f"{names[likest]}: similarity {likeness[likest]:.4f} in every space"
 
 
 def write_references(build: Build, embeddings: Planned, images: Planned) -> str:
@@ -108,8 +89,8 @@ def write_references(build: Build, embeddings: Planned, images: Planned) -> str:
 
 
 @lru_cache(maxsize=8)
-def _read_references(place: str) -> References:
-    """Read an excluded set, once per process."""
+def _read_references(place: str) -> tuple[list[str], dict[str, NDArray[np.float32]]]:
+    """Return what people call the R images of an excluded set, and per embedder their (R, d) unit vectors."""
     folder, _, name = place.rpartition("/")
     table = pa.ipc.open_file(pa.BufferReader(Folder(folder).read(name))).read_all()
     embedders = table.column("embedder").to_numpy()
@@ -120,7 +101,7 @@ def _read_references(place: str) -> References:
         column = chosen.column("vector").combine_chunks()
         spaces[embedder] = column.flatten().to_numpy().astype(np.float32).reshape(len(chosen), -1)
         names = chosen.column("name").to_pylist()  # every image has every embedder, in one order
-    return References(names, spaces)
+    return names, spaces
 
 
 def fit_stage(stage: Stage, config: ExcludeConfig) -> Stage:

@@ -6,40 +6,29 @@ Label numbers agree as a rule, but only the partition is meant. Some two sets in
 scikit-learn itself changes its answer when features move by one part in 1e14: candidates of k-means++ tie, or rounding
 decides an eigenvector. That can be some percent with more clusters than structure.
 
-Where scikit-learn raises or leaves it to chance, rules hold:
-
-* identical rows share a label: each distinct row is clustered once, in order of first appearance;
-* with no more distinct rows than clusters, each is its own cluster, numbered in that order;
-* a set's labels depend on nothing but the set, its order and the settings.
+Where scikit-learn raises or leaves it to chance, rules hold. Identical rows share a label: each distinct row is
+clustered once, in order of first appearance. With no more distinct rows than clusters, each is its own cluster,
+numbered in that order. A set's labels depend on nothing but the set, its order and the settings.
 
 scikit-learn takes 4 to 7 ms per set, most of it calls of Python. Here sets of one size share one call of LAPACK, and
 all ten runs of k-means of some hundred sets advance together; of runs that meet in one partition the first goes on.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-N_INIT = 10
-"""Runs of k-means in SpectralClustering; the next two are KMeans'."""
-MAX_ITERATIONS = 300
-TOLERANCE = 1e-4
-ROUGH = 1e-3
-"""Share of the norms below which a distance in float32 has lost four digits, or all."""
-UNEVEN = 1e-6
-"""Ratio of the roots of degrees under which ten digits of an embedding or fewer are left."""
-MIN_VALUE = 0.01
-"""Eigenvalue down to which to polish: dividing by less loses as much."""
-TIE = 1e-12
-"""Two far points that are each other's nearest leave the same sum: rounding must not choose between them."""
-ENTRIES = 1 << 22
-"""Distances held at a time."""
-GROUP = 128
-"""Sets in which k-means runs together: enough to hide NumPy's calls, few enough for the processor's caches."""
-LANES = 8
-"""Sets whose sizes differ are padded to multiples of this for k-means."""
+N_INIT = 10  # runs of k-means in SpectralClustering; the next two are KMeans'
+MAX_ITERATIONS, TOLERANCE = 300, 1e-4
+ROUGH = 1e-3  # share of the norms below which a distance in float32 has lost four digits, or all
+UNEVEN = 1e-6  # ratio of the roots of degrees under which ten digits of an embedding or fewer are left
+MIN_VALUE = 0.01  # eigenvalue down to which that is mended: dividing by less loses as much
+TIE = 1e-12  # two far points that are each other's nearest leave the same sum: rounding must not choose between them
+ENTRIES = 1 << 22  # distances held at a time
+GROUP = 128  # sets in which k-means runs together: many for NumPy's calls, few for the processor's caches
+LANES = 8  # sets of different sizes are padded to multiples of this for k-means
 
 Singles = NDArray[np.float32]
 Floats = NDArray[np.float64]
@@ -50,51 +39,27 @@ Labels = NDArray[np.int32]
 def spectral_labels(
     vectors: Singles, sets: Sequence[Integers], *, n_clusters: int = 3, gamma: float = 0.1, seed: int = 0
 ) -> list[Labels]:
-    """Return the labels of each set.
-
-    Args:
-        vectors: ``(N, d)`` features.
-        sets: row numbers of each set; at most one label is given per row of it.
-        n_clusters: K.
-        gamma: of the affinity ``exp(-gamma d^2)``.
-        seed: of k-means.
+    """Return a label per row of each set, which are row numbers of the features ``vectors`` ``(N, d)``.
 
     Raises:
         ValueError: features of a set are NaN, infinite or too large for their squares in float32.
     """
     labels = [np.zeros(len(rows), np.int32) for rows in sets]
-    draws = _draws(seed, max(map(len, sets), default=0), n_clusters)
-    for numbers in _portions(sets):
+    by_size = sorted((number for number, rows in enumerate(sets) if len(rows)), key=lambda number: len(sets[number]))
+    largest = max(map(len, sets), default=0)
+    # What scikit-learn draws for the largest set; smaller sets use the same stream from its beginning. One number per
+    # row starts its solver; then each run of k-means++ takes one for the first centre and some for each of the others.
+    per_run = 1 + (n_clusters - 1) * _trials(n_clusters)
+    draws = np.random.RandomState(seed).random_sample(largest + N_INIT * per_run)
+    step = max(1, ENTRIES // max(1, largest**2))
+    for start in range(0, len(by_size), step):
+        numbers = by_size[start : start + step]
         with np.errstate(invalid="ignore", over="ignore"):  # said below, with the set
             distances, firsts = zip(*(_measure(vectors, sets[number], number) for number in numbers), strict=True)
         found = _label(distances, k=n_clusters, gamma=gamma, draws=draws)
         for number, first, own in zip(numbers, firsts, found, strict=True):
             labels[number][:] = own[first]
     return labels
-
-
-def _portions(sets: Sequence[Integers]) -> Iterator[list[int]]:
-    """Yield the numbers of sets that are not empty, by size, some at a time."""
-    portion: list[int] = []
-    entries = 0
-    for number in sorted((n for n, rows in enumerate(sets) if len(rows)), key=lambda number: len(sets[number])):
-        if portion and entries + len(sets[number]) ** 2 > ENTRIES:
-            yield portion
-            portion, entries = [], 0
-        portion.append(number)
-        entries += len(sets[number]) ** 2
-    if portion:
-        yield portion
-
-
-def _draws(seed: int, largest: int, k: int) -> Floats:
-    """Return what scikit-learn draws for the largest set; smaller sets use the same stream from its beginning.
-
-    One number per row starts its solver; then each run of k-means++ takes one for the first centre and
-    ``2 + int(log(k))`` for each of the others.
-    """
-    per_run = 1 + (k - 1) * (2 + int(math.log(k)))
-    return np.random.RandomState(seed).random_sample(largest + N_INIT * per_run)
 
 
 def _measure(vectors: Singles, rows: Integers, number: int) -> tuple[Floats, Integers]:
@@ -190,7 +155,8 @@ def _k_means(points: Floats, sizes: Integers, draws: Floats) -> Integers:
         nearest, scores = _assign(points[owner], centres)
         members = (nearest[:, None] == np.arange(k)[:, None]).astype(np.float64)
         sums = members @ material[owner].transpose(0, 2, 1)
-        signature = _sign(sums[:, :, k + 1])
+        # Equal for two runs of a set only if they are at one partition: wrong once in 2 ** 40.
+        signature = _mix(sums[:, :, k + 1].astype(np.int64)).sum(axis=1, dtype=np.uint64)
         full = (sums[:, :, k] > 0).all(axis=1)
         for number in np.flatnonzero(~full):
             own = owner[number]
@@ -216,10 +182,15 @@ def _k_means(points: Floats, sizes: Integers, draws: Floats) -> Integers:
     return labels[every, (ends == found[:, None]).argmax(axis=1)].astype(np.int64)
 
 
+def _trials(k: int) -> int:
+    """Return how many candidates greedy k-means++ draws for a centre, as scikit-learn does."""
+    return 2 + int(math.log(k))
+
+
 def _seed(points: Floats, sizes: Integers, inside: NDArray[np.bool_], draws: Floats) -> Integers:
     """Return ``(sets, runs, k)`` points that are first centres, chosen by greedy k-means++."""
     n_sets, k, _ = points.shape
-    trials = 2 + int(math.log(k))
+    trials = _trials(k)
     per_run = 1 + (k - 1) * trials
     own = draws[sizes[:, None] + np.arange(N_INIT * per_run)].reshape(n_sets, N_INIT, per_run)
     squared = ((points[:, :, :, None] - points[:, :, None]) ** 2).sum(axis=1) * inside[:, None]
@@ -232,11 +203,7 @@ def _seed(points: Floats, sizes: Integers, inside: NDArray[np.bool_], draws: Flo
         candidates = np.minimum(reached.sum(axis=3), sizes[:, None, None] - 1)
         left = np.minimum(nearest[:, :, None], squared[every[..., None], candidates])
         potentials = left.sum(axis=3)
-        best = np.zeros(potentials.shape[:2], np.int64)
-        lowest = potentials[:, :, 0]
-        for trial in range(1, trials):
-            better = potentials[:, :, trial] < lowest * (1 - TIE)
-            best, lowest = np.where(better, trial, best), np.where(better, potentials[:, :, trial], lowest)
+        best = (potentials <= potentials.min(axis=2, keepdims=True) * (1 + TIE)).argmax(axis=2)
         chosen.append(np.take_along_axis(candidates, best[..., None], axis=2)[..., 0])
         nearest = np.take_along_axis(left, best[..., None, None], axis=2)[:, :, 0]
     return np.stack(chosen, axis=2)
@@ -251,14 +218,6 @@ def _assign(points: Floats, centres: Floats) -> tuple[NDArray[np.int8], Floats]:
         nearest = np.where(closer, np.int8(centre), nearest)
         lowest = np.minimum(lowest, scores[:, centre])
     return nearest, lowest
-
-
-def _sign(sums: Floats) -> NDArray[np.uint64]:
-    """Return a number for each run that two of a set share only if they are at one partition.
-
-    It is a sum over the clusters of a hash of the sum of their members' random keys: wrong once in 2 ** 40.
-    """
-    return _mix(sums.astype(np.int64)).sum(axis=1, dtype=np.uint64)
 
 
 def _mix(numbers: Integers) -> NDArray[np.uint64]:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.config import EmbeddingConfig
@@ -49,19 +48,16 @@ def _embedded(embedders: Sequence[Embedder], images: Sequence[Ready[ImageRow, Pa
     matrices = [embedder.encode([image.part[n] for image in images]) for n, embedder in enumerate(embedders)]
     for place, image in enumerate(images):
         for embedder, matrix in zip(embedders, matrices, strict=True):
-            yield _row(image.row.key, embedder, matrix[place])
-
-
-def _row(image: str, embedder: Embedder, vector: NDArray[np.float32]) -> EmbeddingRow:
-    unit, norm = to_unit(vector, f"embedding.{embedder.name}: {embedder.version}, of image {image}")
-    return EmbeddingRow(
-        key=make_key("embedding", image, embedder.name, embedder.version),
-        source_key=image,
-        subject=image,
-        embedder=embedder.name,
-        vector=unit,
-        norm=norm,
-    )
+            key = image.row.key
+            unit, norm = to_unit(matrix[place], f"embedding.{embedder.name}: {embedder.version}, of image {key}")
+            yield EmbeddingRow(
+                key=make_key("embedding", key, embedder.name, embedder.version),
+                source_key=key,
+                subject=key,
+                embedder=embedder.name,
+                vector=unit,
+                norm=norm,
+            )
 
 
 def name_models(config: EmbeddingConfig) -> tuple[str, ...]:

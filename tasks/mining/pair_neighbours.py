@@ -40,8 +40,7 @@ def pair_neighbours(
 ) -> Iterator[PairRow | Dropped]:
     """Yield the pairs of each anchor, or one ``Dropped`` that says why there is none."""
     kept = [_candidates(row, config, vectors) for row in rows]
-    sets = [found for found in kept if isinstance(found, Candidates)]
-    labels = iter(_cluster(sets, config, vectors))
+    labels = iter(_cluster([found for found in kept if isinstance(found, Candidates)], config, vectors))
     for found in kept:
         if isinstance(found, Dropped):
             yield found
@@ -76,13 +75,18 @@ def _candidates(all_found: NeighbourRow, config: MiningConfig, vectors: Mapping[
     ]
     if (reason := _refuse_set(row, spaces, config)) is not None:
         return reason
-    bands = [_band(space, config) for space in spaces]
+    low, high = config.min_similarity, config.max_similarity
+    bands = [{key: value for key, value in space.items() if low <= value <= high} for space in spaces]
     for name, band in zip(row.embedders, bands, strict=True):
         if config.check_worst == "after" and band and min(band.values()) < config.min_worst_similarity:
             return _dropped(row, f"set below tau_min: {name}", f"lowest kept {min(band.values()):.4f}")
     keys = tuple(sorted(set.intersection(*(set(band) for band in bands))))
     if not keys:
-        return _dropped(row, "no candidate in every band", _counts(row, spaces, config))
+        parts: list[str] = []
+        for name, space in zip(row.embedders, spaces, strict=True):
+            far, near = (sum(value < low for value in space.values()), sum(value > high for value in space.values()))
+            parts.append(f"{name}: {len(space)} neighbours, {far} too far, {near} too near")
+        return _dropped(row, "no candidate in every band", "; ".join(parts))
     return Candidates(row, keys, np.array([[band[key] for band in bands] for key in keys]))
 
 
@@ -98,20 +102,6 @@ def _refuse_set(row: NeighbourRow, spaces: Sequence[Mapping[str, float]], config
     return None
 
 
-def _band(space: Mapping[str, float], config: MiningConfig) -> dict[str, float]:
-    return {key: value for key, value in space.items() if config.min_similarity <= value <= config.max_similarity}
-
-
-def _counts(row: NeighbourRow, spaces: Sequence[Mapping[str, float]], config: MiningConfig) -> str:
-    """Say per space how many neighbours were refused on either side of the band."""
-    parts: list[str] = []
-    for name, space in zip(row.embedders, spaces, strict=True):
-        low = sum(value < config.min_similarity for value in space.values())
-        high = sum(value > config.max_similarity for value in space.values())
-        parts.append(f"{name}: {len(space)} neighbours, {low} too far, {high} too near")
-    return "; ".join(parts)
-
-
 def _cluster(
     sets: Sequence[Candidates], config: MiningConfig, vectors: Mapping[str, Vectors]
 ) -> list[NDArray[np.int32]]:
@@ -119,23 +109,16 @@ def _cluster(
     images = sorted({key for found in sets for key in found.keys})
     if not images:
         return []
-    place = {key: number for number, key in enumerate(images)}
-    features = _features(images, sets[0].row.embedders, config=config, vectors=vectors)
-    chosen = [np.array([place[key] for key in found.keys]) for found in sets]
-    return spectral_labels(features, chosen, n_clusters=config.clusters, gamma=config.gamma, seed=config.seed)
-
-
-def _features(
-    images: Sequence[str], embedders: Sequence[str], *, config: MiningConfig, vectors: Mapping[str, Vectors]
-) -> NDArray[np.float32]:
-    """Return ``(images, dimensions of all spaces)``: the weighted vectors side by side."""
-    columns: list[NDArray[np.float32]] = []
-    for name, weight in zip(embedders, config.weights, strict=True):
+    columns: list[NDArray[np.float32]] = []  # the weighted vectors of all spaces side by side
+    for name, weight in zip(sets[0].row.embedders, config.weights, strict=True):
         space = vectors[name]
         rows = space.rows_of(images)
         scale = weight * (np.ones(len(rows)) if config.normalised else space.norms[rows])
         columns.append(space.matrix[rows].astype(np.float32) * scale[:, None].astype(np.float32))
-    return np.concatenate(columns, axis=1)
+    place = {key: number for number, key in enumerate(images)}
+    chosen = [np.array([place[key] for key in found.keys]) for found in sets]
+    features = np.concatenate(columns, axis=1)
+    return spectral_labels(features, chosen, n_clusters=config.clusters, gamma=config.gamma, seed=config.seed)
 
 
 def _pairs(
@@ -147,26 +130,21 @@ def _pairs(
         inside = np.flatnonzero(labels == cluster)
         order = np.argsort(-similarity[inside], kind="stable")[: config.max_per_cluster]
         for place in inside[order].tolist():
-            yield _pair(found, place, cluster=cluster, similarity=float(np.float32(similarity[place])))
-
-
-def _pair(found: Candidates, place: int, *, cluster: int, similarity: float) -> PairRow:
-    row = found.row
-    first, second = sorted((row.subject, found.keys[place]))
-    key = make_key("pair", first, second)
-    return PairRow(
-        key=key,
-        source_key=row.key,
-        subject=key,
-        first=first,
-        second=second,
-        origin="mined",
-        anchor=row.subject,
-        cluster=cluster,
-        embedders=row.embedders,
-        similarities=tuple(found.similarities[place].tolist()),
-        similarity=similarity,
-    )
+            first, second = sorted((found.row.subject, found.keys[place]))
+            key = make_key("pair", first, second)
+            yield PairRow(
+                key=key,
+                source_key=found.row.key,
+                subject=key,
+                first=first,
+                second=second,
+                origin="mined",
+                anchor=found.row.subject,
+                cluster=cluster,
+                embedders=found.row.embedders,
+                similarities=tuple(found.similarities[place].tolist()),
+                similarity=float(np.float32(similarity[place])),
+            )
 
 
 def _concatenated(found: Candidates, config: MiningConfig, vectors: Mapping[str, Vectors]) -> NDArray[np.float64]:

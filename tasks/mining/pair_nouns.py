@@ -8,8 +8,7 @@ each level some are drawn. An anchor that gives no pair leaves one ``Dropped``. 
 one key; the reader keeps one of the two.
 
 The paper counts overlapping nouns to have "different levels of similarity", and takes 8 or more for its benchmark
-(section 4). Ours: the other levels, pairs per level, how they are drawn, the stop list. One image is never paired with
-itself, however many people described it; images of one group may be paired, as in mining by similarity.
+(section 4). Ours: the other levels, pairs per level, how they are drawn, the stop list.
 
 Work: at most ``max_candidates`` images per anchor: it grows with the images and not with their square. All images of a
 noun are looked at where that allows it; else those that follow the anchor in the noun's list, whose order is drawn by
@@ -43,22 +42,14 @@ Draws = NDArray[np.uint64]
 class NounIndex:
     """Images numbered in an order drawn by the seed, and nouns by how many images have them, rarest first."""
 
-    keys: NDArray[np.bytes_]
-    """Of the images, by number."""
-    words: list[str]
-    """The nouns, by number."""
-    draws: Draws
-    """A random number of each image, by which they are numbered."""
-    image_starts: Numbers
-    """The nouns of image ``i`` are ``image_nouns[image_starts[i]:image_starts[i + 1]]``."""
-    image_nouns: NDArray[np.int32]
-    """Rarest first."""
-    places: NDArray[np.int32]
-    """Where the image stands in each of these nouns' lists."""
-    noun_starts: Numbers
-    """The images of noun ``i`` are ``noun_images[noun_starts[i]:noun_starts[i + 1]]``."""
-    noun_images: NDArray[np.int32]
-    """Rising."""
+    keys: NDArray[np.bytes_]  # of the images, by number
+    words: list[str]  # the nouns, by number
+    draws: Draws  # a random number of each image, by which they are numbered
+    image_starts: Numbers  # the nouns of image i are image_nouns[image_starts[i]:image_starts[i + 1]]
+    image_nouns: NDArray[np.int32]  # rarest first
+    places: NDArray[np.int32]  # where the image stands in each of these nouns' lists
+    noun_starts: Numbers  # the images of noun i are noun_images[noun_starts[i]:noun_starts[i + 1]]
+    noun_images: NDArray[np.int32]  # rising
 
     def numbers_of(self, keys: Sequence[str]) -> Numbers:
         """Return the numbers of images that are in the index."""
@@ -74,13 +65,7 @@ class NounIndex:
 def pair_nouns(
     rows: Sequence[NounsRow], config: NounPairsConfig, *, everything: pa.Table
 ) -> Iterator[PairRow | Dropped]:
-    """Yield the pairs of each anchor, or one ``Dropped`` that says why there is none.
-
-    Args:
-        rows: the anchors of the shard.
-        config: levels, stop list and limits.
-        everything: ``subject`` and ``nouns`` of every image.
-    """
+    """Yield the pairs of each anchor, by ``subject`` and ``nouns`` of every image, or why there is none."""
     index = build_index(everything, config)
     anchors = index.numbers_of([row.subject for row in rows])
     size = max(1, min(ANCHORS, CANDIDATES // config.max_candidates))

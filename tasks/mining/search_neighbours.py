@@ -52,7 +52,12 @@ def search_neighbours(
     vectors = {name: space for name, space in vectors.items() if name != perceptual_hash.NAME}
     present = [row for row in rows if vectors and not _lacking(row, vectors)]
     images = [row.subject for row in present]
-    found = [_search(images, config, space=space, name=name, before=before) for name, space in vectors.items()]
+    found = [
+        _search_index(images, config, space=space, name=name)
+        if len(space.matrix) > config.max_exact_images
+        else _search_all(images, config, space=space, name=name, before=before)
+        for name, space in vectors.items()
+    ]
     places = {row.key: place for place, row in enumerate(present)}
     for row in rows:
         if (place := places.get(row.key)) is None:
@@ -73,21 +78,14 @@ def _places(space: Vectors, images: Sequence[str]) -> NDArray[np.int64]:
     return np.where(space.keys[places] == wanted, places, -1) if len(space.keys) else np.full(len(wanted), -1)
 
 
-def _search(images: Sequence[str], config: SearchConfig, *, space: Vectors, name: str, before: Before) -> Found:
-    rows = space.rows_of(images)
-    if len(space.matrix) > config.max_exact_images:
-        return _search_index(rows, config, space=space, name=name)
-    return _search_all(rows, config, space=space, name=name, before=before)
-
-
-def _search_index(rows: NDArray[np.int64], config: SearchConfig, *, space: Vectors, name: str) -> Found:
+def _search_index(images: Sequence[str], config: SearchConfig, *, space: Vectors, name: str) -> Found:
     """Search the index; whoever makes it for all workers also measures it."""
     with TemporaryDirectory() as folder:
         place = space.index or Path(folder)
         index = open_index(space.matrix, place)
         probes, band = probes_of(index.nlist, config.probes), config.min_similarity
         hits, total, new = find_recall(place, space.matrix, index, k=config.k, probes=probes, band=band)
-        near, products = search_cells(space.matrix, rows, index=index, k=config.k, probes=probes)
+        near, products = search_cells(space.matrix, space.rows_of(images), index=index, k=config.k, probes=probes)
     recall = hits / total if total else 1.0
     if new:
         about = f"{name}: {hits} of {total} sampled neighbours of similarity {band} or more are found"
@@ -99,11 +97,12 @@ def _search_index(rows: NDArray[np.int64], config: SearchConfig, *, space: Vecto
     return Found(near, products, index.nlist, recall)
 
 
-def _search_all(rows: NDArray[np.int64], config: SearchConfig, *, space: Vectors, name: str, before: Before) -> Found:
+def _search_all(images: Sequence[str], config: SearchConfig, *, space: Vectors, name: str, before: Before) -> Found:
     """Search exactly, extending the lists of an earlier build where they are still whole."""
+    rows = space.rows_of(images)
     near = np.full((len(rows), min(config.k, max(len(space.matrix) - 1, 0))), -1, dtype=np.int64)
     products = np.full(near.shape, -np.inf, dtype=np.float32)
-    old = [_old_list(before.rows.get(image), name, space=space, k=config.k) for image in _names(space, rows)]
+    old = [_old_list(before.rows.get(image), name, space=space, k=config.k) for image in images]
     kept = np.array([known is not None for known in old], dtype=bool)
     if kept.any():
         lists = [known for known in old if known is not None]
@@ -137,8 +136,12 @@ def _old_list(row: NeighbourRow | None, name: str, *, space: Vectors, k: int) ->
 def _row(
     row: Row, place: int, *, found: Sequence[Found], vectors: Mapping[str, Vectors], config: SearchConfig
 ) -> NeighbourRow:
-    lists = [_list(one, place, space) for one, space in zip(found, vectors.values(), strict=True)]
-    neighbours, similarities = (tuple(column) for column in zip(*lists, strict=True))
+    spaces = tuple(vectors.values())
+    near = [one.near[place][one.near[place] >= 0] for one in found]
+    neighbours = tuple(tuple(_names(space, own)) for space, own in zip(spaces, near, strict=True))
+    # Rounded to float16, a unit vector may be longer than 1; a cosine may not.
+    cosines = [np.clip(one.products[place][: len(own)], -1, 1) for one, own in zip(found, near, strict=True)]
+    similarities = tuple(tuple(values.tolist()) for values in cosines)
     return NeighbourRow(
         key=make_key("neighbours", row.subject, repr(tuple(vectors)), repr(neighbours), repr(similarities)),
         source_key=row.key,
@@ -150,16 +153,9 @@ def _row(
         recalls=tuple(float(np.float32(one.recall)) for one in found),
         cut_off=any(
             len(values) == config.k < len(space.keys) - 1 and values[-1] >= config.min_similarity
-            for values, space in zip(similarities, vectors.values(), strict=True)
+            for values, space in zip(similarities, spaces, strict=True)
         ),
     )
-
-
-def _list(found: Found, place: int, space: Vectors) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """Return one anchor's neighbours and similarities."""
-    near = found.near[place][found.near[place] >= 0]
-    # Rounded to float16, a unit vector may be longer than 1; a cosine may not.
-    return tuple(_names(space, near)), tuple(np.clip(found.products[place][: len(near)], -1, 1).tolist())
 
 
 STAGE = Stage(

@@ -38,33 +38,24 @@ def unite_pairs(
 ) -> Iterator[PairRow | Dropped]:
     """Yield the pairs of the shard that are kept.
 
-    Args:
-        rows: pairs of the shard.
-        config: the limit.
-        admitted: the images of the pairs that are admitted; ``None``: all are.
-        given: ``COLUMNS`` of every pair that the source brought, where there is a limit.
-        similar: of every pair found by similarity.
-        by_nouns: of every pair found by nouns.
-        all_admitted: ``key`` of every admitted image, where there is a limit; ``None``: all are.
+    ``admitted`` holds the images of these pairs that are. Where there is a limit, ``given``, ``similar`` and
+    ``by_nouns`` are ``COLUMNS`` of every pair, and ``all_admitted`` the ``key`` of every image; ``None``: all are.
     """
     everything = pa.concat_tables([table.select(COLUMNS) for table in (given, similar, by_nouns)])
     if all_admitted is not None:
-        images = all_admitted.column("key").to_numpy().astype(str)
-        both = [np.isin(everything.column(name).to_numpy().astype(str), images) for name in ("first", "second")]
+        images = all_admitted.column("key").to_numpy()
+        both = [np.isin(everything.column(name).to_numpy(), images) for name in ("first", "second")]
         everything = everything.filter(pa.array(both[0] & both[1]))
     kept = _keep(everything, config.max_pairs_per_image) if config.max_pairs_per_image else None
     for pair in rows:
-        lacking = [] if admitted is None else _lacking(pair, admitted)
+        images = (("first", pair.first), ("second", pair.second))
+        lacking = [] if admitted is None else [word for word, image in images if image not in admitted]
         if lacking:
             yield Dropped(source_key=pair.key, reason=EXCLUDED, detail=" and ".join(lacking))
         elif kept is not None and pair.key not in kept:
             yield Dropped(source_key=pair.key, reason=HUB, detail=f"similarity {pair.similarity:.4f}")
         else:
             yield replace(pair, source_key=pair.key)
-
-
-def _lacking(pair: PairRow, admitted: Mapping[str, AdmittedRow]) -> list[str]:
-    return [word for word, image in (("first", pair.first), ("second", pair.second)) if image not in admitted]
 
 
 def _keep(pairs: pa.Table, limit: int) -> set[str]:

@@ -152,12 +152,6 @@ def test_another_benchmark_embeds_nothing_again(pictures: Path, tmp_path: Path) 
     assert folder.names(f"tables/embeddings/{folder.folders('tables/embeddings')[0]}") == before
 
 
-def test_a_benchmark_that_holds_every_image_leaves_none(pictures: Path, tmp_path: Path) -> None:
-    folder = build(tmp_path / "out", pictures, [str(pictures)])
-    counts = counts_of(folder)
-    assert (counts["admitted"].dropped, counts["neighbours"].of, counts["pairs"].of) == (10, 0, 0)
-
-
 class Interrupting(LineWatcher):
     """Interrupt the build at the first shard, which is the excluded set's."""
 

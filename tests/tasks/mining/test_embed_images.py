@@ -136,31 +136,24 @@ def test_the_fingerprint_knows_the_models_in_use_and_nothing_else(with_models):
     names = name_models(with_models)
     assert names[0] == f"clip ViT-L-14-quickgelu {with_models.clip.revision}"
     assert names[2] == f"dinov2 DINOv2 {with_models.dinov2.revision}"
-    descriptors = EmbeddingConfig()
     unused = {"clip": with_models.clip, "dinov2": with_models.dinov2, "batch": 3, "download": True}
-    marks = [
-        fingerprint(STAGE, config, prompts={}, tables={"images": "1"})
-        for config in (
-            descriptors,
-            descriptors.model_copy(update=unused),
-            with_models,
-            with_models.model_copy(
-                update={"batch": 0, "clip": with_models.clip.model_copy(update={"pretrained": "x"})}
-            ),
-            with_models.model_copy(update={"dinov2": Dinov2Config()}),
-        )
-    ]
+    clip = with_models.clip.model_copy(update={"pretrained": "x"})
+    configs = (
+        CONFIG,
+        CONFIG.model_copy(update=unused),
+        with_models,
+        with_models.model_copy(update={"batch": 0, "clip": clip}),
+        with_models.model_copy(update={"dinov2": Dinov2Config()}),
+    )
+    marks = [fingerprint(STAGE, config, prompts={}, tables={"images": "1"}) for config in configs]
     assert marks[0] == marks[1]
     assert marks[2] == marks[3]
     assert len({marks[0], marks[2], marks[4]}) == 3
 
 
-def test_models_get_processes_of_their_own(monkeypatch):
+def test_models_get_processes_of_their_own_and_descriptors_need_no_weights(monkeypatch):
+    assert pin_models(CONFIG) == CONFIG
     assert count_processes(CONFIG) is None
     assert count_processes(EmbeddingConfig(embedders=("gradients", "clip"))) == 0
     monkeypatch.setattr(stage, "count_gpus", lambda: 2)
     assert count_processes(EmbeddingConfig(embedders=("gradients", "clip"))) == 2
-
-
-def test_descriptors_need_no_weights():
-    assert pin_models(CONFIG) == CONFIG

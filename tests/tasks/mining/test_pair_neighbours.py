@@ -152,20 +152,11 @@ def test_the_set_filter_looks_at_the_raw_neighbours():
     assert pair.similarities == (0.785, 0.785)
 
 
-@pytest.mark.parametrize(
-    ("setting", "expected"),
-    [
-        ("none", [0]),
-        ("before", ("set below tau_min: colour-layout", "lowest 0.7000")),
-        ("after", [0]),
-    ],
-)
-def test_set_min_before(setting, expected):
-    got = outcome([0.9, 0.7], [0.9, 0.9], check_worst=setting)
-    assert (got if isinstance(got, tuple) else [other for other, _ in got]) == expected
-
-
-def test_set_min_after_looks_at_the_kept_ones():
+def test_the_second_set_test_looks_at_the_raw_neighbours_or_the_kept_ones():
+    dropped = ("set below tau_min: colour-layout", "lowest 0.7000")
+    assert outcome([0.9, 0.7], [0.9, 0.9], check_worst="before") == dropped
+    for setting in ("none", "after"):
+        assert [other for other, _ in outcome([0.9, 0.7], [0.9, 0.9], check_worst=setting)] == [0]
     got = outcome([0.9, 0.72], [0.9, 0.72], check_worst="after", min_similarity=0.7)
     assert got == ("set below tau_min: colour-layout", "lowest kept 0.7200")
 
@@ -191,6 +182,7 @@ def test_no_neighbours():
     )
     (got,) = pair_neighbours([row], MiningConfig(), vectors={})
     assert got == Dropped(source_key="row", reason="no neighbours", detail="colour-layout")
+    assert list(pair_neighbours([], MiningConfig(), vectors={})) == []
 
 
 def test_fewer_candidates_than_clusters_are_all_paired():
@@ -238,7 +230,3 @@ def test_a_cluster_gives_its_most_similar_candidates_up_to_its_quota(quota, expe
     assert [other for other, _ in got] == expected
     assert {pair.cluster for _, pair in got} == {0}
     assert [pair.similarity for _, pair in got] == pytest.approx([similarities[other] for other in expected])
-
-
-def test_nothing_in_nothing_out():
-    assert list(pair_neighbours([], MiningConfig(), vectors={})) == []

@@ -67,23 +67,6 @@ def test_a_grown_and_shrunk_dataset_equals_one_from_scratch(tmp_path, pictures, 
         assert grown == anew
 
 
-def test_an_earlier_build_is_used(tmp_path, pictures, monkeypatch):
-    from pairwright.tasks.mining import search_neighbours
-
-    searched = []
-
-    def counted(matrix, rows, **options):
-        searched.append((len(rows), len(options.get("among", matrix))))
-        return top_k(matrix, rows, **options)
-
-    top_k = search_neighbours.top_k
-    build(tmp_path, pictures, NAMES[:36], out="out")
-    monkeypatch.setattr(search_neighbours, "top_k", counted)
-    build(tmp_path, pictures, NAMES, out="out")
-    assert sum(rows for rows, among in searched if among == 4) == 2 * 36
-    assert sum(rows for rows, among in searched if among == 40) == 2 * 4
-
-
 def test_recall_and_cut_off_lists_are_in_status_and_rows(tmp_path, pictures):
     settings = ("search.max_exact_images=25", "search.probes=1", "search.min_similarity=0.2")
     counts, _, _ = build(tmp_path, pictures, NAMES, out="out", settings=settings)

@@ -55,7 +55,9 @@ def test_similarities_are_cosines_also_where_rounding_lengthened_the_vectors():
     assert rows[1].similarities[0][0] == 1
 
 
-def test_a_collection_without_vectors_has_no_neighbours():
+def test_without_vectors_or_others_there_are_no_neighbours():
+    (row,) = search_neighbours(anchors(KEYS[:1]), SearchConfig(), vectors={"angle": space(FAN[:1], KEYS[:1])})
+    assert row.neighbours == ((),)
     found = list(search_neighbours(anchors(KEYS[:2]), SearchConfig(), vectors={}))
     assert [(type(row), row.reason) for row in found] == [(Dropped, "no vector")] * 2
 
@@ -83,11 +85,6 @@ def test_an_image_without_a_vector_is_dropped():
     first, last = search_neighbours(anchors([KEYS[0], KEYS[5]]), SearchConfig(k=2), vectors=spaces)
     assert first.subject == KEYS[0]
     assert last == Dropped(source_key=make_key("a", KEYS[5]), reason="no vector", detail="short")
-
-
-def test_a_single_image_has_no_neighbours():
-    (row,) = search_neighbours(anchors(KEYS[:1]), SearchConfig(), vectors={"angle": space(FAN[:1], KEYS[:1])})
-    assert row.neighbours == ((),)
 
 
 def crowd(seed=0, count=120, width=16):
@@ -150,32 +147,32 @@ def test_an_image_that_gave_no_row_may_still_be_a_neighbour():
     assert search(part_of(EVERY), config, before) == search(part_of(EVERY), config)
 
 
-def test_old_neighbours_are_compared_with_new_images_only(monkeypatch):
-    config, calls = SearchConfig(k=8), []
+@pytest.fixture
+def calls(monkeypatch):
+    """Note how many rows are compared with how many others."""
+    made = []
 
     def counted(matrix, rows, **options):
-        calls.append((len(rows), len(options.get("among", matrix))))
+        made.append((len(rows), len(options.get("among", matrix))))
         return top_k(matrix, rows, **options)
 
-    before = remembered(search(part_of(OLD), config))
     monkeypatch.setattr(search_module, "top_k", counted)
-    search(part_of(EVERY), config, before)
+    return made
+
+
+def test_old_neighbours_are_compared_with_new_images_only(calls):
+    before = remembered(search(part_of(OLD), SearchConfig(k=8)))
+    calls.clear()
+    search(part_of(EVERY), SearchConfig(k=8), before)
     assert calls == [(96, 24), (24, 120)] * 2  # old against new, new against all; in either space
 
 
-def test_what_went_is_searched_again_only_where_it_was_near(monkeypatch):
-    config, calls = SearchConfig(k=3), []
-
-    def counted(matrix, rows, **options):
-        calls.append((len(rows), len(options.get("among", matrix))))
-        return top_k(matrix, rows, **options)
-
-    rows = search(part_of(EVERY, ("near",)), config)
+def test_what_went_is_searched_again_only_where_it_was_near(calls):
+    rows = search(part_of(EVERY, ("near",)), SearchConfig(k=3))
+    calls.clear()
     gone = crowd()[0][5]
-    left = EVERY[EVERY != 5]
     touched = sum(gone in row.neighbours[0] for row in rows if row.subject != gone)
-    monkeypatch.setattr(search_module, "top_k", counted)
-    search(part_of(left, ("near",)), config, remembered(rows))
+    search(part_of(EVERY[EVERY != 5], ("near",)), SearchConfig(k=3), remembered(rows))
     assert 0 < touched < 60
     assert calls == [(119 - touched, 0), (touched, 119)]
 
@@ -189,19 +186,11 @@ def test_rows_of_an_index_are_not_taken_for_exact_ones():
 
 
 def test_an_index_is_searched_above_the_limit():
-    keys = crowd()[0]
-    rows = search(part_of(EVERY), SearchConfig(k=8, max_exact_images=119, probes=2, min_similarity=0.6))
-    wide = part_of(EVERY)["near"].matrix.astype(np.float64)
-    towards = wide @ wide[:32].T
-    home = np.argmax(towards, axis=1)
-    for place, row in enumerate(rows):
-        probed = np.argsort(-towards[place], kind="stable")[:2]
-        inside = [other for other in np.flatnonzero(np.isin(home, probed)) if other != place]
-        nearest = sorted(inside, key=lambda other: (-float(wide[place] @ wide[other]), other))[:8]
-        assert row.neighbours[0] == tuple(keys[other] for other in nearest)
-    exact = search(part_of(EVERY), SearchConfig(k=8, max_exact_images=120))
-    assert {row.cells for row in exact} == {(0, 0)}
-    assert {row.recalls for row in exact} == {(1.0, 1.0)}
+    config = SearchConfig(k=8, max_exact_images=119, probes=2, min_similarity=0.6)
+    rows, exact = (search(part_of(EVERY), config.model_copy(update={"max_exact_images": n})) for n in (119, 120))
+    assert {row.cells for row in rows} == {(32, 32)}
+    assert all(0.3 < recall < 1 for row in rows for recall in row.recalls)
+    assert {(row.cells, row.recalls) for row in exact} == {((0, 0), (1.0, 1.0))}
 
 
 def test_low_recall_is_said_with_its_number_and_remedy(caplog):
