@@ -11,10 +11,9 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 from pydantic import Field
 
+from pairwright.flows import evaluate_captions as captions
+from pairwright.flows import evaluate_model as models
 from pairwright.flows.dataset import Dataset
-from pairwright.flows.evaluate_captions import evaluate_captions as score_captions
-from pairwright.flows.evaluate_model import EvaluationConfig
-from pairwright.flows.evaluate_model import evaluate_model as score_model
 from pairwright.flows.export_dataset import ExportConfig, Verifying
 from pairwright.flows.progress import log_steps
 from pairwright.flows.show_in_prefect import dataset_name, logged, publish_metrics, publish_table, tagged
@@ -139,7 +138,7 @@ def evaluate_model(
         perturb: noise:5, fog:5 or words:0.4.
         limit: Only so many items; 0: all.
     """
-    config = EvaluationConfig(
+    config = models.EvaluationConfig(
         model=checkpoint,
         benchmark=benchmark,
         data=Path(data),
@@ -150,7 +149,7 @@ def evaluate_model(
         perturb=perturb,
     )
     with logged(), tagged(dataset_name(checkpoint), benchmark):
-        found = score_model(config, watch=log_steps)
+        found = models.evaluate_model(config, watch=log_steps)
         rows = [
             {"score": one.name, "of": one.category or "all", "value": one.value, "low": one.low, "high": one.high}
             for one in found.results.scores
@@ -181,7 +180,9 @@ def evaluate_captions(
     """
     config = ScoringConfig(tuple(metrics or METRICS))
     with logged(), tagged(protocol):
-        found = score_captions(Path(predictions), Path(references), config, protocol=protocol, missing=missing)
+        found = captions.evaluate_captions(
+            Path(predictions), Path(references), config, protocol=protocol, missing=missing
+        )
         rows = [
             {"metric": one.name, "score": one.value, "low": one.low, "high": one.high} for one in found.found.scores
         ]

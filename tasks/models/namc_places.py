@@ -46,7 +46,8 @@ AT_ONCE = 64
 HALF = (0.5, 0.5, 0.5)
 CROP = Preprocess(resize="exact", size=(SIDE, SIDE), crop=(SIDE, SIDE), mean=HALF, std=HALF)
 """Squashes an image; as numbers, in [-1, 1], which is what VQGAN reads."""
-CLIP, CNN, VQGAN, VOCABULARY = "namc.clip", "namc.cnn", "namc.vqgan", "namc.vocabulary"
+CLIP, CNN, VQGAN = "namc.clip", "namc.cnn", "namc.vqgan"
+FIELDS = {CnnConfig: CNN, VqganConfig: VQGAN, VocabularyConfig: "namc.vocabulary"}
 """Fields of the settings, for messages."""
 KNOWN_WORDS = {"google-bert/bert-base-uncased": "86b5e0934494bd15c9632b12f734a8a67f723594"}
 """The commits that are taken where no revision is named."""
@@ -67,80 +68,58 @@ def pin_namc(config: NamcConfig, *, starts: bool) -> NamcConfig:
         ModelError: a package or a file is missing, or is not the one that the settings name.
     """
     require_packages("namc", "torch", "timm", "open_clip", "tokenizers", "transformers")
-    found: dict[str, object] = {"cnn": pin_cnn(config.cnn)}
+    found: dict[str, object] = {"cnn": pin_weights(config.cnn)}
     if config.noise_enabled:
         found["clip"] = pin_clip(config.clip, download=False, field=CLIP)
     if config.noise_enabled and config.reconstruction_enabled:
-        found["vqgan"] = pin_vqgan(config.vqgan)
+        found["vqgan"] = pin_weights(config.vqgan)
     if not starts:
-        found["vocabulary"] = _pinned(config.vocabulary, find_words(config.vocabulary), VOCABULARY)
+        found["vocabulary"] = pin_weights(config.vocabulary)
     return config.model_copy(update=found)
 
 
-def pin_cnn(config: CnnConfig) -> CnnConfig:
-    """Return the CNN that this machine has.
+def pin_weights(config: Named) -> Named:
+    """Return the settings with the revision of what this machine has: the hash of a local file, or the Hub's commit.
 
     Raises:
-        ModelError: its weights are not on this machine, or others are.
+        ModelError: the weights are not on this machine, or others are.
     """
-    return _pinned(config, _find_cnn(config), CNN)
-
-
-def pin_vqgan(config: VqganConfig) -> VqganConfig:
-    """Return the VQGAN that this machine has.
-
-    Raises:
-        ModelError: its file is not named, not there, or another.
-    """
-    return _pinned(config, _find_vqgan(config), VQGAN)
-
-
-def _pinned(config: Named, found: Path, field: str) -> Named:
-    """Return the settings with the revision of what was found: the hash of a local file, or the Hub's commit."""
+    found = find_weights(config)
     if not config.checkpoint:
         return config.model_copy(update={"revision": found.parent.name})
-    revision = identify_files([found])
-    check_revision(field, config.revision, revision, found)
-    return config.model_copy(update={"revision": revision, "checkpoint": absolute(config.checkpoint)})
+    return config.model_copy(update={"revision": identify_files([found]), "checkpoint": absolute(config.checkpoint)})
 
 
-def _find_cnn(config: CnnConfig) -> Path:
-    if not config.checkpoint and "." not in config.model:
-        raise ModelError(
-            f"{CNN}.model: {config.model}: names no weights. Add their name, as in resnet101.tv_in1k, or give "
-            f"{CNN}.checkpoint"
-        )
-    return _find(config, CNN, f"timm/{config.model}", config.revision, TIMM_WEIGHTS)
-
-
-def _find_vqgan(config: VqganConfig) -> Path:
-    if not config.checkpoint:
-        raise ModelError(
-            f"{VQGAN}.checkpoint: is not named. It is on no Hub: fetch it by hand from {WHERE_VQGAN}, and say where it "
-            f"is: --set {VQGAN}.checkpoint=FILE"
-        )
-    return _find(config, VQGAN, "", "", ())
-
-
-def find_words(config: VocabularyConfig) -> Path:
-    """Return a BERT's ``vocab.txt``.
+def find_weights(config: CnnConfig | VqganConfig | VocabularyConfig) -> Path:
+    """Return the file that settings name, on this machine; of a vocabulary, BERT's ``vocab.txt``.
 
     Raises:
-        ModelError: it is not on this machine.
+        ModelError: it is not named, not there, or another local file than the settings' revision says.
     """
-    revision = config.revision or KNOWN_WORDS.get(config.model, "")
-    return _find(config, VOCABULARY, config.model, revision, ("vocab.txt",))
-
-
-def _find(config: Named, field: str, repository: str, revision: str, names: tuple[str, ...]) -> Path:
-    """Return a model's file: the local one that is named, or the Hub's."""
-    if not config.checkpoint:
-        files = HubFiles(field=field, repository=repository, revision=revision, weights=names, of_build=False)
-        return find_on_hub(files, download=False)
-    path = Path(config.checkpoint).expanduser()
-    if not path.is_file():
-        raise ModelError(f"{field}.checkpoint: {path}: no such file")
-    return path
+    field, revision = FIELDS[type(config)], config.revision
+    if config.checkpoint:
+        path = Path(config.checkpoint).expanduser()
+        if not path.is_file():
+            raise ModelError(f"{field}.checkpoint: {path}: no such file")
+        check_revision(field, revision, identify_files([path]), path)
+        return path
+    if isinstance(config, VqganConfig):
+        raise ModelError(
+            f"{field}.checkpoint: is not named. It is on no Hub: fetch it by hand from {WHERE_VQGAN}, and say where it "
+            f"is: --set {field}.checkpoint=FILE"
+        )
+    if isinstance(config, CnnConfig):
+        if "." not in config.model:
+            raise ModelError(
+                f"{field}.model: {config.model}: names no weights. Add their name, as in resnet101.tv_in1k, or give "
+                f"{field}.checkpoint"
+            )
+        repository, weights = f"timm/{config.model}", TIMM_WEIGHTS
+    else:
+        repository, weights = config.model, ("vocab.txt",)
+        revision = revision or KNOWN_WORDS.get(config.model, "")
+    files = HubFiles(field=field, repository=repository, revision=revision, weights=weights, of_build=False)
+    return find_on_hub(files, download=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +169,7 @@ def load_grids(settings: str) -> PlaceEncoder:
     import timm
 
     config = CnnConfig.model_validate_json(settings)
-    path, name = _checked(_find_cnn(config), config, CNN), config.model.partition(".")[0]
+    path, name = find_weights(config), config.model.partition(".")[0]
     with loading(CNN, path):
         network: Any = timm.create_model(name, pretrained=False, features_only=True, out_indices=(3,))
         cfg = dict(network.pretrained_cfg)
@@ -221,7 +200,7 @@ def load_codes(settings: str) -> PlaceEncoder:
     from transformers import ChameleonVQVAE
 
     config = VqganConfig.model_validate_json(settings)
-    path = _checked(_find_vqgan(config), config, VQGAN)
+    path = find_weights(config)
     weights = read_checkpoint(path, field=VQGAN, under="state_dict", idle=LIGHTNING)
     try:
         with loading(VQGAN, path):
@@ -265,13 +244,6 @@ def _vqgan_sizes(weights: "Mapping[str, Tensor]") -> Any:
         num_res_blocks=len(blocks),
         attn_resolutions=[256 >> level for level in attended],
     )
-
-
-def _checked(path: Path, config: CnnConfig | VqganConfig, field: str) -> Path:
-    """Return a file, which has to be the one that its settings name if it is local."""
-    if config.checkpoint:
-        check_revision(field, config.revision, identify_files([path]), path)
-    return path
 
 
 def _fill(network: Any, weights: "Mapping[str, Tensor]", where: str) -> None:

@@ -38,7 +38,7 @@ from pairwright.tasks.models.namc_places import (
     SIDE,
     PlaceEncoder,
     clip_numbers,
-    find_words,
+    find_weights,
     load_codes,
     load_grids,
 )
@@ -224,7 +224,7 @@ def freeze(folder: Path, rows: int, namc: NamcConfig) -> Frozen:
 
 def make_trainer(config: TrainConfig, frozen: Frozen, *, steps: int, anew: bool) -> Work:
     """Return the next steps of a training, off tables or with images looked at in each step."""
-    words = bert_words(find_words(config.namc.vocabulary))
+    words = bert_words(find_weights(config.namc.vocabulary))
     captioner = make_captioner(words, config.namc, frozen.widths, seed=0)
     captioner.model.to(choose_device())
     noise = captioner.model.noise

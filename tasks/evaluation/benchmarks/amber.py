@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import RootModel
@@ -81,8 +82,7 @@ class AmberQuestion(ExamQuestion):
     """What is in the image, and what models tend to imagine there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Tally(NamedTuple):
     """Counts of a description: mentions, those of what is not there, truths covered, decoys imagined."""
 
     mentions: int
@@ -114,20 +114,14 @@ class Lists:
         words = self.pipeline.nouns(text) if self.pipeline else [w for w in words_in(text) if w not in NO_NOUNS]
         return [known for word in words if (known := singular_in(word, self.things))]
 
-    def find(self, word: str, things: Sequence[str]) -> int | None:
-        """Return which of some things a word stands for by the lists: words that are associated come first."""
-        return next((place for known, place in self._spread(things) if known == word), None)
-
-    def find_alike(self, word: str, things: Sequence[str]) -> int | None:
-        """Return which of some things a word is like."""
-        if self.pipeline is None:
-            return None
-        like = self.pipeline.likeness
-        return next((place for known, place in self._spread(things) if like(word, known) > ALIKE), None)
-
-    def _spread(self, things: Sequence[str]) -> list[tuple[str, int]]:
+    def find(self, word: str, things: Sequence[str], *, alike: bool = False) -> int | None:
+        """Return which of some things a word stands for by the lists, or is like; words that are associated first."""
         words = [(word, place) for place, thing in enumerate(things) for word in self.associated[thing]]
-        return words + [(thing, place) for place, thing in enumerate(things)]
+        words += [(thing, place) for place, thing in enumerate(things)]
+        if not alike:
+            return next((place for known, place in words if known == word), None)
+        like = self.pipeline.likeness if self.pipeline else lambda *_: 0.0
+        return next((place for known, place in words if like(word, known) > ALIKE), None)
 
 
 def read_lists(folder: Path) -> Lists:
@@ -213,21 +207,14 @@ def _tally(text: str, asked: AmberQuestion, lists: Lists) -> Tally:
     for word in (word for word in mentions if word not in lists.safe):
         place = lists.find(word, asked.truths)
         if place is None:
-            decoys = (lists.find(word, asked.decoys), lists.find_alike(word, asked.decoys))
+            decoys = (lists.find(word, asked.decoys), lists.find(word, asked.decoys, alike=True))
             imagined.update(decoy for decoy in decoys if decoy is not None)
-            place = lists.find_alike(word, asked.truths)
+            place = lists.find(word, asked.truths, alike=True)
         if place is None:
             absent += 1
         else:
             covered.add(place)
-    return Tally(
-        mentions=len(mentions),
-        absent=absent,
-        covered=len(covered),
-        truths=len(asked.truths),
-        imagined=len(imagined),
-        decoys=len(asked.decoys),
-    )
+    return Tally(len(mentions), absent, len(covered), len(asked.truths), len(imagined), len(asked.decoys))
 
 
 def _score_descriptions(tallies: Sequence[Tally]) -> Iterator[Measured]:

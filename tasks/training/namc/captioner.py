@@ -224,42 +224,30 @@ def answer_pairs(questions: Iterable[tuple[str, Question]], *, folder: Path, bat
         ModelError: the model cannot be loaded.
     """
     captioner, source = _load(folder), iter(questions)
+    crop = crop_large if captioner.cnn else crop_small
     while some := list(islice(source, batch)):
-        pairs: dict[str, NDArray[np.uint8]] = {}
+        crops: dict[str, list[NDArray[np.uint8]]] = {}
         for name, question in some:
+            if len(question.images) != PAIR:
+                detail = f"NAMC describes two images, and here are {len(question.images)}"
+                yield Reply(name=name, state="refused", detail=detail)
+                continue
             try:
-                if len(question.images) == PAIR:
-                    pairs[name] = crop_pair(captioner, question.images)
-                else:
-                    detail = f"NAMC describes two images, and here are {len(question.images)}"
-                    yield Reply(name=name, state="refused", detail=detail)
+                crops[name] = [crop(data) for data in question.images]
             except RefusedImageError as error:
                 yield Reply(name=name, state="no image", detail=str(error))
-        for name, text in zip(pairs, describe_pairs(captioner, list(pairs.values())), strict=True):
-            yield Reply(name=name, text=text)
+        if crops:
+            said = captioner.write(_features(captioner, [one for pair in crops.values() for one in pair]))
+            yield from (Reply(name=name, text=text) for name, text in zip(crops, said, strict=True))
 
 
-def crop_pair(captioner: Captioner, images: Sequence[bytes]) -> NDArray[np.uint8]:
-    """Return the crops of encoded images that a NAMC sees, ``(2, side, side, 3)``.
-
-    Raises:
-        RefusedImageError: one cannot be decoded.
-    """
-    return np.stack([crop_large(data) if captioner.cnn else crop_small(data) for data in images])
-
-
-def describe_pairs(captioner: Captioner, pairs: Sequence[NDArray[np.uint8]]) -> list[str]:
-    """Return what a NAMC says of pairs of crops ``(2, side, side, 3)``, all at once.
-
-    Raises:
-        ModelError: its CNN is not on this machine, or another is.
-    """
-    if not pairs:
-        return []
-    if captioner.cnn is None:
-        return captioner.write(to_patches(torch.from_numpy(np.stack(pairs))))
-    grids = load_grids(captioner.cnn.model_dump_json()).encode([crop for pair in pairs for crop in pair])
-    return captioner.write(torch.from_numpy(grids).unflatten(0, (-1, PAIR)))
+def _features(captioner: Captioner, crops: Sequence[NDArray[np.uint8]]) -> Tensor:
+    """Return what is seen of pairs of crops, first and second image by turns: ``(B, 2, places, features)``."""
+    if captioner.cnn:
+        found = torch.from_numpy(load_grids(captioner.cnn.model_dump_json()).encode(crops))
+    else:
+        found = to_patches(torch.from_numpy(np.stack(crops)))
+    return found.unflatten(0, (-1, PAIR))
 
 
 @lru_cache(maxsize=1)

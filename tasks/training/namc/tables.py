@@ -8,19 +8,12 @@ times over, 240 MB. On a GPU, other processes decode the next images while the d
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from pairwright.schemas.namc import CnnConfig, VqganConfig
 from pairwright.schemas.rows import Dropped, ImageRow, PlacesRow, make_key
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.namc_places import (
-    AT_ONCE,
-    CROP,
-    PlaceEncoder,
-    load_codes,
-    load_grids,
-    pin_cnn,
-    pin_vqgan,
-)
+from pairwright.tasks.models.namc_places import AT_ONCE, CROP, PlaceEncoder, load_codes, load_grids, pin_weights
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
 from pairwright.tasks.models.preprocess import Pixels
 from pairwright.tasks.store.stage import Stage
@@ -79,33 +72,21 @@ def count_processes(_config: CnnConfig | VqganConfig) -> int:
     return count_gpus()
 
 
-GRIDS = Stage(
-    name="grids",
-    version=1,
-    group="training",
-    reads={"images": ImageRow},
-    writes=PlacesRow,
-    function=encode_grids,
-    config="cnn",
-    models=name_cnn,
-    pin=pin_cnn,
-    processes=count_processes,
-    without=("graph",),
-    only_in=("pairs",),
-    rows_per_shard=200,
-)
-CODES = Stage(
-    name="codes",
-    version=1,
-    group="training",
-    reads={"images": ImageRow},
-    writes=PlacesRow,
-    function=encode_codes,
-    config="vqgan",
-    models=name_vqgan,
-    pin=pin_vqgan,
-    processes=count_processes,
-    without=("graph",),
-    only_in=("pairs",),
-    rows_per_shard=1000,
-)
+def _stage(name: str, config: str, **own: Any) -> Stage:
+    """Return a stage that looks at the images of pairs."""
+    return Stage(
+        name=name,
+        version=1,
+        group="training",
+        reads={"images": ImageRow},
+        writes=PlacesRow,
+        config=config,
+        processes=count_processes,
+        without=("graph",),
+        only_in=("pairs",),
+        **own,
+    )
+
+
+GRIDS = _stage("grids", "cnn", function=encode_grids, models=name_cnn, pin=pin_weights, rows_per_shard=200)
+CODES = _stage("codes", "vqgan", function=encode_codes, models=name_vqgan, pin=pin_weights, rows_per_shard=1000)

@@ -17,7 +17,7 @@ from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
 from pairwright.schemas.namc import PAPER, DualEncoderConfig
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.namc_places import CLIP, clip_numbers, find_words
+from pairwright.tasks.models.namc_places import CLIP, clip_numbers, find_weights
 from pairwright.tasks.models.namc_words import ClipWords, bert_words, learnt_words, saved_words
 from pairwright.tasks.models.open_clip_embedder import create_tokenizer
 from pairwright.tasks.store.files import Folder
@@ -166,7 +166,7 @@ def _open_captioner(job: Job, frozen: Frozen) -> Captioner:
         if not (kept := run.folder / VOCABULARY).exists():  # made once, and kept
             texts = [row["chosen"] for row in frozen.rows if row["split"] == job.config.data.split]
             large = config.size == PAPER
-            words = bert_words(find_words(config.vocabulary)) if large else learnt_words(texts, size=VOCABULARY_SIZE)
+            words = bert_words(find_weights(config.vocabulary)) if large else learnt_words(texts, size=VOCABULARY_SIZE)
             Folder(str(run.folder)).write(VOCABULARY, words.as_json().encode())
         captioner = make_captioner(saved_words(kept), config, frozen.widths, seed=job.config.seed)
     sizes, own = captioner.model.sizes, frozen.widths

@@ -14,7 +14,7 @@ from torchvision.transforms.functional import normalize, to_tensor
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc import CnnConfig, DualEncoderConfig, VqganConfig
 from pairwright.schemas.rows import Dropped, ImageRow, PlacesRow, make_key
-from pairwright.tasks.models.namc_places import CROP, load_codes, load_grids, make_clip, pin_cnn
+from pairwright.tasks.models.namc_places import CROP, load_codes, load_grids, make_clip, pin_weights
 from pairwright.tasks.training.namc import tables
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_file
 from tests.fixtures.namc_models import CODES, make_cnn, make_vqgan, write_cnn, write_vqgan
@@ -58,7 +58,7 @@ def values(found: PlacesRow) -> NDArray[np.float32]:
 
 def test_grids_are_those_of_torchvision(images: list[ImageRow], tmp_path: Path) -> None:
     config = CnnConfig(model="resnet18", checkpoint=str(write_cnn(tmp_path / "resnet18.pth")))
-    torn, first, last = tables.encode_grids(images, pin_cnn(config))
+    torn, first, last = tables.encode_grids(images, pin_weights(config))
     assert isinstance(torn, Dropped)
     assert (torn.source_key, torn.reason) == (images[1].key, "damaged image")
     model = make_cnn()
@@ -111,8 +111,8 @@ def test_weights_that_give_no_numbers_are_refused(images: list[ImageRow], tmp_pa
 
 def test_a_changed_file_is_another_model(tmp_path: Path) -> None:
     config = CnnConfig(model="resnet18", checkpoint=str(write_cnn(tmp_path / "resnet18.pth")))
-    pinned = pin_cnn(config)
+    pinned = pin_weights(config)
     write_cnn(tmp_path / "resnet18.pth", seed=1)
     with pytest.raises(ModelError, match=r"namc\.cnn\.revision"):
-        pin_cnn(pinned)
-    assert tables.name_cnn(pin_cnn(config)) != tables.name_cnn(pinned)
+        pin_weights(pinned)
+    assert tables.name_cnn(pin_weights(config)) != tables.name_cnn(pinned)
