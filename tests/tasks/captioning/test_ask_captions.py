@@ -152,16 +152,6 @@ def test_captions_reach_the_splitter_as_data():
     assert row.text == " ".join(attack.split())
 
 
-def test_other_words_make_another_row():
-    texts = iter((words_for("red"), words_for("blue")))
-    with chat_server(lambda asked: next(texts)) as server:
-        [one] = describe(server, [RED])
-        [other] = describe(server, [RED])
-    assert one.key != other.key
-    assert one.subject == other.subject == RED.key
-    assert RED.key not in (one.key, other.key)
-
-
 def test_the_stage_reads_images_and_remembers_only_for_served_models():
     graphs = CaptionsConfig()
     assert STAGE.fit(STAGE, graphs) is STAGE

@@ -1,7 +1,6 @@
 """Differences from a served model: what it is shown and told, what is refused and asked again, and what is kept."""
 
 import re
-from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -12,8 +11,7 @@ from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.rows import DifferenceRow, Dropped, Failed
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.captioning.describe_differences import STAGE, describe_differences
-from pairwright.tasks.store.answers import Answers
-from tests.fixtures.chat_server import Reply, Status, chat_server
+from tests.fixtures.chat_server import Status, chat_server
 from tests.fixtures.coloured import caption_of, colour_of, image_of, pair_of
 
 RED, BLUE, GREEN = image_of("red"), image_of("blue"), image_of("green")
@@ -129,21 +127,6 @@ def test_what_goes_with_the_request():
     assert re.fullmatch(difference_regex(), painter(asked))
 
 
-def test_one_of_several_human_differences_is_drawn_by_the_pair():
-    pairs = [
-        replace(pair_of(RED, BLUE, human_differences=("one.", "two", "three")), key=f"{n:032x}", source_key=f"{n:032x}")
-        for n in range(30)
-    ]
-    with chat_server(painter) as server:
-        describe(server, pairs)
-        describe(server, pairs[::-1])
-    drawn = [re.search(r"difference: (\w+)\. Generate", asked.text)[1] for asked in server.asked]
-    assert set(drawn) == {"one", "two", "three"}
-    by_seed = {asked.seed: one for asked, one in zip(server.asked, drawn, strict=True)}
-    assert Counter(by_seed[asked.seed] for asked in server.asked) == Counter(drawn)
-    assert len(by_seed) == 30
-
-
 BAD = {
     "cut off": text().removesuffix("."),
     "off the template": "The wall is red in the first image and blue in the second image.",
@@ -176,29 +159,6 @@ def test_after_the_last_attempt_the_pair_is_dropped_with_the_last_reason(reason)
     assert isinstance(row, Dropped)
     assert (row.source_key, row.reason) == (PAIR.key, reason)
     assert len(server.asked) == 2
-
-
-@pytest.mark.parametrize(
-    "answer", [Reply(text(), finish_reason="length"), text(second="shows a sign reading 'Dr")], ids=["length", "Dr."]
-)
-def test_answers_that_look_whole_but_are_not(answer):
-    with chat_server(lambda asked: answer) as server:
-        [row] = describe(server, max_attempts=1)
-    assert (row.source_key, row.reason) == (PAIR.key, "cut off")
-
-
-@pytest.mark.parametrize(
-    ("second", "no_change"),
-    [
-        ("shows the same image without any change", True),
-        ("is identical to the first image", True),
-        ("is a red door", False),
-    ],
-)
-def test_whether_nothing_changed_is_read_from_the_text(second, no_change):
-    with chat_server(lambda asked: text(second=second)) as server:
-        [row] = describe(server)
-    assert row.no_change is no_change
 
 
 def test_candidates_are_rows_of_their_own():
@@ -235,13 +195,6 @@ def test_untrusted_texts_reach_the_model_as_data():
     assert row.known == "human difference"
 
 
-def test_a_missing_image_is_a_reason():
-    with chat_server(painter) as server:
-        found = describe(server, [PAIR, pair_of(RED, GREEN)], images=(RED, GREEN))
-    assert found[0] == Dropped(source_key=PAIR.key, reason="image is missing", detail=BLUE.key)
-    assert isinstance(found[1], DifferenceRow)
-
-
 def test_a_refused_request_drops_its_row_and_an_unanswered_one_fails_it():
     def answer(asked):
         return Status(400, "no") if colour_of(asked.images[0]) == "red" else Status(500, "broken")
@@ -249,23 +202,6 @@ def test_a_refused_request_drops_its_row_and_an_unanswered_one_fails_it():
     with chat_server(answer) as server:
         found = describe(server, [PAIR, pair_of(BLUE, RED)])
     assert [type(row) for row in found] == [Dropped, Failed]
-
-
-def test_what_was_answered_is_not_asked_again(tmp_path):
-    pairs = [replace(PAIR, key=f"{n:032x}", source_key=f"{n:032x}") for n in range(20)]
-
-    def answer(asked):
-        return BAD["too short"] if asked.seed % 3 else painter(asked)
-
-    with chat_server(answer) as server:
-        with Answers(tmp_path / "a.answers") as answers:
-            once = describe(server, pairs, answers=answers, candidates=2)
-        asked = len(server.asked)
-        with Answers(tmp_path / "a.answers") as answers:
-            again = describe(server, pairs, answers=answers, candidates=2)
-    assert again == once
-    assert len(server.asked) == asked
-    assert any(isinstance(row, DifferenceRow) and row.attempts > 1 for row in once)
 
 
 def test_the_stage_reads_images_and_remembers_only_for_served_models():

@@ -109,15 +109,6 @@ def test_a_check_without_an_outcome_is_not_passed():
     assert choose([row], passed(written("two"))).reason == "no outcome: controlled"
 
 
-def test_a_pair_without_descriptions():
-    assert choose([], []).reason == "no description"
-    found = list(choose_differences([PAIR, OTHER], DifferencesConfig(), described={}))
-    assert [(row.source_key, row.reason) for row in found] == [
-        (PAIR.key, "no description"),
-        (OTHER.key, "no description"),
-    ]
-
-
 def test_a_pair_is_owed_again_when_a_description_or_an_outcome_changes():
     assert [use.argument for use in STAGE.uses] == ["described", *TABLES]
     assert all(use.counts and use.kind == "many" for use in STAGE.uses)

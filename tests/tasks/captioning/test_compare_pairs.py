@@ -109,18 +109,6 @@ def position(row):
     return dict(zip(row.axes, row.differences, strict=True)).get("relative positions", "")
 
 
-def test_a_relation_that_holds_in_both_images_is_no_difference():
-    repainted = graph(thing("a", colour="blue"), CUBE, changes=(SceneChange(type="colour", object_id="a"),))
-    assert compare(graph(BALL, CUBE), repainted).axes == ("attributes",)
-
-
-def test_a_replaced_thing_is_related_to_others():
-    replaced = graph(thing("a", "duck"), CUBE, changes=(SceneChange(type="substitution", object_id="a"),))
-    words = position(compare(graph(BALL, CUBE), replaced))
-    assert "red metal ball" in words
-    assert "red metal duck" in words
-
-
 def test_a_reversed_relation_is_a_difference():
     mug, before = thing("c", "mug", column="centre"), thing("d", "car", facing="left")
     after = thing("d", "car", facing="right")
@@ -135,16 +123,6 @@ def test_a_reversed_relation_is_a_difference():
     assert "Image 2" in words
     still = graph(CUBE, mug, after, changes=changes)
     assert position(compare(graph(CUBE, mug, before), still)) == ""
-
-
-def test_like_things_are_counted():
-    rings = [thing(f"r{n}", "ring", "white", "wooden") for n in range(3)]
-    gone = graph(BALL, CUBE, changes=(SceneChange(type="counting", object_ids=("r0", "r1", "r2")),))
-    found = [compare(graph(BALL, CUBE, *rings), gone, config=ComparisonsConfig(seed=n)) for n in range(20)]
-    assert all("three white wooden rings" in row.text for row in found)
-    assert not any("a white wooden ring" in row.text for row in found)
-    twice = compare(graph(*rings), graph(*rings, light=LIGHTS[1], changes=(SceneChange(type="illumination"),)))
-    assert "three white wooden rings" in " ".join(twice.commonalities).lower()
 
 
 def test_retrieval_question_and_answer():

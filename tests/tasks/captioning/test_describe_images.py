@@ -3,7 +3,6 @@
 import json
 import re
 from collections import Counter
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -42,24 +41,6 @@ def test_every_sentence_is_true(both, seed):
                 assert phrase.true_of(scene, **said_region(part.text)), part.text
 
 
-def test_the_independent_reader_sees_lies():
-    scene = graph(thing(colour="red"), thing("b", colour="red", column="right"))
-    assert [a.true_of(scene) for a in read_phrases("A red metal ball, two red metal balls, no red metal ball.")] == [
-        True,
-        True,
-        False,
-    ]
-    assert not read_phrases("Three red metal balls can be seen.")[0].true_of(scene)
-    assert not read_phrases("a red metal ball in the centre")[0].true_of(scene)
-    assert [
-        a.count for a in read_phrases("a room without a red metal ball or a blue glass cube, but a red glass car")
-    ] == [
-        0,
-        0,
-        None,
-    ]
-
-
 @PROPERTY
 @given(st.integers(0, 10**6))
 def test_captions_have_forty_to_a_hundred_and_twenty_words(seed):
@@ -87,21 +68,6 @@ def test_up_to_eight_objects_are_all_mentioned_and_the_largest_always(seed):
         look = (a.colour, a.material, a.shape)
         sizes[look] = max(sizes[look], (a.box[2] - a.box[0]) * (a.box[3] - a.box[1]))
     assert all(sizes[look] <= min(sizes[a] for a in sizes if a not in missing) for look in missing)
-
-
-@PROPERTY
-@given(pairs, st.integers(0, 999))
-def test_groups_add_up(both, seed):
-    """ "Six red metal balls stand in the scene, two on the left and four on the right." """
-    numbers = dict(zip(("one", "two", "three", "four", "five", "six", "seven", "eight"), range(1, 9), strict=True))
-    wheres = {words: {name: value} for name in ("column", "depth") for words, value in PLACES[name].items()}
-    for part in compose_caption(both[0], Random(seed)):
-        counted = re.findall(rf"\b({'|'.join(numbers)}) ({'|'.join(wheres)})", part.text)
-        if counted:
-            (phrase,) = read_phrases(part.text)
-            assert sum(numbers[word] for word, _ in counted) == phrase.count
-            for word, where in counted:
-                assert replace(phrase, count=numbers[word]).true_of(both[0], **wheres[where]), part.text
 
 
 def test_like_things_in_several_places_are_counted():

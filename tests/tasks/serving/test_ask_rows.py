@@ -137,16 +137,6 @@ def test_what_the_work_raises_ends_the_rest() -> None:
         assert tasks_left() == 0
 
 
-def test_rows_that_fail_together_complain_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def work(row: ItemRow, chat: Chat) -> ItemRow:
-        raise ZeroDivisionError
-
-    with chat_server(echo) as server, pytest.raises(ZeroDivisionError):
-        list(ask_rows(items(10), work, config_of(server), pace=QUICK))
-    gc.collect()
-    assert "never retrieved" not in caplog.text
-
-
 @pytest.mark.parametrize("way", ["closed", "collected"])
 def test_an_iterator_that_is_left_alone_cancels_what_is_under_way(way: str) -> None:
     def answer(asked: Asked) -> str | Hang:
@@ -208,22 +198,6 @@ def test_what_was_answered_is_not_asked_again(tmp_path: Path) -> None:
             again = list(asked(items(20), config_of(server), answers=memory))
         assert [request.text for request in server.asked[count:]] == ["1"]
     assert sorted(again, key=repr) == sorted(first, key=repr)
-
-
-def test_a_remembered_answer_is_the_same_to_the_last_field(tmp_path: Path) -> None:
-    async def work(row: ItemRow, chat: Chat) -> ItemRow:
-        return replace(row, name=repr(await chat.ask(question(row.name))))
-
-    with chat_server(lambda _: Reply("½ \0 \U0001f600\u2028", fingerprint="fp")) as server:
-        for _ in range(2):
-            with Answers(tmp_path / "x.answers") as memory:
-                results = list(ask_rows(items(1), work, config_of(server), answers=memory, pace=QUICK))
-                if server.asked[1:]:
-                    raise AssertionError("it was asked again")
-        (row,) = results
-    assert isinstance(row, ItemRow)
-    assert "½ \\x00 \U0001f600\\u2028" in row.name
-    assert "revision='fp'" in row.name
 
 
 SCRIPT = """

@@ -13,7 +13,7 @@ from pairwright.schemas.rows import Failed, ItemRow
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Chat, RefusedQuestionError
 from pairwright.tasks.serving.client import Client, client_of
-from pairwright.tasks.serving.connection import FaultError, is_here, message_of, read_answer, whole
+from pairwright.tasks.serving.connection import FaultError, message_of, read_answer, whole
 from tests.fixtures.asking import QUICK, ask_now, ask_once, asked, config_of, items, question, texts
 from tests.fixtures.certificates import write_certificate
 from tests.fixtures.chat_server import Asked, Close, Fault, Hang, Raw, Reply, Status, body_of, chat_server
@@ -194,24 +194,6 @@ def test_certificates_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert ask_now(config_of(server)).text == "good"
 
 
-@pytest.mark.parametrize(
-    ("host", "here"),
-    [
-        ("127.0.0.1", True),
-        ("127.8.9.10", True),
-        ("::1", True),
-        ("localhost", True),
-        ("models.localhost", True),
-        ("10.0.0.1", False),
-        ("127.0.0.1.example", False),
-        ("localhost.example", False),
-        ("", False),
-    ],
-)
-def test_this_machine_is_known(host: str, here: bool) -> None:
-    assert is_here(host) is here
-
-
 ANSWER = json.loads(body_of(Reply("A red cup.", fingerprint="fp-1"), "tiny"))
 
 
@@ -231,12 +213,6 @@ def without(*path: Any) -> bytes:
         place = place[step]
     del place[path[-1]]
     return json.dumps(said).encode()
-
-
-def test_a_good_answer_is_read() -> None:
-    said = read_answer(body())
-    assert (said.text, said.finish_reason, said.model, said.fingerprint) == ("A red cup.", "stop", "tiny", "fp-1")
-    assert (said.prompt_tokens, said.completion_tokens) == (7, 3)
 
 
 @pytest.mark.parametrize(

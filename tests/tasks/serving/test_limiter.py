@@ -65,13 +65,6 @@ def test_a_step_in_vain_is_taken_back_and_tried_again_later() -> None:
     assert feed(limiter, clock, 1, per_second=10) == [4, 6]
 
 
-def test_a_step_that_was_worth_it_after_one_bad_round_is_kept() -> None:
-    limiter, clock = make()
-    feed(limiter, clock, 8, per_second=10)
-    assert feed(limiter, clock, 12, per_second=10) == [8]
-    assert feed(limiter, clock, 8, per_second=20) == [8, 16]
-
-
 def fill_up(limiter: Limiter, count: int) -> int:
     limiter.under_way = count
     return limiter.wave

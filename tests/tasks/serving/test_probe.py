@@ -11,7 +11,6 @@ from pairwright.schemas.served import ChatConfig, LaunchConfig
 from pairwright.tasks.serving.connection import Pace
 from pairwright.tasks.serving.probe import WORD, find_model
 from tests.fixtures.chat_server import Asked, Close, Hang, Raw, Reply, Status, chat_server
-from tests.fixtures.vllm_server import free_port
 
 QUICK = Pace(backoff_s=0.001, connect_s=2)
 KEY = "PAIRWRIGHT_TEST_KEY"
@@ -157,13 +156,6 @@ def test_several_servers_are_asked_in_the_way_that_all_know() -> None:
     with chat_server(obeys_all) as first, chat_server(obeys_schemas) as second:
         assert find(first, first).structured_output == "vllm"
         assert find(first, second).structured_output == "json"
-
-
-def test_a_server_that_is_not_there() -> None:
-    url = f"http://127.0.0.1:{free_port()}/v1"
-    with pytest.raises(ServerError) as caught:
-        find_model(ChatConfig(endpoint=(url,)))
-    assert str(caught.value).startswith(f"{url}: ")
 
 
 @pytest.mark.parametrize("path", ["", "/v2", "/v1/chat"])

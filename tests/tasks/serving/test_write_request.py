@@ -71,14 +71,6 @@ def test_images_stand_where_the_text_says(text: str, parts: list[Any]) -> None:
     assert parts_of(question(text, images=(RED, BLUE))) == parts
 
 
-def test_images_are_data_of_a_bounded_size() -> None:
-    body = body_of(question("", images=(png(3, side=300),)), CONFIG.model_copy(update={"max_pixels": 784}))
-    url = body["messages"][0]["content"][0]["image_url"]["url"]
-    assert url.startswith("data:image/")
-    with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))) as sent:
-        assert sent.size == (28, 28)
-
-
 @pytest.mark.parametrize(("text", "count"), [("<image>", 0), ("<image>", 2), ("<image><image>", 1)])
 def test_another_number_of_places_is_a_mistake_of_the_program(text: str, count: int) -> None:
     with pytest.raises(ValueError, match=f"{text.count('<image>')} .*{count} images"):
@@ -138,14 +130,6 @@ SAME = question("Why?", images=(RED,), before=(Turn(role="user", text="A?"),), g
 )
 def test_another_question_has_another_key(changes: dict[str, Any]) -> None:
     assert key_of(replace(SAME, **changes), CONFIG) != key_of(SAME, CONFIG)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("model", "other"), ("revision", "abc"), ("temperature", 0.5), ("top_p", 0.7), ("max_pixels", 784)],
-)
-def test_another_way_of_asking_has_another_key(field: str, value: Any) -> None:
-    assert key_of(SAME, CONFIG.model_copy(update={field: value})) != key_of(SAME, CONFIG)
 
 
 def test_a_grammar_counts_as_it_is_sent() -> None:
