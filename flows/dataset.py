@@ -31,7 +31,6 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import Verdict
 
 if TYPE_CHECKING:  # what these load is needed by one method each, and takes 0.05 to 0.1 s
-    from pairwright.flows.calibrate_dataset import CalibrationPage
     from pairwright.flows.evaluate_model import Evaluated
     from pairwright.flows.export_dataset import ExportConfig
     from pairwright.flows.report_dataset import ReportPages
@@ -319,12 +318,6 @@ class Dataset:
         """Publish what there is now as the newest version although its profile's gates held the build back."""
         self._version = None
         return publish_anyway(self.folder)[1]
-
-    def calibrate(self, *, per_bin: int = 12, width: float = 0.02) -> "CalibrationPage":
-        """Write a page to choose mining's thresholds by looking: pairs at each similarity, to be judged, and yields."""
-        from pairwright.flows.calibrate_dataset import calibrate_dataset
-
-        return calibrate_dataset(self.folder, per_bin=per_bin, width=width)
 
     def refilter(self, settings: Settings, *, keep: bool = False) -> Refiltered:
         """Try other mining thresholds on the stored similarities; return what pairs come and go.

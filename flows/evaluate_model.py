@@ -25,7 +25,7 @@ from pairwright.tasks.evaluation.benchmark_list import find_benchmark
 from pairwright.tasks.evaluation.benchmarks.preferences import NAME as PREFERENCES
 from pairwright.tasks.evaluation.judge_answers import Judged, Rating, judge_answers
 from pairwright.tasks.evaluation.results import ANSWERS, Results, write_results
-from pairwright.tasks.report.read_judged import JUDGED
+from pairwright.tasks.report.measure_health import JUDGED
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.serving.probe import find_model
 from pairwright.tasks.store.answers import Answers

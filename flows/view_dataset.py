@@ -12,10 +12,10 @@ from pairwright.flows.report_dataset import subject_of
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.report.browse_pages import BrowsePages
-from pairwright.tasks.report.card_table import PREFERENCES, READ, make_cards, open_database
+from pairwright.tasks.report.card_table import PREFERENCES, READ, make_cards
 from pairwright.tasks.report.search_cards import CardSearch
 from pairwright.tasks.report.serve_pages import Keys, listen, serve
-from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.tables import Tables, open_database
 from pairwright.tasks.store.scratch import own_temporary_folder, scratch_folder
 
 CACHE = "cache/cards"

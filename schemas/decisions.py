@@ -1,5 +1,7 @@
 """What people decide about rows: accept, reject or edit one, or take that back. Exports and trainings follow.
 
+They also judge how alike the images of a pair are, from which thresholds of mining are suggested; no row depends on it.
+
 A decision is about a preference, by its key; or about a pair, and then about all that is made of that pair. Of several
 about one key the latest counts, by when it was made: files of decisions may be read in any order, and twice.
 """
@@ -15,7 +17,9 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from pairwright.schemas.rows import PreferenceRow
 
-Verdict = Literal["accept", "reject", "edit", "none"]
+Verdict = Literal["accept", "reject", "edit", "none", "near-identical", "fits", "unrelated", "unjudged"]
+JUDGEMENTS = ("near-identical", "fits", "unrelated", "unjudged")
+"""Verdicts about how alike a pair's images are; the last takes another back. They stand beside a decision."""
 ACCEPTED = ("accept", "edit")
 MOST_TEXT, MOST_NOTE = 20_000, 2_000
 """Characters."""
@@ -45,7 +49,7 @@ class Decision(BaseModel):
     key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
     """Of a preference, or of a pair that has none."""
     verdict: Verdict
-    """"none" takes an earlier decision back."""
+    """"none" takes an earlier decision back, "unjudged" an earlier judgement."""
     chosen: Text = ""
     """With "edit": the new chosen text; empty: as it is."""
     rejected: Text = ""
@@ -96,6 +100,8 @@ class Decisions:
     """Hold the decisions that count, one per key."""
 
     by_key: Mapping[str, Decision] = field(default_factory=dict[str, Decision])
+    judged: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
+    """By pair, how alike its images are."""
 
     def __len__(self) -> int:
         return len(self.by_key)
@@ -115,12 +121,16 @@ UNDECIDED = Decisions()
 
 def latest(decisions: Iterable[Decision]) -> Decisions:
     """Return those that count: the latest of each key, unless it takes back."""
-    found: dict[str, Decision] = {}
+    found: dict[tuple[str, bool], Decision] = {}
     for one in decisions:
-        before = found.get(one.key)
+        kind = (one.key, one.verdict in JUDGEMENTS)
+        before = found.get(kind)
         if before is None or before.order < one.order:
-            found[one.key] = one
-    return Decisions({key: one for key, one in found.items() if one.verdict != "none"})
+            found[kind] = one
+    kept = [(key, judges, one) for (key, judges), one in found.items() if one.verdict not in ("none", "unjudged")]
+    return Decisions(
+        {key: one for key, judges, one in kept if not judges}, {key: one.verdict for key, judges, one in kept if judges}
+    )
 
 
 def edit_row(row: PreferenceRow, decision: Decision) -> PreferenceRow:

@@ -24,7 +24,6 @@ VERBS = (
     Verb("report", "look", "Write pages that show a dataset: pairs, texts, removals, charts.", LOOK),
     Verb("view", "look", "Look at a dataset in the browser: search, filter, accept, reject and edit.", LOOK),
     Verb("decide", "look", "Store which rows people accepted, rejected or edited.", LOOK),
-    Verb("calibrate", "look", "Write a page to choose mining's thresholds by looking.", LOOK),
     Verb("versions", "versions", "List the versions of a dataset.", LOOK),
     Verb("diff", "versions", "Compare two versions.", LOOK),
     Verb("lineage", "versions", "Show all that was made of a row and all it was made from.", LOOK),

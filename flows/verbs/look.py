@@ -92,17 +92,6 @@ def report(
     print(f"{shown}Open {pages.page}")
 
 
-@app.command(epilog="Example: `pairwright calibrate dataset`")
-def calibrate(
-    dataset: DatasetUrl,
-    per_bin: Annotated[int, typer.Option("--per-bin", min=1, max=100, help="Pairs shown of each bin.")] = 12,
-    width: Annotated[float, typer.Option("--width", min=0.005, max=0.2, help="Width of a bin of similarity.")] = 0.02,
-) -> None:
-    """Write a page to choose mining's thresholds by looking: pairs at each similarity, to be judged, and yields."""
-    made = open_dataset(dataset).calibrate(per_bin=per_bin, width=width)
-    print(f"Pairs to judge: {made.pairs:,} in {made.bins:,} bins. Open {made.page}")
-
-
 WORDS = {"accept": "accepted", "edit": "edited", "reject": "rejected"}
 
 

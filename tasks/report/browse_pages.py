@@ -5,6 +5,7 @@ about 256 MB of the latest are kept. One page is made at a time, and the charts 
 """
 
 import os
+import shlex
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,10 +20,10 @@ from pairwright.schemas.errors import StoreError
 from pairwright.tasks.pages.environment import HERE as LOOKS
 from pairwright.tasks.pages.environment import make_environment
 from pairwright.tasks.report.card_table import CardFile
-from pairwright.tasks.report.gather_pairs import gather_pairs
-from pairwright.tasks.report.gather_preferences import gather_singles
+from pairwright.tasks.report.gather_cards import gather_pairs, gather_singles
 from pairwright.tasks.report.search_cards import ORDERS, CardSearch, Hits, Search
 from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.thresholds import Limits, view_thresholds
 from pairwright.tasks.report.write_images import FOLDER as PICTURES
 from pairwright.tasks.report.write_images import PictureFolder
 from pairwright.tasks.report.write_report import Subject, write_report
@@ -114,6 +115,7 @@ class BrowsePages:
             "pages": (),
             "in_full": "",
             "here": "browse",
+            "judging": self.file.about_pairs and self.tables.has("neighbours"),
             "worded": self.tables.has("differences") or not self.file.about_pairs,
             "noun": "pair" if self.file.about_pairs else "preference",
             "all_cards": self.cards.count(),
@@ -147,6 +149,7 @@ class BrowsePages:
             hits=hits,
             views=views,
             decided=self._decisions.count(),
+            judged=self._decisions.judged,
             narrowed=bool(_query(search, **PAGING)),
             filtered=bool(_query(search, q="", after="", before="")),
             next=_query(search, after=hits.keys[-1], before="") if hits.keys and hits.last < hits.total else "",
@@ -158,9 +161,22 @@ class BrowsePages:
     def _views(self, hits: Hits, pictures: PictureFolder) -> Sequence[Any]:
         told: dict[str, Any] = {"pictures": pictures, "first_number": hits.first, "decisions": self._decisions}
         if self.file.about_pairs:
-            return list(gather_pairs(self.tables, hits.keys, page="", **told))
+            return list(gather_pairs(self.tables, hits.keys, page="", unpaired=self.cards.unpaired(hits.keys), **told))
         found = list(zip(hits.keys, hits.subjects, strict=True))
         return gather_singles(self.tables, self.file.preferences, found, **told)
+
+    def thresholds(self, query: Mapping[str, str], token: str) -> tuple[str, int]:
+        """Return the page of what was judged and the thresholds that it suggests, and its HTTP status."""
+        try:
+            limits, status = Limits.model_validate({**query}), 200
+        except ValidationError:
+            limits, status = Limits(), 400
+        with self._lock:
+            self._look_at_decisions()
+            view = view_thresholds(self.cards.database, self.subject.profile.mining, limits)
+        dataset = shlex.quote(self.tables.build.folder.url)
+        told = {**self._frame, "here": "thresholds", "token": token, "view": view, "dataset": dataset, "limits": limits}
+        return self._environment.get_template("thresholds.html.j2").render(**told), status
 
     def _look_at_decisions(self) -> None:
         """Know what is decided, by anybody, before a page is made."""

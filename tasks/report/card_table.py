@@ -9,29 +9,29 @@ second one.
 import contextlib
 import os
 import uuid
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.errors import StoreError
-from pairwright.schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow, Row, SplitRow, make_key
-from pairwright.tasks.report.tables import Tables
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.report.tables import WORDS, Tables, open_database
 from pairwright.tasks.store.files import naming
-from pairwright.tasks.store.ledger import MEMORY_LIMIT
 
-LAYOUT = "1"
+LAYOUT = "2"
 """Of the table: a file of another layout is made anew."""
+WIDTH, PER_BIN = 0.02, 40
+"""Of a bin of similarity, and how many of its candidates are shown to be judged."""
 KEPT = 3
 """Files of other states that are kept beside the present one."""
 PREFERENCES = ("preferences", "given_preferences")
 """Tables of preferences, the last made first."""
 READ = {
     "pairs": ("key", "first", "second", "origin", "similarity", "human_differences", "instruction"),
+    "neighbours": ("subject", "embedders", "neighbours", "similarities"),
     "images": ("key", "name", "captions", "source", "licence"),
     "captions": ("subject", "text"),
     "differences": ("subject", "text"),
@@ -42,18 +42,8 @@ READ = {
     ),
 }  # fmt: skip
 """Columns that are read of each table; narrow ones and texts."""
-ROWS: dict[str, type[Row]] = {
-    "pairs": PairRow,
-    "images": ImageRow,
-    "captions": CaptionRow,
-    "differences": DifferenceRow,
-    "splits": SplitRow,
-    "preferences": PreferenceRow,
-}
-
 PLAIN = "lower(nfc_normalize({}))"
 """How texts are stored and searched."""
-WORDS = "len(regexp_extract_all({}, '[^\\s]+'))"
 
 STAGING = {
     "pairs": f"""SELECT key, first, second, origin, similarity::DOUBLE AS similarity,
@@ -76,6 +66,7 @@ STAGING = {
 }
 EMPTY = {
     "pairs": "key VARCHAR, first VARCHAR, second VARCHAR, origin VARCHAR, similarity DOUBLE, words VARCHAR",
+    "neighbours": "first VARCHAR, second VARCHAR, low DOUBLE, high DOUBLE, embedders VARCHAR[], similarities DOUBLE[]",
     "images": "key VARCHAR, source VARCHAR, licence VARCHAR, words VARCHAR",
     "captions": "subject VARCHAR, words VARCHAR",
     "differences": "subject VARCHAR, words VARCHAR",
@@ -93,17 +84,41 @@ PAIRS = """
 CREATE TEMP TABLE all_cards AS SELECT p.key, p.key AS subject, coalesce(q.key, p.key) AS decided, a.number AS first,
     b.number AS second, coalesce(q.split, s.split, '') AS split, [a.licence, b.licence] AS licences,
     [a.source, b.source] AS sources, [p.origin, q.maker, q.image_maker] AS kinds, q.key IS NOT NULL AS whole,
-    coalesce(o.reason, '') AS reason, p.similarity, q.score, q.gap,
+    coalesce(o.reason, '') AS reason, p.similarity, n.low, n.high, n.first IS NOT NULL AS sampled, false AS candidate,
+    q.score, q.gap,
     concat_ws(chr(10), q.words, d.words, p.words) AS words
 FROM s_pairs p LEFT JOIN s_preferences q ON q.subject = p.key LEFT JOIN s_splits s ON s.subject = p.key
     LEFT JOIN (SELECT subject, string_agg(words, chr(10)) AS words FROM s_differences GROUP BY ALL) d
         ON d.subject = p.key AND NOT contains(coalesce(q.words, ''), d.words)
+    LEFT JOIN s_neighbours n ON n.first = least(p.first, p.second) AND n.second = greatest(p.first, p.second)
     LEFT JOIN reasons o ON o.key = p.key LEFT JOIN images a ON a.key = p.first LEFT JOIN images b ON b.key = p.second"""
 SINGLES = """
 CREATE TEMP TABLE all_cards AS SELECT q.key, q.subject, q.key AS decided, a.number AS first, NULL::BIGINT AS second,
     coalesce(q.split, '') AS split, [a.licence] AS licences, [a.source] AS sources, [q.maker, q.image_maker] AS kinds,
-    true AS whole, '' AS reason, NULL::DOUBLE AS similarity, q.score, q.gap, q.words
+    true AS whole, '' AS reason, NULL::DOUBLE AS similarity, NULL::DOUBLE AS low, NULL::DOUBLE AS high,
+    false AS sampled, false AS candidate, q.score, q.gap, q.words
 FROM s_preferences q JOIN images a ON a.key = q.subject"""
+
+JOINT = """CREATE OR REPLACE TEMP TABLE joint AS SELECT subject, other, min(value)::DOUBLE AS low,
+    max(value)::DOUBLE AS high, any_value(embedders) AS embedders, list(value::DOUBLE ORDER BY place) AS similarities
+FROM (SELECT subject, embedders, place, unnest(others) AS other, unnest(listed) AS value FROM
+    (SELECT subject, embedders, unnest(range(len(embedders))) AS place, unnest(neighbours) AS others,
+        unnest(similarities) AS listed FROM chunk))
+GROUP BY subject, other HAVING count(*) = max(len(embedders))"""
+"""Candidates that every encoder found, with their lowest and highest similarity: mining bounds both."""
+SAMPLED = f"QUALIFY row_number() OVER (PARTITION BY floor(low / {WIDTH}) ORDER BY hash(first, second)) <= {PER_BIN}"
+CANDIDATES = (
+    f"""CREATE OR REPLACE TEMP TABLE s_neighbours AS SELECT * FROM (SELECT first, second, any_value(low) AS low,
+    any_value(high) AS high, any_value(embedders) AS embedders, any_value(similarities) AS similarities
+    FROM s_neighbours GROUP BY first, second) {SAMPLED}""",
+    f"""CREATE TABLE counts AS SELECT floor(low / {WIDTH})::INT AS low, floor(high / {WIDTH})::INT AS high,
+    sum(n)::BIGINT AS n FROM s_counts GROUP BY ALL""",
+)
+UNPAIRED = """CREATE TABLE candidates AS SELECT make_pair(first, second) AS key, n.* FROM s_neighbours n
+    ANTI JOIN s_pairs p ON n.first = least(p.first, p.second) AND n.second = greatest(p.first, p.second)"""
+CANDIDATE_CARDS = """INSERT INTO all_cards SELECT n.key, n.key, n.key, a.number, b.number, '', [a.licence, b.licence],
+    [a.source, b.source], ['candidate'], false, '', NULL, n.low, n.high, true, true, NULL, NULL, ''
+FROM candidates n JOIN images a ON a.key = n.first JOIN images b ON b.key = n.second"""
 
 LAST = (
     "CREATE TABLE cards AS SELECT row_number() OVER (ORDER BY key) AS number, * EXCLUDE (words) FROM all_cards",
@@ -189,23 +204,6 @@ def _drop_old(folder: Path, new: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def open_database(path: str, scratch: Path, *, read_only: bool = False) -> Generator[duckdb.DuckDBPyConnection]:
-    """Open DuckDB within the store's memory limit."""
-    config: dict[str, Any] = {
-        "memory_limit": MEMORY_LIMIT,
-        "temp_directory": str(scratch / "spill"),
-        "preserve_insertion_order": False,
-    }
-    database = duckdb.connect(path, read_only=read_only, config=config)
-    try:
-        database.execute("SET enable_progress_bar = false")
-        database.execute("SET enable_external_access = false")  # no query, whatever is in it, reads another file
-        yield database
-    finally:
-        database.close()
-
-
 def write_cards(
     chunks: Chunks, path: Path, scratch: Path, *, about: CardFile, reasons: pa.Table, watch: Callable[[int], None]
 ) -> None:
@@ -221,26 +219,34 @@ def write_cards(
     """
     with open_database(str(path), scratch) as database:
         rows = 0
+        database.create_function("make_pair", lambda first, second: make_key("pair", first, second), [str, str], str)
+        database.execute("CREATE TEMP TABLE s_counts (low DOUBLE, high DOUBLE, n BIGINT)")
         for name, columns in READ.items():
             database.execute(f"CREATE TEMP TABLE s_{name} ({EMPTY[name]})")
             for table in chunks(about.preferences if name == "preferences" else name, columns):
-                database.register("chunk", _filled(table, name))
-                database.execute(f"INSERT INTO s_{name} {STAGING[name]} FROM chunk")
+                database.register("chunk", table)
+                if name == "neighbours":
+                    _add_candidates(database)
+                else:
+                    database.execute(f"INSERT INTO s_{name} {STAGING[name]} FROM chunk")
                 database.unregister("chunk")
                 rows += len(table)
                 watch(rows)
         database.register("reasons", reasons)
-        for step in (IMAGES, PAIRS if about.about_pairs else SINGLES, *LAST):
+        cards = (PAIRS, UNPAIRED, CANDIDATE_CARDS) if about.about_pairs else (SINGLES,)
+        for step in (IMAGES, *CANDIDATES, *cards, *LAST):
             database.execute(step)
 
 
-def _filled(table: pa.Table, name: str) -> pa.Table:
-    """Return the table with a column of nulls for each that its parts, of an older release, lack."""
-    schema = schema_of(ROWS[name])
-    for column in READ[name]:
-        if column not in table.column_names:
-            table = table.append_column(column, pa.nulls(len(table), schema.field(column).type))
-    return table
+def _add_candidates(database: duckdb.DuckDBPyConnection) -> None:
+    """Count the candidates of some anchors, and keep a sample of them: some kilobytes."""
+    database.execute(JOINT)
+    cells = f"floor(low / {WIDTH}) * {WIDTH} + {WIDTH / 2}, floor(high / {WIDTH}) * {WIDTH} + {WIDTH / 2}"
+    database.execute(f"INSERT INTO s_counts SELECT {cells}, count(*) FROM joint GROUP BY ALL")
+    ordered = "least(subject, other) AS first, greatest(subject, other) AS second"
+    database.execute(
+        f"INSERT INTO s_neighbours SELECT {ordered}, low, high, embedders, similarities FROM joint {SAMPLED}"
+    )
 
 
 def _reasons(tables: Tables, preferences: str) -> pa.Table:

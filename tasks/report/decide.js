@@ -239,6 +239,34 @@ function keepEdit(card, editor) {
   else by("said").textContent = `${nameOf(card)}: no text was changed.`;
 }
 
+// --- judging how alike two images are, on served pages
+
+const JUDGED = ["unjudged", "near-identical", "fits", "unrelated"];
+
+function showJudged(card) {
+  for (const button of card.querySelectorAll("[data-judge]")) {
+    button.setAttribute("aria-pressed", String(button.dataset.judge === card.dataset.judged));
+  }
+}
+
+async function judge(card, verdict) {
+  if (card?.dataset.pair === undefined) return;
+  try {
+    await post([stamp({ key: card.dataset.pair, verdict })]);
+  } catch (error) {
+    return trouble(`Not stored: ${error.message}`);
+  }
+  trouble("");
+  card.dataset.judged = verdict === "unjudged" ? "" : verdict;
+  showJudged(card);
+  by("said").textContent = `${nameOf(card)}: ${verdict}.`;
+}
+
+function judgeByKey(number) {
+  judge(subject(), JUDGED[number]);
+  if (number && current?.dataset.pair) move(1);
+}
+
 // --- going from card to card
 
 function choose(card, { focus = true } = {}) {
@@ -288,6 +316,10 @@ const KEYS = {
   r: () => decide(subject(), "reject"),
   e: () => edit(subject()),
   u: undo,
+  0: () => judgeByKey(0),
+  1: () => judgeByKey(1),
+  2: () => judgeByKey(2),
+  3: () => judgeByKey(3),
   "?": () => by("keys").showModal(),
 };
 
@@ -323,6 +355,8 @@ document.addEventListener("keydown", (event) => {
 for (const card of cards) {
   card.addEventListener("click", (event) => {
     choose(card, { focus: false });
+    const judged = event.target.closest("[data-judge]");
+    if (judged) judge(card, judged.getAttribute("aria-pressed") === "true" ? "unjudged" : judged.dataset.judge);
     const verdict = event.target.closest("[data-do]")?.dataset.do;
     if (verdict === "edit") edit(card);
     else if (verdict) decide(card, verdict);
@@ -353,6 +387,7 @@ addEventListener("storage", (event) => {
 
 addEventListener("scroll", () => cards.length && (by("place").textContent = nameOf(atHand())), { passive: true });
 
+cards.forEach(showJudged);
 recall();
 load();
 drop();

@@ -1,11 +1,8 @@
-"""Measure a whole dataset for its report: similarities, lengths, what became of rejected texts, mining against truth.
+"""Measure a whole dataset for its report: similarities, thresholds, lengths, rejected texts, mining against truth.
 
-Reads the tables that the build has, their image columns left out, a row group at a time. Similarities and lengths are
-counted as they pass, so that they take the same memory however many rows there are; of each image the key and group
-are held, and of each pair the keys of its images (some 100 bytes each), for the comparison with the truth.
-
-Truth of mining: images that their source put into one group (photographs of one rendered world) belong together. Over
-images that have a group,
+Reads the tables that the build has, narrow columns and texts only; DuckDB counts, so that memory does not grow with
+the rows. Truth of mining: images that their source put into one group (photographs of one rendered world) belong
+together. Over images that have a group,
 
 * precision is the share of the kept pairs whose two images are of one group;
 * recall of images is the share of images that have a partner in the collection and are in at least one such pair;
@@ -13,30 +10,39 @@ images that have a group,
   purpose, so this one is low where groups are large.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
 
+import duckdb
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute
-from numpy.typing import NDArray
 
-from pairwright.tasks.report.chart import Chart, Series, draw_histogram
-from pairwright.tasks.report.measure_yield import tally_pairs
-from pairwright.tasks.report.tables import MAKERS, Tables
-from pairwright.tasks.report.tally_values import Tally, tally
-from pairwright.tasks.store.ledger import Counts
+from pairwright.schemas.config import MiningConfig
+from pairwright.tasks.pages.charts import Chart, Line, Tally, draw_histogram, draw_lines, round_step
+from pairwright.tasks.report.tables import FINE, MAKERS, WORDS, Tables, tally
+from pairwright.tasks.store.ledger import DUPLICATE, Counts
 
-pc: Any = pyarrow.compute
-"""Its functions are made at import, so that type checkers do not know them."""
 ALL_TRUE = ("swapped text is true", "no edit makes it false", "all similar descriptions are true")
 """Why a maker drops a pair when its check refuses every candidate."""
+LENGTHS = (
+    ("Length of captions", "captions", "text"),
+    ("Length of differences", "differences", "text"),
+    ("Length of comparisons", "comparisons", "text"),
+    ("Length of answers", "questions", "answer"),
+)
+MOST_PLACES = 40
+"""Thresholds of a picture of yields."""
+RARE, BELOW = 0.01, 0.2
+"""Share of the least similar that such a picture leaves out; how far below the present threshold it goes."""
+TONES = 6
+"""Kinds of lines that the style sheet tells apart, by colour and by dashes."""
+MOST_DROPPED = 50
+NONE = Tally(np.empty(0), np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """Hold what mining found of what there was to find."""
+    """What mining found of what there was to find."""
 
     images: int
     """Images that have a group."""
@@ -75,7 +81,7 @@ class Truth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maker:
-    """Say how one maker of rejected texts did."""
+    """How one maker of rejected texts did."""
 
     name: str
     texts: int
@@ -95,54 +101,114 @@ class Maker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """Hold everything that is measured over all rows."""
+    """Everything that is measured over all rows."""
 
-    similarities: tuple[Chart, ...]
-    lengths: tuple[Chart, ...]
-    splits: dict[str, int]
-    makers: tuple[Maker, ...]
+    similarities: Sequence[Chart]
+    yields: Sequence[Chart]
+    lengths: Sequence[Chart]
+    splits: Mapping[str, int]
+    makers: Sequence[Maker]
     truth: Truth | None
 
 
-def measure_dataset(tables: Tables, counts: Sequence[Counts]) -> Measures:
+def measure_dataset(tables: Tables, counts: Sequence[Counts], mining: MiningConfig) -> Measures:
     """Read what is measured, table by table; ``counts`` say what the stages dropped."""
+    pairs = tally_pairs(tables)
     return Measures(
-        similarities=tuple(_similarities(tables)),
-        lengths=tuple(_lengths(tables)),
+        similarities=draw_similarities(tables, pairs),
+        yields=draw_yields(tables, pairs, mining),
+        lengths=_draw_lengths(tables),
         splits=_splits(tables),
-        makers=tuple(_makers(tables, counts)),
-        truth=measure_truth(tables.read("images", ["key", "group"]), tables.read("pairs", ["first", "second"])),
+        makers=_makers(tables, counts),
+        truth=_truth(tables),
     )
 
 
-def _similarities(tables: Tables) -> list[Chart]:
+def tally_pairs(tables: Tables) -> dict[str, Tally]:
+    """Count the kept pairs by their similarity to each encoder."""
+    if not tables.has("pairs"):
+        return {}
+    with tables.database(pairs=["embedders", "similarities"]) as database:
+        spread = "unnest(range(len(embedders))) AS place, unnest(embedders) AS name, unnest(similarities) AS value"
+        return tally(database, f"SELECT {spread} FROM pairs")
+
+
+def draw_similarities(tables: Tables, pairs: Mapping[str, Tally]) -> list[Chart]:
     """Draw the kept pairs' cosines, one chart per embedder and one for the features that pairs were chosen by."""
-    found = tally_pairs(tables)
-    whole = tally(table.column("similarity").to_numpy() for table in tables.stream("pairs", ["similarity"]))
-    charts = [
-        draw_histogram(f"Similarity by {name}", [Series(name=name, tally=own)], unit="cosine")
-        for name, own in found.items()
-    ]
-    together = [Series(name="together", tally=whole)] if whole.values.any() else []
-    charts.append(draw_histogram("Similarity, weighted together", together, unit="cosine"))
+    found = {f"Similarity by {name}": (name, own) for name, own in pairs.items()}
+    with tables.database(pairs=["similarity"]) as database:
+        whole = tally(database, "SELECT 0 AS place, 'together' AS name, similarity AS value FROM pairs")
+    if "together" in whole and whole["together"].values.any():
+        found["Similarity, weighted together"] = ("together", whole["together"])
+    charts = [draw_histogram(title, [(name, "plain", own)], unit="cosine") for title, (name, own) in found.items()]
     return [chart for chart in charts if chart]
 
 
-def _lengths(tables: Tables) -> list[Chart]:
-    chosen, rejected = count_words(tables, "preferences", "chosen"), count_words(tables, "preferences", "rejected")
-    charts = [
-        draw_histogram(title, [Series(name=name, tally=count_words(tables, name, column))], unit="words", whole=True)
-        for title, name, column in (
-            ("Length of captions", "captions", "text"),
-            ("Length of differences", "differences", "text"),
-            ("Length of comparisons", "comparisons", "text"),
-            ("Length of answers", "questions", "answer"),
-        )
-    ]
+def draw_yields(tables: Tables, pairs: Mapping[str, Tally], mining: MiningConfig) -> list[Chart]:
+    """Draw what lower and higher thresholds would leave of neighbours and pairs, from stored scores."""
+    neighbours = tally_neighbours(tables, f"value <= {mining.max_similarity + FINE / 2}")
+    charts = (
+        _draw_yield("Neighbours left by min_similarity", neighbours, unit="neighbours", now=mining.min_similarity),
+        _draw_yield("Pairs left by a higher threshold", pairs, unit="pairs", now=None),
+    )
+    return [chart for chart in charts if chart]
+
+
+def tally_neighbours(tables: Tables, which: str = "true") -> dict[str, Tally]:
+    """Count every neighbour that was found, before any threshold, by its similarity to each encoder."""
+    if not tables.has("neighbours"):
+        return {}
+    with tables.database(neighbours=["embedders", "similarities"]) as database:
+        lists = "unnest(range(len(embedders))) AS place, unnest(embedders) AS name, unnest(similarities) AS listed"
+        spread = f"SELECT place, name, unnest(listed) AS value FROM (SELECT {lists} FROM neighbours)"
+        return tally(database, f"SELECT * FROM ({spread}) WHERE {which}")
+
+
+def _draw_yield(title: str, found: Mapping[str, Tally], *, unit: str, now: float | None) -> Chart | None:
+    """Draw a line per encoder: how many are at least as similar as each threshold."""
+    if not found:
+        return None
+    low = min(own.quantile(RARE) for own in found.values())
+    low = low if now is None else max(low, now - BELOW)
+    high = max(float(own.values[-1]) for own in found.values())
+    step = round_step(max(high - low, FINE) / MOST_PLACES, least=0.001)
+    first, last = np.floor(round(low / step, 4)), np.ceil(round(high / step, 4))
+    places = np.round(np.arange(first, last + 1) * step, 4)
+    if len(places) < 2:
+        return None
+    left = {name: _at_least(own, places) for name, own in found.items()}
+    said = (f"{name}: {own[0]:,} at {places[0]:.2f}, {own[-1]:,} at {places[-1]:.2f}." for name, own in left.items())
+    tones = [f"line{number % TONES}" for number in range(len(left))]
+    return draw_lines(
+        [Line(name=name, x=places, y=own, tone=tone) for tone, (name, own) in zip(tones, left.items(), strict=True)],
+        title=title,
+        unit=unit,
+        ends=(float(places[0]), float(places[-1])),
+        reach=(0.0, float(max(own.max() for own in left.values()))),
+        now=None if now is None else (now, f"now {now:g}"),
+        legend=[(tone, name, "") for tone, name in zip(tones, left, strict=True)],
+        summary=f"{title}. {' '.join(said)}",
+        heads=("threshold", *left),
+        rows=[(f"{at:.3g}", *(f"{own[number]:,}" for own in left.values())) for number, at in enumerate(places)],
+    )
+
+
+def _at_least(own: Tally, places: np.ndarray) -> np.ndarray:
+    """Count the values that are not below each threshold."""
+    below = np.concatenate([[0], np.cumsum(own.counts)])
+    return below[-1] - below[np.searchsorted(own.values, places - FINE / 2)]
+
+
+def _draw_lengths(tables: Tables) -> list[Chart]:
+    charts: list[Chart | None] = []
+    for title, name, column in LENGTHS:
+        words = count_words(tables, name, column)
+        charts.append(draw_histogram(title, [(name, "plain", words)], unit="words", whole=True))
+    chosen, rejected = (count_words(tables, "preferences", side) for side in ("chosen", "rejected"))
     some = rejected.values > 0
     both = [
-        Series(name="chosen", tally=chosen, tone="chosen"),
-        Series(name="rejected", tally=Tally(rejected.values[some], rejected.counts[some]), tone="rejected"),
+        ("chosen", "chosen", chosen),
+        ("rejected", "rejected", Tally(rejected.values[some], rejected.counts[some])),
     ]
     charts.append(draw_histogram("Length of chosen and rejected texts", both, unit="words", whole=True))
     return [chart for chart in charts if chart]
@@ -150,61 +216,88 @@ def _lengths(tables: Tables) -> list[Chart]:
 
 def count_words(tables: Tables, name: str, column: str) -> Tally:
     """Count the texts by their number of words."""
-    return tally((_words(table.column(column)) for table in tables.stream(name, [column])), step=1)
-
-
-def _words(texts: pa.ChunkedArray) -> NDArray[np.int64]:
-    trimmed = pc.utf8_trim_whitespace(texts)
-    words = pc.list_value_length(pc.utf8_split_whitespace(trimmed))
-    return pc.if_else(pc.equal(trimmed, ""), 0, words).to_numpy().astype(np.int64)
+    if not tables.has(name):
+        return NONE
+    with tables.database(**{name: [column]}) as database:
+        query = f"SELECT 0 AS place, 'words' AS name, {WORDS.format(column)} AS value FROM {name}"
+        return tally(database, query, step=1).get("words", NONE)
 
 
 def _splits(tables: Tables) -> dict[str, int]:
     name = "preferences" if tables.has("preferences") else "splits"
-    counts = tables.read(name, ["split"]).column("split").value_counts().to_pylist()
-    numbers = {item["values"]: item["counts"] for item in counts}
-    return {split: numbers[split] for split in ("train", "validation", "test") if split in numbers}
+    with tables.database(**{name: ["split"]}) as database:
+        found = dict(database.execute(f"SELECT split, count(*) FROM {name} GROUP BY 1").fetchall())
+    return {split: found[split] for split in ("train", "validation", "test") if split in found}
 
 
 def _makers(tables: Tables, counts: Sequence[Counts]) -> list[Maker]:
     reasons = {one.stage: one.reasons for one in counts}
     makers: list[Maker] = []
     for name in MAKERS:
-        skipped = tables.read(name, ["skipped_true"]).column("skipped_true").to_numpy().astype(np.int64)
+        with tables.database(**{name: ["skipped_true"]}) as database:
+            sums = "count(*), count(*) FILTER (skipped_true > 0), coalesce(sum(skipped_true), 0)::BIGINT"
+            ((texts, passed, skipped),) = database.execute(f"SELECT {sums} FROM {name}").fetchall()
         none = sum(reasons.get(name, {}).get(reason, 0) for reason in ALL_TRUE)
-        if len(skipped) + none:
-            true = int((skipped > 0).sum()) + none
-            makers.append(Maker(name=name, texts=len(skipped), none=none, true=true, skipped=int(skipped.sum())))
+        if texts + none:
+            makers.append(Maker(name=name, texts=texts, none=none, true=passed + none, skipped=skipped))
     return makers
 
 
-def measure_truth(images: pa.Table, pairs: pa.Table) -> Truth | None:
-    """Compare the pairs with the groups of their images; ``None`` where the source gave no groups.
-
-    Args:
-        images: columns ``key`` and ``group``; an empty group is none.
-        pairs: columns ``first`` and ``second``.
-    """
-    images = images.filter(pc.not_equal(images.column("group"), ""))
-    if not len(images):
+def _truth(tables: Tables) -> Truth | None:
+    columns = {"images": ["key", "group"], "pairs": ["first", "second"]}
+    if not tables.has("images") or not tables.has("pairs"):
         return None
-    codes = images.column("group").combine_chunks().dictionary_encode().indices.to_numpy()
-    sizes = np.bincount(codes).astype(np.int64)
-    first, second = (_places(pairs.column(name), images.column("key")) for name in ("first", "second"))
-    known = (first >= 0) & (second >= 0)
-    first, second = first[known], second[known]
-    right = codes[first] == codes[second]
+    with tables.database(**columns) as database:
+        return measure_truth(database)
+
+
+def measure_truth(database: duckdb.DuckDBPyConnection) -> Truth | None:
+    """Compare pairs (first, second) with the groups of images (key, group), an empty one being none.
+
+    ``None``: the source gave no groups.
+    """
+    database.execute('CREATE TEMP VIEW grouped AS SELECT key, "group" AS g FROM images WHERE "group" != \'\'')
+    images, groups, possible, partnered = database.execute(
+        "SELECT sum(n), count(*), sum(n * (n - 1) // 2), coalesce(sum(n) FILTER (n > 1), 0)"
+        " FROM (SELECT count(*) AS n FROM grouped GROUP BY g)"
+    ).fetchall()[0]
+    if not images:
+        return None
+    database.execute(
+        "CREATE TEMP TABLE judged AS SELECT first, second, a.g = b.g AS same FROM pairs"
+        " JOIN grouped a ON a.key = first JOIN grouped b ON b.key = second"
+    )
+    judged, right = database.execute("SELECT count(*), count(*) FILTER (same) FROM judged").fetchall()[0]
+    both = "SELECT first FROM judged WHERE same UNION SELECT second FROM judged WHERE same"
+    ((found,),) = database.execute(f"SELECT count(*) FROM ({both})").fetchall()
     return Truth(
-        images=len(images),
-        groups=len(sizes),
-        judged=len(first),
-        right=int(right.sum()),
-        possible=int((sizes * (sizes - 1) // 2).sum()),
-        partnered=int(sizes[sizes > 1].sum()),
-        found=len(np.unique(np.concatenate([first[right], second[right]]))),
+        images=int(images),
+        groups=groups,
+        judged=judged,
+        right=right,
+        possible=int(possible),
+        partnered=int(partnered),
+        found=found,
     )
 
 
-def _places(wanted: pa.ChunkedArray, keys: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Return where each wanted key stands, -1 where it does not."""
-    return pc.fill_null(pc.index_in(wanted, value_set=keys.combine_chunks()), -1).to_numpy().astype(np.int64)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedImages:
+    """Images that a source named and a rule refused."""
+
+    total: int
+    """Dropped images that are no copies."""
+    copies: int
+    """Images with the bytes of another one; they have no row that says which."""
+    rows: tuple[tuple[str, str], ...]
+    """Name, with what else differs from image to image, and reason; the first ones."""
+
+
+def list_dropped(tables: Tables, counts: Sequence[Counts]) -> DroppedImages | None:
+    """Return the dropped images; ``None`` where none were dropped."""
+    count = next((one for one in counts if one.stage == "images" and one.dropped), None)
+    if count is None:
+        return None
+    dropped = ((detail, reason) for status, reason, detail in tables.refused("images") if status == "dropped")
+    copies = count.reasons.get(DUPLICATE, 0)
+    return DroppedImages(total=count.dropped - copies, copies=copies, rows=tuple(islice(dropped, MOST_DROPPED)))

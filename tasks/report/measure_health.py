@@ -9,6 +9,7 @@ preferred; it is a logistic regression on words and pairs of words, tested on ro
 folds over the components by which splits are drawn). Half is chance; what is above it can be learnt without looking.
 """
 
+import json
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,8 +26,8 @@ from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.preference_health import HealthConfig
 from pairwright.schemas.rows import ImageRow
 from pairwright.schemas.scene import SceneGraph
-from pairwright.tasks.report.read_judged import read_judged
 from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
 
 MOST_ROWS, MOST_IMAGES = 20_000, 200
@@ -35,6 +36,10 @@ LEAST_ROWS, FOLDS = 40, 5
 """Fewer rows tell nothing; their components are dealt out to so many folds."""
 VISIBLE = 10
 """Of 255: by less, a pixel is not seen to differ."""
+JUDGED = "judged/preferences.json"
+"""Where the benchmark ``preferences`` writes its scores, unless it is told otherwise; its rows lie beside them."""
+JUDGED_ROWS, REJECTED = "judged/preferences.rows.jsonl", "_rejected"
+"""A line per text that was asked about, and how the question about a preference's rejected text ends."""
 TEXTS = ("key", "subject", "component", "chosen", "rejected", "rejected_maker", "image_keys")
 
 
@@ -57,25 +62,25 @@ def share_of(part: float, whole: int) -> Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Be a share of some rows."""
+    """Share of some rows; it has a value where there are any."""
 
     hits: float
     of: int
 
     @property
     def known(self) -> Estimate:
-        """Return it with the range that holds it 19 times of 20; not of no rows."""
+        """Return it with the range that holds it 19 times of 20."""
         return share_of(self.hits, self.of)
 
     @property
     def value(self) -> float:
-        """Return it as it is; not of no rows."""
+        """Return it as it is."""
         return self.known.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Hold what was measured of the preferences of a dataset."""
+    """What was measured of the preferences of a dataset."""
 
     rows: int
     """Preferences looked at."""
@@ -99,9 +104,9 @@ class Health:
     """Rejected texts that a judge found right, of those that it rated when they were descriptions of their pair."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """Say one measure in words, and whether it is within its bound."""
+    """One measure in words, and whether it is within its bound."""
 
     name: str
     value: str
@@ -111,41 +116,32 @@ class Finding:
 
 def judge_health(health: Health, bounds: HealthConfig) -> Iterator[Finding]:
     """Yield what was measured, each with what it means and whether the profile's bounds hold."""
-    if health.told:
-        low, high = health.told.known.low, health.told.known.high
+    if told := health.told:
+        low, high = told.known.low, told.known.high
         by = ", ".join(f"{maker or 'unnamed'} {share.value:.0%}" for maker, share in health.told_by.items())
         about = f"A classifier that sees no image finds the chosen text ({low:.0%} to {high:.0%}; chance: 50%): {by}."
-        yield Finding(
-            name="Told by the text",
-            value=f"{health.told.value:.0%}",
-            about=about,
-            good=low <= bounds.max_text_only_accuracy,
-        )
+        yield Finding("Told by the text", f"{told.value:.0%}", about, low <= bounds.max_text_only_accuracy)
     if health.longer.of:
-        more = max(health.longer.value, 1 - health.longer.value)
+        share = health.longer.value
         about = f"Rows whose chosen text is the longer one; {health.words[0]:.1f} words against {health.words[1]:.1f}."
-        yield Finding(
-            name="Longer", value=f"{health.longer.value:.0%}", about=about, good=more <= bounds.max_longer_share
-        )
+        yield Finding("Longer", f"{share:.0%}", about, max(share, 1 - share) <= bounds.max_longer_share)
     if health.true.of:
+        share = health.true.value
         about = f"Of {health.true.of:,} rejected texts of which it is known, these hold of their images."
-        good = health.true.value <= bounds.max_true_share
-        yield Finding(name="Rejected, yet true", value=f"{health.true.value:.1%}", about=about, good=good)
+        yield Finding("Rejected, yet true", f"{share:.1%}", about, share <= bounds.max_true_share)
     if health.believed.of:
+        share = health.believed.value
         about = (
             f"Of {health.believed.of:,} rejected texts that the judge rated, it found these right: they may be true."
         )
-        good = health.believed.value <= bounds.max_true_share
-        yield Finding(name="Rejected, yet believed", value=f"{health.believed.value:.1%}", about=about, good=good)
+        yield Finding("Rejected, yet believed", f"{share:.1%}", about, share <= bounds.max_true_share)
+    share = health.repeated.value
     about = f"Rows whose two texts another row has, too; in {health.same:,} chosen and rejected are the same."
-    good = health.repeated.value <= bounds.max_repeated_share and not health.same
-    yield Finding(name="Repeated", value=f"{health.repeated.value:.1%}", about=about, good=good)
+    yield Finding("Repeated", f"{share:.1%}", about, share <= bounds.max_repeated_share and not health.same)
     if health.changed:
-        middle = statistics.median(health.changed)
-        about = f"Pixels that differ in the median of {len(health.changed):,} rejected images; the least: "
-        about += f"{health.changed[0]:.2%}."
-        good = middle >= bounds.min_changed_share
-        yield Finding(name="Rejected images differ", value=f"{middle:.1%}", about=about, good=good)
+        middle, least = statistics.median(health.changed), health.changed[0]
+        about = f"Pixels that differ in the median of {len(health.changed):,} rejected images; the least: {least:.2%}."
+        yield Finding("Rejected images differ", f"{middle:.1%}", about, middle >= bounds.min_changed_share)
 
 
 def measure_health(tables: Tables) -> Health | None:
@@ -298,3 +294,25 @@ def _share(before: bytes, after: bytes) -> float:
     if one.shape != other.shape:
         return 1.0
     return float((np.abs(one - other).max(axis=2) > VISIBLE).mean())
+
+
+def read_judged(folder: Folder) -> dict[str, bool]:
+    """Return, by preference, whether a judge took its rejected text for true.
+
+    Reads what ``evaluate model --benchmark preferences`` wrote; what is torn or says nothing is passed over.
+
+    Raises:
+        StoreError: the file cannot be read.
+    """
+    if not folder.exists(JUDGED_ROWS):
+        return {}
+    found: dict[str, bool] = {}
+    for line in folder.read(JUDGED_ROWS).splitlines():
+        try:
+            row = json.loads(line)
+            name, taken = row["name"], {"True": True, "False": False}.get(row["taken_for"])
+        except (ValueError, KeyError, TypeError):
+            continue
+        if isinstance(name, str) and name.endswith(REJECTED) and taken is not None:
+            found[name.removesuffix(REJECTED)] = taken
+    return found

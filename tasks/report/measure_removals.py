@@ -1,21 +1,15 @@
 """Measure how images came to be rejected: what was refused on the way, which removals passed, what was chosen.
 
 Reads the columns that say why, of ``TagsRow``, ``ElementRow``, ``InspectionRow``, ``RejectionRow`` and
-``PreferenceRow``, some tens of thousands of rows at a time; only counts are held in memory.
+``PreferenceRow``; DuckDB counts.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute
-
-from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.tables import Tables, count
 from pairwright.tasks.store.ledger import Counts
 
-pc: Any = pyarrow.compute
 REMOVED, CHECKED = "can be removed", "passed all checks"
 CHOSEN = {"removal": "an element removed", "crop": "a random crop", "": "none"}
 BEFORE_ELEMENTS = ("tags", "boxes", "masks")
@@ -24,7 +18,7 @@ BEFORE_ELEMENTS = ("tags", "boxes", "masks")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removals:
-    """Hold how many of what came through each step, and why the rest did not."""
+    """How many of what came through each step, and why the rest did not."""
 
     images: int
     """Images that were looked at."""
@@ -63,65 +57,50 @@ def measure_removals(tables: Tables, counts: Sequence[Counts]) -> Removals | Non
     of = {one.stage: one for one in counts}
     if "tags" not in of and "rejections" not in of:
         return None
-    tags, refused = _count_tags(tables)
-    elements, inspected = _count_why(tables, "elements"), _count_why(tables, "inspected")
+    found, refused = _count_tags(tables)
     rejections, candidates, able = _count_candidates(tables)
-    made = _count_made(tables)
+    name, column = ("preferences", "rejected_image_maker") if tables.has("preferences") else ("rejections", "maker")
+    made = {CHOSEN.get(maker, maker): number for maker, number in _count(tables, name, column).items()}
     return Removals(
         images=of["tags"].of if "tags" in of else 0,
         empty={reason: n for name in BEFORE_ELEMENTS if name in of for reason, n in of[name].reasons.items()},
-        tags=tags,
-        refused_tags=dict(refused.most_common()),
-        elements=_named(elements, REMOVED),
-        inspected=_named(inspected, CHECKED),
-        made={name: made[name] for name in CHOSEN.values() if made[name]},
+        tags=found + sum(refused.values()),
+        refused_tags=refused,
+        elements=_named(_count(tables, "elements", "why"), REMOVED),
+        inspected=_named(_count(tables, "inspected", "why"), CHECKED),
+        made={name: made[name] for name in CHOSEN.values() if made.get(name)},
         why=of["rejections"].reasons if "rejections" in of else {},
         candidates=candidates / max(rejections, 1),
         able=able / max(rejections, 1),
     )
 
 
-def _count_tags(tables: Tables) -> tuple[int, Counter[str]]:
-    total, refused = 0, Counter[str]()
-    for table in tables.chunks("tags", ["tags", "refused_tags"]):
-        total += pc.sum(pc.list_value_length(table.column("tags"))).as_py() or 0
-        if "refused_tags" in table.column_names:
-            reasons = pc.struct_field(pc.list_flatten(table.column("refused_tags")), "reason")
-            refused.update(_values(reasons))
-    return total + refused.total(), refused
+def _count(tables: Tables, name: str, column: str) -> dict[str, int]:
+    if not tables.has(name):
+        return {}
+    with tables.database(**{name: [column]}) as database:
+        return count(database, f"SELECT {column} AS value FROM {name}")
 
 
-def _count_why(tables: Tables, name: str) -> Counter[str]:
-    found = Counter[str]()
-    for table in tables.chunks(name, ["why"]):
-        found.update(_values(pc.fill_null(table.column("why"), "")))
-    return found
-
-
-def _count_made(tables: Tables) -> Counter[str]:
-    name, column = ("preferences", "rejected_image_maker") if tables.has("preferences") else ("rejections", "maker")
-    made = Counter[str]()
-    for table in tables.chunks(name, [column]):
-        for maker, number in _values(table.column(column)).items():
-            made[CHOSEN.get(maker, maker)] += number
-    return made
+def _count_tags(tables: Tables) -> tuple[int, dict[str, int]]:
+    """Count the tags that were looked for, and those that were refused by their reason."""
+    if not tables.has("tags"):
+        return 0, {}
+    with tables.database(tags=["tags", "refused_tags"]) as database:
+        ((found,),) = database.execute("SELECT coalesce(sum(len(tags)), 0)::BIGINT FROM tags").fetchall()
+        return found, count(database, "SELECT unnest(refused_tags).reason AS value FROM tags")
 
 
 def _count_candidates(tables: Tables) -> tuple[int, int, int]:
     """Count the rows that have candidates to choose from, the candidates, and those that passed their checks."""
-    rows = candidates = able = 0
-    for table in tables.chunks("rejections", ["removal_scores"]):
-        scores = pc.list_flatten(table.column("removal_scores"))
-        rows, candidates = rows + len(table), candidates + len(scores)
-        able += pc.sum(pc.equal(pc.fill_null(pc.struct_field(scores, "why"), ""), "")).as_py() or 0
-    return rows, candidates, able
+    if not tables.has("rejections"):
+        return 0, 0, 0
+    able = "len(list_filter(removal_scores, lambda one: coalesce(one.why, '') = ''))"
+    sums = f"coalesce(sum(len(removal_scores)), 0)::BIGINT, coalesce(sum({able}), 0)::BIGINT"
+    with tables.database(rejections=["removal_scores"]) as database:
+        return database.execute(f"SELECT count(*), {sums} FROM rejections").fetchall()[0]
 
 
-def _values(column: pa.ChunkedArray) -> dict[str, int]:
-    return {item["values"] or "": item["counts"] for item in column.value_counts().to_pylist()}
-
-
-def _named(found: Counter[str], name: str) -> dict[str, int]:
+def _named(found: dict[str, int], name: str) -> dict[str, int]:
     """Return the counts, most frequent first after those without a reason, which get a name."""
-    rest = Counter({why: number for why, number in found.items() if why})
-    return {name: found[""], **dict(rest.most_common())} if found else {}
+    return {name: found.get("", 0), **{why: number for why, number in found.items() if why}} if found else {}

@@ -1,49 +1,51 @@
-"""Measure the descriptions of differences: how often they repeat one another, which verbs they use, what was refused.
+"""Measure what was written: repetition, verbs and refusals of differences, axes of comparisons, checks.
 
-Reads the texts, verbs and attempts of ``DifferenceRow``; 8 bytes per description are held in memory.
+Reads the texts and narrow columns of ``DifferenceRow``, ``ComparisonRow`` and ``CheckRow``; DuckDB counts.
 
 What counts as repeated, after paper 001, Table 14: a description is one sentence; of all that are equal word for word
 (white space aside) the first is unique, the others are repetitions; the share is repetitions / all. The paper does not
 say whether case or final full stops counted; here they do, and the verb of each half counts as one of its words.
 Descriptions that say that nothing changed are meant to be alike, so that the share is given without them, too (ours).
+The paper generates once and filters; here a refused answer is asked for again, so that the share that is comparable
+with the paper's is that of first answers which were refused.
 
-What counts as refused: the paper generates once and filters; here a refused answer is asked for again. So the share
-that is comparable with the paper's is that of first answers which were refused.
+Paper 003 counts axes in its Figure 3 (c) and states mean words in its text. Here the words of statements count, not
+headings, numbers and labels ("Object types:").
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import get_args
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute
-import xxhash
-from numpy.typing import NDArray
+import duckdb
 
 from pairwright.prompts import difference_verbs
-from pairwright.tasks.report.tables import Tables
+from pairwright.schemas.checks import AGAINST, SEEN_IN_SAME
+from pairwright.tasks.pages.charts import Chart, draw_histogram
+from pairwright.tasks.report.tables import CHECKS, WORDS, Tables, count, tally
 from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.texts.comparisons import AXES
 from pairwright.tasks.texts.differences import Reason, inflections
 
-pc: Any = pyarrow.compute
 REFUSALS = get_args(Reason)
 """Why a validator refuses an answer; pairs dropped for other reasons gave none."""
 MOST_SHOWN = 5
-PAPER_ROWS = (
-    ("InstructPix2Pix", 311_499, 297_485),
-    ("CC3M", 449_194, 440_204),
-    ("Spot-the-Diff", 7_004, 6_439),
-    ("all three", 767_697, 744_128),
-)
-"""Paper 001, Table 14: images of, descriptions, unique ones."""
-Hashes = NDArray[np.uint64]
+PLAIN = "array_to_string(regexp_extract_all(coalesce(text, ''), '[^\\s]+'), ' ')"
+"""A text by its words, as SQL."""
+UNLABELLED = "no axis named"
+MEANINGS = {
+    "swapped": "The pair in the other order must give the description the other way round.",
+    "same": "One of the images, shown twice, must give no difference.",
+    "grounded": "Each half must fit its own image better than the other one.",
+    "judged": "A model rates the description: 0 is wrong, 5 is right in every word.",
+}
+UNITS = {"swapped": "likeness, crosswise less straight", "grounded": "cosine difference", "judged": "rating"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repetition:
-    """Count sentences, as paper 001's Table 14 does."""
+    """Sentences counted as in paper 001's Table 14."""
 
     total: int
     unique: int
@@ -59,17 +61,23 @@ class Repetition:
         return self.repeated / max(self.total, 1)
 
 
-PAPER = {name: Repetition(total=total, unique=unique) for name, total, unique in PAPER_ROWS}
+PAPER = {
+    "InstructPix2Pix": Repetition(total=311_499, unique=297_485),
+    "CC3M": Repetition(total=449_194, unique=440_204),
+    "Spot-the-Diff": Repetition(total=7_004, unique=6_439),
+    "all three": Repetition(total=767_697, unique=744_128),
+}
+"""Paper 001, Table 14, by the images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
-    """Hold what is measured of the descriptions of differences."""
+    """What is measured of the descriptions of differences."""
 
     sentences: Repetition
     changed: Repetition
     """Of those that name a change."""
-    most: tuple[tuple[str, int], ...]
+    most: Sequence[tuple[str, int]]
     """The sentences that occur most often, and how often, where more than once."""
     verbs: dict[str, int]
     """Halves by the verb of the paper's list that opens them, most frequent first."""
@@ -81,9 +89,9 @@ class Differences:
     """Pairs of which every answer was refused, by the reason of the last."""
 
     @property
-    def beside(self) -> tuple[tuple[str, Repetition], ...]:
+    def beside(self) -> list[tuple[str, Repetition]]:
         """Return the repetition of these descriptions and of the paper's."""
-        return (("this dataset", self.sentences), *((f"paper, {name}", found) for name, found in PAPER.items()))
+        return [("this dataset", self.sentences), *((f"paper, {name}", found) for name, found in PAPER.items())]
 
     @property
     def lost(self) -> int:
@@ -103,46 +111,34 @@ class Differences:
 
 def measure_differences(tables: Tables, counts: Sequence[Counts]) -> Differences | None:
     """Measure all descriptions that were written, also those that a check sorted out; ``None`` if there are none."""
-    name = "described"
-    hashes: list[Hashes] = []
-    same: list[NDArray[np.bool_]] = []
-    verbs: Counter[str] = Counter()
-    again = 0
-    for table in tables.chunks(name, ["text", "verbs", "attempts", "no_change"]):
-        hashes.append(hash_texts(table.column("text")))
-        same.append(pc.fill_null(table.column("no_change"), fill_value=False).to_numpy().astype(bool))
-        again += pc.sum(pc.greater(table.column("attempts"), 1)).as_py() or 0
-        for item in pc.list_flatten(table.column("verbs")).value_counts().to_pylist():
-            verbs[item["values"]] += item["counts"]
-    reasons = next((one.reasons for one in counts if one.stage == name), {})
+    reasons = next((one.reasons for one in counts if one.stage == "described"), {})
     refused = {reason: number for reason, number in reasons.items() if reason in REFUSALS}
-    if not hashes and not refused:
+    if not tables.has("described"):
         return None
-    every = np.concatenate([np.empty(0, np.uint64), *hashes])
-    changed = every[~np.concatenate([np.empty(0, bool), *same])]
-    return Differences(
-        sentences=count_repetition(every),
-        changed=count_repetition(changed),
-        most=tuple(_most_frequent(tables, name, every)),
-        verbs=group_verbs(verbs, difference_verbs()),
-        listed=len(difference_verbs()),
-        again=again,
-        refused=refused,
-    )
+    with tables.database(described=["text", "verbs", "attempts", "no_change"]) as database:
+        sentences, changed = count_repetition(database), count_repetition(database, "NOT coalesce(no_change, false)")
+        if not sentences.total and not refused:
+            return None
+        ((again,),) = database.execute("SELECT count(*) FILTER (attempts > 1) FROM described").fetchall()
+        return Differences(
+            sentences=sentences,
+            changed=changed,
+            most=database.execute(
+                f"SELECT any_value({PLAIN}), count(*) FROM described GROUP BY hash({PLAIN}) HAVING count(*) > 1"
+                f" ORDER BY 2 DESC, 1 LIMIT {MOST_SHOWN}"
+            ).fetchall(),
+            verbs=group_verbs(count(database, "SELECT unnest(verbs) AS value FROM described"), difference_verbs()),
+            listed=len(difference_verbs()),
+            again=again,
+            refused=refused,
+        )
 
 
-def hash_texts(texts: pa.ChunkedArray) -> Hashes:
-    """Return 64 bits per text, equal where texts are equal but for white space; of a million, none meet by chance."""
-    return np.array([_hash(text) for text in texts.to_pylist()], np.uint64)
-
-
-def _hash(text: str | None) -> int:
-    return xxhash.xxh3_64_intdigest(" ".join((text or "").split()).encode())
-
-
-def count_repetition(hashes: Hashes) -> Repetition:
-    """Count equal texts."""
-    return Repetition(total=len(hashes), unique=len(np.unique(hashes)))
+def count_repetition(database: duckdb.DuckDBPyConnection, which: str = "true") -> Repetition:
+    """Count equal texts of the table ``described``, by hashes of 64 bits: of a million, none meet by chance."""
+    query = f"SELECT count(*), count(DISTINCT hash({PLAIN})) FROM described WHERE {which}"
+    ((total, unique),) = database.execute(query).fetchall()
+    return Repetition(total=total, unique=unique)
 
 
 def group_verbs(found: Mapping[str, int], known: tuple[str, ...]) -> dict[str, int]:
@@ -154,23 +150,121 @@ def group_verbs(found: Mapping[str, int], known: tuple[str, ...]) -> dict[str, i
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _most_frequent(tables: Tables, name: str, hashes: Hashes) -> Iterator[tuple[str, int]]:
-    """Yield the texts that occur most often, with their numbers."""
-    marks, times = np.unique(hashes, return_counts=True)
-    order = np.lexsort((marks, -times))[:MOST_SHOWN]
-    wanted = {int(marks[place]): int(times[place]) for place in order if times[place] > 1}
-    texts = _find_texts(tables, name, np.array([*wanted], np.uint64)) if wanted else {}
-    yield from ((texts[mark], number) for mark, number in wanted.items())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summaries:
+    """What is measured of the comparisons."""
+
+    rows: int
+    common_words: float
+    """Mean words of the commonalities of one summary."""
+    difference_words: float
+    axes: dict[str, int]
+    """Summaries that speak of each axis, and those with a statement that names none, where there are any."""
+    per_summary: float
+    """Mean number of different axes of a summary."""
+    asked: int
+    """Conversations with the retrieval question."""
+    answers: dict[str, int]
+    """Their right answers ("A" is the first image)."""
 
 
-def _find_texts(tables: Tables, name: str, wanted: Hashes) -> dict[int, str]:
-    """Return the texts of some hashes; the table is read as far as the last of them."""
-    found: dict[int, str] = {}
-    for table in tables.chunks(name, ["text"]):
-        texts = table.column("text")
-        for place in np.flatnonzero(np.isin(hash_texts(texts), wanted)).tolist():
-            text = " ".join(texts[place].as_py().split())
-            found.setdefault(_hash(text), text)
-        if len(found) == len(wanted):
-            break
-    return found
+def measure_summaries(tables: Tables) -> Summaries | None:
+    """Measure all comparisons; ``None`` if there are none."""
+    if not tables.has("comparisons"):
+        return None
+    with tables.database(comparisons=["commonalities", "differences", "axes", "conversation"]) as database:
+        sums = [WORDS.format(f"array_to_string({side}, ' ')") for side in ("commonalities", "differences")]
+        words = [f"coalesce(sum({one}), 0)::BIGINT" for one in sums]
+        query = f"SELECT count(*), {', '.join(words)} FROM comparisons"
+        ((rows, common, different),) = database.execute(query).fetchall()
+        if not rows:
+            return None
+        covered = count_axes(database)
+        last = "SELECT conversation[4].text AS value FROM comparisons WHERE len(conversation) > 3"
+        answers = count(database, last)
+    return Summaries(
+        rows=rows,
+        common_words=common / rows,
+        difference_words=different / rows,
+        axes={axis: covered.get(axis, 0) for axis in (*AXES, *({UNLABELLED} & covered.keys()))},
+        per_summary=sum(covered.get(axis, 0) for axis in AXES) / rows,
+        asked=sum(answers.values()),
+        answers=dict(sorted(answers.items())),
+    )
+
+
+def count_axes(database: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    """Count the rows whose statements name each axis ("counts, locations"), and those with one that names none."""
+    known = f"[{', '.join(repr(axis) for axis in AXES)}]"
+    named = f"list_intersect(string_split(label, ', '), {known})"
+    labels = f"SELECT number, {named} AS named FROM (SELECT number, unnest(axes) AS label FROM comparisons)"
+    each = f"SELECT DISTINCT number, unnest(CASE WHEN len(named) = 0 THEN ['{UNLABELLED}'] ELSE named END) AS value"
+    return count(database, f"{each} FROM ({labels})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """How descriptions did in one check."""
+
+    name: str
+    meaning: str
+    rows: int
+    passed: int
+    why: dict[str, int]
+    """Why the others did not, the most frequent reason first."""
+    scores: Chart | None
+    """Of those that passed and those that were found wrong."""
+
+    @property
+    def share(self) -> float:
+        """Return the share that passed."""
+        return self.passed / max(self.rows, 1)
+
+    @property
+    def against(self) -> int:
+        """Return how many were found wrong; of the others that did not pass, nothing was found out."""
+        return sum(number for why, number in self.why.items() if why in AGAINST)
+
+
+def says_something(why: str) -> bool:
+    """Say whether a check that failed found something out, so that its score means something."""
+    return why in AGAINST or why == SEEN_IN_SAME
+
+
+def measure_checks(tables: Tables) -> list[Check]:
+    """Return every check that was made, in the order in which descriptions go through them."""
+    return [check for name in CHECKS if tables.has(name) for check in _measure(tables, name)]
+
+
+def _measure(tables: Tables, name: str) -> Iterator[Check]:
+    with tables.database(**{name: ["check", "passed", "score", "why"]}) as db:
+        columns = '"check" AS name, coalesce(passed, false) AS good, score, why'
+        db.execute(f"CREATE TEMP VIEW made AS SELECT {columns} FROM {name}")
+        for check, rows, passed in db.execute(
+            "SELECT name, count(*), count(*) FILTER (good) FROM made GROUP BY 1 ORDER BY name != 'swapped', name"
+        ).fetchall():
+            reason = "SELECT coalesce(nullif(why, ''), 'no reason given') AS value"
+            why = count(db, f"{reason} FROM made WHERE name = ? AND NOT good", [check])
+            yield Check(
+                name=check,
+                meaning=MEANINGS.get(check, ""),
+                rows=rows,
+                passed=passed,
+                why=why,
+                scores=_draw_scores(db, check, [one for one in why if says_something(one)]),
+            )
+
+
+def _draw_scores(database: duckdb.DuckDBPyConnection, check: str, told: Sequence[str]) -> Chart | None:
+    """Draw the scores of what passed and of what was found wrong; nothing where all have one score."""
+    query = """SELECT 0 AS place, CASE WHEN good THEN 'passed' ELSE 'failed' END AS name, score AS value
+        FROM made WHERE name = ? AND (good OR list_contains(?, why))"""
+    found = tally(database, query, [check, list(told)])
+    values = {value for own in found.values() for value in own.values.tolist()}
+    if len(values) < 2:
+        return None
+    series = [
+        (name, tone, found[name]) for name, tone in (("passed", "chosen"), ("failed", "rejected")) if name in found
+    ]
+    whole = all(value == round(value) for value in values)
+    return draw_histogram(f"Scores, {check}", series, unit=UNITS.get(check, "score"), whole=whole)

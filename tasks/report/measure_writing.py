@@ -1,29 +1,135 @@
-"""Measure all that was written about pairs and images, and say the main numbers in sentences.
+"""Measure what served models were asked, list what was written and refused by whom, and say the main numbers.
 
-The sentences stand in the card of an exported dataset; the pages show the numbers themselves.
+Reads the ``served`` column (with ``attempts``) and ``model`` of every table that has one; DuckDB counts. A request
+whose answer is in rows of several tables (a description, and the rejected text that became of it) counts where it comes
+first: no two take equally long to the last bit under one seed. Requests for rows that were dropped or failed are in no
+table. The sentences stand in the card of an exported dataset; the pages show the numbers themselves.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pairwright.tasks.report.list_written import Written, list_written
-from pairwright.tasks.report.measure_axes import Summaries, measure_summaries
-from pairwright.tasks.report.measure_checks import Check, measure_checks
-from pairwright.tasks.report.measure_served import ServedUse, measure_served
-from pairwright.tasks.report.measure_texts import Differences, measure_differences
-from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.measure_texts import (
+    Check,
+    Differences,
+    Summaries,
+    measure_checks,
+    measure_differences,
+    measure_summaries,
+)
+from pairwright.tasks.report.tables import Tables, count
 from pairwright.tasks.store.ledger import Counts
+
+SEVERAL = frozenset({"sampled"})
+"""Tables whose rows ask for several answers on purpose."""
+BY_RULE = {"retrieved": "retrieval", "swapped": "a rule", "edited": "a rule", "refuted": "failed checks"}
+"""Who writes the rejected texts that no model is asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedUse:
+    """What one model was asked by one stage."""
+
+    stage: str
+    model: str
+    revisions: Sequence[str]
+    prompts: Sequence[str]
+    rows: int
+    """Rows that were made with it."""
+    again: int
+    """Those for which it was asked more than once for one thing."""
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    median: float
+    """Seconds from sending to the whole answer."""
+    p95: float
+    finish_reasons: Mapping[str, int]
+
+    @property
+    def share_again(self) -> float:
+        """Return the share of rows that needed more than one attempt."""
+        return self.again / max(self.rows, 1)
+
+
+def measure_served(tables: Tables) -> list[ServedUse]:
+    """Return what each stage asked of each model, in the order of the build; nothing where no model was served."""
+    stages = tables.served()
+    with tables.database(**{name: ["served", "attempts"] for name in stages}) as database:
+        parts = [
+            f"SELECT {place} AS place, number, coalesce(attempts, 1) AS attempts, unnest(served) AS s FROM {name}"
+            for place, name in enumerate(stages)
+        ]
+        if not parts:
+            return []
+        database.execute(
+            f"""CREATE TEMP TABLE requests AS
+            SELECT place, number, attempts, unnest(s) FROM ({" UNION ALL ".join(parts)})
+            QUALIFY row_number() OVER (PARTITION BY s.latency, s.seed ORDER BY place, number) = 1"""
+        )
+        repeated = database.execute(
+            """SELECT place, model, count(*) FROM (SELECT place, model, number FROM requests GROUP BY ALL
+                HAVING max(attempts) > 1 OR count(*) > count(DISTINCT prompt)) GROUP BY ALL"""
+        ).fetchall()
+        again = {(place, model): rows for place, model, rows in repeated}
+        asked = database.execute(
+            """SELECT place, model, count(DISTINCT number) AS rows, count(*) AS requests,
+                sum(prompt_tokens)::BIGINT, sum(completion_tokens)::BIGINT,
+                quantile_cont(latency::DOUBLE, 0.5), quantile_cont(latency::DOUBLE, 0.95),
+                histogram(revision), histogram(prompt), histogram(finish_reason)
+            FROM requests GROUP BY ALL ORDER BY place, requests DESC, model"""
+        ).fetchall()
+    return [
+        ServedUse(
+            stage=stages[place],
+            model=model,
+            rows=rows,
+            again=0 if stages[place] in SEVERAL else again.get((place, model), 0),
+            requests=requests,
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            median=median,
+            p95=p95,
+            revisions=[name for name in _ordered(revisions) if name],
+            prompts=list(_ordered(prompts)),
+            finish_reasons=_ordered(ends),
+        )
+        for place, model, rows, requests, prompt_tokens, completion_tokens, median, p95, revisions, prompts, ends in (
+            asked
+        )
+    ]
+
+
+def _ordered(found: Mapping[str, int]) -> dict[str, int]:
+    return dict(Counter(found).most_common())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What became of one stage that writes texts, or checks them."""
+
+    counts: Counts
+    writers: Mapping[str, int]
+    """Rows by the model that wrote them, most first; "scene-graph", "given" and "a rule" are none."""
+
+    @property
+    def by(self) -> str:
+        """Return the writers in words."""
+        if len(self.writers) < 2:
+            return "".join(self.writers)
+        return ", ".join(f"{name} ({number:,})" for name, number in self.writers.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """Hold what is measured of texts; what a dataset has nothing of is ``None`` or empty."""
+    """What is measured of texts; what a dataset has nothing of is ``None`` or empty."""
 
     differences: Differences | None
     summaries: Summaries | None
-    checks: tuple[Check, ...]
-    uses: tuple[ServedUse, ...]
-    written: tuple[Written, ...]
+    checks: Sequence[Check]
+    uses: Sequence[ServedUse]
+    written: Sequence[Written]
 
 
 def measure_writing(tables: Tables, counts: Sequence[Counts]) -> Writing:
@@ -38,32 +144,90 @@ def measure_writing(tables: Tables, counts: Sequence[Counts]) -> Writing:
     )
 
 
+def list_written(tables: Tables, counts: Sequence[Counts], uses: Sequence[ServedUse]) -> list[Written]:
+    """Return every stage whose rows are texts, or checks of them, in the order of the build."""
+    by_stage = {one.stage: one for one in counts}
+    return [
+        Written(counts=by_stage[name], writers=_writers(tables, name, uses))
+        for name in tables.served()
+        if name in by_stage
+    ]
+
+
+def _writers(tables: Tables, name: str, uses: Sequence[ServedUse]) -> Mapping[str, int]:
+    with tables.database(**{name: ["model"]}) as database:
+        found = count(database, f"SELECT model::VARCHAR AS value FROM {name} WHERE model IS NOT NULL")
+    asked = {use.model: use.rows for use in uses if use.stage == name}
+    return found or asked or ({BY_RULE[name]: 0} if name in BY_RULE else {})
+
+
 def say_writing(writing: Writing) -> Iterator[str]:
     """Yield the main numbers, a sentence each."""
-    if writing.differences:
-        yield from _say_differences(writing.differences)
-    if writing.summaries:
-        found = writing.summaries
+    if found := writing.differences:
+        sentences = found.sentences
         yield (
-            f"A summary of commonalities and differences has {found.common_words:.0f} + {found.difference_words:.0f} "
-            f"words on average (paper 003: 40 + 117) and {found.per_summary:.1f} of six axes."
+            f"{sentences.repeated:,} of {sentences.total:,} descriptions of differences ({sentences.share:.2%}) repeat "
+            "another one word for word (paper 001, Table 14: 3.07%)."
+        )
+        yield (
+            f"{found.again + found.lost:,} of {found.asked:,} first answers ({found.share_refused:.2%}) were refused "
+            f"by the validator (paper 001: about 0.2%); of these, {found.lost:,} had no good one after them."
+        )
+    if summaries := writing.summaries:
+        words = f"{summaries.common_words:.0f} + {summaries.difference_words:.0f}"
+        yield (
+            f"A summary of commonalities and differences has {words} words on average (paper 003: 40 + 117) and "
+            f"{summaries.per_summary:.1f} of six axes."
         )
     for check in writing.checks:
         yield f'The check "{check.name}" was passed by {check.passed:,} of {check.rows:,} descriptions.'
-    models = dict.fromkeys(use.model for use in writing.uses)
-    for model in models:
+    for model in dict.fromkeys(use.model for use in writing.uses):
         own = [use for use in writing.uses if use.model == model]
         requests, tokens = (sum(getattr(use, name) for use in own) for name in ("requests", "completion_tokens"))
         yield f"{model} answered {requests:,} requests with {tokens:,} tokens, for the rows that were written."
 
 
-def _say_differences(found: Differences) -> Iterator[str]:
-    sentences = found.sentences
-    yield (
-        f"{sentences.repeated:,} of {sentences.total:,} descriptions of differences ({sentences.share:.2%}) repeat "
-        "another one word for word (paper 001, Table 14: 3.07%)."
-    )
-    yield (
-        f"{found.again + found.lost:,} of {found.asked:,} first answers ({found.share_refused:.2%}) were refused by "
-        f"the validator (paper 001: about 0.2%); of these, {found.lost:,} had no good one after them."
-    )
+def write_plainly(writing: Writing) -> str:
+    """Return the tables as Markdown: what was written and refused, what models were asked, what checks found."""
+    uses = ("stage", "model", "requests", "asked again", "prompt tokens", "completion tokens", "median s", "p95 s")
+    parts = {
+        "What was written, what was refused, and why": _table(
+            ("stage", "written by", "in", "rows", "dropped", "failed", "pending", "why"), map(_line, writing.written)
+        ),
+        "Served models": _table((*uses, "finish reasons"), map(_used, writing.uses)) if writing.uses else "",
+        "Checks of descriptions": _table(
+            ("check", "rows", "passed", "found wrong", "why not"), map(_check, writing.checks)
+        )
+        if writing.checks
+        else "",
+    }
+    return "\n".join(f"## {title}\n\n{part}" for title, part in parts.items() if part)
+
+
+def _line(one: Written) -> list[object]:
+    own = one.counts
+    return [own.stage, one.by, own.of, own.rows, own.dropped, own.failed, own.pending, _reasons(own.reasons)]
+
+
+def _used(use: ServedUse) -> list[object]:
+    numbers = (use.requests, use.again, use.prompt_tokens, use.completion_tokens)
+    return [use.stage, use.model, *numbers, f"{use.median:.2f}", f"{use.p95:.2f}", _reasons(use.finish_reasons)]
+
+
+def _check(check: Check) -> list[object]:
+    return [check.name, check.rows, check.passed, check.against, _reasons(check.why)]
+
+
+def _reasons(reasons: Mapping[str, int]) -> str:
+    return "; ".join(f"{number:,} x {reason}" for reason, number in reasons.items())
+
+
+def _table(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
+    rows = [head, ["---"] * len(head), *([_cell(cell) for cell in line] for line in lines)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _cell(value: object) -> str:
+    """Return a value that is one cell, whatever is in it: names and reasons may come from outside."""
+    text = f"{value:,}" if isinstance(value, int) else str(value)
+    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

@@ -1,25 +1,31 @@
-"""Render one row as a page of its own, its pictures and looks inside it: what a notebook shows.
+"""Render one row as a page of its own, or a few as a table, with pictures and looks inside: what a notebook shows.
 
 Reads the rows about what the row is about; writes nothing that stays.
 """
 
 import base64
+import io
 import tempfile
-from dataclasses import fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, Row
 from pairwright.tasks.pages.environment import HERE as LOOKS
 from pairwright.tasks.pages.environment import make_environment
-from pairwright.tasks.report.gather_pairs import gather_pairs
-from pairwright.tasks.report.gather_preferences import gather_singles
+from pairwright.tasks.report.gather_cards import gather_pairs, gather_singles
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.write_images import FOLDER, PictureFolder
+from pairwright.tasks.store.images import decode_rgb
 
 HERE = Path(__file__).parent
 STYLES = (LOOKS / "report.css", HERE / "pairs.css")
 KINDS = {".jpg": "jpeg", ".png": "png", ".webp": "webp"}
+THUMBNAIL, QUALITY = 96, 80
+"""Longest side in pixels and JPEG quality of a small picture."""
 LONGEST = 2_000
 """Characters of a field that are shown."""
 
@@ -70,3 +76,28 @@ def _inlined(page: str, folder: Path) -> str:
 def data_address(data: bytes, suffix: str) -> str:
     """Return a picture as the address that holds it."""
     return f"data:image/{KINDS[suffix]};base64,{base64.b64encode(data).decode()}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownRow:
+    """Row of a table as it is shown: small pictures, then cells."""
+
+    pictures: Sequence[str]
+    """Addresses that hold them."""
+    cells: Sequence[str]
+
+
+def render_rows(name: str, columns: Sequence[str], rows: Sequence[ShownRow], *, total: int) -> str:
+    """Return the rows as HTML; every text is escaped."""
+    return (
+        make_environment(HERE).get_template("rows.html.j2").render(name=name, columns=columns, rows=rows, total=total)
+    )
+
+
+def small_picture(data: bytes) -> str:
+    """Return an encoded image as the address of a thumbnail."""
+    image = Image.fromarray(decode_rgb(data))
+    image.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
+    sink = io.BytesIO()
+    image.save(sink, format="JPEG", quality=QUALITY)
+    return data_address(sink.getvalue(), ".jpg")

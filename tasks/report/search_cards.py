@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 import duckdb
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from pairwright.schemas.decisions import Decision, Decisions
+from pairwright.schemas.decisions import JUDGEMENTS, Decision, Decisions
+from pairwright.schemas.rows import PairRow
 from pairwright.tasks.report.card_table import PLAIN
 from pairwright.tasks.store.decisions import Sorted, sort_by_keys
 
@@ -65,9 +66,16 @@ class Search(BaseModel):
     reason: Name = ""
     """Why there is no preference."""
     decision: Literal["", "undecided", "decided", "accept", "reject", "edit"] = ""
+    judge: bool = False
+    """Whether a sample of all candidates of mining is shown, to be judged, in place of the cards."""
     least: Number = None
     """Similarity."""
     most: Number = None
+    low_least: Number = None
+    """Lowest similarity of any encoder."""
+    low_most: Number = None
+    high_least: Number = None
+    high_most: Number = None
     score_least: Number = None
     score_most: Number = None
     order: Order = "key"
@@ -112,10 +120,11 @@ class CardSearch:
     def set_decisions(self, decisions: Decisions) -> None:
         """Know what is decided now."""
         self.database.execute("CREATE OR REPLACE TEMP TABLE decided (key VARCHAR, verdict VARCHAR)")
-        pairs = [(one.key, one.verdict) for one in decisions.by_key.values()]
-        if pairs:
-            keys, verdicts = (list(some) for some in zip(*pairs, strict=True))
-            self.database.execute("INSERT INTO decided SELECT unnest(?), unnest(?)", [keys, verdicts])
+        self.database.execute("CREATE OR REPLACE TEMP TABLE judged (key VARCHAR, verdict VARCHAR)")
+        given = {"decided": {key: one.verdict for key, one in decisions.by_key.items()}, "judged": decisions.judged}
+        for table, verdicts in given.items():
+            columns = [list(verdicts.keys()), list(verdicts.values())]
+            self.database.execute(f"INSERT INTO {table} SELECT unnest(?::VARCHAR[]), unnest(?::VARCHAR[])", columns)
 
     def facets(self) -> dict[str, list[tuple[str, int]]]:
         """Return the values of each filter with how many cards have them, the most frequent first."""
@@ -128,23 +137,41 @@ class CardSearch:
         }
 
     def _values(self, listed: str, which: str = "true") -> list[tuple[str, int]]:
-        query = f"""SELECT value, count(*) FROM (SELECT unnest({listed}) AS value FROM cards WHERE {which})
+        query = f"""SELECT value, count(*)
+            FROM (SELECT unnest({listed}) AS value FROM cards WHERE NOT candidate AND {which})
             WHERE value != '' GROUP BY ALL ORDER BY 2 DESC, 1 LIMIT 100"""
         return self.database.execute(query).fetchall()
 
+    def unpaired(self, keys: Sequence[str]) -> dict[str, PairRow]:
+        """Return the candidates among some cards, which are no pairs of the dataset, as pairs that they could be."""
+        query = "SELECT key, first, second, embedders, similarities FROM candidates WHERE key IN (SELECT unnest(?))"
+        found = self.database.execute(query, [list(keys)]).fetchall() if keys else []
+        return {
+            key: PairRow(
+                key=key, source_key=key, subject=key, first=first, second=second, origin="candidate", anchor="",
+                cluster=-1, embedders=tuple(embedders), similarities=tuple(similarities),
+            )
+            for key, first, second, embedders, similarities in found
+        }  # fmt: skip
+
     def count(self) -> int:
         """Return how many cards there are."""
-        return self._one("SELECT count(*) FROM cards")[0]
+        return self._one("SELECT count(*) FROM cards WHERE NOT candidate")[0]
 
     def sort(self, decisions: Sequence[Decision]) -> Sorted:
         """Return decisions apart by whether there is a card of their key."""
         asked = [[one.key for one in decisions]]
         preferences = "SELECT decided FROM cards WHERE whole AND decided IN (SELECT unnest(?))"
-        pairs = "SELECT key FROM cards WHERE second IS NOT NULL AND key IN (SELECT unnest(?))"
-        known, both = (
-            {key for (key,) in self.database.execute(query, asked).fetchall()} for query in (preferences, pairs)
+        pairs = "SELECT key FROM cards WHERE second IS NOT NULL AND NOT candidate AND key IN (SELECT unnest(?))"
+        judged = "SELECT key FROM cards WHERE second IS NOT NULL AND key IN (SELECT unnest(?))"
+        known, both, shown = (
+            {key for (key,) in self.database.execute(query, asked).fetchall()} for query in (preferences, pairs, judged)
         )
-        return sort_by_keys(decisions, known, both)
+        apart = sort_by_keys([one for one in decisions if one.verdict not in JUDGEMENTS], known, both)
+        judgements = [one for one in decisions if one.verdict in JUDGEMENTS]
+        apart.known.extend(one for one in judgements if one.key in shown)
+        apart.unknown.extend(one for one in judgements if one.key not in shown)
+        return apart
 
     def has(self, column: str) -> bool:
         """Say whether any card has a value in a column that may be empty."""
@@ -190,7 +217,7 @@ class CardSearch:
         return (found[0][0], key) if key and found else None
 
     def _conditions(self, search: Search) -> tuple[str, list[Any]]:
-        asked: list[tuple[str, list[Any]]] = []
+        asked: list[tuple[str, list[Any]]] = [("c.sampled" if search.judge else "NOT c.candidate", [])]
         if search.split:
             asked.append(("c.split = ?", [search.split]))
         for name, column in (("licence", "licences"), ("source", "sources")):
@@ -207,12 +234,16 @@ class CardSearch:
             ("similarity", "<=", search.most),
             ("score", ">=", search.score_least),
             ("score", "<=", search.score_most),
+            ("low", ">=", search.low_least),
+            ("low", "<", search.low_most),
+            ("high", ">=", search.high_least),
+            ("high", "<", search.high_most),
         ):
             if bound is not None:
                 asked.append((f"c.{column} {sign} ?", [bound]))
         if search.words:
             asked.append((f"c.number IN (SELECT number FROM {self._with_words(tuple(search.words))})", []))
-        return " AND ".join(f"({one})" for one, _ in asked) or "true", [value for _, some in asked for value in some]
+        return " AND ".join(f"({one})" for one, _ in asked), [value for _, some in asked for value in some]
 
     def _with_words(self, words: tuple[str, ...]) -> str:
         """Return the table of the numbers of the cards that hold all words, made now or before."""

@@ -129,6 +129,10 @@ def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
         text, status = pages.page(request.query_params, keys.page)
         return HTMLResponse(text.encode("utf-8", "replace"), status, headers=FRESH)
 
+    def thresholds(request: Request) -> Response:
+        text, status = pages.thresholds(request.query_params, keys.page)
+        return HTMLResponse(text.encode("utf-8", "replace"), status, headers=FRESH)
+
     def picture(request: Request) -> Response:
         return _file(pages.picture(request.path_params["name"]))
 
@@ -149,6 +153,7 @@ def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
     app = Starlette(
         routes=[
             Route("/", browse, methods=["GET"]),
+            Route("/thresholds", thresholds, methods=["GET"]),
             Route("/index.html", lambda _: RedirectResponse("/", 303), methods=["GET"]),
             Route("/favicon.ico", lambda _: Response(status_code=204), methods=["GET"]),
             Route("/decisions", decisions, methods=["POST"]),

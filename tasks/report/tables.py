@@ -1,13 +1,24 @@
-"""Reach the settled tables of a build by name; a table that the build did not reach is empty."""
+"""Reach the settled tables of a build by name; a table that the build did not reach is empty.
 
-from collections.abc import Iterable, Iterator, Sequence
+What is counted over all rows is counted by DuckDB, within the store's memory limit; it spills beside.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
+import duckdb
+import numpy as np
 import pyarrow as pa
 
 from pairwright.schemas.arrow import R, schema_of
+from pairwright.tasks.pages.charts import Tally
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.index import Index, columns_without
+from pairwright.tasks.store.ledger import MEMORY_LIMIT
 from pairwright.tasks.store.snapshot import live_index
 from pairwright.tasks.store.stage import Planned
 
@@ -16,11 +27,15 @@ CHECKS = ("controlled", "grounded", "judged")
 MAKERS = ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual")
 """Tables of rejected texts, each of the maker of its name."""
 CHUNK_ROWS = 50_000
+FINE = 0.0001
+"""Step of cosines and scores: finer than what is shown of them."""
+WORDS = "len(regexp_extract_all({}, '[^\\s]+'))"
+"""Words of a text, as SQL."""
 
 
 @dataclass(frozen=True)
 class Tables:
-    """Hold a build whose stages are settled; the index of a table is looked for once."""
+    """Build whose stages are settled; the index of a table is looked for once."""
 
     build: Build
     _indexes: dict[str, Index] = field(default_factory=dict[str, Index], compare=False, repr=False)
@@ -68,6 +83,32 @@ class Tables:
         if batch:
             yield _joined(batch)
 
+    @contextlib.contextmanager
+    def database(self, **columns: Sequence[str]) -> Generator[duckdb.DuckDBPyConnection]:
+        """Open DuckDB with some narrow columns of all live rows of tables, and a ``number`` per row.
+
+        What the rows lack is null; so are all columns of a table that the build did not reach.
+        """
+        with (
+            tempfile.TemporaryDirectory(prefix="pairwright-") as scratch,
+            open_database(":memory:", Path(scratch)) as database,
+        ):
+            for name, names in columns.items():
+                self._load(database, name, names)
+            yield database
+
+    def _load(self, database: duckdb.DuckDBPyConnection, name: str, columns: Sequence[str]) -> None:
+        planned = self._planned(name)
+        has = schema_of(planned.stage.writes) if planned else pa.schema([])
+        fields = [has.field(one) if one in has.names else pa.field(one, pa.null()) for one in columns]
+        empty, rows = pa.schema(fields).empty_table(), 0
+        database.register("chunk", empty)
+        database.execute(f"CREATE TABLE {name} AS SELECT *, 0::BIGINT AS number FROM chunk")
+        for table in self.chunks(name, columns):
+            database.register("chunk", pa.concat_tables([empty, table], promote_options="default"))
+            database.execute(f"INSERT INTO {name} SELECT *, row_number() OVER () + {rows} FROM chunk")
+            rows += len(table)
+
     def served(self) -> list[str]:
         """Return the tables whose rows say what served models were asked for them, in the order of the build."""
         planned = [one.stage for one in self.build.planned]
@@ -92,6 +133,45 @@ class Tables:
     def _planned(self, name: str) -> Planned | None:
         on = (planned for planned in self.build.planned if planned.stage.is_on)
         return next((planned for planned in on if planned.stage.name == name), None)
+
+
+@contextlib.contextmanager
+def open_database(path: str, scratch: Path, *, read_only: bool = False) -> Generator[duckdb.DuckDBPyConnection]:
+    """Open DuckDB within the store's memory limit."""
+    config: dict[str, Any] = {
+        "memory_limit": MEMORY_LIMIT,
+        "temp_directory": str(scratch / "spill"),
+        "preserve_insertion_order": False,
+    }
+    database = duckdb.connect(path, read_only=read_only, config=config)
+    try:
+        database.execute("SET enable_progress_bar = false")
+        database.execute("SET enable_external_access = false")  # no query, whatever is in it, reads another file
+        yield database
+    finally:
+        database.close()
+
+
+def tally(
+    database: duckdb.DuckDBPyConnection, query: str, given: Sequence[Any] = (), *, step: float = FINE
+) -> dict[str, Tally]:
+    """Count values under names, rounded to a step; the query gives ``place``, by which names are ordered, both."""
+    counted = f"""SELECT min(place) AS place, name, round(value / {step})::BIGINT AS steps, count(*) AS rows
+        FROM ({query}) WHERE value IS NOT NULL GROUP BY name, steps ORDER BY place, name, steps"""
+    found: dict[str, tuple[list[int], list[int]]] = {}
+    for _, name, steps, rows in database.execute(counted, list(given)).fetchall():
+        values, counts = found.setdefault(name, ([], []))
+        values.append(steps)
+        counts.append(rows)
+    return {
+        name: Tally(np.round(np.array(values) * step, 4), np.array(counts)) for name, (values, counts) in found.items()
+    }
+
+
+def count(database: duckdb.DuckDBPyConnection, query: str, given: Sequence[Any] = ()) -> dict[str, int]:
+    """Return how often each value of a query occurs, the most frequent first; null is empty."""
+    counted = f"SELECT coalesce(value, ''), count(*) FROM ({query}) GROUP BY 1 ORDER BY 2 DESC, 1"
+    return dict(database.execute(counted, list(given)).fetchall())
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:

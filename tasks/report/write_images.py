@@ -21,6 +21,7 @@ from pairwright.tasks.store.images import RGB, decode_rgb, encode_png, put_patch
 from pairwright.tasks.store.masks import decode_mask
 
 FOLDER = "images"
+SIDES = ("first", "second")
 MOST_SIDE = 640
 SHOWN_AS_THEY_ARE = {"jpeg": "jpg", "png": "png", "webp": "webp"}
 MOVING = (b"acTL", b"ANIM")

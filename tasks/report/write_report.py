@@ -19,19 +19,12 @@ from typing import Any
 from pairwright.schemas.config import Profile, SourceConfig
 from pairwright.schemas.decisions import UNDECIDED, Decisions
 from pairwright.tasks.pages.environment import copy_looks, make_environment, write_page
-from pairwright.tasks.report import chart
-from pairwright.tasks.report.gather_pairs import gather_pairs
-from pairwright.tasks.report.gather_preferences import gather_preferences
-from pairwright.tasks.report.list_dropped import list_dropped
-from pairwright.tasks.report.list_written import write_plainly
-from pairwright.tasks.report.measure_dataset import measure_dataset
+from pairwright.tasks.report.gather_cards import PairView, gather_pairs, gather_preferences
+from pairwright.tasks.report.measure_dataset import list_dropped, measure_dataset
 from pairwright.tasks.report.measure_health import judge_health, measure_health
 from pairwright.tasks.report.measure_removals import measure_removals
-from pairwright.tasks.report.measure_writing import measure_writing
-from pairwright.tasks.report.measure_yield import measure_yield
-from pairwright.tasks.report.sample_pairs import sample_pairs
+from pairwright.tasks.report.measure_writing import measure_writing, write_plainly
 from pairwright.tasks.report.tables import Tables
-from pairwright.tasks.report.views import PairView
 from pairwright.tasks.report.write_images import PictureFolder
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.ledger import Counts
@@ -82,8 +75,7 @@ class Pages:
 def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
     """Write all pages into an empty folder; the build's stages are settled."""
     tables = Tables(build)
-    sizes = {name: getattr(chart, name) for name in ("WIDTH", "HEIGHT", "LEFT", "RIGHT")}
-    environment = make_environment(HERE, chart_size=sizes)
+    environment = make_environment(HERE)
     keys = sample_pairs(tables, subject.pairs)
     starts = range(0, len(keys), PAIRS_PER_PAGE)
     names = tuple(f"pairs-{number}.html" for number in range(1, len(starts) + 1))
@@ -115,8 +107,7 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
         **frame,
         here="index.html",
         pairs=first,
-        measures=measure_dataset(tables, subject.counts),
-        yields=measure_yield(tables, subject.profile.mining),
+        measures=measure_dataset(tables, subject.counts, subject.profile.mining),
         health=list(judge_health(health, subject.profile.health)) if (health := measure_health(tables)) else [],
         removals=measure_removals(tables, subject.counts),
         writing=writing,
@@ -126,9 +117,46 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
     )
     copy_looks(folder, [HERE / name for name in FILES])
     if writing.written:
-        write_page(folder / PLAIN, write_plainly(writing.written, writing.uses, writing.checks))
+        write_page(folder / PLAIN, write_plainly(writing))
     write_page(folder / "index.html", index)
     return Pages(names=("index.html", *names, *filter(None, [in_full])), shown=len(keys))
+
+
+def sample_pairs(tables: Tables, number: int) -> list[str]:
+    """Return the keys of at most so many pairs in a mixed order: every split, each evenly over its similarities.
+
+    The same dataset gives the same sample.
+    """
+    if not number or not tables.has("pairs"):
+        return []
+    with tables.database(pairs=["key", "similarity"], splits=["subject", "split"]) as database:
+        database.execute(
+            """CREATE TEMP TABLE ranked AS SELECT key, coalesce(split::VARCHAR, '') AS split,
+                row_number() OVER (PARTITION BY split ORDER BY similarity, key) - 1 AS place
+            FROM pairs LEFT JOIN splits ON subject::VARCHAR = key"""
+        )
+        sizes = dict(database.execute("SELECT split, count(*) FROM ranked GROUP BY 1 ORDER BY 1").fetchall())
+        shares = dict(zip(sizes, share_out(list(sizes.values()), number), strict=True))
+        chosen = """SELECT key FROM ranked WHERE split = ?
+            QUALIFY row_number() OVER (PARTITION BY place * ? // ? ORDER BY hash(key)) = 1"""
+        keys = [
+            key
+            for split, share in shares.items()
+            for (key,) in database.execute(chosen, [split, share, sizes[split]]).fetchall()
+            if share
+        ]
+        # Keys are hashes: another part of them is as good as chance.
+        return sorted(keys, key=lambda key: key[8:])
+
+
+def share_out(counts: Sequence[int], number: int) -> list[int]:
+    """Divide a number among splits by their size, but give each a sixth where it has as many."""
+    number = min(number, sum(counts))
+    shares = [min(count, number // 6) for count in counts]
+    while sum(shares) < number:
+        room = [count / (given + 1) if given < count else 0.0 for count, given in zip(counts, shares, strict=True)]
+        shares[room.index(max(room))] += 1
+    return shares
 
 
 def describe_source(source: SourceConfig) -> str:

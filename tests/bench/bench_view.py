@@ -21,11 +21,21 @@ import pyarrow.parquet as pq
 
 from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.decisions import UNDECIDED
-from pairwright.tasks.report.card_table import ROWS, CardFile, open_database, write_cards
+from pairwright.schemas.rows import CaptionRow, ImageRow, NeighbourRow, PairRow, PreferenceRow, SplitRow
+from pairwright.tasks.report.card_table import CardFile, write_cards
 from pairwright.tasks.report.search_cards import CardSearch, Search
+from pairwright.tasks.report.tables import open_database
 
 COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
 CHUNK = 50_000
+ROWS = {
+    "pairs": PairRow,
+    "neighbours": NeighbourRow,
+    "images": ImageRow,
+    "captions": CaptionRow,
+    "splits": SplitRow,
+    "preferences": PreferenceRow,
+}
 WORDS = np.array([f"{first}{middle}{last}" for first in ("ba", "ke", "li", "mo", "ru", "sa", "te", "vo", "wi", "zu")
                   for middle in ("lan", "mir", "nok", "pet", "qua", "rov", "sil", "tam", "ver", "yol",)
                   for last in (f"{a}{b}" for a in "aeiou" for b in "dfgklmnrst")])  # fmt: skip
@@ -56,6 +66,11 @@ def rows_of(table: str, start: int, count: int) -> dict[str, list]:
         both = [[keys(1, number, 1)[0] for number in pair] for pair in images]
         return {"key": keys(2, start, count), "first": [a for a, _ in both], "second": [b for _, b in both],
                 "origin": ["mined"] * count, "similarity": rng.random(count).tolist()}  # fmt: skip
+    if table == "neighbours":
+        others = rng.integers(0, COUNT // 2, (count, 4)).tolist()
+        found = [[[keys(1, number, 1)[0] for number in row]] for row in others]
+        return {"subject": keys(1, start, count), "embedders": [["clip"]] * count, "neighbours": found,
+                "similarities": np.sort(rng.random((count, 1, 4)), axis=2)[:, :, ::-1].tolist()}  # fmt: skip
     if table == "images":
         return {"key": keys(1, start, count), "name": [f"{n}.jpg" for n in range(start, start + count)],
                 "source": ["folder"] * count, "licence": ["CC0-1.0"] * count}  # fmt: skip
@@ -72,7 +87,7 @@ def chunks(table: str, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Yield what the tables of such a dataset would."""
     if table == "differences":  # the chosen texts say the same
         return
-    total = COUNT // 2 if table in ("images", "captions") else COUNT
+    total = COUNT // 2 if table in ("images", "captions", "neighbours") else COUNT
     schema = schema_of(ROWS[table])
     for start in range(0, total, CHUNK):
         count = min(CHUNK, total - start)

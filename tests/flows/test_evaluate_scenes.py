@@ -7,7 +7,7 @@ import pytest
 
 import pairwright as pw
 from pairwright.schemas.rows import ImageRow, PreferenceRow
-from pairwright.tasks.report.read_judged import read_judged
+from pairwright.tasks.report.measure_health import read_judged
 from pairwright.tasks.store.files import Folder
 from tests.fixtures.benchmarks import counts_of, evaluate, scores_of
 from tests.fixtures.chat_server import Asked, chat_server

@@ -26,7 +26,7 @@ MOST_SIDE = 480
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Be a held-out row, and what the model says to it."""
+    """Held-out row, and what the model says to it."""
 
     key: str
     prompt: str
@@ -39,34 +39,15 @@ class Sample:
     """Whether the answer ended where no more tokens were allowed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """Be a sample as it is kept."""
-
-    key: str
-    prompt: str
-    images: tuple[str, ...]
-    """Names below ``samples/``."""
-    reference: str
-    answer: str
-    rejected: str = ""
-    cut: bool = False
-
-
 def write_samples(run: Path, samples: Iterable[Sample]) -> None:
     """Write samples beside a run; those that were there go.
 
     Raises:
         StoreError: the disk refuses.
     """
-    shown: list[Shown] = []
     with replacing(run / FOLDER) as folder:
-        for one in samples:
-            names = tuple(_write_image(folder, image) for image in one.images)
-            words = {"reference": one.reference, "answer": one.answer, "rejected": one.rejected}
-            shown.append(Shown(key=one.key, prompt=one.prompt, images=names, cut=one.cut, **words))
-        lines = "".join(json.dumps(asdict(one)) + "\n" for one in shown)
-        (folder / FILE).write_text(lines, encoding="utf-8")
+        rows = [{**asdict(one), "images": [_write_image(folder, image) for image in one.images]} for one in samples]
+        (folder / FILE).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def write_answers(folder: Path, rows: Iterable[tuple[str, str, str]]) -> None:

@@ -1,7 +1,7 @@
 """Write a training run's page: static, opened from disk, without server and without network.
 
 Reads RUN's ``config.yaml``, ``data.json``, ``refused.jsonl``, ``metrics.parquet``, ``retriever/`` and ``samples/``, and
-of these what there is; the run may go on meanwhile. Writes
+of these what there is (only the settings must be); the run may go on meanwhile. Writes
 
 RUN/report/
   index.html               alarms, charts, samples, settings, what was refused
@@ -11,25 +11,27 @@ RUN/report/
 Texts are shown, never interpreted: templates escape them, and the page forbids itself everything from elsewhere.
 """
 
+import json
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from pairwright.schemas.errors import ConfigError, StoreError
+from pairwright.schemas.section import Section
+from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.pages.environment import copy_looks, make_environment, write_page
 from pairwright.tasks.store.replace import replacing
-from pairwright.tasks.training.report import draw_lines
-from pairwright.tasks.training.report.find_alarms import find_alarms
-from pairwright.tasks.training.report.read_run import (
-    read_data,
-    read_refused,
-    read_retriever,
-    read_samples,
-    read_settings,
-)
-from pairwright.tasks.training.report.run_charts import HELD_OUT, Metrics, draw_run, read_metrics
-from pairwright.tasks.training.report.samples import FOLDER, Shown
+from pairwright.tasks.training.report.draw_run import draw_run, show_value
+from pairwright.tasks.training.report.run_metrics import HELD_OUT, Alarm, Metrics, find_alarms, read_metrics
+from pairwright.tasks.training.report.samples import FILE, FOLDER
 from pairwright.tasks.training.runs import Run
 
 HERE = Path(__file__).parent
-IMAGES = "images"
+RETRIEVER = "retriever/retriever.json"
+MOST_LISTED = 50
+"""Refused rows that are listed one by one."""
 
 
 def write_run_page(folder: Path) -> Path:
@@ -40,43 +42,113 @@ def write_run_page(folder: Path) -> Path:
         StoreError: a file of the run cannot be read, or the disk refuses.
     """
     run = Run(folder)
-    config, settings = read_settings(run)
-    metrics, retriever = read_metrics(run.metrics), read_retriever(run)
-    samples = read_samples(run)
-    sizes = {name: getattr(draw_lines, name) for name in ("WIDTH", "HEIGHT", "LEFT", "RIGHT", "BOTTOM")}
-    page = make_environment(HERE, size=sizes).get_template("run.html.j2").render(
+    config = run.config()
+    if config is None:
+        raise ConfigError(f"{folder}: is no training run: it has no config.yaml")
+    metrics, retriever = read_metrics(run.metrics), _read_json(folder / RETRIEVER)
+    samples = read_samples(folder)
+    with _naming(folder / RETRIEVER):
+        alarms = [Alarm(f"The retriever: {one['name']}", one["text"]) for one in retriever.get("alarms", ())]
+        common = [(one["text"], one["count"], one["pairs"]) for one in retriever["common"]] if retriever else []
+        facts = [("steps", retriever["steps"]), ("texts to choose from", retriever["pool"])] if retriever else []
+    page = make_environment(HERE).get_template("run.html.j2").render(
         subject={"name": folder.name},
         config=config,
-        settings=settings,
+        settings=list(_changed(config, TrainConfig(objective=config.objective))),
         whole=(folder / "config.yaml").read_text(encoding="utf-8"),
-        data=read_data(run),
+        data=_list_data(_read_json(folder / "data.json")),
         finished=run.is_finished,
         metrics=metrics,
-        totals=_totals(metrics),
-        alarms=[*find_alarms(metrics), *(retriever.alarms if retriever else ())],
+        totals=list(_totals(metrics)),
+        alarms=[*find_alarms(metrics), *alarms],
         sections=draw_run(metrics),
-        retriever=retriever,
+        facts=facts,
+        common=common,
         samples=samples,
-        refused=read_refused(run),
+        refused=_read_refused(folder / "refused.jsonl"),
     )  # fmt: skip
     with replacing(folder / "report") as new:
-        _copy_images(folder / FOLDER, new / IMAGES, samples)
+        (new / "images").mkdir()
+        for name in {name for sample in samples for name in sample["images"]}:
+            (new / "images" / name).write_bytes((folder / FOLDER / name).read_bytes())
         copy_looks(new, [HERE / "run.css"])
         write_page(new / "index.html", page)
     return folder / "report" / "index.html"
 
 
-def _totals(metrics: Metrics) -> list[tuple[str, str]]:
-    """Return the numbers that are looked for first; those that are not known are left out."""
-    show = draw_lines.show_value
-    named = [("loss", metrics.final("loss"), False), ("held-out loss", metrics.final("loss", HELD_OUT), False)]
-    named += [("held-out margin", metrics.final("margin", HELD_OUT), False)]
-    named += [("held-out accuracy", metrics.final("accuracy", HELD_OUT), True)]
-    steps = [("steps", f"{metrics.last:,}"), ("epochs", f"{metrics.epoch:.3g}")] if metrics.points else []
-    return steps + [(name, show(value, percent=percent)) for name, value, percent in named if value is not None]
+def _totals(metrics: Metrics) -> Iterator[tuple[str, str]]:
+    """Yield the numbers that are looked for first; those that are not known are left out."""
+    if metrics.points:
+        yield from (("steps", f"{metrics.last:,}"), ("epochs", f"{metrics.epoch:.3g}"))
+    if (loss := metrics.final("loss")) is not None:
+        yield "loss", show_value(loss)
+    for name in ("loss", "margin", "accuracy"):
+        if (value := metrics.final(name, HELD_OUT)) is not None:
+            yield f"held-out {name}", show_value(value, percent=name == "accuracy")
 
 
-def _copy_images(source: Path, target: Path, samples: list[Shown]) -> None:
-    target.mkdir()
-    for name in {name for sample in samples for name in sample.images}:
-        (target / name).write_bytes((source / name).read_bytes())
+def _changed(own: Section, default: Section, prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield field, value and default of each setting that is not what it would be without being set."""
+    for name, value in own:
+        usual = getattr(default, name)
+        if isinstance(value, Section) and isinstance(usual, Section):
+            yield from _changed(value, usual, f"{prefix}{name}.")
+        elif value != usual:
+            yield f"{prefix}{name}", _shown(value), _shown(usual)
+
+
+def _shown(value: object) -> str:
+    return (", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) or "none"
+
+
+def _list_data(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what the run says of its data, as names and words."""
+    plain = {name: value for name, value in data.items() if isinstance(value, str | int | float) and value != ""}
+    if isinstance(path := plain.get("dataset"), str):  # pages are passed on, paths are nobody's business
+        plain["dataset"] = path.rstrip("/").rsplit("/", 1)[-1]
+    return [(name.replace("_", " "), str(value)) for name, value in plain.items()]
+
+
+def _read_refused(path: Path) -> dict[str, Any]:
+    """Return what was not trained on: reasons with their counts, the most frequent first, and the first rows."""
+    counts: Counter[str] = Counter()
+    listed: list[tuple[str, str, str]] = []
+    if path.is_file():
+        with _naming(path), path.open(encoding="utf-8") as lines:
+            for row in map(json.loads, lines):
+                counts[row["reason"]] += 1
+                if len(listed) < MOST_LISTED:
+                    listed.append((row["key"], row["reason"], row.get("detail", "")))
+    return {"total": counts.total(), "reasons": counts.most_common(), "listed": listed}
+
+
+def read_samples(run: Path) -> list[dict[str, Any]]:
+    """Return the samples beside a run, their images by name; none where none were kept.
+
+    Raises:
+        StoreError: the file cannot be read, or names an image that is not beside it.
+    """
+    path = run / FOLDER / FILE
+    if not path.is_file():
+        return []
+    with _naming(path):
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        if wrong := [name for row in rows for name in row["images"] if name != Path(name).name]:
+            raise ValueError(f"{wrong[0]!r} is not beside it")
+        return rows
+
+
+def _read_json(path: Path) -> Mapping[str, Any]:
+    """Return a file's content; no file gives nothing."""
+    if not path.is_file():
+        return {}
+    with _naming(path):
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+@contextmanager
+def _naming(path: Path) -> Generator[None]:
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(f"{path}: cannot be read: {type(error).__name__}: {error}") from error

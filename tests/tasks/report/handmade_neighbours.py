@@ -17,7 +17,6 @@ from pathlib import Path
 
 from pairwright.schemas.config import MiningConfig, Section
 from pairwright.schemas.rows import ImageRow, ItemRow, NeighbourRow, PairRow, make_key
-from pairwright.tasks.report.calibrate_pages import Subject
 from pairwright.tasks.store.dataset import Build, write_items
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import Workers
@@ -93,12 +92,3 @@ def build_neighbours(
             assert all(hasattr(outcome.result, "part") for outcome in outcomes), outcomes
             build.settle(stage)
         yield build
-
-
-def subject(**changes) -> Subject:
-    """Return what the page is about; names are hostile."""
-    given = {
-        "name": f"five {HOSTILE}", "version": "version 1", "made": "2026-11-20", "dataset": "'five <b>'",
-        "ident": make_key("five"), "mining": MINING, "neighbours": 3, "per_bin": 1, "width": 0.02,
-    }  # fmt: skip
-    return Subject(**{**given, **changes})

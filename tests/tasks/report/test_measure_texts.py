@@ -1,25 +1,44 @@
-"""Repetition, verbs and refusals of descriptions, by numbers counted by hand."""
+"""What was written, by numbers counted by hand: repetition, verbs, refusals, axes, checks."""
 
+from collections import Counter
 from dataclasses import replace
 
-import pyarrow as pa
+import duckdb
 import pytest
 
-from pairwright.schemas.rows import Dropped
+from pairwright.schemas.checks import AGAINST, NO_RATING, NOTHING_AFFIRMED, SEEN_IN_SAME
+from pairwright.schemas.rows import Dropped, Turn
 from pairwright.tasks.report.measure_texts import (
     REFUSALS,
+    UNLABELLED,
     Repetition,
+    count_axes,
     count_repetition,
     group_verbs,
-    hash_texts,
+    measure_checks,
     measure_differences,
+    measure_summaries,
+    says_something,
 )
 from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import Handmade, build_handmade, make_whole
+from tests.tasks.report.handmade_served import LINE_SERVED, make_served
 
 
 def repetition(*texts):
-    return count_repetition(hash_texts(pa.chunked_array([list(texts)], pa.string())))
+    database = duckdb.connect()
+    database.execute("CREATE TABLE described (text VARCHAR)")
+    database.executemany("INSERT INTO described VALUES (?)", [[text] for text in texts] or [[None]])
+    if not texts:
+        database.execute("DELETE FROM described")
+    return count_repetition(database)
+
+
+def axes(*lists):
+    database = duckdb.connect()
+    database.execute("CREATE TABLE comparisons (number INT, axes VARCHAR[])")
+    database.executemany("INSERT INTO comparisons VALUES (?, ?)", [list(row) for row in enumerate(lists)])
+    return count_axes(database)
 
 
 def test_the_first_of_equal_sentences_is_unique():
@@ -93,8 +112,97 @@ def test_where_all_were_refused_it_says_so(tmp_path, whole):
     found = measured(tmp_path, made)
     assert found.sentences.total == 0
     assert found.share_refused == 1
-    assert found.most == ()
+    assert found.most == []
 
 
 def test_reasons_of_validators_are_known():
     assert {"cut off", "off the template", "negation or auxiliary only"} <= set(REFUSALS)
+
+
+def test_axes_of_statements():
+    found = axes(["counts, locations", "counts"], [""], [], ["attributes", "", "of the moon"])
+    assert found == {"counts": 1, "locations": 1, "attributes": 1, UNLABELLED: 2}
+    assert axes([], []) == {}
+
+
+def test_comparisons_of_a_dataset(tmp_path):
+    made = make_whole(3, 3)
+    turns = tuple(Turn(role=role, text=text) for role, text in (("user", "q"), ("assistant", "a"), ("user", "which?")))
+    rows = [
+        replace(
+            row,
+            commonalities=("Both show a table.",) if n else ("Both show a very old table.", "Both are warm."),
+            differences=("One two three.", "Four."),
+            axes=("object types", "counts, attributes") if n else ("object types", ""),
+            conversation=(*turns, Turn(role="assistant", text="AB"[n % 2])) if n < 3 else turns[:2],
+        )
+        for n, row in enumerate(made.of("comparisons"))
+    ]
+    many = len(rows)
+    with build_handmade(tmp_path, Handmade({**made.tables, "comparisons": rows}), until="comparisons") as (build, _):
+        found = measure_summaries(Tables(build))
+    assert found.rows == many
+    assert found.common_words == pytest.approx((9 + 4 * (many - 1)) / many)
+    assert found.difference_words == 4
+    assert found.axes == {
+        "object types": many,
+        "attributes": many - 1,
+        "counts": many - 1,
+        "actions": 0,
+        "locations": 0,
+        "relative positions": 0,
+        UNLABELLED: 1,
+    }
+    assert found.per_summary == pytest.approx((3 * (many - 1) + 1) / many)
+    assert (found.asked, found.answers) == (3, {"A": 2, "B": 1})
+
+
+def test_no_comparisons(tmp_path):
+    with build_handmade(tmp_path, make_whole(2, 2), until="pairs") as (build, _):
+        assert measure_summaries(Tables(build)) is None
+
+
+@pytest.fixture(scope="module")
+def made():
+    return make_served(4, 3)
+
+
+@pytest.fixture(scope="module")
+def checks(made, tmp_path_factory):
+    with build_handmade(tmp_path_factory.mktemp("checks"), made, until="judged", line=LINE_SERVED) as (build, _):
+        return {check.name: check for check in measure_checks(Tables(build))}
+
+
+def test_passed_and_failed_with_reasons(made, checks):
+    assert list(checks) == ["swapped", "same", "grounded", "judged"]
+    rows = [row for name in ("controlled", "grounded", "judged") for row in made.of(name)]
+    for name, check in checks.items():
+        own = [row for row in rows if row.check == name]
+        failed = Counter(row.why for row in own if not row.passed)
+        assert (check.rows, check.passed, check.why) == (len(own), len(own) - failed.total(), dict(failed))
+        assert check.against == sum(number for why, number in failed.items() if why in AGAINST)
+        assert check.meaning
+    assert checks["same"].share == 1
+
+
+def test_scores_are_drawn_of_what_was_found_out(made, checks):
+    grounded = checks["grounded"].scores
+    counts = {name: int(words.rpartition("(")[2].strip(")")) for _, name, words in grounded.legend}
+    rows = made.of("grounded")
+    assert counts == {
+        "passed": sum(row.passed for row in rows),
+        "failed": sum(row.why in AGAINST for row in rows),
+    }
+    assert any(row.why == NOTHING_AFFIRMED for row in rows)
+    assert checks["same"].scores is None, "all have one score"
+    assert checks["judged"].scores.unit == "rating"
+
+
+def test_what_says_something():
+    assert all(says_something(why) for why in (*AGAINST, SEEN_IN_SAME))
+    assert not any(says_something(why) for why in ("", NO_RATING, NOTHING_AFFIRMED))
+
+
+def test_no_checks(tmp_path):
+    with build_handmade(tmp_path, make_whole(2, 2)) as (build, _):
+        assert measure_checks(Tables(build)) == []

@@ -9,9 +9,10 @@ from PIL import Image
 from pairwright.schemas.config import Profile
 from pairwright.schemas.rows import Dropped, Failed
 from pairwright.tasks.pages.environment import count_things
-from pairwright.tasks.report.write_report import describe_source
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.write_report import describe_source, sample_pairs, share_out
 from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows, shown_in
-from tests.tasks.report.handmade import HOSTILE, Handmade, make_whole
+from tests.tasks.report.handmade import HOSTILE, Handmade, build_handmade, make_whole
 from tests.tasks.report.handmade_removals import TOO_LARGE
 from tests.tasks.report.pages import PHONE, SCRIPTS, WITH_DECISIONS, read, report
 
@@ -376,3 +377,28 @@ def test_text_stands_out_from_its_ground(browser, whole):
             with open_page(browser, whole / name, color_scheme=scheme) as (page, _):
                 page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
                 assert page.evaluate(script) == []
+
+
+def test_small_splits_are_seen():
+    assert share_out([9000, 50, 3], 60) == [47, 10, 3]
+    assert share_out([9000, 500, 500], 60) == [40, 10, 10]
+    assert share_out([80, 10, 10], 60) == [40, 10, 10]
+    assert share_out([2, 1, 0], 60) == [2, 1, 0]
+    assert share_out([5], 0) == [0]
+
+
+def test_sample_of_a_dataset(tmp_path):
+    made = make_whole()
+    keys = {row.key for row in made.of("pairs")}
+    with build_handmade(tmp_path, made) as (build, _):
+        few, all_of_them = sample_pairs(Tables(build), 7), sample_pairs(Tables(build), 1000)
+        assert sample_pairs(Tables(build), 0) == []
+    assert len(few) == len(set(few)) == 7
+    assert sorted(all_of_them) == sorted(keys)
+    splits = {row.subject: row.split for row in made.of("splits")}
+    assert {"train", "validation", "test"} <= {splits.get(key) for key in few}
+
+
+def test_pairs_without_splits_are_sampled_too(tmp_path):
+    with build_handmade(tmp_path, make_whole(), until="pairs") as (build, _):
+        assert len(sample_pairs(Tables(build), 5)) == 5

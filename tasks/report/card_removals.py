@@ -6,8 +6,9 @@ read for the candidates that are shown only, those of one preference at a time.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from pairwright.schemas.rows import (
     ElementRow,
@@ -22,8 +23,7 @@ from pairwright.schemas.rows import (
 )
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.report.tables import Tables
-from pairwright.tasks.report.views import BoxView, CandidateView, CropView, ElementView, FoundView, RemovalsView
-from pairwright.tasks.report.write_images import REMOVED, Picture, PictureFolder
+from pairwright.tasks.report.write_images import REMOVED, TONE_COLOURS, Picture, PictureFolder
 from pairwright.tasks.store.images import RGB, decode_rgb
 
 MOST_SHOWN = 24
@@ -31,11 +31,122 @@ MOST_SHOWN = 24
 HASH = re.compile(r"([0-9a-f]{8})[0-9a-f]{8,}")
 """The beginning is enough to tell revisions apart."""
 Shown = Sequence[tuple[ImageRow, Picture]]
+Pixels = Callable[[int], RGB]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxView:
+    """Box of the detector, in pixels of the shown picture."""
+
+    number: int
+    """Of its element, from 1."""
+    label: str
+    x: float
+    y: float
+    width: float
+    height: float
+    kept: bool
+    """Whether its element can be removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementView:
+    """Element of an image: a tag with a mask."""
+
+    number: int
+    """From 1, the same on boxes and candidates."""
+    tag: str
+    tagger: str
+    tag_score: float
+    box_score: float
+    """Highest of its boxes; -1: it has none."""
+    mask_score: float
+    """The segmenter's own estimate; -1: not known."""
+    area_share: float
+    why: str
+    """Why it is not removed; empty: it is."""
+
+    @property
+    def tone(self) -> int:
+        """Return the number of its colour."""
+        return (self.number - 1) % len(TONE_COLOURS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundView:
+    """What was found in one image: boxes, masks, and what was refused on the way."""
+
+    picture: Picture
+    name: str
+    side: int
+    boxes: Sequence[BoxView]
+    masks: str
+    """Overlay of the masks of all elements that can be removed, each in its colour; empty: none."""
+    elements: Sequence[ElementView]
+    """Those that can be removed first."""
+    unboxed: Sequence[str]
+    """Tags for which no box was found, or no mask made."""
+    refused_tags: Sequence[tuple[str, str]]
+    """Names that were not looked for, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateView:
+    """Image without one of its elements."""
+
+    element: ElementView
+    side: int
+    picture: Picture
+    """The original."""
+    patch: str
+    """Overlay of what the removal changes in it; empty: nothing."""
+    mask: str
+    """Overlay; empty: none."""
+    inpainter: str
+    score: float | None
+    """None: it was not scored."""
+    clip: float
+    """Eq. 9's sum of cosines; 0 without CLIP."""
+    share: float
+    """Score / highest score of the pair's candidates, not below 0."""
+    chosen: bool
+    why: str
+    """The check that it failed; empty: none."""
+    facts: Sequence[str]
+    """What the checks measured, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CropView:
+    """Crop that stands in for a removal."""
+
+    picture: Picture
+    original: Picture
+    side: int
+    area_share: float
+    """Pixels of the crop / pixels of the image."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovalsView:
+    """How the images of one preference became a rejected image, or why they did not."""
+
+    maker: str
+    """"removal", "crop", or empty: there is none."""
+    why: str
+    """Why no removal was chosen; empty: one was, or none was looked for yet."""
+    found: Sequence[FoundView]
+    """Per image."""
+    candidates: Sequence[CandidateView]
+    """The chosen one first, then by falling score, those that failed a check last."""
+    more: int
+    """Candidates that are not shown."""
+    crop: CropView | None
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Hold the rows of every step about some images, but removals."""
+    """Rows of every step about some images, but removals."""
 
     tables: Tables
     tags: Mapping[str, TagsRow]
@@ -75,33 +186,17 @@ def view_removals(subject: str, shown: Shown, steps: Steps, pictures: PictureFol
     rejection = steps.rejections.get(subject)
     if rejection is None and not any(row.key in steps.elements for row, _ in shown):
         return None
-    found = tuple(
-        _found(side, row, picture, steps=steps, pictures=pictures) for side, (row, picture) in enumerate(shown)
-    )
+    found = [_found(side, row, picture, steps=steps, pictures=pictures) for side, (row, picture) in enumerate(shown)]
     scores = _ranked(rejection, shown, steps)
-    pixels = Pixels(shown)
+    pixels = cache(lambda side: decode_rgb(shown[side][0].image))  # each image of one preference once, if asked for
     return RemovalsView(
         maker=rejection.maker if rejection else "",
         why=rejection.why if rejection else "",
         found=found,
-        candidates=tuple(_candidates(scores[:MOST_SHOWN], found, pixels, steps=steps, pictures=pictures)),
+        candidates=list(_candidates(scores[:MOST_SHOWN], shown, found, pixels, steps=steps, pictures=pictures)),
         more=max(len(scores) - MOST_SHOWN, 0),
-        crop=_crop(rejection, pixels, pictures) if rejection and rejection.maker == "crop" else None,
+        crop=_crop(rejection, shown, pixels, pictures) if rejection and rejection.maker == "crop" else None,
     )
-
-
-class Pixels:
-    """Decode the images of one preference when they are asked for, and each once."""
-
-    def __init__(self, shown: Shown) -> None:
-        self.shown = shown
-        self._decoded: dict[int, RGB] = {}
-
-    def of(self, side: int) -> RGB:
-        """Return one image, ``(h, w, 3)``."""
-        if side not in self._decoded:
-            self._decoded[side] = decode_rgb(self.shown[side][0].image)
-        return self._decoded[side]
 
 
 def _found(side: int, image: ImageRow, picture: Picture, *, steps: Steps, pictures: PictureFolder) -> FoundView:
@@ -117,7 +212,7 @@ def _found(side: int, image: ImageRow, picture: Picture, *, steps: Steps, pictur
         picture=picture,
         name=image.name,
         side=side,
-        boxes=tuple(box for pair in zip(rows, elements, strict=True) for box in _boxes(*pair, image, picture)),
+        boxes=[box for pair in zip(rows, elements, strict=True) for box in _boxes(*pair, image, picture)],
         masks=pictures.add_tones(make_key("masks", *(row.key for row in rows)), kept, over=picture),
         elements=elements,
         unboxed=tuple(tag.name for tag in tags.tags if tag.name not in masked) if tags else (),
@@ -164,7 +259,7 @@ def _ranked(rejection: RejectionRow | None, shown: Shown, steps: Steps) -> list[
 
 
 def _candidates(
-    scores: Sequence[tuple[int, str, RemovalScore | None]], found: Sequence[FoundView], pixels: Pixels,
+    scores: Sequence[tuple[int, str, RemovalScore | None]], shown: Shown, found: Sequence[FoundView], pixels: Pixels,
     *, steps: Steps, pictures: PictureFolder,
 ) -> Iterator[CandidateView]:  # fmt: skip
     removals = {
@@ -173,7 +268,7 @@ def _candidates(
     }
     rows = {
         row.key: (row, view)
-        for (image, _), seen in zip(pixels.shown, found, strict=True)
+        for (image, _), seen in zip(shown, found, strict=True)
         for row, view in zip(steps.elements.get(image.key, ()), seen.elements, strict=True)
     }
     best = max((score.score for _, _, score in scores if score), default=0.0)
@@ -187,7 +282,7 @@ def _candidates(
             element=element,
             side=side,
             picture=over,
-            patch=pictures.add_patch(removal.key, pixels.of(side), (removal.patch, removal.window), over=over),
+            patch=pictures.add_patch(removal.key, pixels(side), (removal.patch, removal.window), over=over),
             mask=pictures.add_masks(make_key("mask", row.key), [mask], over=over, colour=REMOVED),
             inpainter=HASH.sub(r"\1", removal.inpainter),
             score=score.score if score else None,
@@ -195,7 +290,7 @@ def _candidates(
             share=max(score.score, 0.0) / best if score and best > 0 else 0.0,
             chosen=bool(score and score.chosen),
             why=(score.why if score else check.why if check else "") or "",
-            facts=tuple(_facts(check)) if check else (),
+            facts=list(_facts(check)) if check else [],
         )
 
 
@@ -215,11 +310,11 @@ def _score(value: float) -> str:
     return f"{value:.2f}" if value >= 0 else "not looked for"
 
 
-def _crop(rejection: RejectionRow, pixels: Pixels, pictures: PictureFolder) -> CropView:
-    image, original = pixels.shown[rejection.side]
+def _crop(rejection: RejectionRow, shown: Shown, pixels: Pixels, pictures: PictureFolder) -> CropView:
+    image, original = shown[rejection.side]
     x0, y0, x1, y1 = rejection.window
     return CropView(
-        picture=pictures.add_crop(make_key("crop", rejection.key), pixels.of(rejection.side), rejection.window),
+        picture=pictures.add_crop(make_key("crop", rejection.key), pixels(rejection.side), rejection.window),
         original=original,
         side=rejection.side,
         area_share=(x1 - x0) * (y1 - y0) / (image.width * image.height),

@@ -5,8 +5,8 @@ import pytest
 from PIL import Image
 
 from pairwright.schemas.rows import ImageRow
-from pairwright.tasks.report import gather_removals
-from pairwright.tasks.report.gather_removals import find_steps, view_removals
+from pairwright.tasks.report import card_removals
+from pairwright.tasks.report.card_removals import find_steps, view_removals
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.write_images import PictureFolder
 from tests.tasks.report.handmade import build_handmade, make_whole
@@ -44,11 +44,13 @@ def test_what_was_found_and_what_was_refused(look, made):
     assert (first.side, second.side) == (0, 1)
     image: ImageRow = next(row for row in made.of("images") if row.key == made.of("pairs")[0].first)
     assert [element.number for element in first.elements] == [1, 2, 3, 4]
-    assert [element.tag.split()[0] for element in first.removable] == [ball.colour for ball in image.graph.objects]
-    assert [(element.tag, element.why) for element in first.refused] == [("table", TOO_LARGE)]
+    assert [element.tag.split()[0] for element in first.elements if not element.why] == [
+        ball.colour for ball in image.graph.objects
+    ]
+    assert [(element.tag, element.why) for element in first.elements if element.why] == [("table", TOO_LARGE)]
     assert first.unboxed == ("cloud",)
     assert [reason for _, reason in first.refused_tags] == ["names no thing"]
-    ball = first.removable[0]
+    ball = first.elements[0]
     assert (ball.tagger, ball.tag_score, ball.box_score, ball.mask_score) == pytest.approx(("ram", 0.9, 0.8, 0.97))
     assert ball.area_share == pytest.approx(np.pi * 16**2 / (160 * 120), rel=0.03)
 
@@ -66,13 +68,13 @@ def test_boxes_lie_in_the_picture(look, made):
 def test_candidates_come_best_first_and_those_that_failed_last(look):
     view = look(0)
     assert view.maker == "removal"
-    assert view.taken is view.candidates[0]
+    assert [one.chosen for one in view.candidates].index(True) == 0
     assert [(one.side, one.element.number, one.score) for one in view.candidates] == [
         (0, 2, 0.5), (1, 2, 0.375), (0, 1, 0.0), (1, 1, -0.125), (0, 3, 0.25), (1, 3, 0.125),
     ]  # fmt: skip
     assert [one.share for one in view.candidates[:4]] == [1.0, 0.75, 0.0, 0.0]
     assert [bool(one.why) for one in view.candidates] == [False] * 4 + [True] * 2
-    assert view.numbers == (4, 2)
+    assert [sum(bool(one.why) is failed for one in view.candidates) for failed in (False, True)] == [4, 2]
     assert view.candidates[0].clip == 1.0
     assert view.candidates[0].inpainter == "LaMa xxh3:0123abcd"
 
@@ -86,7 +88,7 @@ def test_checks_say_what_they_measured(look):
 
 
 def test_a_candidate_shows_the_image_without_its_element(look, tmp_path):
-    one = look(0).taken
+    one = look(0).candidates[0]
     with Image.open(tmp_path / one.patch) as patch, Image.open(tmp_path / one.mask) as mask:
         overlay, alpha = np.asarray(patch), np.asarray(mask)[:, :, 3] > 0
     assert np.array_equal(overlay[:, :, 3] > 0, alpha), "every pixel of the ball has changed, and no other"
@@ -95,8 +97,8 @@ def test_a_candidate_shows_the_image_without_its_element(look, tmp_path):
 
 def test_a_crop_stands_in(look, tmp_path):
     view = look(1)
-    assert (view.maker, view.taken, view.why) == ("crop", None, "no removal changes how the text fits")
-    assert (view.crop.side, view.crop.where) == (1, "second")
+    assert (view.maker, view.why) == ("crop", "no removal changes how the text fits")
+    assert view.crop.side == 1
     x0, y0, x1, y1 = CROP
     assert view.crop.area_share == (x1 - x0) * (y1 - y0) / (160 * 120)
     assert (view.crop.picture.width, view.crop.picture.height) == (160, 120)
@@ -105,12 +107,12 @@ def test_a_crop_stands_in(look, tmp_path):
 
 def test_nothing_chosen_says_why(look):
     view = look(2)
-    assert (view.maker, view.taken, view.crop, view.why) == ("", None, None, "no removal changes how the text fits")
+    assert (view.maker, view.crop, view.why) == ("", None, "no removal changes how the text fits")
     assert len(view.candidates) == 6
 
 
 def test_few_candidates_are_shown_and_only_their_pixels_are_read(look, tables, monkeypatch):
-    monkeypatch.setattr(gather_removals, "MOST_SHOWN", 2)
+    monkeypatch.setattr(card_removals, "MOST_SHOWN", 2)
     asked = []
     find = Tables.find
 
@@ -130,7 +132,7 @@ def test_a_build_that_went_no_further_shows_candidates_without_scores(tmp_path, 
         view = look(0, tables=Tables(build))
     assert view.maker == ""
     assert [one.score for one in view.candidates] == [None] * 6
-    assert view.numbers == (4, 2)
+    assert [sum(bool(one.why) is failed for one in view.candidates) for failed in (False, True)] == [4, 2]
 
 
 def test_images_at_which_nobody_has_looked_have_no_view(tmp_path, made, look):
@@ -145,6 +147,6 @@ def test_images_without_elements(tmp_path, made, look):
     ]
     with build_handmade(tmp_path / "dataset", bare) as (build, _):
         view = look(0, tables=Tables(build))
-    assert view.candidates == ()
+    assert view.candidates == []
     assert [one.elements for one in view.found] == [(), ()]
     assert view.why == "no element can be removed"

@@ -1,14 +1,24 @@
-"""Alarms: each rule speaks when it should, and only then."""
+"""How metrics are read, and alarms: each rule speaks when it should, and only then."""
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pairwright.tasks.training.report.draw_lines import Points
-from pairwright.tasks.training.report.find_alarms import find_alarms
-from pairwright.tasks.training.report.run_charts import HELD_OUT, TRAIN, Metrics
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.training.report.run_metrics import (
+    HELD_OUT,
+    TRAIN,
+    Metrics,
+    Points,
+    arrange,
+    find_alarms,
+    read_metrics,
+    smooth,
+)
+from tests.tasks.training.report.handmade_run import table
 
 FALLING = [2 - number / 30 for number in range(30)]
 
@@ -69,3 +79,34 @@ def test_no_rule_speaks_too_early(lines: dict[str, Sequence[float]]) -> None:
 def test_the_numbers_are_in_the_words() -> None:
     (alarm,) = find_alarms(metrics(held_loss=(2, 1, 1.5)))
     assert re.search(r"step 2 .*\b1\b.* 1\.5\b", alarm.text)
+
+
+def test_points_are_in_the_order_of_steps_and_a_step_logged_again_counts_once() -> None:
+    metrics = arrange(table((20, "train", "loss", 2.0), (10, "train", "loss", 3.0), (20, "train", "loss", 1.0)))
+    points = metrics.of("loss")
+    assert (points.steps.tolist(), points.values.tolist()) == ([10, 20], [3, 1])
+    assert (metrics.last, metrics.epoch) == (20, 2.0)
+
+
+def test_the_last_value_that_is_a_number_is_the_final_one() -> None:
+    metrics = arrange(table((1, "train", "loss", 2.0), (2, "train", "loss", float("nan"))))
+    assert metrics.final("loss") == 2.0
+    assert metrics.final("loss", HELD_OUT) is None
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "metrics.parquet").write_bytes(b"PAR1 no more")
+    with pytest.raises(StoreError, match=r"metrics\.parquet"):
+        read_metrics(tmp_path / "metrics.parquet")
+
+
+def steps_of(*values: float) -> Points:
+    return Points(np.arange(1, 1 + len(values), dtype=np.float64), np.array(values, np.float64))
+
+
+def test_few_points_are_not_smoothed_and_many_are_by_hand() -> None:
+    few = steps_of(*range(20))
+    assert smooth(few) is few
+    # 40 points look back over 2: each mean is half the value and half the mean before, by the weights so far.
+    smoothed = smooth(steps_of(1.0, 0.0, *([0.0] * 38)))
+    assert smoothed.values[:3] == pytest.approx([1.0, (0.25 * 1) / 0.75, 0.125 / 0.875])

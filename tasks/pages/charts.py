@@ -1,0 +1,198 @@
+"""Lay out the charts of all pages as ``chart.html.j2`` draws them: ticks, marks, a legend, the numbers behind."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+WIDTH, HEIGHT = 420, 210
+LEFT, RIGHT, TOP, BOTTOM = 50, 12, 12, 26
+MOST_BINS, FEWEST_BINS, GAP = 24, 9, 1.5
+LEAST = 1e-300  # a smaller range is a point: so near to zero floats have no place for ticks
+Floats = NDArray[np.float64]
+
+
+class Tally(NamedTuple):
+    """Different values, rising, and how often each occurs."""
+
+    values: Floats
+    counts: NDArray[np.int64]
+
+    def quantile(self, share: float) -> float:
+        """Return the least value that a share of all does not exceed; not of none."""
+        return float(np.quantile(self.values, share, weights=self.counts, method="inverted_cdf"))
+
+    def say(self, form: str) -> str:
+        """Return the middle of the values and how far most of them reach, in words."""
+        low, middle, high = (format(self.quantile(share), form) for share in (0.05, 0.5, 0.95))
+        return f"median {middle}, nine in ten {low} to {high} ({self.counts.sum():,})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """Finite values ``y`` at places ``x``, both ``(n,)``; each is a dot where ``dots`` say something of it."""
+
+    name: str
+    x: Floats
+    y: Floats
+    tone: str
+    kind: str = ""
+    dots: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Tick, bar, stroke or dot: its place, its class in the style sheet, and what it says."""
+
+    x: float = 0.0
+    y: float = 0.0
+    width: float = 0.0
+    height: float = 0.0
+    look: str = ""
+    path: str = ""
+    label: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """Chart ready to be drawn."""
+
+    title: str
+    unit: str
+    across: Sequence[Mark]
+    up: Sequence[Mark]
+    bars: Sequence[Mark] = ()
+    strokes: Sequence[Mark] = ()
+    dots: Sequence[Mark] = ()
+    now: Mark | None = None
+    legend: Sequence[tuple[str, str, str]] = ()
+    """Tone, name and more words of each series."""
+    summary: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    """The numbers behind the picture, as a table."""
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What the picture holds, in values."""
+
+    left: float
+    right: float
+    low: float
+    high: float
+
+    def x(self, value: Any) -> Any:
+        """Return how far from the left a value stands."""
+        return np.round(LEFT + (value - self.left) / (self.right - self.left) * (WIDTH - LEFT - RIGHT), 2)
+
+    def y(self, value: Any) -> Any:
+        """Return how far from the top a value stands."""
+        share = (np.clip(value, self.low, self.high) - self.low) / (self.high - self.low)
+        return np.round(HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP), 2)
+
+
+def draw_histogram(
+    title: str, series: Sequence[tuple[str, str, Tally]], *, unit: str, whole: bool = False,
+    now: tuple[float, str] | None = None,
+) -> Chart | None:  # fmt: skip
+    """Lay out series (name, tone, values) side by side; ``whole`` for numbers of things. None: no values."""
+    shown = [one for one in series if len(one[2].values)]
+    if not shown:
+        return None
+    ends = np.array([tally.values[[0, -1]] for _, _, tally in shown])
+    edges, step = find_edges(float(ends.min()), float(ends.max()), whole=whole)
+    counts = [np.histogram(tally.values, edges, weights=tally.counts)[0].astype(int) for _, _, tally in shown]
+    up = ticks_between(0, int(max(count.max() for count in counts)), whole=True)
+    axes = Axes(edges[0], edges[-1], 0, up[-1])
+    every, digits = max(1, round(len(edges) / 5)), max(0, -math.floor(math.log10(step))) if step < 1 else 0
+    words = [tally.say(",.0f" if whole else ".2f") for _, _, tally in shown]
+    filled = np.flatnonzero(np.sum(counts, axis=0))
+    return Chart(
+        title=title,
+        unit=unit,
+        bars=list(_bars(shown, counts, edges, axes)),
+        across=[Mark(x=axes.x(edge), label=f"{edge:,.{digits}f}") for edge in edges[::every]],
+        up=[Mark(y=axes.y(value), label=f"{value:,.0f}") for value in up],
+        now=Mark(x=axes.x(now[0]), label=now[1]) if now and axes.left <= now[0] <= axes.right else None,
+        legend=[(tone, name, said) for (name, tone, _), said in zip(shown, words, strict=True)],
+        summary=f"{title}. " + " ".join(f"{one[0]}: {said}." for one, said in zip(shown, words, strict=True)),
+        heads=(unit, *(name for name, _, _ in shown)),
+        rows=[
+            (f"{edges[place]:.4g} to {edges[place + 1]:.4g}", *(f"{one[place]:,}" for one in counts))
+            for place in range(filled[0], filled[-1] + 1)
+        ],
+    )
+
+
+def find_edges(low: float, high: float, *, whole: bool) -> tuple[Floats, float]:
+    """Return the edges of bins of a round width that hold all values, and the width."""
+    step = round_step((high - low) / MOST_BINS or (1 if whole else 0.01), least=1 if whole else 0.0)
+    first, last = math.floor(round(low / step, 4)), math.floor(round(high / step, 4)) + 1  # 0.3 / 0.1 < 3
+    around = max(0, FEWEST_BINS - (last - first)) // 2
+    first, last = first - min(around, max(first, 0)), last + around  # no number here is below zero
+    edges = np.arange(first, last + 1, dtype=np.float64) * step
+    edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)
+    return edges, step
+
+
+def _bars(shown: Sequence[Any], counts: Sequence[Any], edges: Floats, axes: Axes) -> Iterator[Mark]:
+    for number, (name, tone, _) in enumerate(shown):
+        for start, stop, count in zip(edges, edges[1:], counts[number].tolist(), strict=False):
+            left, y = axes.x(start), axes.y(count)
+            width = round(max((axes.x(stop) - left - GAP) / len(shown), 0.5), 2)
+            x, label = round(left + GAP / 2 + number * width, 2), f"{name}, {start:.3g} to {stop:.3g}: {count:,}"
+            if count:
+                yield Mark(x=x, y=y, width=width, height=HEIGHT - BOTTOM - y, look=tone, label=label)
+
+
+def draw_lines(
+    lines: Sequence[Line], *, ends: tuple[float, float], reach: tuple[float, float], percent: bool = False,
+    now: tuple[float, str] | None = None, **told: Any,
+) -> Chart:  # fmt: skip
+    """Lay out lines between the ends of the axis across; ``reach`` is what the axis up holds at the least."""
+    up = ticks_between(*reach)
+    axes = Axes(*ends, up[0], up[-1])
+    across = [at for at in ticks_between(*ends) if ends[0] <= at <= ends[1]]
+    drawn = [(line, list(zip(axes.x(line.x), axes.y(line.y), strict=True))) for line in lines]
+    return Chart(
+        strokes=[
+            Mark(look=f"{line.kind} {line.tone}", label=line.name, path="M" + "L".join(f"{x:g} {y:g}" for x, y in at))
+            for line, at in drawn
+            if len(at) > 1
+        ],
+        dots=[
+            Mark(x=x, y=y, look=line.tone, label=label)
+            for line, at in drawn
+            for (x, y), label in zip(at, line.dots, strict=bool(line.dots))
+        ],
+        across=[Mark(x=axes.x(at), label=_label(at, across)) for at in across],
+        up=[Mark(y=axes.y(at), label=_label(at, up, percent=percent)) for at in up],
+        now=Mark(x=axes.x(now[0]), label=now[1]) if now and axes.left <= now[0] <= axes.right else None,
+        **told,
+    )
+
+
+def _label(value: float, ticks: Sequence[float], *, percent: bool = False) -> str:
+    scale, unit = (100, "%") if percent else (1, "")
+    digits = max(0, -math.floor(math.log10((ticks[-1] - ticks[0]) / max(len(ticks) - 1, 1) * scale or 1) + 1e-9))
+    return f"{value:.2g}" if digits > 3 and not percent else f"{value * scale:,.{digits}f}{unit}"
+
+
+def round_step(least_width: float, *, least: float) -> float:
+    """Return the smallest of 1, 2, 5, 10, ... times a power of ten that is not below the width."""
+    power = 10.0 ** math.floor(math.log10(least_width))
+    return max(next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least_width * (1 - 1e-9)), least)
+
+
+def ticks_between(low: float, high: float, *, whole: bool = False) -> list[float]:
+    """Return a few round numbers, at least two, from at most ``low`` to at least ``high``."""
+    if high - low <= max(1e-9 * max(abs(low), abs(high)), LEAST):  # closer, and a float cannot tell the ticks apart
+        room = abs(low) / 2 if abs(low) > LEAST else 1.0
+        low, high = low - room, high + room
+    step = round_step((high - low) / 4, least=1.0 if whole else 0.0)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [step * number for number in range(first, last + 1)]

@@ -1,0 +1,330 @@
+"""Gather what was written about a few pairs, and say of each text who wrote it, from what, and what checks found.
+
+Reads the rows about the given pairs and their images only. Tables that a build does not have are empty: a dataset from
+scene graphs has no checks, and its rows name no served model.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+
+from pairwright.schemas.arrow import R
+from pairwright.schemas.rows import (
+    CaptionRow,
+    CheckRow,
+    ComparisonRow,
+    DifferenceRow,
+    ImageRow,
+    Negative,
+    PairRow,
+    PreferenceRow,
+    QuestionRow,
+    RejectedTextRow,
+    Served,
+    Turn,
+)
+from pairwright.tasks.report.measure_texts import says_something
+from pairwright.tasks.report.measure_writing import SEVERAL
+from pairwright.tasks.report.tables import CHECKS, MAKERS, Tables
+
+TOLD = {
+    "difference_from_captions": "the images and their captions",
+    "difference_from_images": "the images",
+    "difference_from_human": "the images, their captions and what people wrote",
+    "difference_from_human_only": "the images and what people wrote",
+    "difference_from_edit": "the images, their captions and the edit instruction",
+    "difference_from_edit_only": "the images and the edit instruction",
+}
+"""What a model is given for a description, by the prompt file."""
+SHOWN = {
+    "captions": "the captions",
+    "images": "the images",
+    "images and captions": "the images and their captions",
+    "images and differences": "the images and what people wrote",
+}
+TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
+MOST_WORDS = 4000
+"""Longer texts are not compared: matching takes the square of their length."""
+FIRST = re.compile(
+    r"\b(?:(?:image|picture|photo(?:graph)?) (?:1|one)|first (?:image|picture|photo(?:graph)?|one)|former)\b",
+    re.IGNORECASE,
+)
+SECOND = re.compile(
+    r"\b(?:(?:image|picture|photo(?:graph)?) (?:2|two)|second (?:image|picture|photo(?:graph)?|one)|latter)\b",
+    re.IGNORECASE,
+)
+CUT = re.compile(r"(?:[,;]\s+(?:(?:whereas|while|but|and)\s+)?|\.\s+(?=[A-Z])|\s+(?:whereas|while)\s+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Run of text that the other text has too, or has not (``differs``)."""
+
+    text: str
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Byline:
+    """Who wrote a text, and from what."""
+
+    model: str
+    prompts: Sequence[str] = ()
+    """Names of the prompt files, in the order in which they were asked."""
+    told: str = ""
+    """What the model was given beside the images, or in their place; empty: not known."""
+    attempts: int = 1
+    several: bool = False
+    """Whether so many answers were asked for on purpose, to choose from."""
+    tokens: int = 0
+    """Tokens of the answers that it was made with."""
+    seconds: float = 0.0
+    """Their latency together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptionView:
+    """Description of one image."""
+
+    text: str
+    sentences: Sequence[str] = ()
+    """None where they would only repeat the text."""
+    by: Byline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckView:
+    """Outcome of one check of a description."""
+
+    check: str
+    passed: bool
+    score: float | None
+    """None where nothing was found out."""
+    why: str
+    answer: str
+    """What a served model answered to the control; empty: none was asked."""
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceView:
+    """Description of the difference, or one that was written beside it, marked where it differs from the chosen one."""
+
+    text: str
+    segments: Sequence[Segment]
+    by: Byline
+    checks: Sequence[CheckView]
+
+    @property
+    def failed(self) -> list[CheckView]:
+        """Return the checks that it did not pass."""
+        return [check for check in self.checks if not check.passed]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedView:
+    """Rejected text beside the chosen one."""
+
+    maker: str
+    note: str
+    score: float | None
+    segments: Sequence[Segment]
+    by: Byline | None = None
+    """The served model that wrote it; none where a rule did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonView:
+    """Commonalities and differences of a pair, and the conversation about them."""
+
+    commonalities: Sequence[str]
+    differences: Sequence[tuple[str, str, tuple[str, str] | None]]
+    """Axes in words (empty: the text named none), the statement, and what it says of either image where it divides."""
+    conversation: Sequence[Turn]
+    by: Byline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionView:
+    """Question about a pair, its answer, and who wrote both."""
+
+    row: QuestionRow
+    by: Byline
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Rows about some pairs: one of a kind by what it is about, or all of them."""
+
+    captions: Mapping[str, CaptionRow]
+    """By image; everything else is by pair."""
+    differences: Mapping[str, DifferenceRow]
+    described: Mapping[str, Sequence[DifferenceRow]]
+    """Every description that was written, where they were checked."""
+    checks: Mapping[str, Sequence[CheckRow]]
+    comparisons: Mapping[str, ComparisonRow]
+    questions: Mapping[str, Sequence[QuestionRow]]
+    rejected: Mapping[str, Sequence[RejectedTextRow]]
+    preferences: Mapping[str, PreferenceRow]
+
+
+def find_texts(tables: Tables, pairs: Sequence[PairRow]) -> Texts:
+    """Read every text about the pairs."""
+    keys = [pair.key for pair in pairs]
+    images = [key for pair in pairs for key in (pair.first, pair.second)]
+    shows = ("images", "rejected_images")
+    return Texts(
+        captions={row.subject: row for row in tables.find("captions", CaptionRow, images)},
+        differences={row.subject: row for row in tables.find("differences", DifferenceRow, keys)},
+        described=_grouped(tables.find("described", DifferenceRow, keys)),
+        checks=_grouped(row for name in CHECKS for row in tables.find(name, CheckRow, keys)),
+        comparisons={row.subject: row for row in tables.find("comparisons", ComparisonRow, keys)},
+        questions=_grouped(tables.find("questions", QuestionRow, keys)),
+        rejected=_grouped(row for name in MAKERS for row in tables.find(name, RejectedTextRow, keys)),
+        preferences={row.subject: row for row in tables.find("preferences", PreferenceRow, keys, without=shows)},
+    )
+
+
+def _grouped(rows: Iterable[R]) -> Mapping[str, Sequence[R]]:
+    found: dict[str, list[R]] = defaultdict(list)
+    for row in rows:
+        found[row.subject].append(row)
+    return found
+
+
+def byline(model: str, served: Sequence[Served], *, told: str = "", attempts: int = 1) -> Byline:
+    """Say who wrote a text; the attempts are the row's, or the times that one prompt was asked."""
+    prompts = [one.prompt for one in served]
+    return Byline(
+        model=model,
+        prompts=list(dict.fromkeys(prompts)),
+        told=told,
+        attempts=max([attempts or 1, *(prompts.count(name) for name in prompts)]),
+        tokens=sum(one.completion_tokens for one in served),
+        seconds=sum(one.latency for one in served),
+    )
+
+
+def view_caption(image: ImageRow, texts: Texts) -> CaptionView | None:
+    """Return an image's description; without one, the captions that its source brought."""
+    row = texts.captions.get(image.key)
+    if row is None:
+        brought = " ".join(image.captions)
+        return CaptionView(text=brought, by=Byline(model="given")) if brought else None
+    sentences = row.sentences if len(row.sentences) > 1 else ()
+    return CaptionView(text=row.text, sentences=sentences, by=byline(row.model, row.served))
+
+
+def view_difference(row: DifferenceRow, texts: Texts, *, chosen: DifferenceRow | None) -> DifferenceView:
+    """Return a description of a pair beside the one that was taken."""
+    told = TOLD.get(row.served[-1].prompt, row.known or "") if row.served else ""
+    # The row that was taken may have a key of its own; the one that was checked has the same words.
+    keys = {row.key, *(one.key for one in texts.described.get(row.subject, ()) if one.text == row.text)}
+    return DifferenceView(
+        text=row.text,
+        segments=mark_words(row.text, chosen.text if chosen else row.text),
+        by=byline(row.model, row.served, told=told, attempts=row.attempts),
+        checks=[_check(check) for check in texts.checks.get(row.subject, ()) if check.description in keys],
+    )
+
+
+def view_candidates(pair: str, texts: Texts) -> list[DifferenceView]:
+    """Return the descriptions that were not taken, those that failed fewest checks first."""
+    chosen = texts.differences.get(pair)
+    rows = [row for row in texts.described.get(pair, ()) if chosen is None or row.text != chosen.text]
+    views = [view_difference(row, texts, chosen=chosen) for row in rows]
+    return sorted(views, key=lambda view: len(view.failed))
+
+
+def _check(row: CheckRow) -> CheckView:
+    return CheckView(
+        check=row.check,
+        passed=row.passed,
+        score=row.score if row.passed or says_something(row.why or "") else None,
+        why=row.why or "",
+        answer=row.text or "",
+        model=row.served[-1].model if row.served else "",
+    )
+
+
+def view_comparison(pair: str, texts: Texts) -> ComparisonView | None:
+    """Return the commonalities and differences of a pair by axes, with their conversation."""
+    row = texts.comparisons.get(pair)
+    if row is None:
+        return None
+    axes = (*row.axes, *[""] * len(row.differences))
+    return ComparisonView(
+        commonalities=row.commonalities,
+        differences=[(named, said, split_sides(said)) for named, said in zip(axes, row.differences, strict=False)],
+        conversation=row.conversation,
+        by=byline(row.model, row.served, told=SHOWN.get(row.shown or "", row.shown or "")),
+    )
+
+
+def view_questions(pair: str, texts: Texts) -> list[QuestionView]:
+    """Return the questions about a pair with their answers."""
+    return [QuestionView(row=row, by=byline(row.model, row.served)) for row in texts.questions.get(pair, ())]
+
+
+def view_rejected(
+    text: Negative | RejectedTextRow, chosen: str, by: Byline | None, *, scored: bool = True
+) -> RejectedView:
+    """Return a rejected text beside the chosen one."""
+    score = text.score if scored else None
+    return RejectedView(maker=text.maker, note=text.note, score=score, segments=mark_words(text.text, chosen), by=by)
+
+
+def view_unused(pair: str, texts: Texts) -> list[RejectedView]:
+    """Return the rejected texts of a pair that its preference does not hold; all of them where there is none."""
+    preference, chosen = texts.preferences.get(pair), texts.differences.get(pair)
+    used = {preference.rejected, *(one.text for one in preference.negatives)} if preference else set[str]()
+    rows = [row for row in texts.rejected.get(pair, ()) if row.text not in used]
+    return [view_rejected(row, chosen.text if chosen else "", _author(row)) for row in rows]
+
+
+def author_of(pair: str, texts: Texts, *, text: str) -> Byline | None:
+    """Return which served model wrote a rejected text; none where a rule did."""
+    authors = (_author(row) for row in texts.rejected.get(pair, ()) if row.text == text)
+    return next((author for author in authors if author), None)
+
+
+def _author(row: RejectedTextRow) -> Byline | None:
+    if not row.served:
+        return None
+    return replace(byline(row.served[-1].model, row.served), several=row.maker in SEVERAL)
+
+
+def mark_words(text: str, other: str) -> list[Segment]:
+    """Return the text cut where its words differ from another's; joined, the segments are the text.
+
+    Words are compared as they are written; punctuation counts as words, white space does not.
+    """
+    found = [(match.start(), match.end()) for match in TOKEN.finditer(text)]
+    words, others = [text[start:end] for start, end in found], TOKEN.findall(other)
+    if not others or len(words) + len(others) > MOST_WORDS:
+        return [Segment(text, differs=False)] if text else []
+    segments, place = list[Segment](), 0
+    for what, start, stop, _, _ in SequenceMatcher(None, words, others, autojunk=False).get_opcodes():
+        if what in ("replace", "delete"):
+            begin, end = found[start][0], found[stop - 1][1]
+            segments += [Segment(text[place:begin], differs=False), Segment(text[begin:end], differs=True)]
+            place = end
+    segments.append(Segment(text[place:], differs=False))
+    return [segment for segment in segments if segment.text]
+
+
+def split_sides(statement: str) -> tuple[str, str] | None:
+    """Return what a statement says of the first and of the second image; ``None``: not of one each.
+
+    It is cut once, between what names only the first image and what names only the second; the conjunction between
+    them is left out, every other word stays. One that does not say so is not divided: a guess would put words into
+    the wrong column.
+    """
+    found = None
+    for cut in CUT.finditer(statement):
+        before, after = statement[: cut.start()].strip(), statement[cut.end() :].strip()
+        if FIRST.search(before) and SECOND.search(after) and not SECOND.search(before) and not FIRST.search(after):
+            found = before, after  # the last: "In Image 1, ..." has a comma, too
+    return found

@@ -1,0 +1,135 @@
+"""Suggest thresholds of mining from what a reader judged of its candidates, range by range of similarity.
+
+Reads the file of cards and the judgements. A candidate is in the band when its lowest similarity of any encoder is at
+least ``min_similarity`` and its highest at most ``max_similarity``: so unrelated pairs set the one, near-identical ones
+the other. Shares stand with the interval that holds the true share nine times in ten (Wilson).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import duckdb
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from pairwright.schemas.config import MiningConfig
+from pairwright.tasks.pages.charts import Chart, Tally, draw_histogram
+from pairwright.tasks.report.card_table import WIDTH
+
+Z = 1.6448536269514722
+"""Of a two-sided interval of 90 %."""
+ENOUGH = 6
+"""Judgements from which on a range counts; fewer where it shows fewer pairs."""
+Percent = Annotated[float, Field(ge=0, le=100)]
+
+
+class Limits(BaseModel):
+    """Shares in percent that a range inside the band may have."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    unrelated: Percent = 10
+    near: Percent = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Candidates of one range of similarity, from ``low`` to below ``high``, and what was judged of them."""
+
+    low: float
+    high: float
+    candidates: int
+    shown: int
+    judged: int
+    bad: int
+    """Judged unrelated, or near-identical, whichever is asked."""
+
+    @property
+    def counts(self) -> bool:
+        """Say whether enough of it was judged."""
+        return 0 < self.judged >= min(ENOUGH, self.shown)
+
+    @property
+    def interval(self) -> tuple[float, float, float]:
+        """Return the share of the bad ones, and the interval that holds it; not of none."""
+        share, scale = self.bad / self.judged, 1 + Z * Z / self.judged
+        centre = (share + Z * Z / (2 * self.judged)) / scale
+        half = Z / scale * math.sqrt(share * (1 - share) / self.judged + Z * Z / (4 * self.judged**2))
+        return share, max(0.0, centre - half), min(1.0, centre + half)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdsView:
+    """What the page shows."""
+
+    charts: Sequence[Chart]
+    lows: Sequence[Range]
+    """By the lowest similarity, the most similar first."""
+    highs: Sequence[Range]
+    judged: int
+    band: tuple[float, float]
+    """The present thresholds."""
+    low: float | None
+    """The suggested ones; ``None``: nothing suggests any."""
+    high: float | None
+
+
+def view_thresholds(database: duckdb.DuckDBPyConnection, mining: MiningConfig, limits: Limits) -> ThresholdsView:
+    """Return what was judged, and the widest band whose ranges keep within the limits."""
+    lows, highs = read_ranges(database, "low", "unrelated"), read_ranges(database, "high", "near-identical")
+    falling = [one for one in lows if one.counts]
+    rising = [one for one in reversed(highs) if one.counts]
+    low, high = _reach(falling, limits.unrelated), _reach(rising, limits.near)
+    ((judged,),) = database.execute("SELECT count(*) FROM judged").fetchall()
+    found = (max(low.low, 0.0) if low else None, min(high.high, 1.0) if high else None)
+    fits = found[0] is not None and found[1] is not None and found[0] < found[1]
+    charts = [
+        _draw("Lowest similarity of any encoder", lows, f"min {mining.min_similarity:g}", mining.min_similarity),
+        _draw("Highest similarity of any encoder", highs, f"max {mining.max_similarity:g}", mining.max_similarity),
+    ]
+    return ThresholdsView(
+        charts=[chart for chart in charts if chart],
+        lows=lows,
+        highs=highs,
+        judged=judged,
+        band=(mining.min_similarity, mining.max_similarity),
+        low=found[0] if fits else None,
+        high=found[1] if fits else None,
+    )
+
+
+def read_ranges(database: duckdb.DuckDBPyConnection, side: str, bad: str) -> list[Range]:
+    """Return the ranges of the lowest or of the highest similarity ("low", "high"), the most similar first."""
+    assert side in ("low", "high")
+    rows = database.execute(
+        f"""SELECT cell, n, coalesce(shown, 0), coalesce(of, 0), coalesce(bad, 0)
+        FROM (SELECT {side} AS cell, sum(n)::BIGINT AS n FROM counts GROUP BY 1) LEFT JOIN
+            (SELECT floor({side} / {WIDTH})::INT AS cell, count(*) AS shown, count(verdict) AS of,
+                count(*) FILTER (verdict = ?) AS bad FROM cards LEFT JOIN judged USING (key) WHERE sampled GROUP BY 1)
+            USING (cell) ORDER BY cell DESC""",
+        [bad],
+    ).fetchall()
+    return [
+        Range(low=round(at * WIDTH, 4), high=round((at + 1) * WIDTH, 4), candidates=n, shown=shown, judged=of, bad=many)
+        for at, n, shown, of, many in rows
+    ]
+
+
+def _reach(ranges: Sequence[Range], limit: float) -> Range | None:
+    """Return the last range before the first that is over the limit."""
+    last = None
+    for one in ranges:
+        if one.bad > limit / 100 * one.judged + 1e-9:
+            break
+        last = one
+    return last
+
+
+def _draw(title: str, ranges: Sequence[Range], word: str, now: float) -> Chart | None:
+    rising = ranges[::-1]
+    values = np.array([one.low + WIDTH / 2 for one in rising])
+    counts = np.array([one.candidates for one in rising], np.int64)
+    series = [("candidates", "plain", Tally(values, counts))]
+    return draw_histogram(title, series, unit="cosine", now=(now, word))

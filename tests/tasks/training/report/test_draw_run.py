@@ -1,0 +1,146 @@
+"""Which charts a run has: where points lie, what is smoothed, what is left out."""
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairwright.tasks.pages.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
+from pairwright.tasks.training.report.draw_run import MOST_POINTS, draw_run, show_value, thin
+from pairwright.tasks.training.report.run_metrics import HELD_OUT, TRAIN, Metrics, Points, arrange, read_metrics, smooth
+from pairwright.tasks.training.runs import Run
+from tests.tasks.training.report.handmade_run import HOSTILE, table, write_metrics
+
+
+def points(*values, first=1):
+    return Points(np.arange(first, first + len(values), dtype=np.float64), np.array(values, np.float64))
+
+
+def draw(train=(), held_out=(), name="loss", last=None):
+    """Return the only chart of one metric."""
+    given = {(TRAIN, name): points(*train), (HELD_OUT, name): points(*held_out)}
+    sections = draw_run(Metrics(given, last or max(len(train), len(held_out), 1), 1.0))
+    return sections[0].charts[0] if sections else None
+
+
+def corners(path):
+    return [(float(x), float(y)) for x, y in re.findall(r"([\d.]+) ([\d.]+)", path)]
+
+
+def titles(metrics_table: pa.Table) -> dict[str, list[str]]:
+    return {section.title: [chart.title for chart in section.charts] for section in draw_run(arrange(metrics_table))}
+
+
+def test_a_line_goes_from_corner_to_corner():
+    chart = draw([4.0, 2.0, 0.0], last=3)
+    assert [stroke.look for stroke in chart.strokes] == ["smooth plain"]
+    assert corners(chart.strokes[0].path)[-1] == (WIDTH - RIGHT, HEIGHT - BOTTOM)
+    assert [tick.label for tick in chart.up] == ["0", "1", "2", "3", "4"]
+
+
+def test_what_cannot_be_drawn_is_left_out():
+    assert draw([math.nan, math.inf]) is None
+    chart = draw([2, math.nan, -math.inf, 1])
+    assert len(corners(chart.strokes[0].path)) == 2
+    assert chart.rows == [["loss", "2", "1", ""]]
+
+
+def test_a_wild_value_of_the_faint_line_does_not_flatten_the_rest():
+    values = np.ones(400)
+    values[::2] = 2.0
+    values[200] = 1e6
+    chart = draw(values)
+    assert float(chart.up[-1].label.replace(",", "")) < 2 * smooth(points(*values)).values.max()
+    faint = next(stroke for stroke in chart.strokes if stroke.look == "raw plain")
+    assert min(y for _, y in corners(faint.path)) >= TOP
+
+
+def test_single_values_are_dots_that_say_what_they_are():
+    chart = draw(held_out=[0.25, 0.5], name="accuracy")
+    assert [dot.label for dot in chart.dots] == ["text, held-out, step 1: 25.0%", "text, held-out, step 2: 50.0%"]
+    assert [stroke.look for stroke in chart.strokes] == ["held chosen"]
+    assert chart.summary == "Accuracy. text: 50.0% on held-out rows."
+    one = draw([3])
+    assert (one.strokes, [dot.label for dot in one.dots]) == ([], ["loss, train, step 1: 3"])
+
+
+def test_what_is_no_measurement_is_not_smoothed():
+    chart = draw(range(100), name="learning_rate")
+    assert [stroke.look for stroke in chart.strokes] == ["smooth plain"]
+    assert chart.rows[0][2] == "99"
+
+
+def test_long_lines_keep_their_highest_and_lowest_values_and_their_end() -> None:
+    values = np.sin(np.arange(5000) / 7)
+    values[1234], values[4321] = 9.0, -9.0
+    kept = thin(points(*values))
+    assert len(kept) <= MOST_POINTS + 1
+    assert (kept.values.max(), kept.values.min(), kept.steps[-1]) == (9.0, -9.0, 5000)
+    assert (np.diff(kept.steps) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("value", "percent", "shown"),
+    [(0.12345, False, "0.123"), (12345.6, False, "12,346"), (0.5, True, "50.0%"), (-0.0001, False, "-0.0001")],
+)
+def test_values_are_shown_in_three_figures(value: float, percent: bool, shown: str) -> None:
+    assert show_value(value, percent=percent) == shown
+
+
+def test_small_rates_have_short_labels():
+    chart = draw([0.0, 3e-5], name="learning_rate")
+    assert [tick.label for tick in chart.up] == ["0", "1e-05", "2e-05", "3e-05"]
+
+
+@given(
+    values=st.lists(st.floats(), max_size=60),
+    held=st.lists(st.floats(), max_size=4),
+    name=st.sampled_from(["loss", "accuracy", "margin"]),
+)
+def test_whatever_was_logged_stays_inside_the_drawing(values, held, name):
+    chart = draw(values, held, name)
+    for x, y in [place for stroke in (chart.strokes if chart else ()) for place in corners(stroke.path)]:
+        assert LEFT <= x <= WIDTH - RIGHT
+        assert TOP <= y <= HEIGHT - BOTTOM
+    assert chart is None or len(chart.up) >= 2
+
+
+def test_no_metrics_are_no_charts(tmp_path):
+    assert draw_run(read_metrics(tmp_path / "metrics.parquet")) == []
+    assert draw_run(arrange(table())) == []
+
+
+def test_sft_has_no_preference_charts_and_its_likelihood_is_not_drawn_twice() -> None:
+    rows = [(step, "train", name, 5.0 - step) for step in (1, 2) for name in ("loss", "nll")]
+    assert titles(table(*rows)) == {"Learning": ["Loss"]}
+    (section,) = draw_run(arrange(table(*rows)))
+    assert [name for _, name, _ in section.charts[0].legend] == ["loss"]
+    apart = draw_run(arrange(table(*rows, (2, HELD_OUT, "nll", 9.0))))
+    assert [name for _, name, _ in apart[0].charts[0].legend] == ["loss", "negative log-likelihood"]
+
+
+def test_adavip_has_its_weights_and_images() -> None:
+    names = ("reward/chosen", "reward/rejected", "reward/image", "weight/text", "weight/image")
+    assert titles(table(*((step, "train", name, 0.5) for step in (1, 2) for name in names))) == {
+        "Learning": ["Rewards", "Adaptive weights"]
+    }
+
+
+def test_adpo_has_a_section_for_its_retriever_and_unknown_metrics_have_charts(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    write_metrics(run, range(1, 40), measured=(20, 39))
+    drawn = {section.title: section.charts for section in draw_run(read_metrics(run.metrics))}
+    assert list(drawn) == ["Learning", "The retriever", "Steps and speed", "Further metrics"]
+    retriever = ["Entropy", "Effective candidates", "Reward", "Doubtful negatives"]
+    assert [chart.title for chart in drawn["The retriever"]] == retriever
+    assert [chart.title for chart in drawn["Further metrics"]] == [HOSTILE]
+    assert len(drawn["Learning"][0].dots) == 2
+
+
+def test_what_is_logged_once_at_the_end_is_not_drawn() -> None:
+    assert titles(table((9, "train", "train_runtime", 3.0), (9, "train", "total_flos", 0.0))) == {}
