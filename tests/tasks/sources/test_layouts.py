@@ -12,7 +12,6 @@ from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ImageRow, PairRow
 from pairwright.tasks.sources.readers import READERS
 from tests.fixtures.layouts import (
-    build,
     cut,
     list_all,
     put,
@@ -26,6 +25,7 @@ from tests.fixtures.layouts import (
     write_omnidiff,
     write_spot_the_diff,
 )
+from tests.fixtures.tables import build
 
 
 class Write(Protocol):
@@ -248,7 +248,7 @@ def test_a_whole_build_counts_right_and_owes_nothing_after(sample: Sample, tmp_p
     sample.write(tmp_path / "in")
     put(tmp_path / "in", sample.file, b"no image")
     source = f"{sample.kind}:{tmp_path / 'in'}"
-    counts, parts = build(tmp_path / "out", source)
+    counts, _ = build(source, tmp_path / "out")
     assert list(counts) == list(TABLES[: TABLES.index("pairs") + 1])
     brings = bool(READERS[sample.kind].brings)
     mined = ["images", "embeddings", "admitted", "neighbours", "similar_pairs"]  # of three images, too unlike to pair
@@ -263,14 +263,14 @@ def test_a_whole_build_counts_right_and_owes_nothing_after(sample: Sample, tmp_p
         given, pairs = (counts[name] for name in PAIRS)
         assert (given.of, given.ok, given.dropped, given.rows, given.reasons) == (found + 1, found, 1, found, bad)
         assert (pairs.of, pairs.ok, pairs.dropped, pairs.rows, pairs.reasons) == (found, found, 0, found, {})
-    again, parts_again = build(tmp_path / "out", source)
-    assert (again, parts_again) == (counts, parts)
+    again, shards = build(source, tmp_path / "out")
+    assert (again, shards) == (counts, 0)
 
 
 def test_the_same_record_twice_is_read_once(tmp_path: Path) -> None:
     write_omnidiff(tmp_path / "in")
     line = (tmp_path / "in/train.jsonl").read_bytes().split(b"\n")[0]
     put_lines(tmp_path / "in", "train.jsonl", line, line, line)
-    counts, _ = build(tmp_path / "out", f"omnidiff:{tmp_path / 'in/train.jsonl'}")
+    counts, _ = build(f"omnidiff:{tmp_path / 'in/train.jsonl'}", tmp_path / "out")
     found = {name: (count.of, count.ok, count.rows) for name, count in counts.items() if count.of}
     assert found == {"images": (1, 1, 2), "given_pairs": (1, 1, 1), "pairs": (1, 1, 1)}

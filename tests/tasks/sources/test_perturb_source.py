@@ -15,8 +15,9 @@ from pairwright.tasks.sources.read_items import read_items as read_images
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.stage import fingerprint
 from tests.fixtures.exports import preference
-from tests.fixtures.layouts import build, list_all, source_of, write_image_editing_request
+from tests.fixtures.layouts import list_all, source_of, write_image_editing_request
 from tests.fixtures.pictures import picture
+from tests.fixtures.tables import build
 
 FOG = RobustnessConfig(corruption="fog", severity=5)
 WORDS = RobustnessConfig(word_share=0.5)
@@ -135,7 +136,7 @@ def test_a_build_reads_it_so(tmp_path, settings):
     write_image_editing_request(tmp_path / "in")
     source = source_of("image-editing-request", tmp_path / "in")
     clean = {row.key for row in read_images(list_all(source), source)}
-    counts, _ = build(tmp_path / "out", f"image-editing-request:{tmp_path / 'in'}", *settings)
+    counts, _ = build(f"image-editing-request:{tmp_path / 'in'}", tmp_path / "out", *settings)
     assert (counts["images"].of, counts["images"].ok, counts["pairs"].ok) == (4, 4, 4)
     images = {row.key: row for row in pw.open(tmp_path / "out")["images"].rows()}
     assert len(images) == len(clean)
