@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from pairwright.schemas.errors import ConfigError
@@ -38,7 +36,6 @@ def test_several_texts_are_a_list_of_one_record(tmp_path):
     ("text", "words"),
     [
         ("", "no captions"),
-        ("[]", "no captions"),
         ('{"annotations": []}', "no captions"),
         ('{"id": 1, "text": "a"}\n{"id": 2, "text": ', "captions.json line 2: .*JSON"),
         ('{"id": 1, "text": "a"}\n[1]\n', "line 2: .*list"),
@@ -48,14 +45,12 @@ def test_several_texts_are_a_list_of_one_record(tmp_path):
         ('{"id": NaN, "text": "a"}', "line 1: .*NaN"),
         ('[{"id": 1, "text": Infinity}]', "Infinity"),
         ('{"id": 1.5, "text": "a"}', r"line 1: id\b"),
-        ('{"id": true, "text": "a"}', r"line 1: id\b"),
         ('{"id": "", "text": "a"}', r"line 1: id\b"),
         ('{"id": 1' + "0" * 4400 + ', "text": "a"}', "line 1"),
         ('{"id": "' + "i" * 1001 + '", "text": "a"}', "1,000"),
         ('{"id": 1}', "line 1: .*text, caption, sentences"),
         ('{"id": 1, "text": "a", "caption": "b"}', "line 1: .*text and caption"),
         ('{"id": 1, "text": null}', "line 1: text"),
-        ('{"id": 1, "sentences": "a"}', "line 1: sentences"),
         ('{"id": 1, "sentences": ["a", 2]}', "line 1: sentences"),
         ('{"id": 1, "text": "' + "a" * 100_001 + '"}', "100,000"),
         ('{"id": 1, "text": "\\ud800"}', "line 1: .*surrogate"),
@@ -64,7 +59,6 @@ def test_several_texts_are_a_list_of_one_record(tmp_path):
         ("[" * 200_000, "nested"),
         ('{"id": 1, "text": ' + "[" * 200_000 + "\n", "line 1: .*JSON"),
         ('{"annotations": {"id": 1}}', "line 1: .*text, caption, sentences"),
-        ("null", "NoneType"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path, text, words):
@@ -82,12 +76,6 @@ def test_files_that_cannot_be_read_are_named(tmp_path, monkeypatch):
         file.truncate((512 << 20) + 1)  # sparse: takes no disk
     with pytest.raises(ConfigError, match=r"huge\.json: .*536,870,913"):
         read_captions(tmp_path / "huge.json")
-
-
-def test_places_name_the_record_of_a_list(tmp_path):
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps([{"id": 1, "text": "a"}, {"id": 2, "text": "b"}]))
-    assert [record.where for record in read_captions(path)] == [f"{path} record 1", f"{path} record 2"]
 
 
 def one(name, text, where="pred line 1"):

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,13 +75,7 @@ def rating_of(ratings: Mapping[str, int | None], asked: Asked) -> int | None:
 def test_omnidiff(tmp_path: Path) -> None:
     lines = [
         {"id": 1, "image1": "a.png", "image2": "b.png", "caption": "The cup is gone.", "source": "real"},
-        {
-            "id": 2,
-            "image1": "a.png",
-            "image2": "b.png",
-            "captions": ["A ball came.", "It is red."],
-            "source": "rendered",
-        },
+        {"id": 2, "image1": "a.png", "image2": "b.png", "captions": ["A ball came.", "It is red."], "source": "drawn"},
     ]
     folder = write_folder(tmp_path, images=["a.png", "b.png"], files={}, lines={"test.jsonl": lines})
     found, judging = evaluate(
@@ -90,23 +85,17 @@ def test_omnidiff(tmp_path: Path) -> None:
         lambda asked, _: 40 if "A ball came. It is red." in asked.text else 65,
     )
     name = "score (0 to 100)"
-    assert scores_of(found.to) == {("", name): 52.5, ("real", name): 65, ("rendered", name): 40}
+    assert scores_of(found.to) == {("", name): 52.5, ("real", name): 65, ("drawn", name): 40}
     assert "(3) Score from 0 to 100, where each aspect contributes equally to the score." in judging[-1].text
 
 
 def test_mmhal_by_its_own_rules(tmp_path: Path) -> None:
+    kinds = ["counting", "counting", "adversarial", "other", "other"]
+    same = {"question_topic": "food", "image_content": ["Lynx", "Cat"], "gt_answer": "Two.", "model_answer": ""}
     rows = [
-        {
-            "question_type": kind,
-            "question_topic": "food",
-            "image_id": f"{number:04d}",
-            "image_src": f"https://x.org/{number}_o.jpg",
-            "image_content": ["Lynx", "Cat"],
-            "question": f"How many? {number}",
-            "gt_answer": "Two.",
-            "model_answer": "",
-        }
-        for number, kind in enumerate(["counting", "counting", "adversarial", "other", "other"])
+        {"question_type": kind, "image_id": f"{n:04d}", "image_src": f"https://x.org/{n}_o.jpg", **same}
+        | {"question": f"How many? {n}"}
+        for n, kind in enumerate(kinds)
     ]
     images = ["0000.jpg", "1_o.jpg", "0002.jpg", "0003.jpg"]  # the last one is missing
     folder = write_folder(tmp_path, images=images, files={"response_template.json": rows})
@@ -136,30 +125,19 @@ def test_a_judge_is_needed(tmp_path: Path) -> None:
 
 
 def test_perturbed_questions_are_other_questions(tmp_path: Path) -> None:
-    statement = 'Is the statement "{}" True or False?'
-    lines = [
-        {
-            "image": ["a.png", "b.png"],
-            "text": statement.format("Two dogs sleep here"),
-            "answer": "True",
-            "question_id": 0,
-        }
-    ]
+    statement = 'Is the statement "Two dogs sleep here" True or False?'
+    lines = [{"image": ["a.png", "b.png"], "text": statement, "answer": "True", "question_id": 0}]
     folder = write_folder(tmp_path, images=["a.png", "b.png"], files={}, lines={"NLVR2.jsonl": lines})
     with chat_server(lambda _: "True") as server:
-        config = config_of(server, structured_output="none")
+        wanted = EvaluationConfig(
+            model="tiny",
+            benchmark="nlvr2",
+            data=folder,
+            to=folder / "scores.json",
+            server=config_of(server, structured_output="none"),
+        )
         for perturb in ("", "noise:5", "fog:5", "words:0.5", "words:0.5"):
-            evaluate_model(
-                EvaluationConfig(
-                    model="tiny",
-                    benchmark="nlvr2",
-                    data=folder,
-                    to=folder / "scores.json",
-                    server=config,
-                    perturb=perturb,
-                ),
-                watch=show_steps,
-            )
+            evaluate_model(replace(wanted, perturb=perturb), watch=show_steps)
         plain, noise, fog, words = [asked for asked in server.asked if "statement" in asked.text]
     assert plain.images != noise.images != fog.images
     assert plain.text == noise.text == fog.text
@@ -168,7 +146,4 @@ def test_perturbed_questions_are_other_questions(tmp_path: Path) -> None:
     assert sum(one != other for one, other in zip(old, new, strict=True)) == 2
     assert json.loads((folder / "scores.json").read_text())["perturbed"] == "words:0.5"
     with pytest.raises(ConfigError, match=r"--perturb noise:6: .*noise:1 to noise:5"):
-        evaluate_model(
-            EvaluationConfig(model="tiny", benchmark="nlvr2", data=folder, server=config, perturb="noise:6"),
-            watch=show_steps,
-        )
+        evaluate_model(replace(wanted, perturb="noise:6"), watch=show_steps)
