@@ -27,14 +27,9 @@ class ColourLayout:
     version: str = "1"
     grid: int = 8
 
-    @property
-    def dimension(self) -> int:
-        """Length of the vectors."""
-        return 3 * self.grid**2
-
     def encode(self, prepared: Sequence[Floats]) -> Floats:
         """Return ``(n, 3 grid^2)`` vectors of prepared images."""
-        return np.array(prepared, dtype=np.float32).reshape(-1, self.dimension)
+        return np.array(prepared, dtype=np.float32).reshape(-1, 3 * self.grid**2)
 
     def prepare(self, image: Pixels) -> Floats:
         """Return the image's vector."""
@@ -58,14 +53,9 @@ class Gradients:
     bins: int = 9
     """Orientations between 0 and 180 degrees."""
 
-    @property
-    def dimension(self) -> int:
-        """Length of the vectors."""
-        return self.bins * self.grid**2
-
     def encode(self, prepared: Sequence[Floats]) -> Floats:
         """Return ``(n, bins grid^2)`` vectors of prepared images."""
-        return np.array(prepared, dtype=np.float32).reshape(-1, self.dimension)
+        return np.array(prepared, dtype=np.float32).reshape(-1, self.bins * self.grid**2)
 
     def prepare(self, image: Pixels) -> Floats:
         """Return the image's vector."""

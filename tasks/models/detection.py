@@ -11,7 +11,7 @@ from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.rows import Box, Tag
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.grounding_dino import GroundingDino, check_grounding_dino, pin_grounding_dino
+from pairwright.tasks.models.grounding_dino import GroundingDino, pin_grounding_dino
 from pairwright.tasks.models.prepare_ahead import Seen
 
 
@@ -86,11 +86,7 @@ def pin_detector(config: DetectionConfig) -> DetectionConfig:
     Raises:
         ModelError: weights or packages are missing (the message says what fetches them), or local ones are damaged.
     """
-    if not has_weights(config):
-        return config
-    pinned = pin_grounding_dino(config, download=config.download)
-    check_grounding_dino(pinned)
-    return pinned
+    return pin_grounding_dino(config, download=config.download) if has_weights(config) else config
 
 
 def count_detectors(config: DetectionConfig) -> int | None:

@@ -219,32 +219,25 @@ class GroundingNetwork:
 
 
 def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionConfig:
-    """Return the configuration with the revision of the weights that are on this machine.
+    """Return the configuration with the revision of the weights that are on this machine; local ones are looked at.
 
     Raises:
-        ModelError: weights or packages are missing, or the weights are not those that the configuration names.
+        ModelError: weights or packages are missing, or the weights are not those that the configuration names, of
+            another model or damaged: a build must not work for hours to find that.
     """
     require_packages(FIELD, "torch", "torchvision", "transformers")
-    return config.model_copy(update=MODELS.pin(config.model, config.revision, download=download))
-
-
-def check_grounding_dino(config: DetectionConfig) -> None:
-    """Refuse a local folder of another model, or one with damaged weights, before a build has worked to come to it.
-
-    Raises:
-        ModelError: names the folder, and what is wrong with it.
-    """
     from safetensors import safe_open
 
-    if not is_local(config.model):
-        return
-    folder = Path(config.model).expanduser()
-    with loading(FIELD, folder):
-        _check_kind(folder)
-        for file in _local_files(folder):
-            if file.suffix == ".safetensors":
-                with safe_open(file, framework="np"):  # its header says how long the file must be
-                    pass
+    pinned = MODELS.pin(config.model, config.revision, download=download)
+    if is_local(config.model):
+        folder = Path(config.model).expanduser()
+        with loading(FIELD, folder):
+            _check_kind(folder)
+            for file in _local_files(folder):
+                if file.suffix == ".safetensors":
+                    with safe_open(file, framework="np"):  # its header says how long the file must be
+                        pass
+    return config.model_copy(update=pinned)
 
 
 def _local_files(folder: Path) -> list[Path]:

@@ -7,11 +7,11 @@ parallelism, and nothing is prepared before it is asked for.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -74,7 +74,9 @@ def prepare_ahead(
     chunks = [items[start : start + batch] for start in range(0, len(items), batch)]
     work = partial(_prepare, prepare=prepare)
     parts = _elsewhere(work, chunks, most=max(ahead // batch, 1)) if on_gpu else map(work, chunks)
-    return chain.from_iterable(map(_joined, parts, chunks))
+    for made, chunk in zip(parts, chunks, strict=True):
+        for part, (row, _) in zip(made, chunk, strict=True):  # rows did not come back: they hold files
+            yield part if isinstance(part, Dropped) else Ready(row, part)
 
 
 def by_image(prepare: Callable[[Seen], P]) -> Prepare[Any, P]:
@@ -103,13 +105,6 @@ def in_groups(
         yield from work(waiting)
 
 
-def _joined(parts: Sequence[P | Dropped], items: Sequence[Item[R]]) -> list[Result[R, P]]:
-    """Return the parts with their rows, which did not come back from where they were prepared: they hold files."""
-    return [
-        part if isinstance(part, Dropped) else Ready(row, part) for part, (row, _) in zip(parts, items, strict=True)
-    ]
-
-
 def _prepare(items: Sequence[Item[R]], *, prepare: Prepare[R, P]) -> list[P | Dropped]:
     """Decode and prepare; may run in another process."""
     parts: list[P | Dropped] = []
@@ -131,24 +126,11 @@ def _elsewhere(
 ) -> Iterator[list[P | Dropped]]:
     """Prepare chunks in this worker's helpers, or else in a thread, while the caller uses the last ones."""
     pool = helpers()
-    if pool:
-        yield from _in_order(pool, work, chunks, most=most)
-    else:
-        with ThreadPoolExecutor(1) as thread:
-            yield from _in_order(thread, work, chunks, most=most)
-
-
-def _in_order(
-    pool: Executor,
-    work: Callable[[Sequence[Item[R]]], list[P | Dropped]],
-    chunks: Sequence[Sequence[Item[R]]],
-    *,
-    most: int,
-) -> Iterator[list[P | Dropped]]:
+    executor = pool or ThreadPoolExecutor(1)
     futures: deque[Future[list[P | Dropped]]] = deque()
     try:
         for chunk in chunks:
-            futures.append(pool.submit(work, chunk))
+            futures.append(executor.submit(work, chunk))
             if len(futures) >= most:
                 yield futures.popleft().result()
         while futures:
@@ -159,3 +141,5 @@ def _in_order(
     finally:
         for future in futures:
             future.cancel()
+        if not pool:
+            executor.shutdown()

@@ -161,25 +161,18 @@ def transform_of(side: int) -> Preprocess:
 
 
 def pin_ram(config: RamConfig, *, plus: bool, download: bool) -> RamConfig:
-    """Return the configuration with the hash of the files that are on this machine.
+    """Return the configuration with the hash of the files that are on this machine; local ones are read.
 
     Raises:
-        ModelError: files or packages are missing, or the files are not those that the configuration names.
+        ModelError: files or packages are missing, or the files are not those that the configuration names, or not
+            RAM's (or RAM++'s): a build must not work for hours to find that.
     """
     require_packages(FIELD, "torch", "timm")
     revision = identify_files(list(find_ram(config, plus=plus, download=download).values()))
     named = {name: path for name in ("checkpoint", "tags", "thresholds") if (path := getattr(config, name))}
-    return config.model_copy(update={"revision": revision} | {name: absolute(path) for name, path in named.items()})
-
-
-def check_ram(config: RamConfig, *, plus: bool) -> None:
-    """Refuse local files that are not RAM's (or RAM++'s), before a build has worked for hours to come to them.
-
-    Raises:
-        ModelError: names the file, and what is wrong with it.
-    """
-    if config.checkpoint or config.tags or config.thresholds:
+    if named:
         _read(config, plus=plus)
+    return config.model_copy(update={"revision": revision} | {name: absolute(path) for name, path in named.items()})
 
 
 def find_ram(config: RamConfig, *, plus: bool, download: bool) -> dict[str, Path]:

@@ -70,7 +70,7 @@ def load_ram(path: Path, *, field: str, plus: bool) -> RamWeights:
     except ModelError as error:
         raise ModelError(f"{field}: {path}: {error}") from error
     except Exception as error:  # shapes that make no model: timm's and PyTorch's own errors
-        raise ModelError(f"{field}: {path} is no checkpoint of RAM: {type(error).__name__}: {error}") from error
+        raise ModelError(f"{field}: {path}: it is no checkpoint of RAM: {type(error).__name__}: {error}") from error
 
 
 def _fill(tensors: "Mapping[str, Tensor]", *, plus: bool) -> RamWeights:

@@ -161,13 +161,16 @@ class Prompter:
 
 
 def pin_sam(config: SegmentationConfig) -> SegmentationConfig:
-    """Return the configuration with the hash of the weights that are on this machine.
+    """Return the configuration with the hash of the weights that are on this machine; local ones are read.
 
     Raises:
-        ModelError: weights or packages are missing, or the weights are not those that the configuration names.
+        ModelError: weights or packages are missing, or the weights are not those that the configuration names, or no
+            SAM checkpoint: a build must not work for hours to find that.
     """
     require_packages(FIELD, "torch", "torchvision", "segment_anything")
     path = _find(config)
+    if config.checkpoint:
+        load_sam(path, field=f"{FIELD}.checkpoint")
     checkpoint = absolute(config.checkpoint) if config.checkpoint else ""
     return config.model_copy(update={"revision": identify_files([path]), "checkpoint": checkpoint})
 
@@ -183,32 +186,14 @@ def _find(config: SegmentationConfig) -> Path:
     return path
 
 
-def check_sam(config: SegmentationConfig) -> None:
-    """Refuse a local file that is no SAM checkpoint, before a build has worked for hours to come to it.
-
-    Raises:
-        ModelError: names the file, and what is wrong with it.
-    """
-    if config.checkpoint:
-        _read(config)
-
-
-def _read(config: SegmentationConfig) -> Any:
-    path = _find(config.model_copy(update={"download": False}))
-    return load_sam(path, field=f"{FIELD}.checkpoint" if config.checkpoint else FIELD)
-
-
 @lru_cache(maxsize=1)
 def _load(configuration: str) -> Prompter:
     from segment_anything import SamPredictor
 
     config, device = SegmentationConfig.model_validate_json(configuration), choose_device()
-    on_gpu = device.type == "cuda"
-    return Prompter(
-        predictor=SamPredictor(_read(config).to(device)),
-        device=device,
-        batches=Batches(config.batch_size, most=MAX_IMAGES) if on_gpu else Batches(config.batch_size or 1),
-    )
+    model = load_sam(_find(config.model_copy(update={"download": False})), field=FIELD).to(device)
+    batches = Batches(config.batch_size, most=MAX_IMAGES) if device.type == "cuda" else Batches(config.batch_size or 1)
+    return Prompter(predictor=SamPredictor(model), device=device, batches=batches)
 
 
 def load_sam(path: Path, *, field: str) -> Any:
@@ -225,7 +210,7 @@ def load_sam(path: Path, *, field: str) -> Any:
     except ModelError as error:
         raise ModelError(f"{field}: {path}: {error}") from error
     except Exception as error:  # shapes that make no model: the package's and PyTorch's own errors
-        raise ModelError(f"{field}: {path} is no SAM checkpoint: {type(error).__name__}: {error}") from error
+        raise ModelError(f"{field}: {path}: it is no SAM checkpoint: {type(error).__name__}: {error}") from error
     return model.requires_grad_(requires_grad=False).eval()
 
 

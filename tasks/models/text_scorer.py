@@ -7,7 +7,9 @@ lost. Only the text tower is kept in memory; it computes in bfloat16 on a GPU, i
 does.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,7 +20,6 @@ from numpy.typing import NDArray
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.batches import Batches
-from pairwright.tasks.models.cut_texts import cut_text
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.open_clip_embedder import FIELD, create_model, create_tokenizer, identify
 
@@ -28,6 +29,17 @@ if TYPE_CHECKING:
 CLIP_LENGTH = 77
 BATCH = 64
 """Texts encoded at once, always as many: neither timing nor what else is embedded then decides over last digits."""
+
+CLAUSE_END = re.compile(r"[,;:.!?…)\]–—][\"'”’]*$|^[–—-]$")
+OPENING = (
+    "and but or while whereas which who whose where when with as because although though that so then behind next "
+    "beside near under above"
+)
+OPENERS = frozenset(OPENING.split())
+"""What a clause usually begins with."""
+LONGEST_WORD = 100
+BYTES_PER_CHARACTER = 4
+"""A tokenizer of bytes makes no more tokens of a character."""
 
 
 class TextScorer(Protocol):
@@ -132,3 +144,47 @@ def _load(configuration: str) -> TextTower:
         device=device,
         batches=Batches(BATCH),
     )
+
+
+def cut_text(text: str, count: Callable[[str], int], most: int) -> tuple[str, ...]:
+    """Return the text, put on one line, in pieces of at most so many tokens each; itself where it fits (ours).
+
+    A piece ends behind a comma or its like, or before a word that begins a clause, where there is such a place in its
+    second half; else it ends wherever it is full. A word that is no word (a line of base64) is taken apart.
+
+    Args:
+        text: any text; nothing of it is lost but the kind of its white space.
+        count: how many tokens a text has, with the marks of its start and its end.
+        most: how many tokens a piece may have.
+    """
+    words = [part for word in text.split() for part in _parts(word, count, most)]
+    pieces: list[str] = []
+    while words:
+        fitting = max(_fitting(words, count, most), 1)
+        end = fitting if fitting == len(words) else _clause_end(words, fitting)
+        pieces.append(" ".join(words[:end]))
+        words = words[end:]
+    return tuple(pieces)
+
+
+def _parts(word: str, count: Callable[[str], int], most: int) -> Iterator[str]:
+    """Yield a word, or what it is cut into where it does not fit alone."""
+    size = max((most - 2) // BYTES_PER_CHARACTER, 1)
+    if len(word) <= size or (len(word) <= LONGEST_WORD and count(word) <= most):
+        yield word
+    else:
+        yield from (word[start : start + size] for start in range(0, len(word), size))
+
+
+def _fitting(words: Sequence[str], count: Callable[[str], int], most: int) -> int:
+    """Return how many of the words fit; each has at least one token, so there is no need to look far."""
+    return bisect_right(range(1, min(len(words), most) + 1), most, key=lambda end: count(" ".join(words[:end])))
+
+
+def _clause_end(words: Sequence[str], fitting: int) -> int:
+    ends = (end for end in range(fitting, fitting // 2, -1) if _ends(words[end - 1], words[end]))
+    return next(ends, fitting)
+
+
+def _ends(word: str, following: str) -> bool:
+    return bool(CLAUSE_END.search(word)) or following.lower() in OPENERS

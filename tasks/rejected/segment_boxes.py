@@ -14,7 +14,7 @@ from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, MasksRow, make_key
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups, prepare_ahead
-from pairwright.tasks.models.sam import Sam, check_sam, pin_sam
+from pairwright.tasks.models.sam import Sam, pin_sam
 from pairwright.tasks.models.segmentation import SceneSegmenter, Segmenter, TagMask
 from pairwright.tasks.store.masks import encode_mask
 from pairwright.tasks.store.stage import Stage, Uses
@@ -112,9 +112,7 @@ def pin_models(config: SegmentationConfig) -> SegmentationConfig:
     """
     if config.segmenter != "sam":
         return config
-    pinned = pin_sam(config)
-    check_sam(pinned)
-    return pinned
+    return pin_sam(config)
 
 
 def count_processes(config: SegmentationConfig) -> int | None:

@@ -20,7 +20,7 @@ from pairwright.schemas.config import TaggingConfig
 from pairwright.schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
-from pairwright.tasks.models.ram import RamTagger, check_ram, pin_ram
+from pairwright.tasks.models.ram import RamTagger, pin_ram
 from pairwright.tasks.models.tagging import SceneTagger, Tagger
 from pairwright.tasks.rejected.tag_filter import MAX_CHARACTERS, identify_words, tidy, why_refused
 from pairwright.tasks.store.stage import Stage, Uses
@@ -132,9 +132,7 @@ def pin_models(config: TaggingConfig) -> TaggingConfig:
     if not _has_weights(config):
         return config
     plus = "ram-plus" in config.taggers
-    ram = pin_ram(config.ram, plus=plus, download=config.download)
-    check_ram(ram, plus=plus)
-    return config.model_copy(update={"ram": ram})
+    return config.model_copy(update={"ram": pin_ram(config.ram, plus=plus, download=config.download)})
 
 
 def count_processes(config: TaggingConfig) -> int | None:

@@ -1,34 +1,147 @@
-"""Have a vision-language model perceive differences, without a model of our own: Qwen2-VL, Qwen2.5-VL, LLaVA-OneVision.
+"""Differential perception: a vision-language model sees what differs between two images (paper 002, M3Diff).
 
-The module is put between the vision tower and what brings its features to the language model, by hooks of PyTorch: they
-look at the tower's blocks and change what leaves it. Images go in twos, in the order in which the prompt names them. A
-pair's images must have the same grid, so both are brought to one size before; otherwise places could not be compared.
+MDP, Eqs. 1 to 8: concatenation is over channels in Eqs. 1, 3 and 7, over tokens in 5 and 6. Two things are ours: Eq. 6
+has a residual, without which the features themselves are lost at first; and the outcome is added to the tower's own
+features through a map that begins at zero, so that an untrained module changes nothing. The paper leaves open whether
+scales share their weights, whether a score is a vector or a number, and whether scores compete: all are settings. For
+width d a scale has about 41 d^2 weights (``depth`` 2), which all share unless told otherwise; SigLIP's: 54 M.
 
-Weights are kept beside the base's: ``differential.json`` and ``differential.safetensors``. The model is served by
-transformers; vLLM has models of its own, and cannot know the module.
+By hooks of PyTorch the module is put between the vision tower of Qwen2-VL, Qwen2.5-VL or LLaVA-OneVision and what
+brings its features to the language model. Images go in twos, in the order in which the prompt names them. A pair's
+images must have the same grid, so both are brought to one size before; otherwise places could not be compared. Weights
+are kept beside the base's: ``differential.json`` and ``differential.safetensors``. The model is served by transformers;
+vLLM has models of its own, and cannot know the module.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+import torch
 from pydantic import TypeAdapter
-from torch import cat, device, nn, stack
+from torch import nn
 
 from pairwright.schemas.differential import MOST_DEPTH, NAME, SIZES, WEIGHTS
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.checkpoints import read_checkpoint
-from pairwright.tasks.models.differential.perception import DifferentialPerception, DifferentialSizes, spread_layers
-from pairwright.tasks.models.tensor_shapes import compare_shapes
+from pairwright.tasks.models.cross_attention import Attention, Layers
+from pairwright.tasks.models.tensor_shapes import compare_shapes, shapes_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 FAMILIES = ("qwen2_vl", "qwen2_5_vl", "llava_onevision")
 FIELD = "--differential"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferentialSizes:
+    """Say how differences are perceived."""
+
+    width: int
+    """Of the tower's features."""
+    heads: int
+    layers: tuple[int, ...]
+    """Blocks of the tower whose features are compared, from 1; the last is the one that the model goes on with."""
+    depth: int = 2
+    """Layers of self- and cross-attention, one on top of the other (Eqs. 4 and 5)."""
+    shared_weights: bool = True
+    """Whether all scales have the same weights."""
+    weight_per: Literal["channel", "layer"] = "channel"
+    """What weighs a scale (Eq. 7): each channel, or all alike."""
+    softmax: bool = False
+    """Whether the scales' weights sum to 1 (softmax); else each is between 0 and 1 (sigmoid, as printed)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Perceived:
+    """Hold what one scale perceives of a pair, ``(B, tokens, width)`` each: both images, and Eq. 3's difference."""
+
+    first: "Tensor"
+    second: "Tensor"
+    difference: "Tensor"
+
+    def pool(self) -> "Tensor":
+        """Return ``(B, 3 width)``: the means over the tokens, side by side."""
+        return torch.cat([one.mean(1) for one in (self.first, self.second, self.difference)], dim=-1)
+
+
+class Scale(nn.Module):
+    """Compare features of one depth (Eqs. 1 to 6)."""
+
+    def __init__(self, sizes: DifferentialSizes) -> None:
+        super().__init__()
+        width = sizes.width
+        self.weigh = nn.Linear(2 * width, width, bias=False)
+        self.join = nn.Linear(3 * width, width, bias=False)
+        self.layers = Layers(sizes.depth, width, sizes.heads, dropout=0.0)
+        self.feature_norm, self.difference_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.refine = Attention(width, sizes.heads)
+
+    def forward(self, first: "Tensor", second: "Tensor") -> Perceived:
+        """Return what is perceived of features ``(B, tokens, width)`` of two images, place by place the same."""
+        one, other = self.feature_norm(first), self.feature_norm(second)
+        difference = self.join(torch.cat(self.blocks(one, other), dim=-1))
+        found = difference
+        for layer in self.layers:
+            found = layer.look(found)
+            found = layer.finish(found, layer.other.see(torch.cat([one, other, found], dim=1)))
+        found = self.difference_norm(found)
+        return Perceived(first + self._refine(one, found), second + self._refine(other, found), difference)
+
+    def _refine(self, features: "Tensor", difference: "Tensor") -> "Tensor":
+        return self.refine(features, self.refine.see(torch.cat([features, difference], dim=1)))
+
+    def blocks(self, first: "Tensor", second: "Tensor") -> "tuple[Tensor, Tensor, Tensor]":
+        """Return what Eq. 3 joins: both images, weighed by each other (Eqs. 1 and 2), and their difference."""
+        weighed = [
+            own * self.weigh(torch.cat([own, other], dim=-1)).sigmoid()
+            for own, other in ((first, second), (second, first))
+        ]
+        return weighed[0], weighed[1], weighed[0] - weighed[1]
+
+
+class DifferentialPerception(nn.Module):
+    """Add to the features of two images what differs between them."""
+
+    def __init__(self, sizes: DifferentialSizes) -> None:
+        super().__init__()
+        self.sizes = sizes
+        count = 1 if sizes.shared_weights else len(sizes.layers)
+        self.scales = nn.ModuleList(Scale(sizes) for _ in range(count))
+        width = sizes.width
+        self.score = nn.Sequential(
+            nn.Linear(3 * width, width), nn.GELU(), nn.Linear(width, width if sizes.weight_per == "channel" else 1)
+        )
+        self.out = nn.Linear(width, width, bias=False)
+        nn.init.zeros_(self.out.weight)
+
+    def forward(self, scales: "Sequence[tuple[Tensor, Tensor]]") -> "tuple[Tensor, Tensor]":
+        """Return the features of both images to go on with, ``(B, tokens, width)``.
+
+        Args:
+            scales: per layer of ``sizes.layers``, the features of the first and of the second image.
+        """
+        found = [scale(*pair) for scale, pair in zip(self._scales(), scales, strict=True)]
+        scores = torch.stack([self.score(one.pool()) for one in found])
+        scores = scores.softmax(0) if self.sizes.softmax else scores.sigmoid()
+        weights = scores[:, :, None]
+        firsts, seconds = (torch.stack(side) for side in zip(*((one.first, one.second) for one in found), strict=True))
+        first, second = scales[-1]
+        return first + self.out((weights * firsts).sum(0)), second + self.out((weights * seconds).sum(0))
+
+    def _scales(self) -> Iterator[Scale]:
+        for place in range(len(self.sizes.layers)):
+            yield cast("Scale", self.scales[0 if self.sizes.shared_weights else place])
+
+
+def spread_layers(depth: int, count: int = 4) -> tuple[int, ...]:
+    """Return the last block of a tower and those before it, a ninth of its depth apart: 17, 20, 23, 26 of 26."""
+    step = max(1, round(depth / 9))
+    return tuple(sorted({max(1, depth - step * back) for back in range(count)}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +257,10 @@ class _Hooks:
         grids = self._grids if packed else [(features.shape[1],)] * len(features)
         _check_pairs(grids)
         if len(set(grids)) > 1:
-            return (cat(self._change_each(scales)), *args[1:])
+            return (torch.cat(self._change_each(scales)), *args[1:])
         images = [one.reshape(len(grids), -1, one.shape[-1]) for one in scales]
         pairs = self._module([(one[::2], one[1::2]) for one in images])
-        return (stack(pairs, 1).reshape(features.shape), *args[1:])
+        return (torch.stack(pairs, 1).reshape(features.shape), *args[1:])
 
     def _change_each(self, scales: "Sequence[Tensor]") -> "list[Tensor]":
         """Return the features of images that lie one after the other, of pairs that have different grids."""
@@ -205,15 +318,11 @@ def load_differential(model: Any, folder: Path) -> bool:
         raise ModelError(f"{folder / SIZES}: cannot be read as a module's sizes: {error}") from error
     _check(sizes, find_tower(model))
     weights = read_checkpoint(folder / WEIGHTS, field=FIELD)
-    with device("meta"):  # no memory is taken for sizes that are not those of the weights
+    with torch.device("meta"):  # no memory is taken for sizes that are not those of the weights
         wanted = DifferentialPerception(sizes).state_dict()
     try:
-        compare_shapes(_shapes(weights), _shapes(wanted))
+        compare_shapes(shapes_of(weights), shapes_of(wanted))
     except ModelError as error:
         raise ModelError(f"{folder / WEIGHTS}: does not fit {SIZES}: {error}") from error
     attach(model, sizes).load_state_dict(weights)
     return True
-
-
-def _shapes(weights: "Mapping[str, Tensor]") -> dict[str, tuple[int, ...]]:
-    return {name: tuple(weight.shape) for name, weight in weights.items()}
