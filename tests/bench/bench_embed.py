@@ -1,15 +1,14 @@
 """Measure embedding: decoding and preparing images per core, and whole vectors, against the libraries' own pipelines.
 
-Run with ``make bench BENCH=embed``, or ``python -m tests.bench.bench_embed``; takes six minutes and 3 GB. Needs
-the extra ``models``; checkpoints are random. The sides of a ratio are measured in turns and the least times divided.
+Run with ``make bench BENCH=embed``, or ``python -m tests.bench.bench_embed``; takes three minutes and 3 GB. Needs the
+extra ``models``; checkpoints are random. The sides of a ratio are measured in turns and the least times divided.
 
 1. Decode and prepare JPEG files of 512 x 384 pixels for two encoders, on one core. A user of the libraries runs one
    pipeline per encoder, so the baseline opens each file twice (Pillow), and transforms it as open_clip's
-   ``preprocess_val`` and as DINOv2's published torchvision transform do. "One decode" is the same with the file opened
-   once. Both sides end with normalised float32 batches.
-2. From the files' bytes to vectors of both encoders, on all cores. The baseline is one loop with a ``DataLoader`` whose
-   workers decode each file once for both transforms, at the best of several batch sizes and numbers of workers. Ours is
-   the stage itself in the build's worker processes; its rows (float16 vectors, perceptual hashes) are made, too.
+   ``preprocess_val`` and as DINOv2's published torchvision transform do. Both sides end with normalised batches.
+2. From the files' bytes to vectors of both encoders, in the laptop profile's sizes, on all cores. The baseline is one
+   loop in inference mode that decodes each file once for both transforms, at the better of two batch sizes. Ours is the
+   stage itself in as many processes as there are cores; its rows (float16 vectors, perceptual hashes) are made, too.
 """
 
 import io
@@ -35,20 +34,14 @@ from tests.tasks.models.samples import FILES
 
 SIZE = (512, 384)
 CORES = len(os.sched_getaffinity(0))
-TURNS = 5
-CLIP_SMALL = {
-    "embed_dim": 256,
-    "vision_cfg": {"image_size": 224, "layers": 4, "width": 192, "head_width": 64, "patch_size": 32},
-    "text_cfg": {"context_length": 8, "vocab_size": 64, "width": 16, "heads": 2, "layers": 1},
-}
-CLIP_LAPTOP = {
-    **CLIP_SMALL,
+PREPARED, EMBEDDED, TURNS, BATCHES = 64, 32, 3, (4, 16)
+CLIP: dict[str, Any] = {
     "embed_dim": 512,
     "quick_gelu": True,
     "vision_cfg": {"image_size": 224, "layers": 12, "width": 768, "patch_size": 32},
+    "text_cfg": {"context_length": 8, "vocab_size": 64, "width": 16, "heads": 2, "layers": 1},
 }
-DINOV2_SMALL = {"hidden_size": 192, "num_hidden_layers": 2, "num_attention_heads": 3, "image_size": 224}
-DINOV2_LAPTOP = {"hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 6, "image_size": 518}
+DINOV2 = {"hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 6, "image_size": 518}
 PROCESSOR = {**DINOV2_PROCESSOR, "size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}}
 
 
@@ -67,36 +60,16 @@ def _jpeg(image: Image.Image, rng: np.random.Generator) -> bytes:
     return sink.getvalue()
 
 
-def least(sides: dict[str, Callable[[], object]], turns: int, clock: Callable[[], float]) -> dict[str, float]:
+def least(sides: dict[str, Callable[[], object]], clock: Callable[[], float]) -> dict[str, float]:
     """Return the least time of each side; one turn each warms up."""
     times: dict[str, list[float]] = {name: [] for name in sides}
-    for turn in range(turns + 1):
+    for turn in range(TURNS + 1):
         for name, run in sides.items():
             start = clock()
             run()
             if turn:
                 times[name].append(clock() - start)
     return {name: min(values) for name, values in times.items()}
-
-
-def measure_preparing(files: Sequence[bytes]) -> None:
-    """Print CPU milliseconds per image and their ratios, on one thread."""
-    import cv2
-    import torch
-
-    torch.set_num_threads(1)
-    cv2.setNumThreads(1)
-    sides: dict[str, Callable[[], object]] = {
-        "ours": partial(prepare_ours, files),
-        "one pipeline per encoder": lambda: [_batch(files, [transform]) for transform in transforms()],
-        "one decode": lambda: _batch(files, transforms()),
-    }
-    times = {name: 1000 * spent / len(files) for name, spent in least(sides, TURNS, time.process_time).items()}
-    print(
-        f"decode and prepare {SIZE[0]} x {SIZE[1]} JPEG for CLIP and DINOv2, CPU ms per image on one core (target 2x)"
-    )
-    for name, spent in times.items():
-        print(f"  {name:<28}{spent:8.2f}{spent / times['ours']:8.2f}x")
 
 
 def transforms() -> list[Callable[[Image.Image], Any]]:
@@ -111,7 +84,8 @@ def transforms() -> list[Callable[[Image.Image], Any]]:
     return [image_transform_v2(PreprocessCfg(), is_train=False), T.Compose(dinov2)]
 
 
-def _batch(files: Sequence[bytes], steps: Sequence[Callable[[Image.Image], Any]]) -> list[Any]:
+def prepare_theirs(files: Sequence[bytes], steps: Sequence[Callable[[Image.Image], Any]]) -> list[Any]:
+    """Open each file, and transform it."""
     import torch
 
     images = [Image.open(io.BytesIO(data)).convert("RGB") for data in files]
@@ -132,70 +106,44 @@ def prepare_ours(files: Sequence[bytes]) -> list[Any]:
     return [step.numbers(torch.from_numpy(np.stack([crop[n] for crop in crops]))) for n, step in enumerate(steps)]
 
 
-class Files:
-    """Be a dataset of both encoders' inputs, for ``DataLoader``."""
+def measure_preparing(files: Sequence[bytes]) -> None:
+    """Print CPU milliseconds per image and their ratio, on one thread."""
+    import cv2
+    import torch
 
-    def __init__(self, files: Sequence[bytes]) -> None:
-        self.files, self.steps = files, transforms()
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    sides: dict[str, Callable[[], object]] = {
+        "ours": partial(prepare_ours, files),
+        "one pipeline per encoder": lambda: [prepare_theirs(files, [transform]) for transform in transforms()],
+    }
+    times = {name: 1000 * spent / len(files) for name, spent in least(sides, time.process_time).items()}
+    print(f"decode and prepare {SIZE[0]} x {SIZE[1]} JPEG for CLIP and DINOv2, CPU ms per image (target 2x)")
+    for name, spent in times.items():
+        print(f"  {name:<28}{spent:8.2f}{spent / times['ours']:8.2f}x")
 
-    def __len__(self) -> int:
-        return len(self.files)
 
-    def __getitem__(self, place: int) -> tuple[Any, ...]:
-        image = Image.open(io.BytesIO(self.files[place])).convert("RGB")
-        return tuple(step(image) for step in self.steps)
+LOADED: list[Any] = []
+"""Both models, in the process that runs the libraries' loop."""
 
 
-class Loop:
-    """Embed as a careful user of the libraries would: batches, inference mode, all cores, decoding beside."""
+def run_loop(folder: Path, files: Sequence[bytes], batch: int) -> None:
+    """Embed as a careful user of the libraries would."""
+    import open_clip
+    import torch
+    from torch.nn.functional import normalize
+    from transformers import Dinov2Model
 
-    def __init__(self, folder: Path) -> None:
-        import open_clip
-        import torch
-        from transformers import Dinov2Model
-
+    if not LOADED:
         torch.set_num_threads(CORES)
-        self.clip = open_clip.create_model(f"local-dir:{folder / 'clip'}").eval()
-        self.dinov2: Any = Dinov2Model.from_pretrained(folder / "dinov2").eval()
-
-    def loader(self, files: Sequence[bytes], batch: int, workers: int) -> Any:
-        """Return a loader whose workers are there from the first round on."""
-        from torch.utils.data import DataLoader
-
-        dataset: Any = Files(files)
-        keep: dict[str, Any] = {"multiprocessing_context": "fork", "persistent_workers": True} if workers else {}
-        return DataLoader(dataset, batch_size=batch, num_workers=workers, **keep)
-
-    def run(self, loader: Any) -> list[Any]:
-        """Return unit vectors of both encoders."""
-        import torch
-        from torch.nn.functional import normalize
-
-        with torch.inference_mode():
-            return [
-                (normalize(self.clip.encode_image(first)), normalize(self.dinov2(second).last_hidden_state[:, 0]))
-                for first, second in loader
-            ]
-
-
-SIDE: list[Callable[[], Any]] = []
-"""The libraries' loop at its best setting, in the process that runs it."""
-
-
-def begin_loop(folder: Path, files: Sequence[bytes], batches: Sequence[int]) -> str:
-    """Find the best setting of the libraries' loop, and keep to it; in a process of its own."""
-    loop = Loop(folder)
-    ways = [(batch, workers) for batch in batches for workers in sorted({0, CORES // 2, CORES})]
-    sides = {f"batch {batch}, {n} loading": partial(loop.run, loop.loader(files, batch, n)) for batch, n in ways}
-    times = least(sides, 1, time.perf_counter)
-    best = min(times, key=lambda name: times[name])
-    SIDE.append(sides[best])
-    return best
-
-
-def run_loop() -> None:
-    """Run the libraries' loop at its best setting."""
-    SIDE[-1]()
+        LOADED[:] = [open_clip.create_model(f"local-dir:{folder / 'clip'}").eval()]
+        LOADED.append(Dinov2Model.from_pretrained(folder / "dinov2").eval())
+    clip, dinov2 = LOADED
+    with torch.inference_mode():
+        for start in range(0, len(files), batch):
+            first, second = prepare_theirs(files[start : start + batch], transforms())
+            normalize(clip.encode_image(first))
+            normalize(dinov2(second).last_hidden_state[:, 0])
 
 
 def _row(data: bytes) -> ImageRow:
@@ -216,45 +164,41 @@ def _one_thread() -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENCV_FOR_THREADS_NUM": "1"}
 
 
-def measure_vectors(
-    name: str, clip: dict[str, Any], dinov2: dict[str, Any], *, files: Sequence[bytes], batches: Sequence[int]
-) -> None:
-    """Print images per second of both sides: the stage's shards are in as many workers as there are cores."""
-    size = -(-len(files) // (2 * CORES))
+def measure_vectors(files: Sequence[bytes]) -> None:
+    """Print images per second of both sides."""
+    size, spawn = -(-len(files) // (2 * CORES)), get_context("spawn")
     shards = [files[start : start + size] for start in range(0, len(files), size)]
-    spawn = get_context("spawn")
     with (
         tempfile.TemporaryDirectory() as place,
         ProcessPoolExecutor(CORES, spawn, _one_thread) as pool,
         ProcessPoolExecutor(1, spawn) as alone,
     ):
         folder = Path(place)
-        write_clip_folder(folder / "clip", architecture=clip)
-        write_dinov2_folder(folder / "dinov2", architecture=dinov2, processor=PROCESSOR)
+        write_clip_folder(folder / "clip", architecture=CLIP)
+        write_dinov2_folder(folder / "dinov2", architecture=DINOV2, processor=PROCESSOR)
         config = EmbeddingConfig(
             embedders=("clip", "dinov2"),
             clip=ClipConfig(checkpoint=str(folder / "clip")),
             dinov2=Dinov2Config(model=str(folder / "dinov2")),
         )
-        setting = alone.submit(begin_loop, folder, files, batches).result()
         sides: dict[str, Callable[[], object]] = {
-            "ours": lambda: list(pool.map(partial(embed_ours, config=config), shards)),
-            "loop": lambda: alone.submit(run_loop).result(),
+            "ours": lambda: list(pool.map(partial(embed_ours, config=config), shards))
+        } | {
+            f"loop, batch {batch}": lambda batch=batch: alone.submit(run_loop, folder, files, batch).result()
+            for batch in BATCHES
         }
-        times = least(sides, TURNS, time.perf_counter)
-    print(f"vectors of both encoders, {name}, {CORES} cores, images per second (target 1.3x)")
-    ours, loop = times["ours"], times["loop"]
-    print(f"  ours    {len(files) / ours:8.1f}")
-    print(f"  loop    {len(files) / loop:8.1f}  {loop / ours:6.2f}x   ({setting})", flush=True)
+        times = least(sides, time.perf_counter)
+    print(f"vectors of both encoders, sizes of the laptop profile, {CORES} cores, images per second (target 1.3x)")
+    for name, spent in times.items():
+        print(f"  {name:<16}{len(files) / spent:8.1f}{spent / times['ours']:8.2f}x", flush=True)
 
 
 def main() -> None:
     """Print both tables."""
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # for both sides: threads that spin are far slower beside other work
-    files = make_files(128)
-    measure_preparing(files[:64])
-    measure_vectors("small models", CLIP_SMALL, DINOV2_SMALL, files=files, batches=(16, 64))
-    measure_vectors("sizes of the laptop profile", CLIP_LAPTOP, DINOV2_LAPTOP, files=files[:32], batches=(4, 8, 16))
+    files = make_files(PREPARED)
+    measure_preparing(files)
+    measure_vectors(files[:EMBEDDED])
 
 
 if __name__ == "__main__":
