@@ -1,12 +1,10 @@
-"""Find by trying how many images an encoder takes at once, and live with what does not fit.
+"""Cut items into batches that fit into the memory: out of memory halves them for good, and work goes on.
 
-Batches double while that makes images faster, up to a limit; out of memory halves them for good and goes on. Times
-decide, so two runs may use other sizes, and a vector then differs by the rounding of its float32 sums: cosines of
-1 - 1e-6 on a CPU. A fixed size leaves nothing to chance.
+Another size of batch changes a vector by the rounding of its float32 sums: cosines of 1 - 1e-6 on a CPU.
 """
 
 import logging
-import time
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -14,35 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.devices import count_gpus
 
 log = logging.getLogger(__name__)
 Floats = NDArray[np.float32]
 T = TypeVar("T")
 U = TypeVar("U")
 V = TypeVar("V")
-Encode = Callable[[Sequence[NDArray[Any]]], Floats]
-FIRST, MOST = 4, 512
-GAIN = 1.05
-"""How much faster twice the size has to be."""
-TRIES = 3
-"""Batches of one size that are timed; the first of them warms up, and does not count."""
+MOST, ON_CPU = 256, 8
+"""Items at once where nothing else is said: more make no encoder faster, and a CPU's memory has no end that is told."""
 
 
 class Batches:
-    """Cut images into batches of a size that is found while working."""
+    """Batches of a fixed size, or of one that is halved until it fits."""
 
-    def __init__(self, fixed: int = 0, most: int = MOST, clock: Callable[[], float] = time.perf_counter) -> None:
-        """Use batches of ``fixed`` images; 0: find the size, ``most`` at the most."""
-        self.size = fixed or min(FIRST, most)
-        self._most = most
-        self._searching = not fixed
-        self._clock = clock
-        self._rates: list[float] = []
-        """Images per second of the batches of the present size."""
-        self._before = 0.0
-        """The rate at half the size."""
+    def __init__(self, fixed: int = 0, *, most: int = MOST, on_cpu: int = ON_CPU) -> None:
+        """Begin with ``fixed`` items; 0: with ``most`` on a GPU, ``on_cpu`` without one."""
+        self.size = fixed or (most if count_gpus() else min(on_cpu, most))
 
-    def run(self, encode: Encode, images: Sequence[NDArray[Any]]) -> Floats:
+    def run(self, encode: Callable[[Sequence[NDArray[Any]]], Floats], images: Sequence[NDArray[Any]]) -> Floats:
         """Return the encoder's vectors of all images, in their order.
 
         Raises:
@@ -67,39 +55,21 @@ class Batches:
         place = 0
         while place < len(items):
             batch = items[place : place + self.size]
-            start = self._clock()
             made = _attempt(work, batch)
             if made is None:
                 self._halve(len(batch))
                 continue
-            took = self._clock() - start  # without what the caller does with it
             yield made
             place += len(batch)
-            if self._searching and len(batch) == self.size:
-                self._learn(len(batch) / max(took, 1e-9))
 
     def _halve(self, size: int) -> None:
         if size == 1:
             raise ModelError("out of memory with a single image: use a smaller model, or fewer run.workers")
-        self.size = self._most = size // 2
-        self._searching = False
-        _free()
+        self.size = size // 2
+        torch = sys.modules.get("torch")  # whoever fills a GPU has loaded it
+        if torch and torch.cuda.is_available():
+            torch.cuda.empty_cache()
         log.warning("out of memory with %d images at once; going on with %d", size, self.size)
-
-    def _learn(self, rate: float) -> None:
-        self._rates.append(rate)
-        if len(self._rates) < TRIES:
-            return
-        rate = max(self._rates[1:])
-        self._rates = []
-        if rate < GAIN * self._before:
-            self.size, self._searching = self.size // 2, False
-        elif 2 * self.size > self._most:
-            self._searching = False
-        else:
-            self.size, self._before = 2 * self.size, rate
-        if not self._searching:
-            log.info("batches of %d images", self.size)
 
 
 def _attempt(work: Callable[[Sequence[T]], V], batch: Sequence[T]) -> V | None:
@@ -118,17 +88,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
-        or "not enough memory" in words
-        or "can't allocate memory" in words
-        or "out of memory" in words
+        or any(said in words for said in ("not enough memory", "can't allocate memory", "out of memory"))
         or "alloc_failed" in words  # what cuBLAS, cuDNN and cuFFT say where their work space does not fit
     )
-
-
-def _free() -> None:
-    """Give back what PyTorch keeps for later."""
-    import sys
-
-    torch = sys.modules.get("torch")  # whoever fills a GPU has loaded it
-    if torch and torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -5,7 +5,6 @@ PyTorch is loaded in a process of its own: where a driver and its build do not f
 
 import importlib.util
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ from pairwright.schemas.health import Check, missing, ok, warning
 from pairwright.tasks.models.devices import DRIVERS
 
 PROJECT = "pairwright"
-LOAD_SECONDS, ASK_SECONDS = 30.0, 5.0
+LOAD_SECONDS = 30.0
 LOOK = """
 import json, torch
 found = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -99,26 +98,13 @@ def check_gpus(*, needed: bool) -> Iterator[Check]:
         said = "no driver of a GPU: models run on the CPU"
         yield warning("machine", "GPU", said) if needed else ok("machine", "GPU", said)
         return
-    yield ok("machine", "GPU driver", _ask_driver() or f"{driver} is there")
+    yield ok("machine", "GPU driver", f"{driver} is there")
     if importlib.util.find_spec("torch") is None:
         yield warning(
             "machine", "GPU", "PyTorch is not installed, and nothing uses the GPU", mend=_install(["gpu", "models"])
         )
         return
     yield _ask_torch()
-
-
-def _ask_driver() -> str:
-    """Return what NVIDIA's tool says of driver and devices; empty where it does not answer."""
-    program = shutil.which("nvidia-smi")
-    if not program:
-        return ""
-    words = [program, "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=ASK_SECONDS, check=False)  # noqa: S603
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return "; ".join(done.stdout.splitlines()) if done.returncode == 0 else ""
 
 
 def _ask_torch() -> Check:

@@ -19,7 +19,7 @@ from pairwright.schemas.config import Dinov2Config
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.encoder import Encoder, keep_class_token
+from pairwright.tasks.models.encoder import Encoder
 from pairwright.tasks.models.preprocess import Interpolation, Preprocess, Resize
 from pairwright.tasks.models.pretrained import Pretrained
 from pairwright.tasks.models.weights import find_local, loading, require_packages
@@ -104,7 +104,6 @@ def _load(configuration: str, batch: int) -> Encoder:
         model = (
             getattr(transformers, _class_name(folder)).from_pretrained(folder, local_files_only=True).eval().to(device)
         )
-        keep_class_token(model.encoder.layer[-1].norm2)
         preprocess = transform_of(json.loads((folder / PROCESSOR).read_text(encoding="utf-8")))
     return Encoder(
         network=lambda images: model(images).last_hidden_state[:, 0],

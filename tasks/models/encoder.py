@@ -16,16 +16,6 @@ from pairwright.tasks.models.preprocess import Preprocess
 
 if TYPE_CHECKING:
     from torch import Tensor, device
-    from torch.nn import Module
-
-
-def keep_class_token(normalisation: "Module") -> None:
-    """Let the last layer's feed-forward network see the class token alone, ``(n, 1, width)``; call once per model.
-
-    ``normalisation`` is the one before that network. Added to all tokens, what it gives is right for the class token,
-    and nobody reads the others: two thirds of a layer less to compute.
-    """
-    normalisation.register_forward_pre_hook(lambda _, given: (given[0][:, :1],))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

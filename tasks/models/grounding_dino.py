@@ -32,7 +32,7 @@ from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models.batches import Batches
-from pairwright.tasks.models.devices import choose_device, count_gpus
+from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.pretrained import Pretrained, is_local
 from pairwright.tasks.models.weights import find_local, loading, require_packages
@@ -50,10 +50,9 @@ KNOWN = {
     "IDEA-Research/grounding-dino-tiny": "a2bb814dd30d776dcf7e30523b00659f4f141c71",
 }
 """The commits that are taken where a profile names none."""
-MAX_IMAGES, MAX_IMAGES_ON_CPU = 64, 1
-"""Images at once at the most, of what is found by trying (ours). One takes a gigabyte or two at the published size: a
-GPU says when its memory ends, and the batch is halved. Where the machine's memory ends, the process dies, and four at
-once are no faster on a core than one (31 s each of the tiny model, 6.4 GB in place of 3.0)."""
+MAX_IMAGES = 64
+"""Images that a GPU takes at once at the most; one takes a gigabyte or two at the published size. A CPU takes one: four
+are no faster (31 s each of the tiny model, 6.4 GB in place of 3.0)."""
 MAX_ASPECT = 32
 """Thinner images are stretched: the library fails where a side would become 0 pixels, or where the network has fewer
 cells (of 8 to 64 pixels) than the queries that it takes from them (900)."""
@@ -291,7 +290,7 @@ def _load(model: str, revision: str) -> GroundingNetwork:
 @lru_cache(maxsize=8)
 def _batches(model: str, revision: str, fixed: int) -> Batches:  # noqa: ARG001 - batches are found for each network
     """Return how many images this process has found to go at once; it is kept for the next call."""
-    return Batches(fixed, MAX_IMAGES if count_gpus() else MAX_IMAGES_ON_CPU)
+    return Batches(fixed, most=MAX_IMAGES, on_cpu=1)
 
 
 def _check_kind(folder: Path) -> None:

@@ -209,7 +209,7 @@ def _load(configuration: str, batch: int) -> Lama:
     config, device = LamaConfig.model_validate_json(configuration), choose_device()
     path = _find(config, download=False)
     data = _read_trusted(config, path)
-    batches = Batches(batch, most=MAX_CROPS) if device.type == "cuda" else Batches(batch or 1)
+    batches = Batches(batch, most=MAX_CROPS, on_cpu=1)
     with loading(FIELD, path):
         lama = Lama(
             network=torch.jit.load(io.BytesIO(data), map_location=device).eval(), device=device, batches=batches

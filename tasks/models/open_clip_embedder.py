@@ -18,7 +18,7 @@ from pairwright.schemas.config import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.encoder import Encoder, keep_class_token
+from pairwright.tasks.models.encoder import Encoder
 from pairwright.tasks.models.preprocess import Preprocess, Resize
 from pairwright.tasks.models.weights import (
     HubFiles,
@@ -169,8 +169,6 @@ def _load(configuration: str, batch: int) -> Encoder:
     config = ClipConfig.model_validate_json(configuration)
     device = choose_device()
     tower = create_model(config).visual.eval().requires_grad_(requires_grad=False).to(device)
-    if has_class_token(tower) and tower.transformer.batch_first:
-        keep_class_token(tower.transformer.resblocks[-1].ln_2)
     return Encoder(
         network=lambda images: _first(tower(images)),
         preprocess=transform_of(tower.preprocess_cfg),

@@ -149,7 +149,7 @@ def _load(configuration: str, plus: bool, batch: int) -> RamModel:  # noqa: FBT0
         thresholds=np.array(thresholds, dtype=np.float32),
         preprocess=transform_of(side),
         device=device,
-        batches=Batches(batch, most=MAX_IMAGES) if device.type == "cuda" else Batches(batch or IMAGES_ON_CPU),
+        batches=Batches(batch, most=MAX_IMAGES, on_cpu=IMAGES_ON_CPU),
     )
 
 

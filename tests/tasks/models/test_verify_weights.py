@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from pairwright.tasks.models.verify_weights import GIT, SHA256, hash_blob, taking_inventory, verify, verify_blob
+from pairwright.tasks.models.verify_weights import GIT, SHA256, taking_inventory, verify, verify_blob
 from pairwright.tasks.models.weights import HubFiles, PublishedFile, find_on_hub, find_published
 from tests.fixtures.file_server import serving_files, use_as_hub
 
@@ -50,10 +50,10 @@ def test_a_file_without_a_hash_for_its_name_cannot_be_verified(tmp_path):
 
 
 def test_gits_hash_is_gits(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(CONFIG)
-    done = subprocess.run(["git", "hash-object", str(path)], capture_output=True, text=True, check=True)
-    assert hash_blob(path, GIT) == done.stdout.strip()
+    (tmp_path / "file").write_bytes(CONFIG)
+    done = subprocess.run(["git", "hash-object", str(tmp_path / "file")], capture_output=True, text=True, check=True)
+    blob = (tmp_path / "file").rename(tmp_path / done.stdout.strip())
+    assert verify_blob(blob) == (GIT, "")
 
 
 def test_an_inventory_notes_what_is_looked_for_and_gives_empty_files(web):
