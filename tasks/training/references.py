@@ -25,7 +25,7 @@ from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
 from pairwright.schemas.rows import ReferenceRow, make_key
 from pairwright.schemas.scoring import ScoringConfig
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.models.differential.perception import DifferentialPerception
+from pairwright.tasks.models.differential import DifferentialPerception
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import live_index

@@ -15,7 +15,7 @@ from transformers import AutoModelForImageTextToText
 from pairwright.schemas.differential import NAME, SIZES, WEIGHTS
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.models.differential.attach import attach, find_tower, load_differential
+from pairwright.tasks.models.differential import attach, find_tower, load_differential
 from pairwright.tasks.training.answer_questions import say_answers
 from pairwright.tasks.training.collate import Collator, load_example
 from pairwright.tasks.training.find_model import TUNED, find_model
