@@ -90,8 +90,7 @@ def mine_negatives(
         some = rows[start : start + step]
         hardest = ranking.hardest(np.array([place_of[row.key] for row in some], dtype=np.int64))
         for row, found in zip(some, hardest, strict=True):
-            truth = Truth(said, _graphs(row, pairs or {}, images or {}))
-            yield _mined(row, found, truth=truth, config=config)
+            yield _mined(row, found, said=said, graphs=_graphs(row, pairs or {}, images or {}), config=config)
 
 
 def _entries(everything: pa.Table, said: "Said", split: str) -> Iterator[Entry]:
@@ -102,7 +101,7 @@ def _entries(everything: pa.Table, said: "Said", split: str) -> Iterator[Entry]:
 
 @dataclass(frozen=True)
 class Said:
-    """Know what descriptions were written to say."""
+    """What descriptions were written to say."""
 
     no_change: Mapping[tuple[str, str], bool]
     """By pair and text."""
@@ -116,24 +115,15 @@ class Said:
         claims = {plain_text(row["text"]): row["claims"] for row in rows if row["claims"] not in ("", "[]")}
         return Said({(row["subject"], row["text"]): bool(row["no_change"]) for row in rows}, claims)
 
-
-@dataclass(frozen=True)
-class Truth:
-    """Know what is true of one pair."""
-
-    said: Said
-    graphs: Any
-    """Two scene graphs, or ``None``."""
-
-    def of(self, text: str) -> bool | None:
-        """Say whether a text is true of the pair; ``None`` where it cannot be known."""
-        claims = self.said.claims.get(plain_text(text))
-        return all_hold(CLAIMS.validate_json(claims), self.graphs) if claims and self.graphs else None
+    def is_true(self, text: str, graphs: Any) -> bool | None:
+        """Return whether a text is true of two scene graphs; ``None`` where it cannot be known."""
+        claims = self.claims.get(plain_text(text))
+        return all_hold(CLAIMS.validate_json(claims), graphs) if claims and graphs else None
 
 
 @dataclass(frozen=True, slots=True)
 class Hard:
-    """Be one text that the retriever takes for hard."""
+    """Text that the retriever takes for hard."""
 
     text: str
     q: float
@@ -143,7 +133,7 @@ class Hard:
 
 
 class Ranking:
-    """Rank the pool's texts for rows, by a retriever that was trained on vectors."""
+    """Ranking of the pool's texts for rows, by a retriever that was trained on vectors."""
 
     def __init__(
         self,
@@ -174,11 +164,11 @@ class Ranking:
                 f"mined.retriever: {path}: was trained on vectors of {about.get('vectors')}; the dataset has "
                 f"{features.made_by}"
             )
-        network = Heads(*features.sizes, _number(about, "width", path), seed=0)
         try:
+            network = Heads(*features.sizes, weights["text.bias"].shape[0], seed=0)
             network.load_state_dict(weights)
             self._sharpness = float(about["scale"]) / float(about["tau"])
-        except (RuntimeError, KeyError, ValueError, ZeroDivisionError) as error:
+        except (RuntimeError, LookupError, ValueError, ZeroDivisionError) as error:
             raise ModelError(f"mined.retriever: {path}: its weights do not fit its network: {error}") from error
         self._most = config.candidates
         self._pool = pool
@@ -192,8 +182,7 @@ class Ranking:
         """Yield for each row its hardest texts, hardest first; equal ones in the order of the pool."""
         import torch
 
-        everything = np.broadcast_to(np.arange(len(self._pool.texts)), (len(places), len(self._pool.texts)))
-        barred = self._pool.excluded(places, everything)
+        barred = self._pool.excluded(places, self._pool.everything(places))
         with torch.inference_mode():
             logits = self._encoder.pairs(places) @ self._texts.T * self._sharpness
             logits = logits.masked_fill(torch.from_numpy(barred).to(logits.device), -torch.inf)
@@ -203,16 +192,6 @@ class Ranking:
             yield [Hard(self._pool.texts[number], float(row[number]), left) for number in order]
 
 
-def _number(about: Mapping[str, str], name: str, path: Path) -> int:
-    try:
-        found = int(about[name])
-    except (KeyError, ValueError) as error:
-        raise ModelError(f"mined.retriever: {path}: does not say its {name}") from error
-    if not 1 <= found <= 65_536:
-        raise ModelError(f"mined.retriever: {path}: cannot have {name} {found}")
-    return found
-
-
 def _graphs(row: PreferenceRow, pairs: Mapping[str, PairRow], images: Mapping[str, ImageRow]) -> Any:
     pair = pairs.get(row.subject)
     shown = [images.get(key) for key in (pair.first, pair.second)] if pair else []
@@ -220,34 +199,31 @@ def _graphs(row: PreferenceRow, pairs: Mapping[str, PairRow], images: Mapping[st
     return (graphs[0], graphs[1]) if len(graphs) == 2 else None
 
 
-def _mined(row: PreferenceRow, found: list[Hard], *, truth: Truth, config: MinedConfig) -> PreferenceRow | Dropped:
+def _mined(
+    row: PreferenceRow, found: list[Hard], *, said: Said, graphs: Any, config: MinedConfig
+) -> PreferenceRow | Dropped:
     """Take the hardest text that is not known to be true of the pair."""
     likely = [hard for hard in found if hard.q >= config.min_q]
     for skipped, hard in enumerate(likely):
-        true = truth.of(hard.text)
-        if not true:
-            passed = f", {skipped} true ones passed over" if skipped else ""
-            unsure = ", unchecked" if true is None else ""
-            return _with_negative(
-                row, hard, f"q {hard.q:.3g} of {hard.among} texts, rank {skipped + 1}{passed}{unsure}"
-            )
+        if true := said.is_true(hard.text, graphs):
+            continue
+        passed = f", {skipped} true ones passed over" if skipped else ""
+        unsure = ", unchecked" if true is None else ""
+        note = f"q {hard.q:.3g} of {hard.among} texts, rank {skipped + 1}{passed}{unsure}"
+        # What the rejected text was before comes next, of unknown likeness (0).
+        before = Negative(text=row.rejected, maker=row.rejected_maker, note=row.rejected_note, score=0.0)
+        others = [one for one in (before, *row.negatives) if one.text]
+        return replace(
+            row,
+            key=make_key(MAKER, row.key, hard.text),
+            source_key=row.key,
+            rejected=hard.text,
+            rejected_maker=MAKER,
+            rejected_note=note,
+            negatives=tuple(one for one in others if plain_text(one.text) != plain_text(hard.text)),
+        )
     detail = f"all of {len(likely)} hard texts are true" if likely else "the pool has none for it"
     return Dropped(source_key=row.key, reason=NOTHING, detail=detail)
-
-
-def _with_negative(row: PreferenceRow, hard: Hard, note: str) -> PreferenceRow:
-    """Return the row with another rejected text; what it was before comes next, of unknown likeness (0)."""
-    before = (Negative(text=row.rejected, maker=row.rejected_maker, note=row.rejected_note, score=0.0),)
-    others = [negative for negative in (*before, *row.negatives) if negative.text]
-    return replace(
-        row,
-        key=make_key(MAKER, row.key, hard.text),
-        source_key=row.key,
-        rejected=hard.text,
-        rejected_maker=MAKER,
-        rejected_note=note,
-        negatives=tuple(negative for negative in others if plain_text(negative.text) != plain_text(hard.text)),
-    )
 
 
 def pin_retriever(config: MinedConfig) -> MinedConfig:

@@ -2,15 +2,14 @@
 
 Run with ``make bench BENCH=train``, or ``python -m tests.bench.bench_train``; takes some six minutes and 2 GB. Needs
 the extra ``train`` and trl. On a machine with a GPU, ``--gpu`` takes a model of Qwen2.5-VL-3B's architecture (random
-weights, 8 GB on disk), adapters and full tuning, bfloat16; there, and with ``--profile``, it is shown where the time
-goes.
+weights, 8 GB on disk), adapters and full tuning, bfloat16.
 
 Both sides train the same random Qwen2.5-VL on the same preferences about two images (392 x 392 pixels; 448 x 448 on a
 GPU), answers of some 40 tokens, with the same batch, precision, adapters, optimiser and order of rows, on
 transformers' Trainer; the losses of all steps are compared. TRL is set up for speed: no gradient checkpointing (its
 default), loading processes as ours, the reference by switching adapters off, Liger's kernels where they are installed
 and there is a GPU; its ``padding_free`` has no effect. Without a GPU, TRL computes logits for all tokens (2 % of its
-work here, part of "rest" in the profile); with one, for the answers' alone.
+work here); with one, for the answers' alone.
 
 Sides take turns, each turn in a process of its own; the first steps are not timed. Samples per second are those of the
 fastest turn. On a CPU, samples per CPU second are shown, too, which other work on the machine changes less; rows are
@@ -22,7 +21,7 @@ import argparse
 import importlib.util
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -30,7 +29,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pairwright.schemas.training import TrainConfig
-from tests.bench.train_looks import PARTS, TOKENS
 from tests.bench.train_models import FULL, SMALL, Size, write_model
 from tests.bench.train_rows import make_rows, write_rows
 from tests.bench.train_sides import ADPO, LIGER, OURS, TRL, Measured, Task, run_side
@@ -70,11 +68,10 @@ class Plan:
         }
         return TrainConfig.model_validate(values)
 
-    def task(self, folder: Path, side: str, look: Literal["", "parts", "kernels"] = "") -> Task:
+    def task(self, folder: Path, side: str) -> Task:
         """Return what one process does."""
         return Task(
             side=side,
-            look=look,
             folder=folder,
             config=self.config(),
             warm=self.warm,
@@ -165,21 +162,7 @@ def show_likeness(ours: Measured, theirs: Measured) -> None:
     print(f"  losses of ours: {shown}; TRL's differ by {losses:.1g} at the most, its margins by {margins:.1g}")
 
 
-def show_parts(folder: Path, plan: Plan, sides: Sequence[str]) -> None:
-    """Print what the parts of a step take."""
-    found = {side: alone(run_side, plan.task(folder, side, "parts")).parts for side in sides}
-    print(f"  {'milliseconds per step (share)':<40}" + "".join(f"{side:>18}" for side in sides))
-    for name in PARTS:
-        cells = (_cell(parts.get(name, 0.0), parts, plan.timed) for parts in found.values())
-        print(f"    {name:<38}" + "".join(f"{cell:>18}" for cell in cells))
-    print(f"    {TOKENS:<38}" + "".join(f"{parts[TOKENS] / plan.timed:18,.0f}" for parts in found.values()))
-
-
-def _cell(spent: float, parts: Mapping[str, float], steps: int) -> str:
-    return f"{1000 * spent / steps:,.0f} ({spent / sum(parts.get(name, 0.0) for name in PARTS):.0%})"
-
-
-def measure(folder: Path, plan: Plan, *, profile: bool) -> None:
+def measure(folder: Path, plan: Plan) -> None:
     """Print everything of one plan."""
     print(f"{plan.name}: two images of {plan.side} x {plan.side}, batch {plan.batch}, {plan.precision}", flush=True)
     rivals = [TRL, LIGER] if plan.gpu and importlib.util.find_spec("liger_kernel") else [TRL]
@@ -190,31 +173,21 @@ def measure(folder: Path, plan: Plan, *, profile: bool) -> None:
     show_likeness(found[OURS][0], found[TRL][0])
     print(" ADPO against DPO (target: 0.97 times the samples per second, 1.02 times the memory)")
     show(plan, {side: found[side] for side in (OURS, ADPO)})
-    if profile or plan.gpu:
-        show_parts(folder, plan, [OURS, ADPO, TRL])
-        print(alone(run_side, plan.task(folder, OURS, "kernels")).kernels, flush=True)
-
-
-def plans(*, gpu: bool, turns: int | None) -> Iterator[Plan]:
-    """Yield what is asked for."""
-    for plan in (ON_GPU, FULL_ON_GPU) if gpu else (ON_CPU,):
-        yield replace(plan, turns=turns) if turns else plan
 
 
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpu", action="store_true", help="the published size, on a GPU")
-    parser.add_argument("--profile", action="store_true", help="also show where the time goes")
     parser.add_argument("--turns", type=int, help="how often each side runs")
     given = parser.parse_args()
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # for both sides: threads that spin are far slower beside other work
     os.environ["HF_HUB_OFFLINE"] = "1"
     with tempfile.TemporaryDirectory() as place:
-        for number, plan in enumerate(plans(gpu=given.gpu, turns=given.turns)):
+        for number, plan in enumerate((ON_GPU, FULL_ON_GPU) if given.gpu else (ON_CPU,)):
             if not number:
                 prepare(Path(place), plan)
-            measure(Path(place), plan, profile=given.profile)
+            measure(Path(place), replace(plan, turns=given.turns or plan.turns))
 
 
 if __name__ == "__main__":

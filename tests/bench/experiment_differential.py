@@ -20,8 +20,15 @@ from typing import Any
 from pairwright.schemas.claims import Graphs
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import STAND_INS
-from tests.bench.compare_models import make_parser, make_settings, split_rows, train_and_measure
-from tests.bench.run_missing import Run, make_table, run_missing
+from tests.bench.compare_models import (
+    Run,
+    make_parser,
+    make_settings,
+    make_table,
+    run_missing,
+    split_rows,
+    train_and_measure,
+)
 from tests.bench.scene_answers import MEASURES, find_rows
 
 ARMS = {"without MDP": "false", "with MDP": "true"}

@@ -31,8 +31,15 @@ from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.models.perturb import replace_words
 from pairwright.tasks.texts.differences import Difference, read_difference
 from pairwright.tasks.texts.words import WORD
-from tests.bench.compare_models import make_parser, make_settings, split_rows, train_and_measure
-from tests.bench.run_missing import Run, make_table, run_missing
+from tests.bench.compare_models import (
+    Run,
+    make_parser,
+    make_settings,
+    make_table,
+    run_missing,
+    split_rows,
+    train_and_measure,
+)
 from tests.bench.scene_answers import MEASURES, find_rows
 
 ARMS: dict[str, list[str]] = {

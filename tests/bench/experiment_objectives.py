@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
-from tests.bench.run_missing import make_table, run_missing
+from tests.bench.compare_models import make_table, run_missing
 from tests.bench.scene_answers import MEASURES, measure, read_graphs, read_preferences
 
 ARMS: dict[str, list[str]] = {

@@ -10,18 +10,25 @@ import shutil
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
 import torch
 from transformers import PrinterCallback, TrainerCallback
 
+from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TrainConfig
-from tests.bench.train_looks import Clock, Kernels
-from tests.bench.train_rows import read_all
+from pairwright.tasks.training.losses.objectives import OBJECTIVES
+from pairwright.tasks.training.retriever.adversary import make_adversary
+from pairwright.tasks.training.retriever.material import Features, Material
+from pairwright.tasks.training.retriever.pool import Entry, make_pool
+from tests.bench.train_rows import make_texts, read_all
 
 OURS, ADPO, TRL, LIGER = "ours, DPO", "ours, ADPO", "TRL, DPO", "TRL, DPO, Liger's kernels"
 SETTINGS: dict[str, dict[str, Any]] = {TRL: {}, LIGER: {"use_liger_kernel": True}}
 """What TRL's trainer is told beside our own settings."""
+POOL, NUMBERS = 5000, 768
+"""Texts that ADPO chooses from, and the length of their random vectors, as CLIP's."""
 MARGINS = ("margin", "rewards/margins")
 """What ours and TRL call it."""
 
@@ -31,8 +38,6 @@ class Task:
     """Say what is run."""
 
     side: str
-    look: Literal["", "parts", "kernels"] = ""
-    """Whether it is looked into."""
     folder: Path
     """With ``model`` and what ``write_rows`` writes."""
     config: TrainConfig
@@ -61,10 +66,6 @@ class Measured:
     """MB held when model, optimiser and data are ready, and the first step begins."""
     peak: float = 0.0
     """MB at the most, from then on."""
-    parts: dict[str, float] = field(default_factory=dict[str, float])
-    """Seconds of the parts of the timed steps."""
-    kernels: str = ""
-    """A table."""
 
 
 class FinishedError(Exception):
@@ -106,9 +107,8 @@ def begin_memory() -> float:
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated() / 2**20
-    ctypes.CDLL(None).malloc_trim(
-        0
-    )  # what was freed, as after our trial of packing, would count as held, and be used again
+    # What was freed, as after our trial of packing, would count as held, and be used again.
+    ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # the peak becomes what is held now
     return _status("VmRSS")
 
@@ -136,26 +136,11 @@ def run_side(task: Task) -> Measured:
     watch = Watch(task)
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(watch)
-    look = _look(task, trainer)
     try:
         trainer.train()
     except FinishedError:
-        watch.measured.parts = dict(look.parts) if isinstance(look, Clock) else {}
-        watch.measured.kernels = look.table() if isinstance(look, Kernels) else ""
         return watch.measured
     raise RuntimeError("the training ended before its last measured step")
-
-
-def _look(task: Task, trainer: Any) -> Clock | Kernels | None:
-    if not task.look:
-        return None
-    copies = [getattr(trainer, "ref_model", None)]
-    if hasattr(trainer, "setting"):
-        copies = [getattr(trainer.setting.reference, "model", None)]
-    models = [trainer.model, *(copy for copy in copies if copy is not None)]
-    look = Clock(models, task.warm) if task.look == "parts" else Kernels(task.warm)
-    trainer.add_callback(look)
-    return look
 
 
 def _ours(task: Task) -> Any:
@@ -170,8 +155,6 @@ def _ours(task: Task) -> Any:
     job = Job(run=run, config=task.config, dataset=Folder(str(task.folder)), start=task.folder / "model")
     trainer = make_trainer(job)
     if task.side == ADPO:
-        from tests.bench.train_adversary import give_adversary
-
         config = task.config.model_copy(update={"objective": "adpo"})
         trainer.train_dataset = train_rows(replace(job, config=config))
         give_adversary(trainer, read_all(task.folder), config)
@@ -187,3 +170,37 @@ def _trl(task: Task) -> Any:
     order = Order(len(rows), config.optimiser.per_device_train_batch_size, config.seed)
     same = [rows[place] for batch in order for place in batch]
     return dpo_trainer(task.folder / "model", same, config, **settings_of(config), **SETTINGS[task.side])
+
+
+def give_adversary(trainer: Any, rows: list[PreferenceRow], config: TrainConfig) -> None:
+    """Make a DPO training one of ADPO: its loss, and negatives from a retriever that learns."""
+    others = [_entry(f"other {place}", text) for place, text in enumerate(make_texts(POOL - len(rows)))]
+    entries = (*(_entry(row.key, row.chosen) for row in rows), *others)
+    pool = make_pool(entries)
+    rng = np.random.default_rng(0)
+    shown = np.arange(2 * len(entries)).reshape(-1, 2)
+    features = Features(
+        images=(_vectors(2 * len(entries), rng),),
+        shown=shown,
+        texts=_vectors(len(pool.texts), rng),
+        of_texts=np.arange(len(pool.texts)),
+        made_by="chance",
+    )
+    places = {entry.key: place for place, entry in enumerate(entries)}
+    material = Material(entries=entries, pool=pool, places=places, features=features, truth=None)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def tokenize(text: str) -> tuple[int, ...]:
+        return trainer.data_collator.answers([text], 0)[0].ids
+
+    adversary = make_adversary(material, config, tokenize=tokenize, device=device)
+    trainer.setting = replace(trainer.setting, config=config, goal=OBJECTIVES["adpo"], adversary=adversary)
+
+
+def _entry(key: str, text: str) -> Entry:
+    return Entry(key=key, pair=key, chosen=text, images=(f"{key} a", f"{key} b"), in_pool=True, no_change=False)
+
+
+def _vectors(count: int, rng: np.random.Generator) -> Any:
+    found = rng.standard_normal((count, NUMBERS), dtype=np.float32)
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float16)

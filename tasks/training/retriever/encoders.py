@@ -87,9 +87,8 @@ class HeadsEncoder:
         self._features = features
         self._device = device
 
-    def pairs(self, places: Places, pixels: "Tensor | None" = None) -> "Tensor":
-        """Return ``(B, width + 1)`` unit vectors; ``pixels`` are not looked at."""
-        del pixels
+    def pairs(self, places: Places) -> "Tensor":
+        """Return ``(B, width + 1)`` unit vectors."""
         return self.network.pairs(torch.from_numpy(self._features.pairs(places)).to(self._device))
 
     def texts(self, ids: Places) -> "Tensor":
@@ -182,26 +181,17 @@ class Clip4IdcEncoder:
         self._shown = shown
         self._tools = tools
 
-    def pairs(self, places: Places, pixels: "Tensor | None" = None) -> "Tensor":
-        """Return ``(B, d)`` unit vectors; images that are not given are read and prepared here."""
-        if pixels is None:
-            crops = np.stack([self.prepare(self._shown(place)) for place in places.tolist()])
-            pixels = self.numbers(crops)
-        return self.network.pairs(pixels.to(self._tools.device))
+    def pairs(self, places: Places) -> "Tensor":
+        """Return ``(B, d)`` unit vectors of the rows' first and last images, as CLIP crops them."""
+        shown = [self._shown(place) for place in places.tolist()]
+        crops = np.stack([self._tools.preprocess(images[place]) for images in shown for place in (0, -1)])
+        pixels = self._tools.preprocess.numbers(torch.from_numpy(crops).to(self._tools.device))
+        return self.network.pairs(pixels.unflatten(0, (-1, 2)))
 
     def texts(self, ids: Places) -> "Tensor":
         """Return ``(N, d)`` unit vectors; texts are cut where the tower ends."""
         tokens = self._tools.tokenize([self._texts[int(number)] for number in ids])
         return self.network.texts(tokens.to(self._tools.device))
-
-    def prepare(self, images: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-        """Return ``(2, h, w, 3)``: a row's first and last image as CLIP crops them; loading can do it ahead."""
-        return np.stack([self._tools.preprocess(images[place]) for place in (0, -1)])
-
-    def numbers(self, crops: NDArray[np.uint8]) -> "Tensor":
-        """Return ``(B, 2, 3, h, w)`` floats of ``(B, 2, h, w, 3)`` crops."""
-        flat = torch.from_numpy(crops).to(self._tools.device).flatten(0, 1)
-        return self._tools.preprocess.numbers(flat).unflatten(0, (-1, 2))
 
     def groups(self, rate: float) -> list[dict[str, Any]]:
         """Return what an optimiser trains: new weights at the full rate, CLIP's at a thousandth of it."""

@@ -36,8 +36,6 @@ START = math.log(2)
 """The reward -log sigmoid(0) of a policy that is the reference."""
 MEMORY = 0.9
 """Share of the running baseline that each step keeps (ours)."""
-MEASURED = 2**40
-"""The step of proposals that nothing is learnt from: they are the same whenever they are made."""
 Average = Callable[[Sequence["Tensor"]], None]
 """Replaces tensors, in place, by their means over all ranks; every rank calls it with the same shapes."""
 
@@ -47,7 +45,7 @@ class Encoder(Protocol):
 
     @property
     def wants_pixels(self) -> bool:
-        """Whether ``pairs`` looks at the images, which it reads itself where they are not given: a cost of its own."""
+        """Whether ``pairs`` reads and looks at the images: a cost of its own."""
         ...
 
     @property
@@ -64,8 +62,8 @@ class Encoder(Protocol):
         """Return the weights that an optimiser trains, with their rates."""
         ...
 
-    def pairs(self, places: Places, pixels: "Tensor | None" = None) -> "Tensor":
-        """Return ``(B, width)``; ``pixels`` is ``(B, 2, 3, h, w)`` where they are wanted."""
+    def pairs(self, places: Places) -> "Tensor":
+        """Return ``(B, width)``."""
         ...
 
     def texts(self, ids: Places) -> "Tensor":
@@ -111,23 +109,14 @@ class Retriever:
         self._weights: list[Tensor] = [weight for group in groups for weight in group["params"]]
         self._optimiser = torch.optim.Adam(groups, fused=True)
 
-    def propose(
-        self, places: Sequence[int] | Places, *, pixels: "Tensor | None" = None, learning: bool = True
-    ) -> Proposal:
-        """Return m negatives for each row, sampled from q.
-
-        Args:
-            places: of the rows among the pool's entries.
-            pixels: ``(B, 2, 3, h, w)``, where the encoder wants them and somebody has prepared them.
-            learning: whether ``learn`` follows; otherwise nothing changes, and the same rows get the same random
-                numbers each time.
-        """
-        rows = np.asarray(places, dtype=np.int64)
-        step = self.drawn if learning else MEASURED
-        self.drawn += learning
+    def propose(self, places: Sequence[int] | Places) -> Proposal:
+        """Return m negatives for each row, by its place among the pool's entries, sampled from q."""
+        rows, step = np.asarray(places, dtype=np.int64), self.drawn
+        self.drawn += 1
         candidates = self._candidates(rows, step)
-        with torch.set_grad_enabled(learning):
-            found = self._sample(rows, candidates, pixels=pixels, step=step)
+        draws = draw_shares(self.pool.marks[rows], self.config.samples, seed=self.seed, step=step, use="negatives")
+        logits = self.logits(rows, candidates)
+        found = sample(logits, torch.from_numpy(candidates != NONE).to(logits.device), draws)
         ids = np.where((candidates != NONE).any(1)[:, None], np.take_along_axis(candidates, found.columns, 1), NONE)
         return Proposal(
             places=rows,
@@ -148,18 +137,13 @@ class Retriever:
         everybody = np.repeat(shared, len(rows), axis=0)
         return np.where((everybody == NONE) | self.pool.excluded(rows, everybody), NONE, everybody)
 
-    def _sample(self, rows: Places, candidates: Places, *, pixels: "Tensor | None", step: int) -> "Drawn":
-        draws = draw_shares(self.pool.marks[rows], self.config.samples, seed=self.seed, step=step, use="negatives")
-        logits = self.logits(rows, candidates, pixels=pixels)
-        return sample(logits, torch.from_numpy(candidates != NONE).to(logits.device), draws)
-
-    def logits(self, rows: Places, candidates: Places, *, pixels: "Tensor | None" = None) -> "Tensor":
+    def logits(self, rows: Places, candidates: Places) -> "Tensor":
         """Return ``(B, N)`` float32: ``scale * cos / tau``; each different text is encoded once."""
         different, columns = np.unique(candidates, return_inverse=True)
         # Heads compute in float32 whatever the policy computes in; towers may have its precision.
         kind = self._weights[0].device.type
         with nullcontext() if self.encoder.wants_pixels else torch.autocast(kind, enabled=False):
-            pairs = self.encoder.pairs(rows, pixels)
+            pairs = self.encoder.pairs(rows)
             texts = self.encoder.texts(np.maximum(different, 0))
         with torch.autocast(pairs.device.type, enabled=False):
             cosines = pairs.float() @ texts.float().T

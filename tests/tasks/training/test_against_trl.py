@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from transformers import AutoProcessor
 
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.collate import Collator, load_example
 from pairwright.tasks.training.freeze_rows import make_example
 from pairwright.tasks.training.load_model import load_model
 from pairwright.tasks.training.losses.objectives import OBJECTIVES
-from pairwright.tasks.training.losses.rewards import CHOSEN, TEXTS
+from pairwright.tasks.training.losses.rewards import TEXTS
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.references import Adapters, Asked, Copy
 from pairwright.tasks.training.score_answers import score_answers
@@ -133,16 +132,6 @@ def test_tokens_are_the_same(folder, rows, tmp_path):
     assert theirs["completion_mask"].sum(1).tolist() == [len(own[n].ids) for n in (0, 1) for own in batch.answers]
     once = batch.extras["pixel_values"]
     assert torch.equal(theirs["pixel_values"], torch.cat([once, once]))
-
-
-def test_only_a_newline_is_left_out_of_the_familys_own_template(folder, rows, tmp_path):
-    config = config_of("dpo")
-    trainer = dpo_trainer(folder, rows, config, **settings_of(tmp_path))
-    trainer.data_collator.processor = AutoProcessor.from_pretrained(folder)
-    theirs = batch_of_trl(trainer)
-    newline = trainer.data_collator.processor.tokenizer("\n")["input_ids"]
-    answer = theirs["input_ids"][0][theirs["completion_mask"][0].bool()].tolist()
-    assert answer == [*batch_of(folder, rows, config).answers[0][CHOSEN].ids, *newline]
 
 
 @pytest.mark.parametrize(

@@ -40,13 +40,6 @@ def test_the_parts_are_the_whole(key_heads: int) -> None:
     assert all(torch.allclose(part, one, rtol=1e-5, atol=1e-6) for part, one in zip(parts, whole, strict=True))
 
 
-def test_without_a_mask_all_is_causal() -> None:
-    mask = torch.full((7, 7), torch.finfo(torch.float32).min).triu(1).expand(2, 1, 7, 7)
-    given = inputs(2)
-    for part, one in zip(attend(given, None), attend(given, mask), strict=True):
-        assert torch.allclose(part, one, rtol=1e-5, atol=1e-6)
-
-
 def test_settings_choose_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert choose_attention("eager") == "eager"

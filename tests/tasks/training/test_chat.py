@@ -1,6 +1,5 @@
 """Each family's chat format: what is around an answer, and which texts would steer it."""
 
-import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -83,10 +82,6 @@ def test_added_line_ends_are_no_control_tokens(tmp_path: Path) -> None:
     assert [tokens.control for tokens in found.values()] == ["", "<table>"]
 
 
-def test_nothing_is_nothing(processors: dict[str, Any]) -> None:
-    assert Chat(processors["qwen2_vl"]).tokenise([]) == {}
-
-
 def test_a_template_without_an_answer_is_refused(tmp_path: Path) -> None:
     processor: Any = AutoProcessor.from_pretrained(write_qwen2_vl(tmp_path))
     processor.chat_template = "{{ raise_exception('for questions only') }}"
@@ -95,19 +90,6 @@ def test_a_template_without_an_answer_is_refused(tmp_path: Path) -> None:
     processor.chat_template = None
     with pytest.raises(ModelError, match=r"model\.name: .*chat template"):
         _ = Chat(processor).frame
-
-
-def test_an_answer_without_a_mark_behind_it_ends_with_the_end_of_text(tmp_path: Path) -> None:
-    processor: Any = AutoProcessor.from_pretrained(write_qwen2_vl(tmp_path))
-    processor.chat_template = "{% for m in messages %}{{ m['content'][0]['text'] }} {% endfor %}"
-    frame = Chat(processor).frame
-    assert frame.end == (processor.tokenizer.eos_token_id,)
-    assert (frame.tail, frame.lead) == ("question ", "")
-
-
-def test_it_travels_to_another_process(processors: dict[str, Any]) -> None:
-    chat = Chat(processors["smolvlm"])
-    assert pickle.loads(pickle.dumps(chat)).frame == chat.frame
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,10 @@ from torch.utils.data import DataLoader
 from transformers import AutoProcessor
 
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.rows import Turn
 from pairwright.tasks.training.collate import Batch, Collator, Loaded, load_example
 from pairwright.tasks.training.freeze_rows import Example, Refused, RefusedRowError
 from pairwright.tasks.training.losses.rewards import CHOSEN, IMAGE, TEXTS
-from tests.fixtures.examples_to_pack import PAIR, loaded, picture, ragged
+from tests.fixtures.examples_to_pack import loaded, picture, ragged
 from tests.fixtures.families_of_models import PACKED, write_gemma3, write_qwen2_vl
 
 LONG = " ".join(["word"] * 50)
@@ -103,11 +102,6 @@ def test_an_image_that_the_processor_refuses_costs_its_row_alone(processor: Any)
     assert "aspect ratio" in detail
 
 
-def test_the_only_row_of_a_batch_can_be_refused(processor: Any) -> None:
-    batch = Collator(processor, 4096)([loaded("thin", "b", shown=((1, 300),))])["batch"]
-    assert (batch.keys, batch.prompts, list(refusals(batch))) == ([], [], ["thin"])
-
-
 def test_an_error_of_the_whole_batch_is_not_the_rows(processor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     call = type(processor).__call__
 
@@ -121,30 +115,10 @@ def test_an_error_of_the_whole_batch_is_not_the_rows(processor: Any, monkeypatch
         Collator(processor, 4096)([loaded("a", "b"), loaded("b", "c")])
 
 
-def test_a_conversation_that_the_template_refuses_is_refused(processor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    template = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
-    monkeypatch.setattr(processor, "chat_template", template + processor.chat_template)
-    turns = (Turn(role="system", text="Be brief."), Turn(role="user", text="What differs?"))
-    item = Loaded(Example(key="a", turns=turns, images=(), chosen="b"), (picture(56, 56),), ())
-    assert refusals(Collator(processor, 4096)([item])["batch"]) == {"a": ("the chat template refuses it", "no system")}
-
-
-def test_where_all_is_refused_the_batch_is_empty(processor: Any) -> None:
-    batch = Collator(processor, 4096)([Refused(key="a", reason="no chosen text"), loaded("b", "<|im_end|>")])["batch"]
-    assert (batch.keys, batch.prompts, batch.extras) == ([], [], {})
-    assert list(refusals(batch)) == ["a", "b"]
-
-
 def test_images_that_cannot_be_decoded_are_refused() -> None:
     example = Example(key="a", turns=(), images=(png(picture(8, 8))[:-30],), chosen="b")
     with pytest.raises(RefusedRowError, match="image"):
         load_example(example, 1 << 20)
-
-
-def test_larger_images_are_scaled_down() -> None:
-    example = Example(key="a", turns=(), images=(png(picture(400, 100)), png(picture(10, 10))), chosen="b")
-    sizes = [image.size for image in load_example(example, 10_000).images]
-    assert sizes == [(200, 50), (10, 10)]
 
 
 def test_answers_of_texts_are_those_of_rows(processor: Any) -> None:
@@ -176,11 +150,3 @@ def test_a_process_that_shares_nothing_makes_the_same_batch(processor: Any) -> N
     assert (found.keys, found.owners, found.prompts) == (expected.keys, expected.owners, expected.prompts)
     assert (found.answers, found.types, found.refused) == (expected.answers, expected.types, expected.refused)
     assert all(torch.equal(tensor, expected.extras[name]) for name, tensor in found.extras.items())
-
-
-def test_pixels_are_moved_and_sizes_wait(processor: Any) -> None:
-    batch = Collator(processor, 4096)([loaded("a", "b", shown=PAIR)])["batch"].to("meta")
-    assert {name: tensor.device.type for name, tensor in batch.extras.items()} == {
-        "pixel_values": "meta",
-        "image_grid_thw": "cpu",
-    }

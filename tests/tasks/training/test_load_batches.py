@@ -8,7 +8,7 @@ import pytest
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.freeze_rows import Refused
-from pairwright.tasks.training.load_batches import Fault, Order, count_workers, make_loader
+from pairwright.tasks.training.load_batches import Fault, Order, make_loader
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,3 @@ def test_processes_do_not_change_the_order() -> None:
 
 def test_a_row_that_the_store_cannot_read_is_told_not_raised() -> None:
     assert load(Rows(4, lost=(2,)), Order(4, 2, None)) == [["0", "1"], "row 2 is gone"]
-
-
-def test_on_a_cpu_no_process_waits_unless_one_is_asked_for() -> None:
-    assert [count_workers(wanted) for wanted in ("auto", 0, 3)] == [0, 0, 3]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pairwright.schemas.arrow import to_table
-from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.errors import ModelError
 from pairwright.schemas.retrieving import MinedConfig
 from pairwright.schemas.rows import DifferenceRow, Dropped, Negative, PairRow, PreferenceRow, make_key
 from pairwright.tasks.store.vectors import Vectors
@@ -89,17 +89,6 @@ def test_the_hardest_text_of_the_training_split_is_taken(tmp_path):
         assert replace(mined, rejected=row.rejected, rejected_maker="by hand", rejected_note="") == unchanged
 
 
-def test_a_negative_that_was_there_is_not_there_twice(tmp_path):
-    path = write_retriever(tmp_path)
-    (text, _), *_ = ranked(ROWS[0])
-    others = tuple(Negative(text=one, maker="by hand", note="", score=0.5) for one in (text.upper() + "!", "other"))
-    row = replace(ROWS[0], negatives=others, rejected="")
-    (mined,) = mine(path, [row], [row, *ROWS[1:]])
-    assert [one.text for one in mined.negatives] == ["other"]
-    (again,) = mine(path, [replace(row, rejected=text)], [row, *ROWS[1:]])
-    assert [one.text for one in again.negatives] == ["other"]
-
-
 def test_what_is_true_is_passed_over(tmp_path):
     """Of the best text it is known to be true, of the second to be wrong."""
     path, row = write_retriever(tmp_path), ROWS[0]
@@ -161,9 +150,6 @@ def test_a_row_for_which_there_is_nothing_is_dropped(tmp_path):
     ("changes", "what"),
     [
         ({"vectors": "clip | clip 6"}, r"mined\.retriever: .*clip"),
-        ({"width": "9"}, r"mined\.retriever"),
-        ({"width": "many"}, "width"),
-        ({"width": "100000000"}, "width"),
         ({"tau": "0.0.0"}, r"mined\.retriever"),
         ({"tau": "0"}, r"mined\.retriever"),
         ({"scale": "nan"}, "finite"),
@@ -187,20 +173,6 @@ def test_the_file_must_be_the_one_that_was_named(tmp_path):
     write_retriever(tmp_path, encoder="clip4idc")
     with pytest.raises(ModelError, match="clip4idc"):
         pin_retriever(MinedConfig(retriever=str(path)))
-
-
-def test_missing_vectors_are_named(tmp_path):
-    path = write_retriever(tmp_path)
-    with pytest.raises(ConfigError, match="vector"):
-        mine(path, text_vectors={"words": vectors([text_key("a red ball")], WORDS)})
-    with pytest.raises(ConfigError, match="images"):
-        mine(path, embeddings={})
-
-
-def test_the_place_of_the_file_does_not_count_but_its_hash_does():
-    config = MinedConfig(retriever="somewhere", sha256="a")
-    assert config.uncounted == {"retriever"}
-    assert config.model_dump(exclude=set(config.uncounted))["sha256"] == "a"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pairwright.tasks.training.collate import Answer, Batch, Collator, Loaded
 from pairwright.tasks.training.losses.rewards import CHOSEN, IMAGE, TEXTS
 from pairwright.tasks.training.pack_answers import PADDING, lay_out, pack_answers, why_not_packed
 from pairwright.tasks.training.score_answers import score_answers
-from tests.fixtures.examples_to_pack import loaded, ragged
+from tests.fixtures.examples_to_pack import ragged
 from tests.fixtures.families_of_models import PACKED, write_gemma3
 
 WIDTH = 5
@@ -105,23 +105,6 @@ def test_scores_and_gradients_are_those_of_single_sequences(family: Path, attent
     assert_equal(by_ours(model, batch_of(family, items, apart=True)), expected)
 
 
-def test_one_answer_to_each_prompt_needs_no_mask(family: Path) -> None:
-    items = [loaded("a", "A red ball."), loaded("b", "b", question="Say what has changed.", shown=((56, 56), (84, 84)))]
-    model, batch = load(family), batch_of(family, items)
-    packed = pack_answers(batch, model, width=WIDTH)
-    assert ("attention_mask" in packed.inputs) == (family.name == "gemma3")
-    assert_equal(by_ours(model, batch), by_themselves(model, family, items))
-
-
-@pytest.mark.parametrize("mixed", [False, True])
-def test_prompts_without_images_pass(family: Path, *, mixed: bool) -> None:
-    items = [loaded("a", "A red ball.", ("b", "A dog."), shown=()), loaded("b", "No.", ("Yes.",), shown=())]
-    items = items + ragged()[:1] if mixed else items
-    model = load(family)
-    batch = batch_of(family, items, apart=bool(why_not_packed(model)))
-    assert_equal(by_ours(model, batch), by_themselves(model, family, items))
-
-
 def test_a_model_that_does_not_see_alone_what_is_behind_is_told_from_its_settings(family: Path) -> None:
     why = why_not_packed(load(family))
     assert ("sliding_attention" in why) == bool(why) == (family.name == "gemma3")
@@ -192,16 +175,6 @@ def test_the_batch_is_laid_out_as_drawn() -> None:
     assert layout.keep.int().tolist() == [[0, 1, 1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 0, 0, 0, 0]]
 
 
-def test_answers_can_begin_at_one_place() -> None:
-    answers = [(Answer(CHOSEN, (7, 8, 9)), Answer(TEXTS, (6,))), ()]
-    batch = Batch(keys=["a", "b"], owners=[0, 1], prompts=[(1, 1), (1, 1, 1)], answers=answers)
-    layout = lay_out(batch, start=3)
-    assert layout.ids.tolist() == [[1, 1, 0, 7, 8], [1, 1, 1, 0, 0]]
-    assert layout.segments.tolist() == [[0, 0, PADDING, 1, 1], [0, 0, 0, PADDING, PADDING]]
-    assert layout.steps.tolist() == [[0, 0, 0, 1, 2], [0] * 5]
-    assert layout.keep.int().tolist() == [[0, 1, 0, 1, 1], [0] * 5]
-
-
 def test_each_token_is_predicted_by_the_one_before_it(tmp_path: Path) -> None:
     answers = [(Answer(CHOSEN, (7, 8, 9)), Answer(TEXTS, (6,)), Answer(TEXTS + 1, (5, 4))), (Answer(IMAGE, (3, 2)),)]
     types = {"mm_token_type_ids": [(0, 0), (0, 0, 0)]}
@@ -247,17 +220,6 @@ def test_flex_attention_is_causal_where_nothing_is_packed(tmp_path: Path) -> Non
             for model in (load(folder), load(folder, FLEX))
         )
     assert ((found - expected).abs() <= EQUAL * expected.abs()).all()
-
-
-def test_in_parts_the_mask_is_of_the_answers_alone(tmp_path: Path) -> None:
-    answers = [(Answer(CHOSEN, (7, 8)), Answer(TEXTS, (6, 5))), ()]
-    types = {"mm_token_type_ids": [(0, 0), (0, 0, 0)]}
-    batch = Batch(keys=["a", "b"], owners=[0, 1], prompts=[(1, 1), (1, 1, 1)], answers=answers, types=types)
-    packed = pack_answers(batch, load(PACKED["qwen2_vl"](tmp_path), SPLIT), width=WIDTH)
-    seen = (packed.inputs["attention_mask"] == 0).int()
-    assert seen[0, 0].tolist() == [[1, 1, 0, 1, 0], [1, 1, 0, 0, 1]]
-    assert seen.shape == (2, 1, 2, 5)
-    assert seen.any(-1).all()  # also of those that are padding: a row without any would be no number
 
 
 def test_other_kinds_of_attention_cannot_pack(tmp_path: Path) -> None:

@@ -277,27 +277,3 @@ def test_what_sees_and_is_trained_looks_each_time(family: Path) -> None:
         score_answers(model, packed).logps.sum().backward()
     assert calls == [False, True]
     assert any("vis" in name and float(grad.abs().max()) > 0 for name, grad in gradients(model).items())
-
-
-def test_it_ends_with_the_context(family: Path) -> None:
-    model = load(family)
-    freeze_eyes(model)
-    packed = packed_for(family, model)
-    with counted(model) as calls, torch.no_grad():
-        with seen_once(model):
-            score_answers(model, packed)
-        with pytest.raises(TypeError, match="NoneType"), seen_once(model):
-            score_answers(model, replace(packed, owners=None))
-        score_answers(model, packed)
-    assert len(calls) == 3
-    assert all(module.training for module in model.modules())
-
-
-def test_other_pixels_are_looked_at(family: Path) -> None:
-    model = load(family)
-    freeze_eyes(model)
-    first, second = packed_for(family, model), packed_for(family, model)
-    with counted(model) as calls, seen_once(model), torch.no_grad():
-        score_answers(model, first)
-        score_answers(model, second)
-    assert len(calls) == 2

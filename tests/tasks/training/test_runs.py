@@ -31,11 +31,6 @@ def filled(folder: Path, text: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["dpo", "dpo-2", "Run_1.b"])
-def test_names(name: str) -> None:
-    assert check_name(name) == name
-
-
 @pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "a\\b", "-a", "a b", "a\n", "x" * 101])
 def test_names_that_are_no_folders(name: str) -> None:
     with pytest.raises(ConfigError, match="--name"):
@@ -49,12 +44,6 @@ def test_a_run_remembers_what_it_began_with(tmp_path: Path) -> None:
     assert (run.config(), run.data(), run.latest(), run.is_finished) == (CONFIG, {"table": "t"}, None, False)
     run.forget()
     assert run.config() is None
-
-
-def test_settings_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text("objective: cheese")
-    with pytest.raises(ConfigError, match=r"config\.yaml"):
-        Run(tmp_path).config()
 
 
 def test_the_latest_checkpoint_is_that_of_the_most_steps(tmp_path: Path) -> None:
@@ -134,14 +123,6 @@ def test_differences_name_the_fields_that_change_a_result() -> None:
     assert list(differences(CONFIG, TrainConfig(objective="dpo", start="sft"))) == ["start was none, is sft"]
 
 
-def test_means_are_over_examples() -> None:
-    window = Window()
-    window.add({"loss": 1.0, "margin": 2.0}, 1)
-    window.add({"loss": 4.0}, 2)
-    assert window.take() == {"loss": 3.0, "margin": 2.0}
-    assert window.take() == {}
-
-
 def test_windows_of_several_processes_are_joined() -> None:
     first, second = Window(), Window()
     first.add({"loss": 1.0}, 3)
@@ -169,14 +150,6 @@ def test_a_run_that_goes_on_has_each_step_once(tmp_path: Path) -> None:
         *[(1, TRAIN, 1.0), (2, TRAIN, 2.0), (2, HELD_OUT, 9.0), (3, TRAIN, 4.0)]
     ]
     assert (again.last(TRAIN), again.last(HELD_OUT)) == ({"loss": 4.0}, {"loss": 9.0})
-
-
-def test_the_last_step_of_a_split_counts(tmp_path: Path) -> None:
-    metrics = MetricsFile(tmp_path / "metrics.parquet")
-    metrics.add(1, 0.1, HELD_OUT, {"loss": 3.0, "accuracy": 0.5})
-    metrics.add(2, 0.2, HELD_OUT, {"loss": 2.0})
-    metrics.add(3, 0.3, TRAIN, {"loss": 1.0})
-    assert (metrics.last(TRAIN), metrics.last(HELD_OUT), metrics.last("test")) == ({"loss": 1.0}, {"loss": 2.0}, {})
 
 
 def test_an_empty_file_and_none_and_a_broken_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

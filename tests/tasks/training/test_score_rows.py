@@ -83,14 +83,6 @@ def test_every_answer_gets_what_it_gets_by_itself(written: Path) -> None:
         assert {place for place, logp in enumerate(made.logps) if logp} == shown
 
 
-def test_as_many_negatives_as_are_asked_for(written: Path) -> None:
-    config = scoring(written, objective="dpo", dpo={"max_negatives": 3})
-    assert (config.texts, config.images, config.beside) == (3, True, False)
-    found = ok(list(score_rows(rows(), config)))
-    assert [bool(count) for count in found[rows()[3].key].tokens] == [True, False, True, True, False]
-    assert [bool(count) for count in found[rows()[4].key].tokens] == [True, True, False, False, False]
-
-
 def test_packed_or_apart_is_the_same(written: Path) -> None:
     made = [
         ok(list(score_rows(rows(), scoring(written, model={"shared_prompt": packing}))))
@@ -167,14 +159,3 @@ def test_what_decides_the_numbers_decides_the_table(written: Path, tmp_path: Pat
     others |= {name: mark(scoring(written, **own)) for name, own in values.items()}
     others["rows"] = fingerprint(STAGE, scoring(written), prompts={}, tables={"preferences": "q"})
     assert len({same, *others.values()}) == 1 + len(others), others
-
-
-def test_other_pixels_give_other_numbers(written: Path) -> None:
-    """Which is why they are part of the fingerprint."""
-    row = [preference(0)]
-    one, other = (
-        next(iter(ok(list(score_rows(row, scoring(written, model={"max_pixels": most})))).values()))
-        for most in (10_000, 784)
-    )
-    assert one.tokens == other.tokens
-    assert one.logps != pytest.approx(other.logps, rel=1e-4)

@@ -14,7 +14,7 @@ from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.training.tiny_model import SIZES, TOKENS, train_tokenizer, write_tiny_model
+from pairwright.tasks.training.tiny_model import SIZES, write_tiny_model
 
 TEXTS = (
     "Compare the two images and say how they differ.",
@@ -78,12 +78,6 @@ def test_same_texts_give_the_same_bytes_in_any_order_and_another_process(written
     assert [path.name for path in tmp_path.iterdir()] == [again.name]  # nothing is left beside it
 
 
-def test_what_is_there_is_left_alone(written: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in written.iterdir()}
-    assert write_tiny_model(written.parent, TEXTS) == written
-    assert {path: path.stat().st_mtime_ns for path in written.iterdir()} == before
-
-
 def test_other_texts_seed_or_size_give_another_model(written: Path, tmp_path: Path) -> None:
     others = [
         write_tiny_model(tmp_path, (*TEXTS, "no difference")),
@@ -101,29 +95,11 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         write_tiny_model(tmp_path / "models", TEXTS)
 
 
-def test_the_callers_random_numbers_stay_as_they_were(tmp_path: Path) -> None:
-    torch.manual_seed(7)
-    expected = torch.rand(3)
-    torch.manual_seed(7)
-    write_tiny_model(tmp_path, TEXTS)
-    assert torch.equal(torch.rand(3), expected)
-
-
 @given(text=st.text())
 def test_any_text_comes_back_from_the_tokenizer(processor: Any, text: str) -> None:
     tokenizer = processor.tokenizer
     plain = unicodedata.normalize("NFC", text)  # as Qwen's own tokenizer does
     assert tokenizer.decode(tokenizer(text, split_special_tokens=True).input_ids) == plain
-
-
-def test_common_words_are_one_piece(processor: Any) -> None:
-    assert len(processor.tokenizer(" the second image shows").input_ids) == 4
-
-
-def test_the_vocabulary_has_all_bytes_and_the_familys_tokens_even_without_texts() -> None:
-    tokenizer = train_tokenizer([], 1000)
-    assert len(tokenizer) == 256 + len(TOKENS)
-    assert tokenizer.convert_ids_to_tokens(len(tokenizer) - 1) == "<|video_pad|>"
 
 
 def test_the_template_puts_images_where_they_stand(processor: Any) -> None:
@@ -134,22 +110,6 @@ def test_the_template_puts_images_where_they_stand(processor: Any) -> None:
         f"<|im_start|>user\nA{image}B{image}<|im_end|>\n<|im_start|>assistant\nOne.<|im_end|>\n"
     )
     assert conversation(processor) == (f"<|im_start|>user\n{image}{image}{TEXTS[0]}<|im_end|>\n<|im_start|>assistant\n")
-
-
-def test_two_images_come_in_their_order_and_take_sixty_three_tokens_each(processor: Any) -> None:
-    batch = processor(text=[conversation(processor)], images=[RED, BLUE], return_tensors="pt")
-    assert batch["image_grid_thw"].tolist() == [[1, 14, 18]] * 2
-    assert (batch["input_ids"] == processor.image_token_id).sum() == 2 * 63
-    first, second = batch["pixel_values"].split(14 * 18)
-    red, blue = first.reshape(252, 3, -1).mean((0, 2)), second.reshape(252, 3, -1).mean((0, 2))
-    assert red[0] > red[2]
-    assert blue[2] > blue[0]
-
-
-def test_a_large_image_takes_no_more_tokens(processor: Any) -> None:
-    large = Image.new("RGB", (4000, 3000))
-    grid = processor(text=[conversation(processor)], images=[large, RED], return_tensors="pt")["image_grid_thw"]
-    assert grid.prod(dim=1).max() <= 252
 
 
 def test_the_model_learns_to_tell_images_apart_and_says_so(written: Path, processor: Any) -> None:

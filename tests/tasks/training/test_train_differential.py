@@ -108,15 +108,6 @@ def test_activations_may_be_computed_again(models: dict[str, Path], tmp_path: Pa
     assert curves[1] == pytest.approx(curves[0], rel=1e-5)
 
 
-def test_the_module_is_trained_where_nothing_else_that_sees_is(models: dict[str, Path], tmp_path: Path) -> None:
-    config = with_module(
-        models["qwen2_vl"], model={"train_vision": False}, optimiser={"max_steps": 2, "vision_learning_rate": 0.0}
-    )
-    job = write_run(tmp_path, config, rows=rows())
-    train_model.train_model(job)
-    assert load_file(job.run.model / WEIGHTS)["out.weight"].any()
-
-
 def test_two_rates_are_two_groups(models: dict[str, Path], tmp_path: Path) -> None:
     trainer = make(write_run(tmp_path, with_module(models["qwen2_vl"]), rows=rows()))
     groups = trainer.create_optimizer().param_groups

@@ -400,14 +400,6 @@ def test_what_helps(values: dict[str, Any], advice: str, tmp_path: Path) -> None
     assert str(caught.value).endswith(advice)
 
 
-def test_other_faults_are_not_taken_for_it(tmp_path: Path) -> None:
-    with (
-        pytest.raises(RuntimeError, match="must match"),
-        fitting(TrainConfig.model_validate({"objective": "sft"}), Run(tmp_path)),
-    ):
-        torch.zeros(2) + torch.zeros(3)
-
-
 def test_a_run_with_a_checkpoint_keeps_its_settings(tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / "checkpoint-2").mkdir(parents=True)
     config = TrainConfig.model_validate({"objective": "namc"})

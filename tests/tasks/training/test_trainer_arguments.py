@@ -76,10 +76,6 @@ def test_nobody_is_logged_in_to_wandb(tmp_path: Path, monkeypatch: pytest.Monkey
 CONFIG = TrainConfig(objective="dpo")
 
 
-def test_nothing_is_asked_for() -> None:
-    check_launcher(CONFIG)
-
-
 def test_the_first_fsdp_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is what ``accelerate launch --use_fsdp`` gives where no version is named."""
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")

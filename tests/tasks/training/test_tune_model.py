@@ -38,7 +38,7 @@ from pairwright.tasks.training.tune_model import (
     without_module,
 )
 from tests.fixtures.examples_to_pack import loaded, picture
-from tests.fixtures.families_of_models import PACKED, write_gemma3, write_smolvlm
+from tests.fixtures.families_of_models import PACKED, write_gemma3
 from tests.fixtures.preferences_to_train import preference
 
 FAMILIES: dict[str, Callable[[Path], Path]] = {**PACKED, "gemma3": write_gemma3}
@@ -157,16 +157,6 @@ def test_what_is_trained_is_counted_and_logged(qwen: Path, caplog: pytest.LogCap
     assert of == base + trained
     assert f"512 of {of:,} " in caplog.text
     assert "rank 2" in caplog.text
-
-
-def test_tied_weights_count_and_train_once(tmp_path: Path) -> None:
-    folder = write_gemma3(tmp_path / "gemma3")
-    model = tuned(folder, settings(tuning="full"))
-    assert model.lm_head.weight is model.get_input_embeddings().weight
-    language = {id(p): p.numel() for n, p in model.named_parameters() if n.startswith(LANGUAGE)}
-    assert count_parameters(model)[0] == sum(language.values())
-    with pytest.raises(ConfigError, match="lm_head"):
-        tuned(folder, settings(lora={"target_modules": ["lm_head"]}))
 
 
 def test_layers_can_be_named(qwen: Path) -> None:
@@ -290,13 +280,6 @@ def test_each_weight_has_its_rate(family: str, tmp_path: Path) -> None:
     assert {found[key][0] for key in projector} == {1e-5}
 
 
-def test_a_family_that_is_not_known_is_refused(tmp_path: Path) -> None:
-    folder = write_smolvlm(tmp_path / "smolvlm")
-    model = load_model(folder, TrainConfig(objective="sft").model, dtype=torch.float32)
-    with pytest.raises(ModelError, match=r"^optimiser\.vision_learning_rate: .*qwen2_vl"):
-        split_rates(torch.optim.AdamW(model.parameters()), model, 1e-6)
-
-
 BESIDE = {"tuning": "lora", "lora": {"rank": 4}, "train_vision": True, "vision_tuning": "full"}
 KINDS: dict[str, dict[str, Any]] = {
     "full": {"model": {"tuning": "full", "train_vision": True}},
@@ -376,14 +359,6 @@ def test_a_pair_is_answered_alike_alone_and_among_others(start: Path) -> None:
 def load_model_in_half(start: Path, config: TrainConfig) -> Any:
     precise = config.optimiser.model_copy(update={"precision": "bf16"})
     return load_to_train(start, config.model_copy(update={"optimiser": precise}))
-
-
-def test_only_the_module_is_trained_beside_adapters_where_nothing_else_that_sees_is(start: Path) -> None:
-    model = kind_settings("merged").model.model_copy(update={"train_vision": False})
-    config = kind_settings("merged").model_copy(update={"model": model})
-    names = trained_beside(prepare_model(load_to_train(start, config), config)).keys()
-    assert names
-    assert all(name.startswith(f"{NAME}.") for name in names)
 
 
 @pytest.mark.parametrize("kind", KINDS)

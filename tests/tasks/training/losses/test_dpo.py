@@ -34,11 +34,6 @@ def test_sigmoid():
     )
 
 
-def test_at_the_start_it_is_log_2():
-    policy = score([-2.0, None, -5.0], [-7.0, -1.0, None])
-    assert dpo(policy, policy, DpoConfig()).value.item() == pytest.approx(math.log(2), abs=1e-12)
-
-
 def test_ipo_is_the_distance_to_half_over_beta():
     policy = score(POLICY, grad=True)
     loss = dpo(policy, score(REFERENCE), DpoConfig(beta=0.3, loss_type="ipo"))
@@ -72,14 +67,6 @@ def test_smoothed_labels_are_an_expectation():
     assert square.value.item() == pytest.approx(0.8 * (1.5 - aim) ** 2 + 0.2 * (-1.5 - aim) ** 2, abs=1e-12)
 
 
-def test_smoothed_labels_have_their_least_loss_where_the_chance_is_theirs():
-    # sigmoid(margin) = 0.8
-    margin = math.log(0.8 / 0.2)
-    policy = score([margin, None, 0.0], grad=True)
-    loss = dpo(policy, zeros_like(policy), DpoConfig(beta=1.0, label_smoothing=0.2))
-    assert gradient(loss, policy)[0] == pytest.approx([0, 0, 0], abs=1e-12)
-
-
 def test_of_several_negatives_the_chosen_text_is_first():
     policy = score([1.0, None, 0.5, -0.3, 0.2], grad=True)
     loss = dpo(policy, zeros_like(policy), DpoConfig(beta=1.0, max_negatives=3))
@@ -100,28 +87,6 @@ def test_in_full_the_whole_order_is_wanted():
     assert loss.value.item() == pytest.approx(-math.log(chance), abs=1e-12)
     # Of the last, the shares in all three sums.
     assert gradient(loss, policy)[0][4] == pytest.approx(d / (a + b + c + d) + d / (b + c + d) + d / (c + d), abs=1e-12)
-
-
-@pytest.mark.parametrize("ranking", ["first", "full"])
-def test_one_of_several_is_plain_dpo(ranking):
-    one, several = score(POLICY), score([*POLICY, None, None])
-    plain = dpo(one, score(REFERENCE), DpoConfig(beta=0.3)).value
-    config = DpoConfig(beta=0.3, max_negatives=3, ranking=ranking)
-    assert dpo(several, score([*REFERENCE, None, None]), config).value.item() == plain.item()
-    assert dpo(one, score(REFERENCE), config).value.item() == plain.item()
-
-
-def test_a_hole_among_negatives_is_left_out():
-    policy, packed = score([1.0, None, None, -0.3, 0.2]), score([1.0, None, -0.3, 0.2])
-    config = DpoConfig(beta=1.0, max_negatives=3, ranking="full")
-    assert dpo(policy, zeros_like(policy), config).value == dpo(packed, zeros_like(packed), config).value
-
-
-def test_further_negatives_are_not_looked_at():
-    policy = score([*POLICY, -0.1], grad=True)
-    loss = dpo(policy, score([*REFERENCE, -9.0]), DpoConfig(beta=0.3))
-    assert loss.value.item() == pytest.approx(surprise(MARGIN), abs=1e-12)
-    assert gradient(loss, policy)[0][3] == 0
 
 
 @pytest.mark.parametrize(

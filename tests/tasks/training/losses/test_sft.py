@@ -1,11 +1,9 @@
 """The mean of -log p: over tokens, or over examples."""
 
 import pytest
-import torch
 
 from pairwright.schemas.training import SftConfig
 from pairwright.tasks.training.losses.objectives import sft
-from pairwright.tasks.training.losses.rewards import Scored
 from tests.fixtures.scores import gradient, numbers, score
 
 TOKENS = [[4], [1], [0]]
@@ -29,17 +27,6 @@ def test_over_examples():
     assert loss.per_example.tolist() == pytest.approx([1.5, 3, 0])
     assert numbers(loss.metrics) == pytest.approx({"nll": 9 / 5, "logp/chosen": -4.5})
     assert gradient(loss, policy) == [[-1 / 8], [-1 / 2], [0]]
-
-
-def test_over_tokens_it_is_pytorchs_cross_entropy():
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(3, 7, 11, dtype=torch.float64, generator=generator)
-    labels = torch.randint(11, (3, 7), generator=generator)
-    labels[0, 5:], labels[2, 2:] = -100, -100
-    logps = -torch.nn.functional.cross_entropy(logits.transpose(1, 2), labels, reduction="none").sum(1, keepdim=True)
-    policy = Scored(logps=logps, tokens=(labels != -100).sum(1, keepdim=True))
-    wanted = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
-    torch.testing.assert_close(sft(policy, None, SftConfig()).value, wanted)
 
 
 def test_rejected_answers_and_a_reference_change_nothing():

@@ -91,39 +91,12 @@ def test_texts_that_the_model_cannot_be_given_get_no_reward():
     assert not torch.equal(before, after)
 
 
-def test_missing_columns_are_missing_rewards():
-    """Where no row has a negative in the last columns, the policy's losses have no such columns."""
-    rows = [entry(0), entry(1, "text 0."), entry(2, "text 7", in_pool=True)]
-    adversary = made(rows)
-    answers = adversary.propose([rows[0].key, rows[1].key])
-    assert answers == [(), ()]
-    said = adversary.learn(torch.empty(2, 0), step=True)
-    assert "retriever/reward" not in said
-    assert adversary.retriever.steps == 1
-
-
-def test_learning_needs_a_proposal():
-    adversary = made()
-    with pytest.raises(ValueError, match="proposed"):
-        adversary.learn(torch.zeros(1, 3), step=True)
-
-
 def test_a_rank_without_rows_steps_with_the_others():
     adversary = made()
     adversary.skip(step=False)
     assert adversary.retriever.steps == 0
     adversary.skip(step=True)
     assert adversary.retriever.steps == 1
-
-
-def test_a_rank_that_begins_without_rows_keeps_in_step():
-    """It is warmed up with the others, who wait for it, and draws what a run of one process would."""
-    with_rows, without = made(warmup_steps=3), made(warmup_steps=3)
-    answers = with_rows.propose(KEYS[:2])
-    with_rows.learn(torch.full((len(answers), 3), torch.nan), step=True)
-    without.skip(step=True)
-    assert torch.equal(weights_of(with_rows), weights_of(without))
-    assert with_rows.propose(KEYS[:4]) == without.propose(KEYS[:4])
 
 
 def test_the_warm_up_is_of_new_retrievers_only(tmp_path):

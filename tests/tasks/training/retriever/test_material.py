@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pairwright.schemas.claims import CLAIMS, Claim, Selector
+from pairwright.schemas.claims import CLAIMS
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.scene import SceneGraph
@@ -109,20 +109,6 @@ def test_what_is_not_known_is_not_guessed():
     ids = np.array([[0, 1, NONE], [0, 1, NONE]])
     assert known.of(np.arange(2), ids).tolist() == [[TRUE, UNKNOWN, UNKNOWN], [UNKNOWN] * 3]
     assert known.of(np.arange(0), np.empty((0, 2), dtype=np.int64)).shape == (0, 2)
-
-
-@pytest.mark.parametrize(("colour", "verdict"), [("red", TRUE), ("blue", WRONG)])
-def test_the_graph_of_the_right_side_counts(colour, verdict):
-    rows = [entry_of("a", "text", ("x", "y")), entry_of("b", "other", ("x", "x"))]
-    claims = CLAIMS.dump_json((Claim(side=1, kind="exists", selector=Selector(colour=colour)),)).decode()
-    graphs = {"x": graph(thing(colour="blue")), "y": graph(thing(colour="red"))}
-    known = know_truth(
-        rows,
-        make_pool(rows),
-        claims=[("other", claims)],
-        graphs={key: without_masks(one.model_dump_json()) for key, one in graphs.items()},
-    )
-    assert known.of(np.array([0]), np.array([[0]])).tolist() == [[verdict]]
 
 
 def test_masks_are_left_out_and_nothing_else():
