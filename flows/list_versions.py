@@ -15,8 +15,8 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow
 from pairwright.schemas.say_changes import say_changes
 from pairwright.tasks.store.dataset import Build, read_record
-from pairwright.tasks.store.diff import StageDiff, diff_stage
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.lineage import StageDiff, diff_stage
 from pairwright.tasks.store.snapshot import Snapshot, find_live, missing_files, read_snapshot, snapshot_numbers
 
 

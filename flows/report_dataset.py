@@ -13,7 +13,7 @@ from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import read_verdict
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.replace import replacing
+from pairwright.tasks.store.scratch import replacing
 from pairwright.tasks.store.snapshot import Snapshot, describe_version
 
 REPORT = "report"

@@ -19,7 +19,7 @@ from pairwright.tasks.export.tally_rows import EVERYTHING, About, Selection, Tal
 from pairwright.tasks.export.verify import Verifier
 from pairwright.tasks.export.write_card import write_readme
 from pairwright.tasks.store.dataset import Build
-from pairwright.tasks.store.replace import replacing
+from pairwright.tasks.store.scratch import replacing
 from pairwright.tasks.store.snapshot import find_live, stream_live
 from pairwright.tasks.store.stage import Planned
 

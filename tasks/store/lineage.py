@@ -1,16 +1,20 @@
-"""Follow rows from table to table: what was made of them, and what they were made from.
+"""Follow rows from table to table (what was made of them, what they were made from), and compare two versions.
 
 A row is made from the row that was its stage's input, from the rows that were looked up for that (one or many about the
 same thing), and from the images that it names. Tables that a stage was handed as a whole are not followed: with them
-every row would be made from every other.
+every row would be made from every other. Rows of two versions are compared by key, inputs by theirs.
 
-Reads the settled ledger's key columns.
+Reads the settled ledgers' key columns; DuckDB compares within its memory limit.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import duckdb
+import pyarrow as pa
+
+from pairwright.schemas.arrow import no_rows
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.ledger import Ledger, links_of
@@ -132,3 +136,75 @@ def read_cells(
         table = read_rows(Part(build.folder, f"{planned.table}/{name}"), [row for row, _ in places], columns)
         found |= {key: cells for (_, key), cells in zip(places, table.to_pylist(), strict=True)}
     return found
+
+
+KEYS = no_rows(pa.schema({"key": pa.string()}))
+OUTCOMES = no_rows(pa.schema(dict.fromkeys(("key", "outcome", "reason"), pa.string())))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turned:
+    """Count inputs that ended otherwise than before."""
+
+    before: str
+    """"ok", "dropped", "failed" or "pending", with the reason behind it; empty: it was no input."""
+    after: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageDiff:
+    """Say how one table of two versions differs."""
+
+    stage: str
+    fingerprints: tuple[str, str]
+    """Before and after; empty: that version has no such table."""
+    rows: tuple[int, int]
+    came: int
+    went: int
+    turned: tuple[Turned, ...]
+    """Inputs that are in both, most first."""
+    came_keys: tuple[str, ...] = ()
+    went_keys: tuple[str, ...] = ()
+
+
+def diff_stage(before: Build, after: Build, stage: str, *, listed: bool = False) -> StageDiff:
+    """Compare one stage of two settled versions."""
+    with duckdb.connect() as database:
+        for name, build in (("before", before), ("after", after)):
+            has = _fingerprint(build, stage) != ""
+            keys = build.ledger.columns(f"SELECT key FROM live_{stage}") if has else KEYS
+            query = f"SELECT key, outcome, coalesce(reason, '') AS reason FROM outcome_{stage}"
+            database.register(f"{name}_keys", keys)
+            database.register(f"{name}_outcomes", build.ledger.columns(query) if has else OUTCOMES)
+        came, went = (_only(database, *pair) for pair in (("after", "before"), ("before", "after")))
+        sizes = [
+            int(database.sql(f"SELECT count(*) FROM {name}_keys").fetchall()[0][0]) for name in ("before", "after")
+        ]
+        return StageDiff(
+            stage=stage,
+            fingerprints=(_fingerprint(before, stage), _fingerprint(after, stage)),
+            rows=(sizes[0], sizes[1]),
+            came=len(came),
+            went=len(went),
+            turned=tuple(_turned(database)),
+            came_keys=tuple(sorted(came.to_pylist())) if listed else (),
+            went_keys=tuple(sorted(went.to_pylist())) if listed else (),
+        )
+
+
+def _fingerprint(build: Build, stage: str) -> str:
+    return next((planned.fingerprint for planned in build.planned if planned.stage.name == stage), "")
+
+
+def _only(database: duckdb.DuckDBPyConnection, one: str, other: str) -> pa.ChunkedArray:
+    return database.sql(f"SELECT key FROM {one}_keys ANTI JOIN {other}_keys USING (key)").to_arrow_table()["key"]
+
+
+def _turned(database: duckdb.DuckDBPyConnection) -> Sequence[Turned]:
+    told = "CASE WHEN {0}.reason = '' THEN {0}.outcome ELSE {0}.outcome || ': ' || {0}.reason END"
+    found = database.sql(
+        f"SELECT {told.format('b')}, {told.format('a')}, count(*) FROM before_outcomes b JOIN after_outcomes a "
+        "USING (key) WHERE b.outcome != a.outcome OR b.reason != a.reason GROUP BY ALL ORDER BY 3 DESC, 1, 2"
+    ).fetchall()
+    return [Turned(before=before, after=after, count=count) for before, after, count in found]

@@ -1,4 +1,9 @@
-"""Folders for the time of one process: deleted when it ends, or by the next process where it was killed."""
+"""Folders for the time of one process, and folders that are replaced as a whole.
+
+A scratch folder is deleted when its process ends, or by the next process where it was killed. A replaced one grows
+beside the old one under a hidden name and takes its place by renaming; a process that is killed between the two renames
+leaves the old one beside, and the next call puts it back before it starts.
+"""
 
 import contextlib
 import os
@@ -9,6 +14,10 @@ from collections.abc import Generator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.rows import make_key
+from pairwright.tasks.store.files import naming
 
 ENDING = ".lock"
 
@@ -53,3 +62,51 @@ def own_temporary_folder() -> Path:
     if not path.is_symlink() and path.is_dir() and (path.stat().st_uid == user or os.name == "nt"):
         return path
     return Path(tempfile.mkdtemp(prefix="pairwright-"))
+
+
+@contextlib.contextmanager
+def replacing(target: Path) -> Generator[Path]:
+    """Yield an empty folder that takes the target's place when the block ends well, and is deleted when it does not.
+
+    Raises:
+        StoreError: another process replaces the same folder now, or the disk refuses.
+    """
+    new, old = (target.with_name(f".{target.name}.{kind}") for kind in ("new", "old"))
+    with _alone(target), naming(str(target), "replaced"):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if old.exists() and not target.exists():
+            old.rename(target)
+        _delete(old, new)
+        new.mkdir()
+        try:
+            yield new
+            if target.exists():
+                target.rename(old)
+            new.rename(target)
+        except BaseException:
+            if old.exists() and not target.exists():
+                old.rename(target)
+            raise
+        finally:
+            _delete(old, new)
+
+
+def _delete(*folders: Path) -> None:
+    for folder in folders:
+        if folder.exists():
+            shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def _alone(target: Path) -> Generator[None]:
+    """Hold the target's lock, which dies with its process; it is kept elsewhere, so that nothing is left beside it."""
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    lock = FileLock(Path(tempfile.gettempdir()) / f"pairwright-{make_key(str(target.absolute()), user)}.lock")
+    try:
+        lock.acquire(timeout=0.05)
+    except Timeout as error:
+        raise StoreError(f"{target}: another process is writing it now; wait for that and run this again") from error
+    try:
+        yield
+    finally:
+        lock.release()

@@ -17,7 +17,7 @@ from PIL import Image
 
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.images import decode_rgb, encode_png
-from pairwright.tasks.store.replace import replacing
+from pairwright.tasks.store.scratch import replacing
 
 FOLDER, FILE = "samples", "samples.jsonl"
 MOST_SIDE = 480

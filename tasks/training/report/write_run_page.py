@@ -22,7 +22,7 @@ from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.section import Section
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.pages.environment import copy_looks, make_environment, write_page
-from pairwright.tasks.store.replace import replacing
+from pairwright.tasks.store.scratch import replacing
 from pairwright.tasks.training.report.draw_run import draw_run, show_value
 from pairwright.tasks.training.report.run_metrics import HELD_OUT, Alarm, Metrics, find_alarms, read_metrics
 from pairwright.tasks.training.report.samples import FILE, FOLDER

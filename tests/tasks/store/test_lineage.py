@@ -6,8 +6,7 @@ Of the words a, b, c: each has an image, a rank and a link; a and b are a pair, 
 from pathlib import Path
 
 from pairwright.schemas.rows import make_key
-from pairwright.tasks.store.diff import Turned, diff_stage
-from pairwright.tasks.store.lineage import Link, count_rows, find_keys, follow, read_cells
+from pairwright.tasks.store.lineage import Link, Turned, count_rows, diff_stage, find_keys, follow, read_cells
 from tests.tasks.store.test_pinned import toy_version
 from tests.tasks.store.toy import ToyConfig, build_toy
 
