@@ -14,8 +14,15 @@ from pairwright.prompts import load_wordings
 from pairwright.schemas.claims import Claim, Selector
 from pairwright.schemas.phrases import COLUMNS, DEPTHS, joined, number, surface
 from pairwright.schemas.scene import SceneGraph, SceneObject
-from pairwright.tasks.captioning.refer import find_relation
-from pairwright.tasks.captioning.statements import Mention, Statement, capital, claims_of, describe, selects
+from pairwright.tasks.captioning.statements import (
+    Mention,
+    Statement,
+    capital,
+    claims_of,
+    describe,
+    find_relation,
+    selects,
+)
 
 Axis = Literal["column", "depth"]
 AXES: tuple[Axis, Axis] = ("column", "depth")

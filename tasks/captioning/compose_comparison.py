@@ -14,12 +14,13 @@ from pairwright.prompts import load, load_wordings
 from pairwright.schemas.claims import Claim, Graphs, Selector, is_no_change
 from pairwright.schemas.phrases import COLUMNS, DEPTHS, joined, noun, some, within
 from pairwright.schemas.scene import SceneObject
-from pairwright.tasks.captioning.refer import SPOKEN, Related, find_relation, find_reversal
 from pairwright.tasks.captioning.statements import (
     SIDES,
+    SPOKEN,
     Contrast,
     Mention,
     MentionPair,
+    Related,
     Side,
     Statement,
     capital,
@@ -27,6 +28,8 @@ from pairwright.tasks.captioning.statements import (
     describe,
     everything,
     find_contrasts,
+    find_relation,
+    find_reversal,
     selects,
     shared,
     shown,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.prompts import difference_verbs
-from pairwright.schemas.claims import CLAIMS, Claim, is_no_change
+from pairwright.schemas.claims import CLAIMS, Claim, all_hold, is_no_change
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.rows import DifferenceRow
 from pairwright.schemas.scene import SceneChange
@@ -37,7 +37,7 @@ def test_descriptions_are_true_and_in_the_template(both, seed):
     written = compose_difference(both, Random(seed))
     if written is None:
         return
-    assert written.true_of(both), written.text
+    assert all_hold(written.claims, both), written.text
     read = read_difference(written.text, difference_verbs())
     assert isinstance(read, Difference), written.text
     for half, scene in zip((read.first_half, read.second_half), both, strict=True):
@@ -50,7 +50,7 @@ def test_descriptions_are_true_and_in_the_template(both, seed):
 def test_descriptions_of_changes_are_false_with_the_images_exchanged(both, seed):
     written = compose_difference(both, Random(seed))
     if written is not None and not is_no_change(both):
-        assert not written.true_of((both[1], both[0])), written.text
+        assert not all_hold(written.claims, (both[1], both[0])), written.text
 
 
 @PROPERTY

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pairwright.schemas.claims import all_hold
 from pairwright.schemas.config import CaptionsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Dropped
@@ -36,7 +37,7 @@ def said_region(sentence):
 def test_every_sentence_is_true(both, seed):
     for scene in both:
         for part in compose_caption(scene, Random(seed)):
-            assert part.true_of((scene, scene)), part.text
+            assert all_hold(part.claims, (scene, scene)), part.text
             for phrase in read_phrases(part.text):
                 assert phrase.true_of(scene, **said_region(part.text)), part.text
 
