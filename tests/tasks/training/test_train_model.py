@@ -7,12 +7,14 @@ import shutil
 import signal
 from collections import Counter
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors import safe_open
+from transformers import Trainer
 
 from pairwright.schemas.errors import ModelError, TrainingError
 from pairwright.schemas.training import TrainConfig
@@ -42,6 +44,15 @@ def _no_samples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def train(job: Job) -> train_model.Ended:
     return train_model.train_model(job)
+
+
+def test_what_is_private_to_the_trainer_and_ours_has_its_parameters() -> None:
+    """Of the installed release: a name that it comes to use, or a parameter more, is seen here first."""
+    own = {name: one for name, one in vars(PreferenceTrainer).items() if name[0] == "_" != name[1]}
+    shared = {name: getattr(Trainer, name) for name in own if hasattr(Trainer, name)}
+    assert shared.keys() == {"_save_checkpoint", "_save", "_clip_grad_norm", "_issue_warnings_after_load"}
+    for name, theirs in shared.items():
+        assert list(signature(own[name]).parameters) == list(signature(theirs).parameters)
 
 
 def test_two_small_batches_are_one_large(model: Path, tmp_path: Path) -> None:
