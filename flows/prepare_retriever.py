@@ -13,8 +13,7 @@ from pairwright.flows.version import Version
 from pairwright.schemas.config import EmbeddingConfig
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.retrieving import MinedConfig, TextVectorsConfig
-from pairwright.schemas.training import TrainConfig
+from pairwright.schemas.training import MinedConfig, TextVectorsConfig, TrainConfig
 from pairwright.tasks.mining import embed_images
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.store.files import Folder

@@ -1,10 +1,15 @@
-"""The settings of a training run: what is trained, on which objective, against which reference, how fast."""
+"""The settings of a training run, and of the tables that it makes of a dataset's rows.
 
-from typing import Annotated, Literal
+A run: what is trained, on which objective, against which reference, how fast. Tables: vectors of texts and mined
+negatives, by ADPO's retriever; the reference's scores, of which all settings decide the numbers.
+"""
+
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from pairwright.schemas.differential import DifferentialConfig
+from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.namc import NamcConfig
 from pairwright.schemas.section import Count, Positive, Section, Seed, Share
 
@@ -256,3 +261,70 @@ class TrainConfig(Section):
     def table(self) -> Literal["preferences", "mined"]:
         """Return the table that is trained on: the dataset's preferences, or those with mined negatives."""
         return "mined" if self.negatives_from else "preferences"
+
+
+WORDS = "words"
+
+
+class TextVectorsConfig(Section):
+    """Say what makes vectors of the chosen texts."""
+
+    encoder: Literal["words", "clip"] = WORDS
+    """The words and word pairs of a text, hashed; or CLIP's text tower, where the images have CLIP's vectors."""
+    dimension: Annotated[int, Field(ge=64, le=65_536)] = 512
+    """Length of the vectors of hashed words."""
+    clip: ClipConfig = ClipConfig()
+    """The model that embeds the images, too."""
+
+
+class MinedConfig(Section):
+    """Say whose negatives are written into a table of preferences."""
+
+    retriever: Annotated[str, Field(min_length=1)]
+    """The file that an ADPO run wrote: its ``retriever.safetensors``."""
+    sha256: str = ""
+    """Its hash; empty: that of the file there. The table's fingerprint holds the hash, not the place."""
+    pool: str = "train"
+    """The split whose chosen texts are negatives of other pairs."""
+    candidates: Annotated[int, Field(ge=1, le=1024)] = 32
+    """How many of a pair's hardest texts are looked at until one is found that is not known to be true of it."""
+    min_q: Share = 0.0
+    """Texts that the retriever gives less than this are no negatives, and the row is dropped where none is left."""
+    uncounted: ClassVar[frozenset[str]] = frozenset({"retriever"})
+
+
+Number = Literal["bf16", "fp16", "fp32"]
+
+
+class ScoringConfig(Section):
+    """Say which model scores which answers, and how; a run fills it in, and its hash is part of the table's name."""
+
+    folder: str
+    """Where the model is."""
+    model: str
+    """The hash of its weights and settings, or the Hub's commit."""
+    processor: str
+    """The hash of its processor's files."""
+    template: str
+    """The hash of its chat template."""
+    weights: Number
+    """What the weights are kept in,"""
+    compute: Number
+    """and what is computed in."""
+    attn_implementation: str
+    """As ``model.attn_implementation``."""
+    shared_prompt: str
+    """As ``model.shared_prompt``."""
+    max_pixels: Positive
+    """As ``model.max_pixels``."""
+    max_length: Positive
+    """As ``model.max_length``."""
+    texts: Count
+    """Rejected texts scored of each row, at the most."""
+    images: bool
+    """Whether the chosen text is scored given the rejected images, too,"""
+    beside: bool
+    """also where there is a rejected text."""
+    batch: Positive = 4
+    """Rows at a time."""
+    uncounted: ClassVar[frozenset[str]] = frozenset({"folder", "batch"})

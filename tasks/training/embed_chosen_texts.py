@@ -17,8 +17,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwright.schemas.retrieving import WORDS, TextVectorsConfig
 from pairwright.schemas.rows import EmbeddingRow, PreferenceRow, make_key
+from pairwright.schemas.training import WORDS, TextVectorsConfig
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.models.text_scorer import OpenClipTexts

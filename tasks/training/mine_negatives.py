@@ -22,7 +22,6 @@ from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.claims import CLAIMS, all_hold
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.plain_text import plain_text
-from pairwright.schemas.retrieving import MinedConfig
 from pairwright.schemas.rows import (
     DifferenceRow,
     Dropped,
@@ -34,6 +33,7 @@ from pairwright.schemas.rows import (
     Row,
     make_key,
 )
+from pairwright.schemas.training import MinedConfig
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors

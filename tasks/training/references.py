@@ -23,8 +23,7 @@ from torch import Tensor
 from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
 from pairwright.schemas.rows import ReferenceRow, make_key
-from pairwright.schemas.scoring import ScoringConfig
-from pairwright.schemas.training import TrainConfig
+from pairwright.schemas.training import ScoringConfig, TrainConfig
 from pairwright.tasks.models.differential import DifferentialPerception
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder

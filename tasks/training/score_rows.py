@@ -21,8 +21,7 @@ from typing import Any
 import torch
 
 from pairwright.schemas.rows import Dropped, PreferenceRow, ReferenceRow, make_key
-from pairwright.schemas.scoring import Number, ScoringConfig
-from pairwright.schemas.training import ModelConfig, TrainConfig
+from pairwright.schemas.training import ModelConfig, Number, ScoringConfig, TrainConfig
 from pairwright.tasks.models.devices import choose_device, count_gpus
 from pairwright.tasks.store.pool import PLACE, helpers
 from pairwright.tasks.store.stage import Stage

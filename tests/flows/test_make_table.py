@@ -10,8 +10,8 @@ import pytest
 from pairwright.flows.make_table import make_table
 from pairwright.flows.version import open_present, open_version
 from pairwright.schemas.errors import ConfigError, TrainingError
-from pairwright.schemas.retrieving import TextVectorsConfig
 from pairwright.schemas.rows import EmbeddingRow, PreferenceRow
+from pairwright.schemas.training import TextVectorsConfig
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import live_index, read_live
 from pairwright.tasks.training.embed_chosen_texts import STAGE, embed_chosen_texts

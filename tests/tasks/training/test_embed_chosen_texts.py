@@ -7,7 +7,7 @@ import pytest
 
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.retrieving import TextVectorsConfig
+from pairwright.schemas.training import TextVectorsConfig
 from pairwright.tasks.models.text_scorer import OpenClipTexts
 from pairwright.tasks.training.embed_chosen_texts import (
     _terms,

@@ -9,8 +9,8 @@ import torch
 
 from pairwright.schemas.arrow import to_table
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.retrieving import MinedConfig
 from pairwright.schemas.rows import DifferenceRow, Dropped, Negative, PairRow, PreferenceRow, make_key
+from pairwright.schemas.training import MinedConfig
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.training.embed_chosen_texts import text_key
 from pairwright.tasks.training.mine_negatives import SAID, STAGE, WANTED, mine_negatives, pin_retriever, stage_among

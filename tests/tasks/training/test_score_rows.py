@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from pairwright.schemas.rows import Dropped, PreferenceRow, ReferenceRow
-from pairwright.schemas.scoring import ScoringConfig
-from pairwright.schemas.training import TrainConfig
+from pairwright.schemas.training import ScoringConfig, TrainConfig
 from pairwright.tasks.store.stage import fingerprint
 from pairwright.tasks.training.collate import Collator, load_example
 from pairwright.tasks.training.find_model import find_model
