@@ -96,8 +96,10 @@ def test_the_first_page_shows_checks_and_what_was_refused(pages, made):
     assert "off the template" not in why, "it stands in the table of what was written"
 
 
-def test_a_pair_says_who_wrote_its_texts_and_what_checks_found(pages):
-    text = article(pages, lambda part: "judge: low rating" in part)
+def test_a_pair_says_who_wrote_its_texts_and_what_checks_found(pages, made):
+    pair = made.of("pairs")[2].key
+    key = next(row.key for row in made.of("preferences") if row.subject == pair)
+    text = article(pages, lambda part: f'data-key="{key}"' in part)
     for phrase in (
         f"Chosen {CHAT}",
         "Told the images, their captions and the edit instruction. Prompt difference_from_edit , 1 attempt, 45 tokens",
