@@ -160,7 +160,7 @@ class EmbeddingConfig(Section):
     dinov2: Dinov2Config = Dinov2Config()
     """Which model "dinov2" is."""
     batch_size: Annotated[int, Field(ge=0, le=4096)] = 0
-    """Images that an encoder takes at once; 0: found by trying, which may change the last digits of its vectors."""
+    """Images that an encoder takes at once; 0: as many as fit, which may change the last digits of its vectors."""
     download: bool = False
     """Whether weights that are not on this machine may be fetched from the Hub when a build starts."""
 

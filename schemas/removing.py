@@ -40,7 +40,7 @@ class TaggingConfig(Section):
     excluded: Names = ()
     """Tags that are never looked for, beside those that name no thing (colours, places, actions)."""
     batch_size: Batch = 0
-    """Images that a model takes at once; 0: found by trying."""
+    """Images that a model takes at once; 0: as many as fit."""
     download: bool = False
     """Whether weights that are not on this machine may be fetched when a build starts."""
 
@@ -68,7 +68,7 @@ class DetectionConfig(Section):
     max_iou: Share = 0.5
     """Of two boxes of one tag with a larger intersection over union, the one with the lower score is left out."""
     batch_size: Batch = 0
-    """Images that the model takes at once; 0: found by trying."""
+    """Images that the model takes at once; 0: as many as fit."""
     download: bool = False
     """Whether weights that are not on this machine may be fetched when a build starts."""
 
@@ -88,7 +88,7 @@ class SegmentationConfig(Section):
     revision: str = ""
     """The hash of the file; empty: what is on this machine."""
     batch_size: Batch = 0
-    """Images that the encoder takes at once; 0: found by trying."""
+    """Images that the encoder takes at once; 0: as many as fit."""
     download: bool = False
     """Whether weights that are not on this machine may be fetched when a build starts."""
 
@@ -139,7 +139,7 @@ class RemovalsConfig(Section):
     max_side: Annotated[int, Field(ge=64, le=8192)] = 1024
     """Longest side in pixels of what LaMa sees; holes in larger surroundings are filled at a smaller scale (ours)."""
     batch_size: Batch = 0
-    """Holes that the model takes at once; 0: found by trying."""
+    """Holes that the model takes at once; 0: as many as fit."""
     download: bool = False
     """Whether weights that are not on this machine may be fetched when a build starts."""
 
@@ -157,7 +157,7 @@ class InspectionConfig(Section):
     max_rim: Annotated[float, Field(ge=0)] = 1.0
     """How strong the edge along the hole's rim may be, as a multiple of the strongest edges around; more is a halo."""
     batch_size: Batch = 0
-    """Images that the detector takes at once; 0: found by trying."""
+    """Images that the detector takes at once; 0: as many as fit."""
     detection: Annotated[DetectionConfig | None, UNSET, Filled("detection")] = None
     """The detector."""
 
