@@ -5,6 +5,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -209,9 +210,12 @@ def test_the_lock_of_a_dead_process_does_not_hold(tmp_path: Path, config: ToyCon
 
 def _living(group: int) -> list[str]:
     """Return the command lines of a group's processes that still run (zombies have none)."""
-    stats = {path.parent: path.read_text().rpartition(") ")[2].split() for path in Path("/proc").glob("[0-9]*/stat")}
-    lines = {path: (path / "cmdline").read_text() for path, stat in stats.items() if stat[2] == str(group)}
-    return [line for line in lines.values() if line]
+    lines: list[str] = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            if (path / "stat").read_text().rpartition(") ")[2].split()[2] == str(group):
+                lines.append((path / "cmdline").read_text())
+    return [line for line in lines if line]
 
 
 def test_orphans_of_a_killed_build_end(tmp_path: Path, config: ToyConfig, forge: Forge) -> None:
