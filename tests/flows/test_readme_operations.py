@@ -302,7 +302,7 @@ def _(site: Site, words: str) -> None:
     refused = site.terminal.run(words, code=2, but=("--profile laptop",))
     assert "pairwright fetch" in refused
     said = site.terminal.run(words)
-    columns = ("rows", "calls", "tokens in", "tokens out", "CPU", "GPU", "disk", "time")
+    columns = ("rows", "calls", "tokens in", "tokens out", "disk", "time")
     assert re.search("^stage .*" + " .*".join(columns), said, re.MULTILINE), said
     assert re.search(r"^captions .* \d", said, re.MULTILINE)
     assert "Not known" not in said
