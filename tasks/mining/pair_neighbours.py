@@ -114,8 +114,8 @@ def _features(found: Candidates, config: MiningConfig, vectors: Mapping[str, Vec
 def spectral_labels(features: NDArray[np.float32], config: MiningConfig) -> NDArray[np.int64]:
     """Return a cluster per row of features ``(n, d)``.
 
-    Identical rows share one. Where there are no more distinct rows than clusters, each is a cluster of its own, numbered
-    by its first row; scikit-learn would refuse.
+    Identical rows share one. Where there are no more distinct rows than clusters, each is a cluster of its own,
+    numbered by its first row; scikit-learn would refuse.
     """
     from sklearn.cluster import SpectralClustering
 

@@ -113,12 +113,13 @@ def draw(images, **settings):
     """Return the partners of every image by its number in the table, and how many nouns any two images share."""
     config = NounPairsConfig(**settings)
     index = build_index(images, config)
-    anchors = index.numbers_of(images.column("subject").to_pylist())
-    back = np.argsort(anchors)  # from the index's numbers to the table's rows
+    rows = {key: row for row, key in enumerate(images.column("subject").to_pylist())}
+    back = np.array([rows[key] for key in index.keys])  # from the index's numbers to the table's rows
     sets = [set(some) for some in images.column("nouns").to_pylist()]
     shared = np.array([[len(a & b) for b in sets] for a in sets])
     np.fill_diagonal(shared, 0)
-    return [back[found] for found in draw_partners(index, anchors, config)], shared
+    anchors = np.argsort(back)
+    return [back[draw_partners(index, int(anchor), config)] for anchor in anchors], shared
 
 
 def test_each_level_gives_as_many_partners_as_it_has_and_none_of_another():
