@@ -135,7 +135,7 @@ def _idle(profile: Profile) -> set[str]:
 
 def _without_empty(stage: Stage, on: Container[str]) -> Stage:
     """Return the stage without the tables that are off; arguments for which they are used have their defaults."""
-    uses = tuple(use for use in stage.uses if use.table in on or use.kind == "before")
+    uses = tuple(use for use in stage.uses if use.table in on)
     known = {use.argument for use in uses}
     return replace(
         stage,

@@ -66,45 +66,39 @@ def top_k(
     rows: Integers,
     *,
     k: int,
-    among: Integers | None = None,
-    itself: bool = False,
+    centres: int = 0,
     block_bytes: int = BLOCK_BYTES,
 ) -> Found:
     """Return for each of the matrix's ``rows`` its nearest other rows, nearest first, and their inner products.
 
     Both are ``(len(rows), min(k, N - 1))``. A row is never its own neighbour; its exact duplicates are neighbours.
-    With ``itself``, a row is found like any other. ``among`` says which rows are searched, each once; the results are
-    as wide as if all of them were others, and where a row itself was among them they end in -1 and -inf.
+    With ``centres``, only so many rows, the first, are searched, and a row may be its own centre.
     """
-    count = len(matrix) if among is None else len(among)
-    wanted = min(k, count if itself or among is not None else max(count - 1, 0))
+    count = centres or len(matrix)
+    wanted = min(k, count if centres else count - 1)
     step = max(1, block_bytes // (4 * matrix.shape[1]))
 
     def look(owed: Integers, reach: int) -> Found:
-        return _compare(matrix, rows[owed], among=among, reach=reach, step=step)
+        return _compare(matrix[rows[owed]].astype(np.float32), matrix[:count], reach=reach, step=step)
 
     error = _error(matrix.shape[1])
-    near, products = settle(matrix, rows, k=wanted, count=count, itself=itself, error=error, look=look)
+    near, products = settle(matrix, rows, k=wanted, count=count, itself=bool(centres), error=error, look=look)
     return near, products.astype(np.float32)
 
 
-def _compare(matrix: Halves, rows: Integers, *, among: Integers | None, reach: int, step: int) -> Found:
+def _compare(queries: NDArray[np.float32], matrix: Halves, *, reach: int, step: int) -> Found:
     """Return the ``reach`` rows of highest product in float32, ``step`` rows at a time."""
     import faiss
 
-    queries = matrix[rows].astype(np.float32)
-    best = faiss.ResultHeap(len(rows), reach, keep_max=True)
-    count = len(matrix) if among is None else len(among)
-    for start in range(0, count, step):
-        stop = min(count, start + step)
-        places = np.arange(start, stop) if among is None else among[start:stop]
-        block = (matrix[start:stop] if among is None else matrix[places]).astype(np.float32)
-        wanted, kind = min(reach, len(places)), faiss.METRIC_INNER_PRODUCT
+    best = faiss.ResultHeap(len(queries), reach, keep_max=True)
+    for start in range(0, len(matrix), step):
+        block = matrix[start : start + step].astype(np.float32)
+        wanted, kind = min(reach, len(block)), faiss.METRIC_INNER_PRODUCT
         if _gpu() and wanted <= GPU_LIMIT:
             scores, near = cast("Any", faiss).knn_gpu(_gpu(), queries, block, wanted, metric=kind)
         else:
             scores, near = faiss.knn(queries, block, wanted, metric=kind)
-        best.add_result(scores, places[near])
+        best.add_result(scores, near + start)
     best.finalize()
     return best.I, best.D
 
@@ -124,7 +118,7 @@ def search_cells(matrix: Halves, rows: Integers, *, index: Any, k: int, probes: 
 
     Where there are fewer, the rest is -1 and -inf.
     """
-    cells = _nearest_centres(matrix, rows, cells=index.nlist, probes=probes)
+    cells, _ = top_k(matrix, rows, k=probes, centres=index.nlist)
 
     def look(owed: Integers, reach: int) -> Found:
         on_gpu = _gpu() and max(reach, probes) <= GPU_LIMIT
@@ -137,10 +131,6 @@ def search_cells(matrix: Halves, rows: Integers, *, index: Any, k: int, probes: 
     error = _error(matrix.shape[1])
     near, products = settle(matrix, rows, k=k, count=len(matrix), itself=False, error=error, look=look)
     return near, products.astype(np.float32)
-
-
-def _nearest_centres(matrix: Halves, rows: Integers, *, cells: int, probes: int) -> Integers:
-    return top_k(matrix, rows, k=probes, among=np.arange(cells), itself=True)[0]
 
 
 def open_index(matrix: Halves, folder: Path) -> Any:
@@ -187,7 +177,7 @@ def _make_index(matrix: Halves, cells: int) -> Any:
     index.is_trained = True  # there is nothing to train: vectors are stored as they are
     for start in range(0, len(matrix), ROWS_AT_ONCE):
         rows = np.arange(start, min(start + ROWS_AT_ONCE, len(matrix)))
-        home = np.ascontiguousarray(_nearest_centres(matrix, rows, cells=cells, probes=1)[:, 0])
+        home = top_k(matrix, rows, k=1, centres=cells)[0].ravel()
         vectors = matrix[rows].astype(np.float32)
         index.add_core(len(rows), *(faiss.swig_ptr(array) for array in (vectors, rows, home)))
     return index

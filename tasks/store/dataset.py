@@ -276,9 +276,7 @@ class Build:
             slices = write_plan(path, self.ledger.owed(stage, size, reason=reason), names)
         if not slices:
             return []
-        indexes = tuple(
-            self._place_before(planned, use) if use.kind == "before" else self._place_use(use) for use in stage.uses
-        )
+        indexes = tuple(self._place_use(use) for use in stage.uses)
         about = ((COLLECTION, self.ledger.collection(stage)),) if stage.whole else ()
         journals, removed = str(self._journals(planned)), ""
         if self.takedowns and "items" in stage.reads:
@@ -354,14 +352,6 @@ class Build:
             with self._new_file(name) as path:
                 write_index(path, self.ledger.index(table, only_in=only_in), names)
         return name
-
-    def _place_before(self, planned: Planned, use: Uses) -> tuple[str, str, str, str]:
-        """Return where the stage's rows for an earlier input are found."""
-        name = f"{self._workspace()}/before-{planned.stage.name}-{uuid.uuid4().hex}.arrow"
-        names = self.ledger.part_names(planned.stage.name)
-        with self._new_file(name) as path:
-            write_index(path, self.ledger.before(planned.stage), names)
-        return use.argument, name, planned.table, ""
 
     def _place_use(self, use: Uses) -> tuple[str, str, str, str]:
         """Return where a used table's rows are found: the argument, index, folder, and vectors if it has any."""

@@ -5,11 +5,10 @@ so that it costs no memory per process. 24 bytes and the file's padding per row.
 """
 
 from binascii import hexlify
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -119,16 +118,6 @@ def _positions(numbers: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArr
         if stop > start
     ]
     return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class Before:
-    """Hold what a stage made of an earlier input, of which it had seen all."""
-
-    images: NDArray[np.bytes_]
-    """(N,) what all of its rows are about, as 32 ASCII bytes, rising; none where there is no earlier input."""
-    rows: Mapping[str, Any]
-    """Those about the present shard's subjects."""
 
 
 def columns_without(row_type: type[R], without: Iterable[str]) -> list[str]:

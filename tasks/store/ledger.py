@@ -79,7 +79,6 @@ class Ledger:
         self.sweeping = False
         """Whether parts that hold rows which no longer count are left out as a whole: one may be of a removed image."""
         self.run("CREATE TEMP TABLE removed (mark VARCHAR)")
-        self._seen: dict[str, dict[str, list[int]]] = {}
         """Per table, the parts that were made of the same whole input, by what identifies that."""
         self._written: dict[str, set[str]] = {}
         """Per table, the parts that are known to have been written since."""
@@ -159,7 +158,6 @@ class Ledger:
                 f"CREATE OR REPLACE TEMP TABLE parts_{name} (part INTEGER, name VARCHAR)"
             )
             known = self._loaded[name] = {}
-            self._seen[name] = {}
         again = self._forget_failed(name) if known else set[str]()
         names = self._part_files(table) if only is None else only
         new = {n: number for number, n in enumerate((n for n in names if n not in known), start=len(known))}
@@ -167,22 +165,20 @@ class Ledger:
         numbers = np.fromiter(new.values(), np.int32, len(new))
         self._insert(f"parts_{name}", pa.table([integers(numbers), strings(list(new))], PARTS_SCHEMA))
         batch: list[pa.Table] = []
-        for part, keys, about in self._read_keys(table, {n: known[n] for n in names if n in again or n in new}):
+        for keys in self._read_keys(table, {n: known[n] for n in names if n in again or n in new}):
             batch.append(keys)
-            if part in new:
-                self._seen[name].setdefault(about.get(COLLECTION, ""), []).append(known[part])
             if sum(map(len, batch)) >= BATCH_ROWS:
                 self._insert(f"rows_{name}", pa.concat_tables(batch))
                 batch = []
         if batch:
             self._insert(f"rows_{name}", pa.concat_tables(batch))
 
-    def _read_keys(self, table: str, parts: Mapping[str, int]) -> Iterator[tuple[str, pa.Table, dict[str, str]]]:
-        """Yield the keys of each part, and what it states; many at once where each costs round trips to a store."""
+    def _read_keys(self, table: str, parts: Mapping[str, int]) -> Iterator[pa.Table]:
+        """Yield the keys of each part; many at once where each costs round trips to a store."""
 
-        def read(item: tuple[str, int]) -> tuple[str, pa.Table, dict[str, str]]:
+        def read(item: tuple[str, int]) -> pa.Table:
             name, number = item
-            return name, *_keys(Part(self.folder, f"{table}/{name}"), number)
+            return _keys(Part(self.folder, f"{table}/{name}"), number)
 
         if self.folder.is_local:
             yield from map(read, parts.items())
@@ -245,7 +241,7 @@ class Ledger:
     def settle_off(self, planned: Planned) -> Counts:
         """Make the tables of a stage that is off, all empty, in one go; return its counts."""
         name = planned.stage.name
-        self._loaded[name], self._seen[name] = {}, {}
+        self._loaded[name] = {}
         texts = ", ".join(f'"{column}" VARCHAR' for column in COLUMNS)
         place = "seq BIGINT, source_key VARCHAR, key VARCHAR, part INTEGER, row INTEGER"
         columns = {
@@ -379,33 +375,6 @@ class Ledger:
             f"SELECT unhex(subject) AS subject, part, row FROM live_{table} {chosen} ORDER BY subject, key"
         ).to_arrow_reader(BATCH_ROWS)
 
-    def before(self, stage: Stage) -> pa.RecordBatchReader:
-        """Return where a stage's rows for an earlier input are, as ``index`` does; none if it had not finished one."""
-        parts = ", ".join(map(str, self._earlier(stage))) or "NULL"
-        return self._database.sql(
-            f"SELECT unhex(subject) AS subject, part, row FROM rows_{stage.name} WHERE status = 'ok' "
-            f"AND part IN ({parts}) ORDER BY subject, key"
-        ).to_arrow_reader(BATCH_ROWS)
-
-    def _earlier(self, stage: Stage) -> list[int]:
-        """Return the parts made of that earlier input, of all that were finished, that has most in common with this.
-
-        Its own rows prove that it was finished: they are about exactly the images that its identity was made from.
-        """
-        seen = {
-            mark: parts for mark, parts in self._seen[stage.name].items() if mark not in ("", self.collection(stage))
-        }
-        found: list[tuple[int, list[int]]] = []
-        for mark, parts in seen.items():
-            about = (
-                f"(SELECT DISTINCT subject AS key FROM rows_{stage.name} "
-                f"WHERE part IN ({', '.join(map(str, parts))}) AND status != 'failed')"
-            )
-            if self._identity(about) == mark.split(" ")[0]:
-                shared = self.run(f"SELECT count(*) FROM {about} WHERE key IN (SELECT key FROM read_{stage.name})")
-                found.append((int(shared[0][0]), parts))
-        return max(found, default=(0, []))[1]
-
     def places(self, table: str) -> str:
         """Return a hash of where a table's live rows are: those with the same keys may be other rows than before."""
         return str(self.run(f"SELECT bit_xor(md5_number(key || ' ' || part || ' ' || row)) FROM live_{table}")[0][0])
@@ -485,8 +454,8 @@ def _most_frequent(reasons: Iterable[tuple[str, int]]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _keys(part: Part, number: int) -> tuple[pa.Table, dict[str, str]]:
-    """Return a part's key columns and what it states of itself, which must hold."""
+def _keys(part: Part, number: int) -> pa.Table:
+    """Return a part's key columns; what it states of itself must hold."""
     table, about = read_columns(part, COLUMNS)
     found = describe_part(part.name, table, version=0)
     del found["version"]
@@ -497,4 +466,4 @@ def _keys(part: Part, number: int) -> tuple[pa.Table, dict[str, str]]:
     for name in missing:
         table = table.append_column(name, pa.nulls(len(table), pa.string()))
     table = table.select(COLUMNS).append_column("part", integers(np.full(len(table), number, np.int32)))
-    return table.append_column("row", integers(np.arange(len(table), dtype=np.int32))), about
+    return table.append_column("row", integers(np.arange(len(table), dtype=np.int32)))

@@ -22,7 +22,7 @@ from pairwright.schemas.rows import Row, make_key
 from pairwright.tasks.store.answers import Answers, describe_asked
 from pairwright.tasks.store.copies import copy_of
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.index import PARTS, Before, columns_without, open_index
+from pairwright.tasks.store.index import PARTS, columns_without, open_index
 from pairwright.tasks.store.journal import Journal
 from pairwright.tasks.store.part import (
     Part,
@@ -247,9 +247,6 @@ def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterat
             yield use.argument, opened[use.argument]
         elif use.kind == "table":
             yield use.argument, _whole_table(shard.folder, file, folder, use)
-        elif use.kind == "before":
-            found = _rows_about(shard.folder, file, folder, use=use, wanted=list(_wanted(use, opened[use.of])))
-            yield use.argument, Before(open_index(shard.folder, file, folder).images, found)
         else:
             found = _rows_about(shard.folder, file, folder, use=use, wanted=list(_wanted(use, opened[use.of])))
             opened[use.argument] = list(found.values())
@@ -269,7 +266,7 @@ def _rows_about(folder: Folder, file: str, table: str, *, use: Uses, wanted: Seq
     index = open_index(folder, file, table)
     columns = columns_without(use.row, use.without)
     rows = sorted(index.rows(index.find(wanted), use.row, columns), key=lambda row: row.key)
-    if use.kind in ("one", "before"):
+    if use.kind == "one":
         return {row.subject: row for row in reversed(rows)}
     grouped: dict[str, tuple[Row, ...]] = dict.fromkeys(wanted, ())
     for row in rows:

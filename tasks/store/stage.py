@@ -22,11 +22,10 @@ class Uses:
     table: str
     row: type[Row]
     """What it holds."""
-    kind: Literal["one", "many", "all", "table", "vectors", "before"] = "one"
+    kind: Literal["one", "many", "all", "table", "vectors"] = "one"
     """``one``: mapping from subject to row. ``many``: to a tuple of rows. ``all``: every row, as a list. ``table``:
     every row, as an Arrow table (tens of bytes per row where ``all`` takes a thousand). ``vectors``: mapping from
-    embedder to ``Vectors``. ``before``: what a ``whole`` stage made of an earlier input (``Before``), its own table
-    being meant and ``table`` empty; it must not change what the stage gives, only what that costs."""
+    embedder to ``Vectors``."""
     on: str = "subject"
     """Which rows a shard needs: those about what this column names ("subject", "key", "element"; an empty name: none),
     for "images" about the two images of a pair, for "shown" about these or the one that a preference is about."""
@@ -114,7 +113,7 @@ class Stage:
     @property
     def tables(self) -> set[str]:
         """Return the tables that it is made of."""
-        used = {use.table for use in self.uses if use.kind != "before"}
+        used = {use.table for use in self.uses}
         return {*self.reads, *self.only_in, *used, *(use.only_in for use in self.uses if use.only_in)}
 
 

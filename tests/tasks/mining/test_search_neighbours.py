@@ -3,15 +3,11 @@
 import logging
 
 import numpy as np
-import pytest
 
 from pairwright.schemas.arrow import to_table
 from pairwright.schemas.config import SearchConfig
-from pairwright.schemas.rows import CUT_OFF, LOW_RECALL, Dropped, EmbeddingRow, NeighbourRow, make_key
-from pairwright.tasks.mining import search_neighbours as search_module
+from pairwright.schemas.rows import CUT_OFF, LOW_RECALL, EmbeddingRow, NeighbourRow, make_key
 from pairwright.tasks.mining.search_neighbours import search_neighbours
-from pairwright.tasks.models.search_index import top_k
-from pairwright.tasks.store.index import Before
 from pairwright.tasks.store.vectors import Vectors
 
 KEYS = sorted(make_key("image", number) for number in range(6))
@@ -55,11 +51,9 @@ def test_similarities_are_cosines_also_where_rounding_lengthened_the_vectors():
     assert rows[1].similarities[0][0] == 1
 
 
-def test_without_vectors_or_others_there_are_no_neighbours():
+def test_without_others_there_are_no_neighbours():
     (row,) = search_neighbours(anchors(KEYS[:1]), SearchConfig(), vectors={"angle": space(FAN[:1], KEYS[:1])})
     assert row.neighbours == ((),)
-    found = list(search_neighbours(anchors(KEYS[:2]), SearchConfig(), vectors={}))
-    assert [(type(row), row.reason) for row in found] == [(Dropped, "no vector")] * 2
 
 
 def test_rows_do_not_depend_on_the_shard():
@@ -80,13 +74,6 @@ def test_key_changes_with_the_candidates():
     assert few[0].key == same[0].key != other[0].key
 
 
-def test_an_image_without_a_vector_is_dropped():
-    spaces = {"angle": space(FAN), "short": space(FAN[:5], KEYS[:5])}
-    first, last = search_neighbours(anchors([KEYS[0], KEYS[5]]), SearchConfig(k=2), vectors=spaces)
-    assert first.subject == KEYS[0]
-    assert last == Dropped(source_key=make_key("a", KEYS[5]), reason="no vector", detail="short")
-
-
 def crowd(seed=0, count=120, width=16):
     """Return vectors in groups with exact duplicates, and their keys."""
     rng = np.random.default_rng(seed)
@@ -102,87 +89,12 @@ def part_of(chosen, names=("near", "far")):
     return {name: space(values[chosen][:, : 16 - 9 * number], kept) for number, name in enumerate(names)}
 
 
-def search(spaces, config, before=None):
+def search(spaces, config):
     images = [key.decode() for key in next(iter(spaces.values())).keys]
-    more = {} if before is None else {"before": before}
-    return list(search_neighbours(anchors(images), config, vectors=spaces, **more))
-
-
-def remembered(rows):
-    """Return what a build hands on to the next one."""
-    rows = [row for row in rows if isinstance(row, NeighbourRow)]
-    images = np.array(sorted(row.subject.encode() for row in rows), dtype="S32")
-    return Before(images, {row.subject: row for row in rows})
+    return list(search_neighbours(anchors(images), config, vectors=spaces))
 
 
 EVERY = np.arange(120)
-OLD = EVERY[EVERY % 5 != 0]
-
-
-@pytest.mark.parametrize("k", [1, 8, 95, 119, 200])
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (OLD, EVERY),
-        (EVERY, OLD),
-        (EVERY[:90], EVERY[30:]),
-        (EVERY[:3], EVERY),
-        (EVERY, EVERY),
-        (EVERY[:60], EVERY[60:]),
-    ],
-    ids=["came", "went", "both", "nearly all new", "same", "others"],
-)
-def test_an_earlier_build_changes_nothing(k, old, new):
-    config = SearchConfig(k=k)
-    before = remembered(search(part_of(old), config))
-    assert search(part_of(new), config, before) == search(part_of(new), config)
-
-
-def test_an_image_that_gave_no_row_may_still_be_a_neighbour():
-    """The last old image has no vector in the second space: dropped as an anchor, but found in the first."""
-    config, spaces = SearchConfig(k=6), part_of(OLD)
-    short = part_of(OLD[:-1])["far"]
-    before = remembered(search({"near": spaces["near"], "far": short}, config))
-    assert OLD.size - 1 == len(before.images)
-    assert search(part_of(EVERY), config, before) == search(part_of(EVERY), config)
-
-
-@pytest.fixture
-def calls(monkeypatch):
-    """Note how many rows are compared with how many others."""
-    made = []
-
-    def counted(matrix, rows, **options):
-        made.append((len(rows), len(options.get("among", matrix))))
-        return top_k(matrix, rows, **options)
-
-    monkeypatch.setattr(search_module, "top_k", counted)
-    return made
-
-
-def test_old_neighbours_are_compared_with_new_images_only(calls):
-    before = remembered(search(part_of(OLD), SearchConfig(k=8)))
-    calls.clear()
-    search(part_of(EVERY), SearchConfig(k=8), before)
-    assert calls == [(96, 24), (24, 120)] * 2  # old against new, new against all; in either space
-
-
-def test_what_went_is_searched_again_only_where_it_was_near(calls):
-    rows = search(part_of(EVERY, ("near",)), SearchConfig(k=3))
-    calls.clear()
-    gone = crowd()[0][5]
-    touched = sum(gone in row.neighbours[0] for row in rows if row.subject != gone)
-    search(part_of(EVERY[EVERY != 5], ("near",)), SearchConfig(k=3), remembered(rows))
-    assert 0 < touched < 60
-    assert calls == [(119 - touched, 0), (touched, 119)]
-
-
-def test_rows_of_an_index_are_not_taken_for_exact_ones():
-    few = SearchConfig(k=8, max_exact_images=100, probes=1)
-    rows = search(part_of(EVERY), few)
-    assert {row.cells for row in rows} == {(32, 32)}
-    exact = SearchConfig(k=8)
-    assert search(part_of(OLD), exact, remembered(rows)) == search(part_of(OLD), exact)
 
 
 def test_an_index_is_searched_above_the_limit():

@@ -92,21 +92,10 @@ def test_wide_vectors_that_differ_in_the_last_bits():
     assert_exact(unit(rng.normal(size=1792) + 1e-3 * rng.normal(size=(500, 1792))), range(0, 500, 50), 20)
 
 
-def test_only_the_rows_named_are_searched(matrix):
-    rows, among = np.array([0, 3, 150, 399]), np.arange(0, 400, 3)
-    near, products = top_k(matrix, rows, k=9, among=among)
-    for row, found, values in zip(rows, near, products, strict=True):
-        places, exact = brute(matrix[np.append(among[among != row], row)], [(among != row).sum()], 9)
-        assert among[among != row][places[0]].tolist() == found.tolist()
-        assert exact[0] == values.tolist()
-    near, products = top_k(matrix, np.array([6, 7]), k=3, among=np.array([6, 9]))
-    assert (near[0].tolist(), products[0, 1]) == ([9, -1], -np.inf)
-    assert sorted(near[1].tolist()) == [6, 9]
-
-
-def test_a_row_may_find_itself_and_another_only_where_there_is_one():
+def test_a_row_may_be_its_own_centre_and_another_only_where_there_is_one():
     matrix = unit(np.eye(5))
-    assert top_k(matrix, np.arange(5), k=1, itself=True)[0][:, 0].tolist() == list(range(5))
+    assert top_k(matrix, np.arange(5), k=1, centres=5)[0][:, 0].tolist() == list(range(5))
+    assert top_k(matrix, np.arange(5), k=1, centres=2)[0][:, 0].tolist() == [0, 1, 0, 0, 0]
     assert [column.shape for column in top_k(matrix[:1], np.array([0]), k=4)] == [(1, 0)] * 2
 
 

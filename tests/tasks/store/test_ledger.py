@@ -7,13 +7,12 @@ import pytest
 
 from pairwright.schemas.arrow import to_table
 from pairwright.schemas.errors import StoreError, ValidationError
-from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ItemRow, NeighbourRow, PairRow, Row, make_key
+from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ItemRow, PairRow, Row, make_key
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.index import open_index, write_index
 from pairwright.tasks.store.ledger import COLLECTION, DUPLICATE, Ledger
 from pairwright.tasks.store.part import Part, describe_part, encode_part, read_about
 from pairwright.tasks.store.stage import Planned, Stage, Uses
-from tests.tasks.store.toy import STAGES, build_toy, open_toy
+from tests.tasks.store.toy import build_toy, open_toy
 
 ITEMS = "tables/items/listed"
 STAGE = Stage(name="words", version=1, group="sources", reads={"items": ItemRow}, writes=CaptionRow,
@@ -284,46 +283,6 @@ def test_counts_that_do_not_add_up_are_an_error(table: Table, ledger: Ledger) ->
 
 
 FEW, MORE = ["ant", "bee", "cat", "dog"], ["ant", "bee", "cat", "dog", "eel"]
-
-
-def image(word: str) -> str:
-    return make_key(word.encode() * 50)
-
-
-def earlier(root: Path, words: list[str]) -> dict[str, tuple[str, ...]]:
-    """Return, as a build of these words would find them, an earlier build's neighbours of each image."""
-    build_toy(root, words, stages=STAGES[:1])
-    with open_toy(root, words) as build:
-        for planned in build.planned[:2]:
-            build.settle(planned)
-        planned = build.planned[1]
-        names = build.ledger.part_names("neighbours")
-        write_index(root / "before", build.ledger.before(planned.stage), names)
-        index = open_index.__wrapped__(build.folder, "before", planned.table)
-        names = ["key", "source_key", "subject", "neighbours"]
-        rows = list(index.rows(range(len(index)), NeighbourRow, names))
-        assert [key.decode() for key in index.images] == sorted({row.subject for row in rows})
-    return {row.subject: row.neighbours[0] for row in rows}
-
-
-def chain(words: list[str]) -> dict[str, tuple[str, ...]]:
-    after = dict(zip(words, [(image(word),) for word in words[1:]], strict=False))
-    return {image(word): after.get(word, ()) for word in words}
-
-
-def test_the_rows_of_an_earlier_input_are_found(tmp_path: Path) -> None:
-    build_toy(tmp_path, FEW)
-    assert earlier(tmp_path, MORE) == chain(FEW)
-    assert earlier(tmp_path, FEW[1:]) == chain(FEW)
-    assert earlier(tmp_path, FEW) == {}  # of this very input: nothing is owed
-
-
-def test_of_several_inputs_the_one_with_most_in_common_counts(tmp_path: Path) -> None:
-    build_toy(tmp_path, FEW[:2])
-    build_toy(tmp_path, MORE)
-    build_toy(tmp_path, ["yak", "zebu"])
-    assert earlier(tmp_path, FEW) == chain(MORE)
-    assert earlier(tmp_path, ["yak"]) == chain(["yak", "zebu"])
 
 
 @pytest.mark.parametrize("table", ["neighbours", "pairs"])
