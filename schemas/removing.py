@@ -209,8 +209,3 @@ NO_IMAGE = "no rejected image"
 """Why a preference is dropped, with `fallback: drop`."""
 SEVERAL = "a given preference about several images"
 """Why one that a source brought is: it is not known what of its text is about which image."""
-
-
-def is_wanted(config: RejectionsConfig) -> bool:
-    """Say whether images are rejected at all; the stage that chooses among removals is left out without."""
-    return config.enabled

@@ -11,6 +11,7 @@ again). The Arrow schemas are in ``schemas.arrow``.
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -591,3 +592,8 @@ class PlacesRow(Row):
     """Numbers of a vector; of codes: how many different ones the model has."""
     values: bytes
     """Little-endian numbers, place after place."""
+
+
+Pairs = Mapping[str, PairRow]
+Images = Mapping[str, ImageRow]
+Captions = Mapping[str, CaptionRow]

@@ -47,11 +47,6 @@ class ServedSection(Section):
         return self.chat
 
 
-def is_served(config: ServedSection) -> bool:
-    """Say whether a section's stage asks a model; stages that do nothing else are left out without."""
-    return config.is_served
-
-
 class WrittenSection(ServedSection):
     """Be a section of something that is written in any case, by one or the other."""
 
@@ -151,11 +146,6 @@ class GroundingConfig(Section):
         if self.clip is None:
             raise ValueError("no CLIP model was filled into GroundingConfig")
         return self.clip
-
-
-def is_grounded(config: GroundingConfig) -> bool:
-    """Say whether descriptions are compared with the images' vectors."""
-    return config.enabled
 
 
 class JudgingConfig(SwitchedSection):

@@ -37,3 +37,14 @@ def qwen_server(vllm_servers):
 def mixtral_server(vllm_servers):
     """Return a running server of a tiny Mixtral, 4,096 tokens."""
     return vllm_servers.mixtral()
+
+
+@pytest.fixture
+def one_thread():
+    """Let PyTorch compute with one thread: sums come out the same each time."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -15,13 +15,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from operator import attrgetter
 from typing import Any, Literal
 
 from pairwright.prompts import load
 from pairwright.schemas.config import QuestionsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import CaptionRow, ComparisonRow, Dropped, Failed, PairRow, QuestionRow, Row, make_key
-from pairwright.schemas.writing import is_served
 from pairwright.tasks.captioning.statements import row_random
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_until, seed_of
@@ -305,7 +305,7 @@ STAGE = Stage(
     config="questions",
     prompts=(PROMPT,),
     uses=(Uses(table="pairs", row=PairRow), Uses(table="captions", row=CaptionRow, on="images", of="pairs")),
-    enabled=is_served,
+    enabled=attrgetter("is_served"),
     by_source=True,  # a comparison's key does not hash captions that it was not written from
     without=("conversation", "served"),
     remembers=True,

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 
 from pairwright.prompts import load, load_wordings
 from pairwright.prompts.differences import PROMPTS, difference_regex
@@ -42,7 +43,6 @@ from pairwright.schemas.rows import (
     Row,
     make_key,
 )
-from pairwright.schemas.writing import is_served
 from pairwright.tasks.captioning.describe_differences import (
     Shown,
     difference_question,
@@ -218,7 +218,7 @@ STAGE = Stage(
     function=control_differences,
     config="controls",
     prompts=(*PROMPTS, SAME, REVERSED),
-    enabled=is_served,
+    enabled=attrgetter("is_served"),
     uses=(
         Uses(table="pairs", row=PairRow),
         Uses(table="images", row=ImageRow, on="images", of="pairs"),

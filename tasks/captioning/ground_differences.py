@@ -11,6 +11,7 @@ be grounded and passes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,6 @@ from pairwright.schemas.checks import BOTH_UNGROUNDED, FIRST_UNGROUNDED, NOTHING
 from pairwright.schemas.config import GroundingConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, EmbeddingRow, PairRow, make_key
-from pairwright.schemas.writing import is_grounded
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.text_scorer import OpenClipTexts, TextScorer
 from pairwright.tasks.store.stage import Stage, Uses
@@ -124,6 +124,6 @@ STAGE = Stage(
     config="grounding",
     models=name_models,
     processes=count_processes,
-    enabled=is_grounded,
+    enabled=attrgetter("enabled"),
     uses=(Uses(table="pairs", row=PairRow), Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors")),
 )

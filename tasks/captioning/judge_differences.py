@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 
 from pairwright.prompts import load
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
@@ -25,7 +26,6 @@ from pairwright.schemas.rows import (
     Row,
     make_key,
 )
-from pairwright.schemas.writing import is_served
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import IMAGE, Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.serving.untrusted import quoted
@@ -156,7 +156,7 @@ STAGE = Stage(
     config="judging",
     prompts=(PROMPT,),
     fit=fit,
-    enabled=is_served,
+    enabled=attrgetter("is_served"),
     uses=(PAIRS, IMAGES, CAPTIONS),
     remembers=True,
 )

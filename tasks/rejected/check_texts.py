@@ -8,15 +8,30 @@ is left is unchecked, and the note of the row says so.
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from pairwright.schemas.claims import CLAIMS, Claim, Graphs, all_hold
-from pairwright.schemas.rows import DifferenceRow, ImageRow, PairRow, RejectedTextRow, Served, make_key
+from pairwright.schemas.rows import (
+    DifferenceRow,
+    ImageRow,
+    Images,
+    PairRow,
+    Pairs,
+    RejectedTextRow,
+    Served,
+    make_key,
+)
 from pairwright.tasks.rejected.compare_words import Halves, repeats, says_no_change, says_nothing_else
 from pairwright.tasks.rejected.read_phrases import read_phrases
+from pairwright.tasks.store.stage import Uses
 
+TRUTH_USES = (
+    Uses(table="pairs", row=PairRow),
+    Uses(table="images", row=ImageRow, on="images", of="pairs", without=("image",)),
+)
+"""What ``truth_of`` looks at."""
 WORD = re.compile(r"\w+")
 
 
@@ -57,17 +72,18 @@ def is_as_true(halves: Halves, own: Sequence[DifferenceRow], truth: Truth) -> bo
     return truth.of_words(halves)
 
 
-def truth_of(row: DifferenceRow, pairs: Mapping[str, PairRow], images: Mapping[str, ImageRow]) -> Truth:
+def is_description_true(row: DifferenceRow, own: Sequence[DifferenceRow], truth: Truth) -> bool | None:
+    """Say whether a description is true of the pair that has its ``own``: by its claims, or else by its words."""
+    known = truth.of(CLAIMS.validate_json(row.claims))
+    return is_as_true(halves_of(row), own, truth) if known is None else known
+
+
+def truth_of(row: DifferenceRow, pairs: Pairs, images: Images) -> Truth:
     """Look up the scene graphs of the pair that a description is about, and what people wrote about it."""
     pair = pairs.get(row.subject)
     rows = [images.get(key) for key in (pair.first, pair.second)] if pair else []
     graphs = [image.graph for image in rows if image is not None and image.graph is not None]
     return Truth((graphs[0], graphs[1]) if len(graphs) == 2 else None, pair.human_differences if pair else ())
-
-
-def read_claims(row: DifferenceRow) -> tuple[Claim, ...]:
-    """Return what a description claims; nothing where that is unknown."""
-    return CLAIMS.validate_json(row.claims)
 
 
 def likeness(first: str, second: str) -> float:
@@ -91,19 +107,23 @@ def rejected_row(
     *,
     maker: str,
     note: str,
-    score: float,
-    skipped_true: int,
+    true: bool | None = False,
+    score: float | None = None,
+    skipped_true: int = 0,
     served: tuple[Served, ...] = (),
 ) -> RejectedTextRow:
-    """Return the row of a text that is wrong for the description's pair."""
+    """Return the row of a text that is wrong for the description's pair, or, with ``true`` None, unchecked.
+
+    Its score is by default its likeness to the chosen text.
+    """
     return RejectedTextRow(
         key=make_key(row.subject, maker, text),
         source_key=row.key,
         subject=row.subject,
         text=text,
         maker=maker,
-        note=note,
-        score=score,
+        note=note + (", unchecked" if true is None else ""),
+        score=likeness(row.text, text) if score is None else score,
         skipped_true=skipped_true,
         served=served,
     )

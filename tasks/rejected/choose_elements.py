@@ -35,11 +35,9 @@ def _why(mask: Runs, kept: Sequence[Runs], config: ElementsConfig) -> str:
         return TOO_SMALL
     if mask.share > config.max_area:
         return TOO_LARGE
-    return SAME_MASK if any(_are_same(mask, other, config.max_iou) for other in kept) else ""
-
-
-def _are_same(first: Runs, second: Runs, limit: float) -> bool:
-    return overlap_at_most(first, second) > limit and overlap_of(first, second) > limit
+    most = config.max_iou
+    same = any(overlap_at_most(mask, other) > most and overlap_of(mask, other) > most for other in kept)
+    return SAME_MASK if same else ""
 
 
 def _element(row: MasksRow, place: int, mask: Runs, *, why: str) -> ElementRow:

@@ -10,16 +10,19 @@ profile says what becomes of the preference.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from operator import attrgetter
 from types import MappingProxyType
+from typing import Any
 
 from pairwright.schemas.config import RejectionsConfig
-from pairwright.schemas.removing import SEVERAL, is_wanted
+from pairwright.schemas.removing import SEVERAL
 from pairwright.schemas.rows import (
     DifferenceRow,
     Dropped,
     ElementRow,
     EmbeddingRow,
     ImageRow,
+    Images,
     InspectionRow,
     PairRow,
     PreferenceRow,
@@ -40,9 +43,7 @@ from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.texts.words import affirmed
 
-NO_DIFFERENCES: Mapping[str, DifferenceRow] = MappingProxyType({})
-NO_IMAGES: Mapping[str, ImageRow] = MappingProxyType({})
-NO_VECTORS: Mapping[str, Vectors] = MappingProxyType({})
+NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 def choose_removals(
@@ -51,10 +52,10 @@ def choose_removals(
     *,
     elements: Elements,
     inspected: Inspections,
-    differences: Mapping[str, DifferenceRow] = NO_DIFFERENCES,
-    images: Mapping[str, ImageRow] = NO_IMAGES,
-    vectors: Mapping[str, Vectors] = NO_VECTORS,
-    candidates: Mapping[str, Vectors] = NO_VECTORS,
+    differences: Mapping[str, DifferenceRow] = NONE,
+    images: Images = NONE,
+    vectors: Mapping[str, Vectors] = NONE,
+    candidates: Mapping[str, Vectors] = NONE,
 ) -> Iterator[RejectionRow | Dropped]:
     """Yield what rejects each pair's description by an image, with the score of every candidate.
 
@@ -69,9 +70,6 @@ def choose_removals(
         images: both images of each pair, without their files: for scene graphs, and for the sizes of crops.
         vectors: of the images, by embedder.
         candidates: of the images without an element, by embedder and the element's key.
-
-    Raises:
-        ModelError: CLIP's weights are missing, or give no numbers.
     """
     scores = None
     said = {key: halves_of(row) for key, row in differences.items()}
@@ -80,7 +78,7 @@ def choose_removals(
         texts = chain.from_iterable(said.values())
         scores = read_texts(texts, OpenClipTexts(config=config.clip), images=vectors, removals=candidates)
     for row in rows:
-        keys = images_of(row)
+        keys = (row.first, row.second) if isinstance(row, PairRow) else row.image_keys
         if row.key not in said:
             yield Dropped(source_key=row.key, reason="no difference description")
             continue
@@ -95,11 +93,6 @@ def choose_removals(
         yield pick_removal(row.key, scored, config, shown=[images[key] for key in keys if key in images])
 
 
-def images_of(row: PairRow | PreferenceRow) -> tuple[str, ...]:
-    """Return the keys of the images that a pair or a preference is about."""
-    return (row.first, row.second) if isinstance(row, PairRow) else row.image_keys
-
-
 def halves_of(row: DifferenceRow) -> tuple[str, str]:
     """Return what is said of either image, without what is denied of it: the text stays as true whatever is removed.
 
@@ -110,8 +103,7 @@ def halves_of(row: DifferenceRow) -> tuple[str, str]:
     return affirmed(row.first_half), affirmed(row.second_half)
 
 
-def name_models(config: RejectionsConfig) -> tuple[str, ...]:
-    """Return the model, for the table's fingerprint."""
+def _name_models(config: RejectionsConfig) -> tuple[str, ...]:
     if config.scorer != "clip":
         return ()
     if config.clip is None:
@@ -119,12 +111,11 @@ def name_models(config: RejectionsConfig) -> tuple[str, ...]:
     return (OpenClipTexts(config=config.clip).version,)
 
 
-def count_processes(config: RejectionsConfig) -> int | None:
-    """Return how many processes load the model: one per GPU; without one, as many as there are workers."""
+def _count_processes(config: RejectionsConfig) -> int | None:
     return count_gpus() if config.scorer == "clip" else None
 
 
-def fit_scorer(stage: Stage, config: RejectionsConfig) -> Stage:
+def _fit(stage: Stage, config: RejectionsConfig) -> Stage:
     """Return the stage with what its scorer looks at: vectors, and images only for scene graphs and the sizes of crops.
 
     A row is owed again when a vector comes that was not there.
@@ -136,8 +127,6 @@ def fit_scorer(stage: Stage, config: RejectionsConfig) -> Stage:
 
 
 IMAGES = Uses(table="images", row=ImageRow, on="shown", without=("image", "captions"))
-ELEMENTS = Uses(table="elements", row=ElementRow, kind="many", on="shown", counts=True, without=("mask", "boxes"))
-INSPECTED = Uses(table="inspected", row=InspectionRow, kind="many", on="shown", counts=True)
 VECTORS = Uses(table="embeddings", row=EmbeddingRow, kind="vectors", on="shown", name="vectors", counts=True)
 CANDIDATES = Uses(
     table="fitted", row=EmbeddingRow, kind="vectors", name="candidates", on="key", of="elements", counts=True
@@ -151,13 +140,16 @@ STAGE = Stage(
     function=choose_removals,
     without=("images", "rejected_images"),
     config="rejections",
-    enabled=is_wanted,
-    fit=fit_scorer,
-    models=name_models,
-    processes=count_processes,
+    enabled=attrgetter("enabled"),
+    fit=_fit,
+    models=_name_models,
+    processes=_count_processes,
     uses=(
         Uses(table="differences", row=DifferenceRow, counts=True),
-        *(IMAGES, ELEMENTS, INSPECTED),
-        *(VECTORS, CANDIDATES),
+        IMAGES,
+        Uses(table="elements", row=ElementRow, kind="many", on="shown", counts=True, without=("mask", "boxes")),
+        Uses(table="inspected", row=InspectionRow, kind="many", on="shown", counts=True),
+        VECTORS,
+        CANDIDATES,
     ),
 )

@@ -31,101 +31,43 @@ COLOURS = (
 )
 NUMBERS = "two three four five six seven eight nine ten eleven twelve several many few"
 DENIALS = f"{NEGATIONS} lack lacks lacking lacked missing absent gone no-one nobody"
-FORMS: dict[str, str] = {
+
+
+def _lists(text: str) -> list[str]:
+    return [words.strip() for words in text.split(";")]
+
+
+IRREGULAR = _lists(
+    "gray: grey; color: colour coloured colored; person: people persons; man: men; woman: women; child: children;"
+    "foot: feet; mouse: mice; goose: geese; leaf: leaves; shelf: shelves; knife: knives; stand: standing stood;"
+    "sit: sat; hold: held; run: ran; lie: lying laying laid; wear: wore worn"
+)
+FORMS = {
     "no": DENIALS,
     "one": "a an 1 single",
     **{word: str(count) for count, word in enumerate(NUMBERS.split()[:11], 2)},
-    "gray": "grey",
-    "color": "colour coloured colored",
-    "person": "people persons",
-    "man": "men",
-    "woman": "women",
-    "child": "children",
-    "foot": "feet",
-    "mouse": "mice",
-    "goose": "geese",
-    "leaf": "leaves",
-    "shelf": "shelves",
-    "knife": "knives",
-    "stand": "standing stood",
-    "sit": "sat",
-    "hold": "held",
-    "run": "ran",
-    "lie": "lying laying laid",
-    "wear": "wore worn",
+    **dict(forms.split(": ") for forms in IRREGULAR),
 }
 """Words whose forms no rule finds; all that deny are one."""
-OPPOSITES = (
-    "left right",
-    "up down",
-    "top bottom",
-    "front back behind",
-    "above below under beneath on over",
-    "inside outside in",
-    "near far",
-    "open closed shut",
-    "empty full",
-    "day night",
-    "light dark bright",
-    "large small",
-    "tall short",
-    "long short",
-    "old new young",
-    "sit stand lie walk run",
-    "raise lower",
-    "more fewer less",
-    "more fewer",
-    "wet dry",
-    "front rear",
+OPPOSITES = _lists(
+    "left right; up down; top bottom; front back behind; above below under beneath on over; inside outside in;"
+    "near far; open closed shut; empty full; day night; light dark bright; large small; tall short; long short;"
+    "old new young; sit stand lie walk run; raise lower; more fewer less; more fewer; wet dry; front rear"
 )
-"""Words of a line exclude one another; a text in which one of them comes or goes says something else."""
+"""Words of a list exclude one another; a text in which one of them comes or goes says something else."""
 RELATIONS = "left right behind front above below under beneath over inside outside near beside between against"
 WEAK = "on in at with of by to from into onto along"
 """Prepositions that texts exchange without meaning another place: they count where a ``RELATIONS`` word takes over."""
-ALIKE = (
-    "gray silver",
-    "purple violet",
-    "turquoise teal cyan blue",
-    "turquoise green",
-    "red crimson maroon",
-    "blue navy",
-    "beige tan cream",
-    "brown tan",
-    "white cream",
-    "yellow gold",
-    "orange red",
-    "large big huge tall",
-    "small little tiny short",
-    "photo photograph picture image scene view shot",
-    "man guy gentleman male",
-    "woman lady female",
-    "child kid boy toddler",
-    "child kid girl toddler",
-    "jacket coat",
-    "car automobile",
-    "bike bicycle",
-    "motorbike motorcycle",
-    "couch sofa",
-    "road street",
-    "sidewalk pavement",
-    "house building home",
-    "wood wooden",
-    "metal metallic steel iron",
-    "mug cup",
-    "middle centre center",
-    "several many few",
-    "close near next beside",
-    "under below beneath",
-    "over above",
-    "closed shut",
-    "stone rock",
-    "ocean sea water",
-    "lake water",
-    "river water",
-    "grass lawn field",
-    "bright light sunny",
+ALIKE = _lists(
+    "gray silver; purple violet; turquoise teal cyan blue; turquoise green; red crimson maroon; blue navy;"
+    "beige tan cream; brown tan; white cream; yellow gold; orange red; large big huge tall; small little tiny short;"
+    "photo photograph picture image scene view shot; man guy gentleman male; woman lady female;"
+    "child kid boy toddler; child kid girl toddler; jacket coat; car automobile; bike bicycle; motorbike motorcycle;"
+    "couch sofa; road street; sidewalk pavement; house building home; wood wooden; metal metallic steel iron; mug cup;"
+    "middle centre center; several many few; close near next beside; under below beneath; over above; closed shut;"
+    "stone rock; ocean sea water; lake water; river water; grass lawn field; bright light sunny"
 )
-"""Words of a line may be said of one and the same thing."""
+"""Words of a list may be said of one and the same thing."""
 KINDS = {
     "person": "man woman boy girl child kid adult lady guy player pedestrian worker rider toddler gentleman",
     "animal": "dog cat horse cow sheep bird bear elephant zebra giraffe duck goat",
@@ -143,8 +85,6 @@ KINDS = {
 """What is said of a thing beside the general word: a poodle is a dog, and a dog an animal."""
 GENERAL = "object thing item something"
 """Words that may be said of whatever there is."""
-
-
 LEAST_SHARED = 0.85
 """Texts that share at least this much of their content words say the same, unless what they do not share is telling."""
 MOST_CHARACTERS = 6000
@@ -168,7 +108,7 @@ Halves = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Be the content words that went and came from one text to another, in their order."""
+    """Content words that went and came from one text to another, in their order."""
 
     went: tuple[str, ...]
     came: tuple[str, ...]
@@ -213,9 +153,10 @@ def compare(old: str, new: str) -> Change:
         if alike is not None:
             went.remove(alike)
             came.remove(word)
-    went, came = _articles_left_out(went, came), _articles_left_out(came, went)
+    went, came = _without_articles(went, came), _without_articles(came, went)
     if came and not went and {stem(word) for word in came} & _stems(RELATIONS):
-        went = _moved(_weak(old), _weak(new))
+        weak = [[word for word in WORD.findall(text[:MOST_CHARACTERS]) if word.lower() in _WEAK] for text in (old, new)]
+        went = _moved(*weak)
     words = [stem(word) for word in (*before, *after)]
     total = len(words) - words.count("one")
     left = sum(stem(word) != "one" for word in (*went, *came))
@@ -265,10 +206,6 @@ def _content(text: str) -> list[str]:
     return [word for word in WORD.findall(text[:MOST_CHARACTERS]) if word.lower() not in FUNCTION | _WEAK]
 
 
-def _weak(text: str) -> list[str]:
-    return [word for word in WORD.findall(text[:MOST_CHARACTERS]) if word.lower() in _WEAK]
-
-
 def _moved(mine: list[str], theirs: list[str]) -> list[str]:
     """Return the words that the other text does not have, or not so often."""
     spare = Counter(stem(word) for word in theirs)
@@ -280,7 +217,7 @@ def _moved(mine: list[str], theirs: list[str]) -> list[str]:
     return left
 
 
-def _articles_left_out(mine: list[str], theirs: list[str]) -> list[str]:
+def _without_articles(mine: list[str], theirs: list[str]) -> list[str]:
     """Take "a" and "one" for a number only where the other text has another one in its place."""
     counted = any(stem(word) in (*NUMBERS.split(), "no") for word in theirs)
     return mine if counted else [word for word in mine if stem(word) != "one"]
@@ -302,6 +239,5 @@ def _telling() -> frozenset[str]:
 
 @cache
 def _pairs() -> frozenset[frozenset[str]]:
-    lines = [*ALIKE]
-    lines += [f"{general} {kind}" for general, kinds in KINDS.items() for kind in kinds.split()]
-    return frozenset(frozenset((a, b)) for line in lines for a in _stems(line) for b in _stems(line) if a != b)
+    lists = [*ALIKE, *(f"{general} {kind}" for general, kinds in KINDS.items() for kind in kinds.split())]
+    return frozenset(frozenset((a, b)) for words in lists for a in _stems(words) for b in _stems(words) if a != b)

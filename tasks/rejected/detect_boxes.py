@@ -4,13 +4,12 @@ Reads ``TagsRow`` and the images, writes one ``BoxesRow`` per image. Needs what 
 processes decode and prepare the next images while the device works.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pairwright.schemas.config import DetectionConfig
-from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, TagsRow, make_key
-from pairwright.tasks.models.detection import Detector, count_detectors, has_weights, make_detector, pin_detector
+from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, Images, TagsRow, make_key
+from pairwright.tasks.models.detection import count_detectors, has_weights, make_detector, pin_detector
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups, prepare_ahead
 from pairwright.tasks.store.stage import Stage, Uses
@@ -21,28 +20,26 @@ NAMED = 5
 """Tags that are named where there is no box."""
 
 
-def detect_boxes(
-    rows: Sequence[TagsRow], config: DetectionConfig, *, images: Mapping[str, ImageRow]
-) -> Iterator[BoxesRow | Dropped]:
+def detect_boxes(rows: Sequence[TagsRow], config: DetectionConfig, *, images: Images) -> Iterator[BoxesRow | Dropped]:
     """Yield the boxes of each image's tags, or why there are none."""
     detector = make_detector(config)
     on_gpu = has_weights(config) and count_gpus() > 0
     items = [(row, images[row.subject]) for row in rows]
+
+    def detect(ready: Sequence[Ready[TagsRow, Any]]) -> Iterator[BoxesRow | Dropped]:
+        found = detector.detect([one.part for one in ready], [one.row.tags for one in ready])
+        for one, boxes in zip(ready, found, strict=True):
+            yield _row(one.row, boxes, images[one.row.subject])
+
     ready = prepare_ahead(items, by_image(detector.prepare), on_gpu=on_gpu, ahead=GROUP)
-    yield from in_groups(ready, partial(_detected, detector, images), size=GROUP if on_gpu else BATCH)
-
-
-def _detected(
-    detector: Detector, images: Mapping[str, ImageRow], ready: Sequence[Ready[TagsRow, Any]]
-) -> Iterator[BoxesRow | Dropped]:
-    found = detector.detect([one.part for one in ready], [one.row.tags for one in ready])
-    for one, boxes in zip(ready, found, strict=True):
-        yield _row(one.row, boxes, images[one.row.subject])
+    yield from in_groups(ready, detect, size=GROUP if on_gpu else BATCH)
 
 
 def _row(row: TagsRow, boxes: Sequence[Box], image: ImageRow) -> BoxesRow | Dropped:
     if not boxes:
-        return Dropped(source_key=row.key, reason="no boxes", detail=f"{image.name}: {_names(row)}")
+        more = f" and {len(row.tags) - NAMED} more" if len(row.tags) > NAMED else ""
+        names = ", ".join(tag.name for tag in row.tags[:NAMED])
+        return Dropped(source_key=row.key, reason="no boxes", detail=f"{image.name}: {names}{more}")
     made_of = [f"{box.tag} {box.score} {box.x0} {box.y0} {box.x1} {box.y1}" for box in boxes]
     return BoxesRow(
         key=make_key("boxes", row.key, *made_of),
@@ -55,13 +52,7 @@ def _row(row: TagsRow, boxes: Sequence[Box], image: ImageRow) -> BoxesRow | Drop
     )
 
 
-def _names(row: TagsRow) -> str:
-    names = ", ".join(tag.name for tag in row.tags[:NAMED])
-    return f"{names} and {len(row.tags) - NAMED} more" if len(row.tags) > NAMED else names
-
-
-def name_models(config: DetectionConfig) -> tuple[str, ...]:
-    """Return the detector's version, for the table's fingerprint."""
+def _name_models(config: DetectionConfig) -> tuple[str, ...]:
     return (make_detector(config).version,)
 
 
@@ -74,7 +65,7 @@ STAGE = Stage(
     function=detect_boxes,
     config="detection",
     uses=(Uses(table="images", row=ImageRow),),
-    models=name_models,
+    models=_name_models,
     pin=pin_detector,
     processes=count_detectors,
 )

@@ -6,19 +6,19 @@ network.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from pairwright.prompts import load
-from pairwright.schemas.claims import Claim
+from pairwright.prompts.differences import TEMPLATE, fill_template
+from pairwright.schemas.claims import CLAIMS, Claim
 from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.phrases import noun, number, some, tail, with_article, within
-from pairwright.schemas.rows import DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow, make_key
+from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow, make_key
 from pairwright.schemas.scene import PREPOSITIONS
-from pairwright.tasks.rejected.check_texts import Truth, likeness, read_claims, rejected_row, truth_of
+from pairwright.tasks.rejected.check_texts import TRUTH_USES, Truth, rejected_row, truth_of
 from pairwright.tasks.rejected.compare_words import SCENE_WORDS
-from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.store.stage import Stage
 
 OPPOSITES = (
     ("lid open", "lid closed"),
@@ -37,7 +37,7 @@ MOST_ALTERNATIVES = 3
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Be one change of a description: a phrase that becomes another, and a claim that becomes another."""
+    """Change of a description: a phrase that becomes another, and a claim that becomes another."""
 
     kind: str
     phrase: str
@@ -46,25 +46,17 @@ class Edit:
     new: Claim
     note: str
 
-    def applied(self, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
-        """Return what the text claims after the edit: all that it says of the phrase's object changes alike."""
-        if self.old.selector == self.new.selector:
-            return tuple(self.new if claim == self.old else claim for claim in claims)
-        return tuple(
-            claim.model_copy(update={"selector": self.new.selector}) if self._concerns(claim) else claim
-            for claim in claims
-        )
-
-    def _concerns(self, claim: Claim) -> bool:
-        return claim.side == self.old.side and claim.selector == self.old.selector and claim.kind in MENTIONING
+    def apply(self, claim: Claim) -> Claim:
+        """Return the claim after the edit: all that a text says of the phrase's object changes alike."""
+        old, new = self.old, self.new
+        if old.selector == new.selector:
+            return new if claim == old else claim
+        concerned = claim.side == old.side and claim.selector == old.selector and claim.kind in MENTIONING
+        return claim.model_copy(update={"selector": new.selector}) if concerned else claim
 
 
 def edit_texts(
-    rows: Sequence[DifferenceRow],
-    config: RejectedTextsConfig,
-    *,
-    pairs: Mapping[str, PairRow],
-    images: Mapping[str, ImageRow],
+    rows: Sequence[DifferenceRow], config: RejectedTextsConfig, *, pairs: Pairs, images: Images
 ) -> Iterator[RejectedTextRow | Dropped]:
     """Yield one edited text per description, or ``Dropped`` where no edit makes it false."""
     for row in rows:
@@ -72,18 +64,18 @@ def edit_texts(
 
 
 def _edit(row: DifferenceRow, rng: Random, truth: Truth) -> RejectedTextRow | Dropped:
-    claims = read_claims(row)
+    claims = CLAIMS.validate_json(row.claims)
     if not claims:
         return Dropped(source_key=row.key, reason="no claims to edit")
     skipped = 0
     for edit in _dealt([edit for claim in dict.fromkeys(claims) for edit in _edits(claim, rng)], rng):
         text = _rewritten(row, edit)
-        true = truth.of(edit.applied(claims)) if text else None
-        if text and not true:
-            note = edit.note + (", unchecked" if true is None else "")
-            score = likeness(row.text, text)
-            return rejected_row(row, text, maker="edited", note=note, score=score, skipped_true=skipped)
-        skipped += bool(true)
+        if text is None:
+            continue
+        true = truth.of(tuple(map(edit.apply, claims)))
+        if not true:
+            return rejected_row(row, text, maker="edited", note=edit.note, true=true, skipped_true=skipped)
+        skipped += 1
     return Dropped(source_key=row.key, reason="no edit makes it false", detail=f"{skipped} left it true")
 
 
@@ -110,13 +102,10 @@ def _rewritten(row: DifferenceRow, edit: Edit) -> str | None:
     halves[edit.old.side] = pattern.sub(
         lambda match: with_article(edit.becomes) if match["article"] else edit.becomes, halves[edit.old.side]
     )
-    values = {"first_verb": row.verbs[0], "first": halves[0], "second_verb": row.verbs[1], "second": halves[1]}
-    text = load("difference_template").render(**values)
-    return None if halves[0] == halves[1] else text
+    return None if halves[0] == halves[1] else fill_template((row.verbs[0], row.verbs[1]), *halves)
 
 
 def _edits(claim: Claim, rng: Random) -> Iterator[Edit]:
-    """Yield edits of what one claim says."""
     if claim.kind == "place":
         yield from _place_edits(claim, rng)
     if claim.kind == "count":
@@ -172,9 +161,6 @@ STAGE = Stage(
     writes=RejectedTextRow,
     function=edit_texts,
     config="rejected_texts",
-    prompts=("difference_template",),
-    uses=(
-        Uses(table="pairs", row=PairRow),
-        Uses(table="images", row=ImageRow, on="images", of="pairs", without=("image",)),
-    ),
+    prompts=(TEMPLATE,),
+    uses=TRUTH_USES,
 )

@@ -10,15 +10,16 @@ refused is asked for again, as another kind of edit. Ours.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
+from operator import attrgetter
 from random import Random
 from typing import NamedTuple
 
 from pairwright.prompts import difference_verbs, load, load_wordings
-from pairwright.prompts.differences import difference_regex, fill_template
+from pairwright.prompts.differences import TEMPLATE, difference_regex, fill_template
 from pairwright.schemas.config import CounterfactualsConfig
 from pairwright.schemas.phrases import SIZES
 from pairwright.schemas.replies import RefusedText
@@ -26,21 +27,28 @@ from pairwright.schemas.rows import (
     DifferenceRow,
     Dropped,
     Failed,
-    ImageRow,
-    PairRow,
+    Images,
+    Pairs,
     RejectedTextRow,
     Row,
     Served,
     make_key,
 )
-from pairwright.schemas.writing import is_served
-from pairwright.tasks.rejected.check_texts import Truth, halves_of, is_as_true, likeness, rejected_row, truth_of
+from pairwright.tasks.rejected.check_texts import (
+    TRUTH_USES,
+    Truth,
+    halves_of,
+    is_as_true,
+    likeness,
+    rejected_row,
+    truth_of,
+)
 from pairwright.tasks.rejected.compare_words import COLOURS, DENIALS, NUMBERS, RELATIONS, SCENE_WORDS, WORD, compare
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.serving.untrusted import quoted, within_quotes
 from pairwright.tasks.store.answers import Answers
-from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.differences import read_difference
 
 LEAST_LIKENESS = 0.7
@@ -87,25 +95,16 @@ class CheckedEdit:
     text: str
     changed: str
     """"red -> blue"."""
-    score: float
     true: bool | None
     """``False`` where scene graphs refute it, ``None`` where there are none."""
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedEdit:
-    """Reason for which an edited text is refused."""
-
-    reason: str
-    detail: str = ""
 
 
 def edit_with_model(
     rows: Sequence[DifferenceRow],
     config: CounterfactualsConfig,
     *,
-    pairs: Mapping[str, PairRow],
-    images: Mapping[str, ImageRow],
+    pairs: Pairs,
+    images: Images,
     answers: Answers | None = None,
 ) -> Iterator[Row | Dropped | Failed]:
     """Yield one edited text per description, or ``Dropped`` with the reason of the last refusal."""
@@ -114,18 +113,13 @@ def edit_with_model(
 
 
 async def _edit(
-    row: DifferenceRow,
-    chat: Chat,
-    *,
-    config: CounterfactualsConfig,
-    pairs: Mapping[str, PairRow],
-    images: Mapping[str, ImageRow],
+    row: DifferenceRow, chat: Chat, *, config: CounterfactualsConfig, pairs: Pairs, images: Images
 ) -> RejectedTextRow | Dropped:
     plans = draw_plans(row, config)
     if not plans or row.no_change:
         return Dropped(source_key=row.key, reason="nothing to edit", detail=row.text)
     truth, served = truth_of(row, pairs, images), list[Served]()
-    true, refused = 0, RefusedEdit("nothing to edit")
+    true, refused = 0, RefusedText("nothing to edit")
     for attempt, plan in enumerate(islice(cycle(plans), config.max_attempts), 1):
         answer = await chat.ask(_edit_question(row, config, plan=plan, attempt=attempt))
         served.append(answer.served)
@@ -135,24 +129,18 @@ async def _edit(
             served.append(choice.served)
             edit = _confirmed(edit, choice)
         if isinstance(edit, CheckedEdit):
-            return _row(row, edit, plan=plan, skipped_true=true, served=tuple(served))
+            told = f"{plan.kind}: {edit.changed}"
+            return rejected_row(
+                row,
+                edit.text,
+                maker="counterfactual",
+                note=told,
+                true=edit.true,
+                skipped_true=true,
+                served=tuple(served),
+            )
         refused, true = edit, true + (edit.reason in (STILL_TRUE, BOTH))
     return Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
-
-
-def _row(
-    row: DifferenceRow, edit: CheckedEdit, *, plan: Plan, skipped_true: int, served: tuple[Served, ...]
-) -> RejectedTextRow:
-    note = f"{plan.kind}: {edit.changed}" + (", unchecked" if edit.true is None else "")
-    return rejected_row(
-        row,
-        edit.text,
-        maker="counterfactual",
-        note=note,
-        score=edit.score,
-        skipped_true=skipped_true,
-        served=served,
-    )
 
 
 def draw_plans(row: DifferenceRow, config: CounterfactualsConfig) -> list[Plan]:
@@ -190,14 +178,14 @@ def _choice_question(row: DifferenceRow, edit: CheckedEdit, config: Counterfactu
     )
 
 
-def _confirmed(edit: CheckedEdit, choice: Answer) -> CheckedEdit | RefusedEdit:
+def _confirmed(edit: CheckedEdit, choice: Answer) -> CheckedEdit | RefusedText:
     said = choice.text.strip(" \n\t\"'“”.*").lower()
     if choice.finish_reason == "length" or said not in CHOICES:
-        return RefusedEdit("no clear answer", choice.text[:80])
-    return edit if said == "contradict" else RefusedEdit(BOTH, edit.changed)
+        return RefusedText("no clear answer", choice.text[:80])
+    return edit if said == "contradict" else RefusedText(BOTH, edit.changed)
 
 
-def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: Truth) -> CheckedEdit | RefusedEdit:
+def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: Truth) -> CheckedEdit | RefusedText:
     """Return the edited text, or the first reason to refuse it.
 
     Args:
@@ -208,32 +196,32 @@ def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: Truth) -
     """
     read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
     if isinstance(read, RefusedText):
-        return RefusedEdit(read.reason, read.detail)
+        return read
     halves, kept = [read.first_half, read.second_half], 1 - side
     if read.verbs != row.verbs or _words(halves[kept]) != _words(halves_of(row)[kept]):
-        return RefusedEdit("edited more than one half", halves[kept])
+        return RefusedText("edited more than one half", halves[kept])
     halves[kept] = halves_of(row)[kept]
     return _checked((halves[0], halves[1]), row, side=side, truth=truth)
 
 
-def _checked(halves: tuple[str, str], row: DifferenceRow, *, side: int, truth: Truth) -> CheckedEdit | RefusedEdit:
+def _checked(halves: tuple[str, str], row: DifferenceRow, *, side: int, truth: Truth) -> CheckedEdit | RefusedText:
     text = fill_template((row.verbs[0], row.verbs[1]), *halves)
-    change, score = compare(halves_of(row)[side], halves[side]), likeness(row.text, text)
+    change = compare(halves_of(row)[side], halves[side])
     changed = f"{' '.join(change.went) or 'nothing'} -> {' '.join(change.came) or 'nothing'}"
     if change.refusal:
-        return RefusedEdit(change.refusal, changed)
-    if score < LEAST_LIKENESS or max(len(change.went), len(change.came)) > MOST_WORDS:
-        return RefusedEdit("too far from the chosen text", changed)
+        return RefusedText(change.refusal, changed)
+    if likeness(row.text, text) < LEAST_LIKENESS or max(len(change.went), len(change.came)) > MOST_WORDS:
+        return RefusedText("too far from the chosen text", changed)
     true = is_as_true(halves, (row,), truth)
     if true:
-        return RefusedEdit(STILL_TRUE, changed)
+        return RefusedText(STILL_TRUE, changed)
     if true is None and truth.graphs:
-        return RefusedEdit("not refuted by the scene graphs", changed)
-    return CheckedEdit(text, changed, score, true)
+        return RefusedText("not refuted by the scene graphs", changed)
+    return CheckedEdit(text, changed, true)
 
 
 def _words(half: str) -> list[str]:
-    """Return what has to stay: the words, as the model was shown them."""
+    """Return the words, as the model was shown them."""
     return WORD.findall(within_quotes(half).lower())
 
 
@@ -245,11 +233,8 @@ STAGE = Stage(
     writes=RejectedTextRow,
     function=edit_with_model,
     config="counterfactuals",
-    prompts=(EDIT, KINDS, CONTRADICTION, "difference_template"),
+    prompts=(EDIT, KINDS, CONTRADICTION, TEMPLATE),
     remembers=True,
-    enabled=is_served,
-    uses=(
-        Uses(table="pairs", row=PairRow),
-        Uses(table="images", row=ImageRow, on="images", of="pairs", without=("image",)),
-    ),
+    enabled=attrgetter("is_served"),
+    uses=TRUTH_USES,
 )

@@ -6,15 +6,16 @@ image is decoded once for its removals; of each, what CLIP sees of the whole ima
 processes put the next patches in their places while the device works. Needs what that model needs.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.removing import FittedConfig
-from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, RemovalRow, make_key
+from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, Images, RemovalRow, make_key
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.open_clip_embedder import OpenClip
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, in_groups, prepare_ahead
@@ -26,26 +27,34 @@ GROUP = 512
 """Images handed to a device at a time; it cuts them into batches."""
 NO_FIT = "its patch does not fit its image"
 Crop = NDArray[Any]
-Prepare = Callable[[NDArray[np.uint8]], Crop]
 
 
 def fit_removals(
-    rows: Sequence[RemovalRow], config: FittedConfig, *, images: Mapping[str, ImageRow]
+    rows: Sequence[RemovalRow], config: FittedConfig, *, images: Images
 ) -> Iterator[EmbeddingRow | Dropped]:
-    """Yield the vector of each image without an element.
-
-    Raises:
-        ModelError: the weights are missing, or give no numbers, or a single image does not fit in the memory.
-        SourceError: a process that decodes has died.
-    """
+    """Yield the vector of each image without an element."""
     model = OpenClip(config=config.clip, batch=config.batch_size)
     on_gpu = count_gpus() > 0
     items = [(row, images[row.image_key]) for row in rows]
+
+    def fit(ready: Sequence[Ready[RemovalRow, Crop]]) -> Iterator[EmbeddingRow]:
+        for one, vector in zip(ready, model.encode([one.part for one in ready]), strict=True):
+            where = f"embedding.{model.name}: {model.version}, of a removal from {one.row.image_key}"
+            unit, norm = to_unit(vector, where)
+            yield EmbeddingRow(
+                key=make_key("fitted", one.row.key, model.name, model.version),
+                source_key=one.row.key,
+                subject=one.row.subject,
+                embedder=model.name,
+                vector=unit,
+                norm=norm,
+            )
+
     ready = prepare_ahead(items, partial(_crop, model.prepare), on_gpu=on_gpu)
-    yield from in_groups(ready, partial(_fitted, model), size=GROUP if on_gpu else BATCH)
+    yield from in_groups(ready, fit, size=GROUP if on_gpu else BATCH)
 
 
-def _crop(prepare: Prepare, row: RemovalRow, seen: Seen) -> Crop | Dropped:
+def _crop(prepare: Callable[[NDArray[np.uint8]], Crop], row: RemovalRow, seen: Seen) -> Crop | Dropped:
     """Return what the model sees of the image without the element; may run in another process."""
     try:
         return prepare(put_patch(seen.pixels, row.patch, row.window))
@@ -53,31 +62,11 @@ def _crop(prepare: Prepare, row: RemovalRow, seen: Seen) -> Crop | Dropped:
         return Dropped(source_key=row.key, reason=NO_FIT, detail=f"{row.tag}: {error}")
 
 
-def _fitted(model: OpenClip, ready: Sequence[Ready[RemovalRow, Crop]]) -> Iterator[EmbeddingRow]:
-    for one, vector in zip(ready, model.encode([one.part for one in ready]), strict=True):
-        unit, norm = to_unit(vector, f"embedding.{model.name}: {model.version}, of a removal from {one.row.image_key}")
-        yield EmbeddingRow(
-            key=make_key("fitted", one.row.key, model.name, model.version),
-            source_key=one.row.key,
-            subject=one.row.subject,
-            embedder=model.name,
-            vector=unit,
-            norm=norm,
-        )
-
-
-def is_wanted(config: FittedConfig) -> bool:
-    """Say whether CLIP chooses among removals; the stage is left out where it does not."""
-    return config.enabled
-
-
-def name_models(config: FittedConfig) -> tuple[str, ...]:
-    """Return the model, for the table's fingerprint."""
+def _name_models(config: FittedConfig) -> tuple[str, ...]:
     return (f"clip {OpenClip(config=config.clip).version}",) if config.enabled else ()
 
 
-def count_processes(config: FittedConfig) -> int | None:
-    """Return how many processes load the model: one per GPU; without one, as many as there are workers."""
+def _count_processes(config: FittedConfig) -> int | None:
     return count_gpus() if config.enabled else None
 
 
@@ -89,9 +78,9 @@ STAGE = Stage(
     writes=EmbeddingRow,
     function=fit_removals,
     config="fitted",
-    enabled=is_wanted,
-    models=name_models,
-    processes=count_processes,
+    enabled=attrgetter("enabled"),
+    models=_name_models,
+    processes=_count_processes,
     without=("mask",),
     uses=(Uses(table="images", row=ImageRow, on="image_key", without=("graph", "captions")),),
     rows_per_shard=400,

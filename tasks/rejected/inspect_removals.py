@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pairwright.schemas.config import InspectionConfig
-from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, InspectionRow, RemovalRow, Tag, make_key
+from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, Images, InspectionRow, RemovalRow, Tag, make_key
 from pairwright.tasks.models.detection import Detector, count_detectors, make_detector
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, in_groups, prepare_ahead
@@ -54,30 +54,20 @@ class Trace:
 
 
 def inspect_removals(
-    rows: Sequence[RemovalRow],
-    config: InspectionConfig,
-    *,
-    images: Mapping[str, ImageRow],
-    boxes: Mapping[str, BoxesRow] = NO_BOXES,
+    rows: Sequence[RemovalRow], config: InspectionConfig, *, images: Images, boxes: Mapping[str, BoxesRow] = NO_BOXES
 ) -> Iterator[InspectionRow | Dropped]:
-    """Yield the outcome of each removal's checks.
-
-    Args:
-        rows: the removals.
-        config: what they are held to, and the detector.
-        images: the images that they were made of.
-        boxes: what the detector found in those.
-
-    Raises:
-        ModelError: the detector's weights are missing, or a single image does not fit in the memory.
-        SourceError: a process that decodes has died.
-    """
+    """Yield the outcome of each removal's checks; ``boxes``: what the detector found in the original images."""
     detector = _looking(config)
     on_gpu = detector is not None and count_gpus() > 0
     items = [(row, images[row.image_key]) for row in rows]
+
+    def inspect(ready: Sequence[Ready[RemovalRow, Trace]]) -> Iterator[InspectionRow]:
+        looks = _look(detector, boxes, ready) if detector else {}
+        for one in ready:
+            yield _compared(one, config, *looks[one.row.key]) if one.row.key in looks else _row(one, one.part.why)
+
     ready = prepare_ahead(items, partial(_trace, config, detector), on_gpu=on_gpu, ahead=GROUP)
-    work = partial(_inspected, config, detector, boxes)
-    yield from in_groups(ready, work, size=GROUP if on_gpu else BATCH)
+    yield from in_groups(ready, inspect, size=GROUP if on_gpu else BATCH)
 
 
 def _looking(config: InspectionConfig) -> Detector | None:
@@ -105,32 +95,22 @@ def _trace(config: InspectionConfig, detector: Detector | None, row: RemovalRow,
     return Trace(rim=rim, changed_outside=changed, why="", shown=shown)
 
 
-def _inspected(
-    config: InspectionConfig,
-    detector: Detector | None,
-    boxes: Mapping[str, BoxesRow],
-    ready: Sequence[Ready[RemovalRow, Trace]],
-) -> Iterator[InspectionRow]:
-    looks = _look(detector, boxes, ready) if detector else {}
-    for one in ready:
-        yield _compared(one, config, *looks[one.row.key]) if one.row.key in looks else _row(one, one.part.why)
-
-
 def _look(
     detector: Detector, boxes: Mapping[str, BoxesRow], ready: Sequence[Ready[RemovalRow, Trace]]
 ) -> dict[str, tuple[Original, tuple[Box, ...]]]:
-    """Return by removal what the detector found in the original, and what it finds in the altered image."""
+    """Return by removal what the detector found in the original, and what it finds in the altered image.
+
+    Where the first is not known, nothing was found, and only the tag is asked for.
+    """
     shown = [(one.row, one.part.shown[0]) for one in ready if one.part.shown]
-    originals = [_original(row, boxes.get(row.image_key)) for row, _ in shown]
-    found = detector.detect([image for _, image in shown], [tags for tags, _ in originals]) if shown else []
-    return {row.key: both for (row, _), both in zip(shown, zip(originals, found, strict=True), strict=True)}
-
-
-def _original(row: RemovalRow, found: BoxesRow | None) -> Original:
-    """Return what was found in the original; nothing where that is not known, and only the tag is asked for."""
-    if found and any(tag.name == row.tag for tag in found.tags):
-        return found.tags, found.boxes
-    return (Tag(name=row.tag, score=1.0, tagger=""),), ()
+    originals: list[Original] = []
+    for row, _ in shown:
+        found = boxes.get(row.image_key)
+        known = found and any(tag.name == row.tag for tag in found.tags)
+        alone = (Tag(name=row.tag, score=1.0, tagger=""),)
+        originals.append((found.tags, found.boxes) if found and known else (alone, ()))
+    after = detector.detect([image for _, image in shown], [tags for tags, _ in originals]) if shown else []
+    return {row.key: (before, now) for (row, _), before, now in zip(shown, originals, after, strict=True)}
 
 
 def _compared(
@@ -167,14 +147,12 @@ def _row(
     )
 
 
-def name_models(config: InspectionConfig) -> tuple[str, ...]:
-    """Return the version of the detector that looks, for the table's fingerprint."""
+def _name_models(config: InspectionConfig) -> tuple[str, ...]:
     detector = _looking(config)
     return (detector.version,) if detector else ()
 
 
-def count_processes(config: InspectionConfig) -> int | None:
-    """Return how many processes load the detector: one per GPU; without one, as many as there are workers."""
+def _count_processes(config: InspectionConfig) -> int | None:
     return count_detectors(config.detection) if config.detection and _looking(config) else None
 
 
@@ -190,6 +168,6 @@ STAGE = Stage(
         Uses(table="images", row=ImageRow, on="image_key"),
         Uses(table="boxes", row=BoxesRow, on="image_key", counts=True),  # the prompt names all of the image's tags
     ),
-    models=name_models,
-    processes=count_processes,
+    models=_name_models,
+    processes=_count_processes,
 )

@@ -168,21 +168,12 @@ def score_by_clip(
 
 
 def pick_removal(
-    key: str,
-    scored: Iterable[tuple[Candidate, Fit]],
-    config: RejectionsConfig,
-    *,
-    shown: Sequence[ImageRow] = (),
+    key: str, scored: Iterable[tuple[Candidate, Fit]], config: RejectionsConfig, *, shown: Sequence[ImageRow] = ()
 ) -> RejectionRow | Dropped:
-    """Return the row of a pair or preference: the best candidate, or the profile's fallback.
+    """Return the row of a pair or preference, by its key: the best candidate, or the profile's fallback.
 
-    The highest score wins, then the smaller area, then the key. A removal that failed a check is not chosen.
-
-    Args:
-        key: of the pair or preference.
-        scored: the candidates.
-        config: which may be chosen, and the fallback.
-        shown: its images, of which a crop may be drawn; none: there is no crop.
+    The highest score wins, then the smaller area, then the key. A removal that failed a check is not chosen. A crop is
+    drawn of the images ``shown``.
     """
     found = list(scored)
     able = [one for one in found if not one[0].check.why]

@@ -67,7 +67,7 @@ PLACE = re.compile(rf"(?<!\w)({_either(dict.fromkeys(PREPOSITIONS, 0))})(?!\w)",
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Be what was read of one text."""
+    """What was read of one text."""
 
     claims: tuple[Claim, ...]
     understood: bool
@@ -89,14 +89,13 @@ def _read(text: str, side: Side) -> Reading:
     for pattern in (PLACE, PHRASE):
         for match in pattern.finditer(text):
             rest = rest.replace(match[0], " ", 1)
-            claims.extend(_place(match, side) if pattern is PLACE else _thing(match, side, text=text))
+            if pattern is PLACE:
+                claims.append(Claim(side=side, kind="place", value=match[1].lower()))
+            else:
+                claims.extend(_thing(match, side, text=text))
         text = PLACE.sub(" ", text)
     left = set(re.findall(r"\w+", rest.lower())) - set(FILLERS.split())
     return Reading(tuple(claims), understood=bool(claims) and not left)
-
-
-def _place(match: re.Match[str], side: Side) -> Iterator[Claim]:
-    yield Claim(side=side, kind="place", value=match[1].lower())
 
 
 def _thing(match: re.Match[str], side: Side, *, text: str) -> Iterator[Claim]:

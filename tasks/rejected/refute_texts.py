@@ -12,13 +12,12 @@ from types import MappingProxyType
 
 from pairwright.schemas.checks import speaks_against
 from pairwright.schemas.config import RejectedTextsConfig
-from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow
+from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, Images, Pairs, RejectedTextRow
 from pairwright.tasks.rejected.check_texts import (
+    TRUTH_USES,
     Truth,
-    halves_of,
-    is_as_true,
+    is_description_true,
     likeness,
-    read_claims,
     rejected_row,
     truth_of,
 )
@@ -32,8 +31,8 @@ def refute_texts(
     rows: Sequence[DifferenceRow],
     config: RejectedTextsConfig,
     *,
-    pairs: Mapping[str, PairRow],
-    images: Mapping[str, ImageRow],
+    pairs: Pairs,
+    images: Images,
     described: Mapping[str, tuple[DifferenceRow, ...]],
     controlled: Checks = NONE,
     grounded: Checks = NONE,
@@ -60,19 +59,10 @@ def _refute(
     passed = [one for one in described if one.key not in doubtful]
     ranked = sorted(failed, key=lambda one: (-likeness(row.text, one.text), one.key))
     for skipped, one in enumerate(ranked):
-        if not _is_true(one, (row, *passed), truth):
+        if not is_description_true(one, (row, *passed), truth):
             note = "; ".join(f"{check.why} ({check.score:.3g})" for check in against[one.key])
-            score = likeness(row.text, one.text)
-            return rejected_row(
-                row, one.text, maker="refuted", note=note, score=score, skipped_true=skipped, served=one.served
-            )
+            return rejected_row(row, one.text, maker="refuted", note=note, skipped_true=skipped, served=one.served)
     return Dropped(source_key=row.key, reason="all that failed are as true", detail=f"{len(ranked)} failed")
-
-
-def _is_true(one: DifferenceRow, passed: Sequence[DifferenceRow], truth: Truth) -> bool | None:
-    """Say whether a failed description is known to be true, or says what one that passed says."""
-    known = truth.of(read_claims(one))
-    return is_as_true(halves_of(one), passed, truth) if known is None else known
 
 
 STAGE = Stage(
@@ -84,11 +74,8 @@ STAGE = Stage(
     function=refute_texts,
     config="rejected_texts",
     uses=(
-        Uses(table="pairs", row=PairRow),
-        Uses(table="images", row=ImageRow, on="images", of="pairs", without=("image",)),
+        *TRUTH_USES,
         Uses(table="described", row=DifferenceRow, kind="many", counts=True),
-        Uses(table="controlled", row=CheckRow, kind="many", counts=True),
-        Uses(table="grounded", row=CheckRow, kind="many", counts=True),
-        Uses(table="judged", row=CheckRow, kind="many", counts=True),
+        *(Uses(table=name, row=CheckRow, kind="many", counts=True) for name in ("controlled", "grounded", "judged")),
     ),
 )

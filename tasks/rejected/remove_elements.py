@@ -11,7 +11,7 @@ A shard's patches are held until its part is written, about 2 bytes per pixel of
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.config import RemovalsConfig
-from pairwright.schemas.rows import Dropped, ElementRow, ImageRow, RemovalRow, make_key
+from pairwright.schemas.rows import Dropped, ElementRow, ImageRow, Images, RemovalRow, make_key
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.inpainting import Inpainter, OpenCVInpainter, Window
@@ -45,7 +45,7 @@ Pixels = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """Be what an element's removal needs of its image."""
+    """What an element's removal needs of its image."""
 
     window: Window
     """The smallest one with all that changes."""
@@ -64,14 +64,9 @@ Filled = tuple[ElementRow, Cut, RGB]
 
 
 def remove_elements(
-    rows: Sequence[ElementRow], config: RemovalsConfig, *, images: Mapping[str, ImageRow]
+    rows: Sequence[ElementRow], config: RemovalsConfig, *, images: Images
 ) -> Iterator[RemovalRow | Dropped]:
-    """Yield what changes in the image without each element, or why it is not removed.
-
-    Raises:
-        ModelError: the inpainter's weights are missing or do not run, or a single hole does not fit in the memory.
-        SourceError: a process that decodes has died.
-    """
+    """Yield what changes in the image without each element, or why it is not removed."""
     for row in rows:
         if row.why:
             yield Dropped(source_key=row.key, reason=NOT_CHOSEN, detail=f"{row.tag}: {row.why}")
@@ -79,10 +74,15 @@ def remove_elements(
     on_gpu = _has_weights(config) and count_gpus() > 0
     items = [(row, images[row.subject]) for row in rows if not row.why]
     most = _most(items, config)
+
+    def fill(ready: Sequence[Ready[ElementRow, Cut]]) -> Iterator[Filled]:
+        for one, filled in zip(ready, inpainter.fill([one.part.hole for one in ready]), strict=True):
+            yield one.row, one.part, filled[one.part.place]
+
     ready = prepare_ahead(
         items, partial(_cut, config, inpainter), on_gpu=on_gpu, batch=max(min(BATCH, most // 4), 1), ahead=most
     )
-    filled = in_groups(ready, partial(_filled, inpainter), size=min(GROUP if on_gpu else BATCH, most))
+    filled = in_groups(ready, fill, size=min(GROUP if on_gpu else BATCH, most))
     yield from _written(filled, partial(_removal, config, inpainter.version), threads=THREADS if on_gpu else 0)
 
 
@@ -95,21 +95,20 @@ def make_inpainter(config: RemovalsConfig) -> Inpainter:
 
 def _most(items: Sequence[Item[ElementRow]], config: RemovalsConfig) -> int:
     """Return how many prepared holes may wait: 8 bytes per pixel that changes, and 8 per pixel that a network sees."""
-
-    def room(row: ElementRow, image: ImageRow) -> float:
-        whole, reach = image.width * image.height, 2 * _reach(config)
-        sides = (row.box[2] - row.box[0], row.box[3] - row.box[1])
+    largest, reach = 1.0, 2 * _reach(config)
+    for row, image in items:
+        whole, (x0, y0, x1, y1) = image.width * image.height, row.box
         seen = min(whole, 1.25 * config.max_side**2) if _has_weights(config) else 0
-        return 8 * (min(whole, (sides[0] + reach) * (sides[1] + reach)) + seen)
-
-    largest = max((room(*item) for item in items), default=1)
-    return int(min(max(ROOM_BYTES // max(largest, 1), 1), AHEAD))
+        largest = max(largest, 8 * (min(whole, (x1 - x0 + reach) * (y1 - y0 + reach)) + seen))
+    return int(min(max(ROOM_BYTES // largest, 1), AHEAD))
 
 
 def _cut(config: RemovalsConfig, inpainter: Inpainter, row: ElementRow, seen: Seen) -> Cut | Dropped:
     """Return an element's part of its image, or why it cannot be removed; may run in another process."""
     height, width = seen.pixels.shape[:2]
-    mask, staying = Mask.model_validate_json(row.mask), _staying(row, seen)
+    mask = Mask.model_validate_json(row.mask)
+    things = seen.graph.objects if seen.graph and row.object_ids else ()
+    staying = [thing.mask for thing in things if thing.id not in row.object_ids]
     for one in (mask, *staying):
         if (one.height, one.width) != (height, width):
             return _refused(row, OTHER_SIZE, f": {one.width} x {one.height} pixels, the image {width} x {height}")
@@ -150,12 +149,6 @@ def _refused(row: ElementRow, reason: str, detail: str = "") -> Dropped:
     return Dropped(source_key=row.key, reason=reason, detail=f"{row.tag}{detail}")
 
 
-def _staying(row: ElementRow, seen: Seen) -> list[Mask]:
-    """Return the visible pixels of the objects that stay, where the image's graph knows them."""
-    things = seen.graph.objects if seen.graph and row.object_ids else ()
-    return [thing.mask for thing in things if thing.id not in row.object_ids]
-
-
 def _with_rims(others: Pixels, hole: Pixels, window: Window) -> tuple[Pixels, Window]:
     """Return the hole with the other objects and the pixels at their edges, which mix colours, and its window.
 
@@ -193,11 +186,6 @@ def _moved(window: Window, by: tuple[int, int]) -> Window:
 
 def _slices(window: Window) -> tuple[slice, slice]:
     return slice(window[1], window[3]), slice(window[0], window[2])
-
-
-def _filled(inpainter: Inpainter, ready: Sequence[Ready[ElementRow, Cut]]) -> Iterator[Filled]:
-    for one, filled in zip(ready, inpainter.fill([one.part.hole for one in ready]), strict=True):
-        yield one.row, one.part, filled[one.part.place]
 
 
 def _written(
@@ -243,24 +231,17 @@ def _removal(config: RemovalsConfig, version: str, result: Filled | Dropped) -> 
     )
 
 
-def name_models(config: RemovalsConfig) -> tuple[str, ...]:
-    """Return the inpainter's weights, for the table's fingerprint."""
+def _name_models(config: RemovalsConfig) -> tuple[str, ...]:
     return (make_inpainter(config).version,) if _has_weights(config) else ()
 
 
-def pin_models(config: RemovalsConfig) -> RemovalsConfig:
-    """Return the configuration with the revision of the weights that this machine has.
-
-    Raises:
-        ModelError: they are missing, or are a program that nobody vouches for; the message says what to do.
-    """
+def _pin_models(config: RemovalsConfig) -> RemovalsConfig:
     if not _has_weights(config):
         return config
     return config.model_copy(update={"lama": pin_lama(config.lama, download=config.download)})
 
 
-def count_processes(config: RemovalsConfig) -> int | None:
-    """Return how many processes load the weights: one per GPU; without one, as many as there are workers."""
+def _count_processes(config: RemovalsConfig) -> int | None:
     return count_gpus() if _has_weights(config) else None
 
 
@@ -277,7 +258,7 @@ STAGE = Stage(
     function=remove_elements,
     config="removals",
     uses=(Uses(table="images", row=ImageRow),),
-    models=name_models,
-    pin=pin_models,
-    processes=count_processes,
+    models=_name_models,
+    pin=_pin_models,
+    processes=_count_processes,
 )

@@ -6,21 +6,18 @@ template that all descriptions share. Where claims cannot be checked, a text tha
 or people say of it is passed over. CPU, no network.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from pairwright.schemas.config import RejectedTextsConfig
-from pairwright.schemas.rows import DifferenceRow, Dropped, ImageRow, PairRow, RejectedTextRow
+from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow
 from pairwright.tasks.rejected.check_texts import (
+    TRUTH_USES,
     WORD,
     Truth,
-    halves_of,
-    is_as_true,
-    read_claims,
+    is_description_true,
     rejected_row,
     truth_of,
 )
@@ -35,23 +32,40 @@ MOST_SCORES = 8_000_000
 """Scores held at once: queries are answered in batches of this many divided by the size of the collection."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextIndex:
-    """Hold the different descriptions of a collection, in the order of their keys, and their vectors."""
+class TextIndex(NamedTuple):
+    """Different descriptions of a collection, in the order of their keys, and their vectors."""
 
-    rows: tuple[DifferenceRow, ...]
+    rows: list[DifferenceRow]
     vectorizer: "TfidfVectorizer"
     vectors: "csr_matrix"
-    of_pairs: Mapping[str, tuple[DifferenceRow, ...]]
-    """All that a pair's descriptions are, where it has several."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """Be one description and how similar it is."""
+class Candidate(NamedTuple):
+    """Description, and how similar it is."""
 
     row: DifferenceRow
     score: float
+
+
+def retrieve_texts(
+    rows: Sequence[DifferenceRow],
+    config: RejectedTextsConfig,
+    *,
+    everything: Sequence[DifferenceRow],
+    pairs: Pairs,
+    images: Images,
+) -> Iterator[RejectedTextRow | Dropped]:
+    """Yield one text per description."""
+    index = index_texts(everything, config)
+    if index is None:
+        yield from (Dropped(source_key=row.key, reason="no other description") for row in rows)
+        return
+    of_pairs: dict[str, list[DifferenceRow]] = {}
+    for row in everything:
+        of_pairs.setdefault(row.subject, []).append(row)
+    for row, candidates in _similar(rows, index, limit=config.max_candidates):
+        own = (row, *(other for other in of_pairs.get(row.subject, ()) if other.key != row.key))
+        yield _retrieve(own, candidates, truth_of(row, pairs, images))
 
 
 def index_texts(everything: Sequence[DifferenceRow], config: RejectedTextsConfig) -> TextIndex | None:
@@ -60,53 +74,23 @@ def index_texts(everything: Sequence[DifferenceRow], config: RejectedTextsConfig
 
     # Keys are hashes, so the first of them are a fair sample that does not depend on the order of the collection.
     by_text = {row.text: row for row in sorted(everything, key=lambda row: row.key, reverse=True)}
-    rows = tuple(sorted(by_text.values(), key=lambda row: row.key)[: config.max_searched])
+    rows = sorted(by_text.values(), key=lambda row: row.key)[: config.max_searched]
     vectorizer = TfidfVectorizer(token_pattern=WORD.pattern, stop_words=FUNCTION_WORDS, dtype=np.float64)
     try:
         vectors = vectorizer.fit_transform(_content(row) for row in rows)
     except ValueError:  # scikit-learn's word for an empty vocabulary
         return None
-    return TextIndex(rows, vectorizer, vectors, _several(everything))
-
-
-def _several(everything: Sequence[DifferenceRow]) -> dict[str, tuple[DifferenceRow, ...]]:
-    counts = Counter(row.subject for row in everything)
-    found: dict[str, tuple[DifferenceRow, ...]] = {}
-    for row in everything:
-        if counts[row.subject] > 1:
-            found[row.subject] = (*found.get(row.subject, ()), row)
-    return found
-
-
-def retrieve_texts(
-    rows: Sequence[DifferenceRow],
-    config: RejectedTextsConfig,
-    *,
-    everything: Sequence[DifferenceRow],
-    pairs: Mapping[str, PairRow],
-    images: Mapping[str, ImageRow],
-    index: TextIndex | None = None,
-) -> Iterator[RejectedTextRow | Dropped]:
-    """Yield one text per description; ``index`` saves indexing ``everything`` anew for every shard."""
-    index = index or index_texts(everything, config)
-    if index is None:
-        yield from (Dropped(source_key=row.key, reason="no other description") for row in rows)
-        return
-    for row, candidates in _similar(rows, index, limit=config.max_candidates):
-        own = (row, *index.of_pairs.get(row.subject, ()))
-        yield _retrieve(own, candidates, truth_of(row, pairs, images))
+    return TextIndex(rows, vectorizer, vectors)
 
 
 def _retrieve(own: Sequence[DifferenceRow], candidates: list[Candidate], truth: Truth) -> RejectedTextRow | Dropped:
     """Take the first candidate that is not true, counting the accidentally true ones before it."""
-    for skipped, candidate in enumerate(candidates):
-        true = truth.of(read_claims(candidate.row))
-        if true is None:
-            true = is_as_true(halves_of(candidate.row), own, truth)
+    for skipped, (row, score) in enumerate(candidates):
+        true = is_description_true(row, own, truth)
         if not true:
-            note = f"of pair {candidate.row.subject}" + (", unchecked" if true is None else "")
+            note = f"of pair {row.subject}"
             return rejected_row(
-                own[0], candidate.row.text, maker="retrieved", note=note, score=candidate.score, skipped_true=skipped
+                own[0], row.text, maker="retrieved", note=note, true=true, score=score, skipped_true=skipped
             )
     reason = "all similar descriptions are true" if candidates else "no other description"
     return Dropped(source_key=own[0].key, reason=reason, detail=f"{len(candidates)} tried")
@@ -155,7 +139,6 @@ STAGE = Stage(
     rows_per_shard=5000,
     uses=(
         Uses(table="differences", row=DifferenceRow, kind="all", most="max_searched", name="everything"),
-        Uses(table="pairs", row=PairRow),
-        Uses(table="images", row=ImageRow, on="images", of="pairs", without=("image",)),
+        *TRUTH_USES,
     ),
 )

@@ -10,28 +10,38 @@ chosen text may well name another one that is as true, while one about the same 
 also the hardest to tell from the chosen one. Ours.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
+from operator import attrgetter
+from typing import NamedTuple
 
 from pairwright.prompts import difference_verbs
 from pairwright.prompts.differences import TEMPLATE, WITHOUT_CAPTIONS, difference_regex, fill_template, instruct
 from pairwright.schemas.config import SampledTextsConfig
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import DifferenceRow, Dropped, Failed, ImageRow, PairRow, RejectedTextRow, Row, Served
-from pairwright.schemas.writing import is_served
+from pairwright.schemas.rows import (
+    DifferenceRow,
+    Dropped,
+    Failed,
+    ImageRow,
+    Images,
+    PairRow,
+    Pairs,
+    RejectedTextRow,
+    Row,
+    Served,
+)
 from pairwright.tasks.rejected.check_texts import Truth, is_as_true, likeness, rejected_row, truth_of
 from pairwright.tasks.serving.ask_rows import ask_rows
-from pairwright.tasks.serving.chat import Chat, Grammar, Question, seed_of
+from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.differences import Difference, read_difference, refuse_length
 from pairwright.tasks.texts.words import repeats_itself
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Be a sample that says something else than the chosen text."""
+class Sample(NamedTuple):
+    """Text in the template, and what is known of it."""
 
     text: str
     true: bool | None
@@ -43,8 +53,8 @@ def sample_texts(
     rows: Sequence[DifferenceRow],
     config: SampledTextsConfig,
     *,
-    pairs: Mapping[str, PairRow],
-    images: Mapping[str, ImageRow],
+    pairs: Pairs,
+    images: Images,
     answers: Answers | None = None,
 ) -> Iterator[Row | Dropped | Failed]:
     """Yield one sample per description, or ``Dropped`` where none is a negative."""
@@ -53,54 +63,39 @@ def sample_texts(
 
 
 async def _sample(
-    row: DifferenceRow,
-    chat: Chat,
-    *,
-    config: SampledTextsConfig,
-    pairs: Mapping[str, PairRow],
-    images: Mapping[str, ImageRow],
+    row: DifferenceRow, chat: Chat, *, config: SampledTextsConfig, pairs: Pairs, images: Images
 ) -> RejectedTextRow | Dropped:
     pair = pairs.get(row.subject)
-    shown = [images[key].image for key in (pair.first, pair.second) if key in images] if pair else []
-    if len(shown) < 2:
+    if pair is None or pair.first not in images or pair.second not in images:
         return Dropped(source_key=row.key, reason="image is missing", detail=row.subject)
+    instruction = instruct((row.verbs[0], row.verbs[1]), captions=None)
     read: list[Difference | RefusedText] = []
     served: list[Served] = []
     for number in range(1, config.samples + 1):
-        answer = await chat.ask(_question(row, config, images=(shown[0], shown[1]), number=number))
-        read.append(_read(answer.text, answer.finish_reason, most_words=config.max_tokens))
+        question = Question(
+            prompt=instruction.prompt,
+            text=instruction.text,
+            images=(images[pair.first].image, images[pair.second].image),
+            seed=seed_of(row.key, "sampled", seed=config.seed, attempt=number),
+            max_tokens=config.max_tokens,
+            temperature=config.temperature,
+            grammar=Grammar(regex=difference_regex()),
+        )
+        answer = await chat.ask(question)
+        read.append(_read(answer, most_words=config.max_tokens))
         served.append(answer.served)
     return _choose(row, read, truth=truth_of(row, pairs, images), served=tuple(served))
 
 
-def _question(row: DifferenceRow, config: SampledTextsConfig, *, images: tuple[bytes, bytes], number: int) -> Question:
-    instruction = instruct((row.verbs[0], row.verbs[1]), captions=None)
-    return Question(
-        prompt=instruction.prompt,
-        text=instruction.text,
-        images=images,
-        seed=seed_of(row.key, "sampled", seed=config.seed, attempt=number),
-        max_tokens=config.max_tokens,
-        temperature=config.temperature,
-        grammar=Grammar(regex=difference_regex()),
-    )
-
-
-def _read(text: str, finish_reason: str, *, most_words: int) -> Difference | RefusedText:
-    if repeats_itself(text):
+def _read(answer: Answer, *, most_words: int) -> Difference | RefusedText:
+    if repeats_itself(answer.text):
         return RefusedText("off the template", "repeats itself")
-    read = read_difference(text, difference_verbs(), finish_reason=finish_reason)
-    if isinstance(read, RefusedText):
-        return read
-    return refuse_length(read, most_words) or read
+    read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
+    return read if isinstance(read, RefusedText) else refuse_length(read, most_words) or read
 
 
 def _choose(
-    row: DifferenceRow,
-    read: Sequence[Difference | RefusedText],
-    *,
-    truth: Truth,
-    served: tuple[Served, ...],
+    row: DifferenceRow, read: Sequence[Difference | RefusedText], *, truth: Truth, served: tuple[Served, ...]
 ) -> RejectedTextRow | Dropped:
     """Return the closest sample that is not true; those known to be wrong come before the unchecked ones."""
     samples = list(dict.fromkeys(_judged(one, row, truth) for one in read if isinstance(one, Difference)))
@@ -111,11 +106,8 @@ def _choose(
     skipped = len(samples) - len(ranked)
     if not ranked:
         return Dropped(source_key=row.key, reason="all samples are as true", detail=f"{skipped} of {len(read)}")
-    best = ranked[0]
-    note = f"the closest of {len(ranked)} samples" + (", unchecked" if best.true is None else "")
-    return rejected_row(
-        row, best.text, maker="sampled", note=note, score=best.score, skipped_true=skipped, served=served
-    )
+    best, note = ranked[0], f"the closest of {len(ranked)} samples"
+    return rejected_row(row, best.text, maker="sampled", note=note, true=best.true, skipped_true=skipped, served=served)
 
 
 def _judged(read: Difference, row: DifferenceRow, truth: Truth) -> Sample:
@@ -133,7 +125,7 @@ STAGE = Stage(
     config="sampled_texts",
     prompts=(TEMPLATE, WITHOUT_CAPTIONS["difference_from_captions"]),
     remembers=True,
-    enabled=is_served,
+    enabled=attrgetter("is_served"),
     uses=(
         Uses(table="pairs", row=PairRow),
         Uses(table="images", row=ImageRow, on="images", of="pairs"),

@@ -5,13 +5,12 @@ the image; one that covers it makes no mask (ours: it is a tag of the whole scen
 largest). One image's masks are held at a time: a byte per pixel and tag.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from pairwright.schemas.config import SegmentationConfig
-from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, MasksRow, make_key
+from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, Images, MasksRow, make_key
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups, prepare_ahead
 from pairwright.tasks.models.sam import Sam, pin_sam
@@ -27,14 +26,21 @@ AHEAD = 4 * BATCH
 
 
 def segment_boxes(
-    rows: Sequence[BoxesRow], config: SegmentationConfig, *, images: Mapping[str, ImageRow]
+    rows: Sequence[BoxesRow], config: SegmentationConfig, *, images: Images
 ) -> Iterator[MasksRow | Dropped]:
     """Yield the masks of each image's tags."""
-    segmenter = make_segmenter(config)
+    segmenter, whole = make_segmenter(config), config.max_box_area
     items = [(_with_boxes(row), images[row.subject]) for row in rows]
+
+    def segment(ready: Sequence[Ready[BoxesRow, Any]]) -> Iterator[MasksRow]:
+        boxes = [[box for box in _cut(one.row) if 0 < _share(box, one.row) < whole] for one in ready]
+        found = segmenter.segment([one.part for one in ready], [one.row.tags for one in ready], boxes)
+        for one, masks in zip(ready, found, strict=True):
+            yield _row(one.row, masks, whole)
+
     on_gpu = config.segmenter == "sam" and count_gpus() > 0
     ready = prepare_ahead(items, by_image(segmenter.prepare), on_gpu=on_gpu, ahead=AHEAD)
-    yield from in_groups(ready, partial(_segmented, segmenter, config.max_box_area), size=BATCH)
+    yield from in_groups(ready, segment, size=BATCH)
 
 
 def make_segmenter(config: SegmentationConfig) -> Segmenter:
@@ -50,24 +56,12 @@ def _with_boxes(row: BoxesRow) -> BoxesRow:
     return replace(row, tags=tuple(row.tags[place] for place in places), boxes=boxes)
 
 
-def _segmented(segmenter: Segmenter, whole: float, ready: Sequence[Ready[BoxesRow, Any]]) -> Iterator[MasksRow]:
-    parts = [one.part for one in ready]
-    tags = [one.row.tags for one in ready]
-    boxes = [_useful(one.row, whole) for one in ready]
-    for one, masks in zip(ready, segmenter.segment(parts, tags, boxes), strict=True):
-        yield _row(one.row, masks, whole)
-
-
-def _useful(row: BoxesRow, whole: float) -> list[Box]:
-    """Return the boxes that a mask is made of, cut to the image."""
-    cut = [_cut(box, row) for box in row.boxes]
-    return [box for box in cut if 0 < _share(box, row) < whole]
-
-
-def _cut(box: Box, row: BoxesRow) -> Box:
-    x0, x1 = (min(max(x, 0.0), float(row.width)) for x in (box.x0, box.x1))
-    y0, y1 = (min(max(y, 0.0), float(row.height)) for y in (box.y0, box.y1))
-    return replace(box, x0=x0, y0=y0, x1=x1, y1=y1)
+def _cut(row: BoxesRow) -> Iterator[Box]:
+    """Yield the boxes, cut to the image."""
+    for box in row.boxes:
+        x0, x1 = (min(max(x, 0.0), float(row.width)) for x in (box.x0, box.x1))
+        y0, y1 = (min(max(y, 0.0), float(row.height)) for y in (box.y0, box.y1))
+        yield replace(box, x0=x0, y0=y0, x1=x1, y1=y1)
 
 
 def _share(box: Box, row: BoxesRow) -> float:
@@ -93,30 +87,21 @@ def _row(row: BoxesRow, masks: Sequence[TagMask], whole: float) -> MasksRow:
 
 def _why(row: BoxesRow, place: int, whole: float) -> str:
     """Return why a tag has no mask."""
-    shares = [_share(_cut(box, row), row) for box in row.boxes if box.tag == place]
+    shares = [_share(box, row) for box in _cut(row) if box.tag == place]
     if any(0 < share < whole for share in shares):
         return NO_PIXELS
     return COVERING if any(share >= whole for share in shares) else OUTSIDE
 
 
-def name_models(config: SegmentationConfig) -> tuple[str, ...]:
-    """Return the segmenter with its version, for the table's fingerprint."""
+def _name_models(config: SegmentationConfig) -> tuple[str, ...]:
     return (f"{config.segmenter} {make_segmenter(config).version}",)
 
 
-def pin_models(config: SegmentationConfig) -> SegmentationConfig:
-    """Return the configuration with the revision of the weights that this machine has, where it needs some.
-
-    Raises:
-        ModelError: weights or packages are missing (the message says what fetches them), or a local file is not SAM's.
-    """
-    if config.segmenter != "sam":
-        return config
-    return pin_sam(config)
+def _pin_models(config: SegmentationConfig) -> SegmentationConfig:
+    return pin_sam(config) if config.segmenter == "sam" else config
 
 
-def count_processes(config: SegmentationConfig) -> int | None:
-    """Return how many processes load the model: one per GPU; without one, as many as there are workers."""
+def _count_processes(config: SegmentationConfig) -> int | None:
     return count_gpus() if config.segmenter == "sam" else None
 
 
@@ -129,7 +114,7 @@ STAGE = Stage(
     function=segment_boxes,
     config="segmentation",
     uses=(Uses(table="images", row=ImageRow),),
-    models=name_models,
-    pin=pin_models,
-    processes=count_processes,
+    models=_name_models,
+    pin=_pin_models,
+    processes=_count_processes,
 )

@@ -8,23 +8,20 @@ of (sky, sea, grass, floor), which leaves no scene behind, and parts of bodies, 
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterable
+from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 NO_THING, EXCLUDED, TOO_LONG = "names no thing", "excluded by the profile", "too long for a name"
 MAX_CHARACTERS = 60
 """Of a name; RAM's longest has 26."""
-THINGS = "things"
 NOUNS = {"materials", "stuff", "places", "times", "weather", "images", "events", "abstract", "bodies"}
 """Sections whose entries count for their plurals, too: "shorts" are no "short"."""
-OF = " of "
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """Be the word list."""
+class Words(NamedTuple):
+    """Word list."""
 
     things: frozenset[str]
     whole: frozenset[str]
@@ -36,12 +33,7 @@ class Words:
 
 
 def why_refused(name: str, excluded: Iterable[str] = ()) -> str:
-    """Return why a name is not looked for, a short constant phrase; empty: it is.
-
-    Args:
-        name: a tag or noun, in any case.
-        excluded: names that are refused in any case, compared without their case.
-    """
+    """Return why a name, in any case, is not looked for, a short constant phrase; empty: it is."""
     tag = tidy(name)
     if len(tag) > MAX_CHARACTERS:
         return TOO_LONG
@@ -67,8 +59,8 @@ def names_thing(tag: str) -> bool:
         return True
     if _is_in(tag, words.whole, words.nouns):
         return False
-    if OF in tag:
-        return names_thing(tag.partition(OF)[0])
+    if " of " in tag:
+        return names_thing(tag.partition(" of ")[0])
     last = tag.rpartition(" ")[2]
     if _forms(last) & words.things:
         return True
@@ -91,29 +83,19 @@ def _forms(word: str) -> set[str]:
     return found
 
 
-@lru_cache(maxsize=1)
+@cache
 def read_words() -> Words:
-    """Return the word list."""
-    found: dict[str, set[str]] = {"things": set(), "whole": set(), "last": set(), "nouns": set()}
-    for section, entry in _entries(_text()):
-        word = entry.removeprefix("=")
-        if section == THINGS:
-            found["things"].add(word)
-            continue
-        found["whole"].add(word)
-        if word == entry:
-            found["last"].add(word)
-        if section in NOUNS:
-            found["nouns"].add(word)
-    return Words(**{name: frozenset(words) for name, words in found.items()})
-
-
-def _entries(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each entry with its section; where lines break means nothing."""
-    listed = " ".join(line for line in text.splitlines() if not line.startswith("#"))
-    for part in listed.split("[")[1:]:
-        section, _, entries = part.partition("]")
-        yield from ((section, tidy(entry)) for entry in entries.split(",") if entry.strip())
+    """Return the word list; where its lines break means nothing."""
+    listed = " ".join(line for line in _text().splitlines() if not line.startswith("#"))
+    sections = [(part.partition("]")[0], part.partition("]")[2].split(",")) for part in listed.split("[")[1:]]
+    found = [(section, tidy(entry)) for section, entries in sections for entry in entries if entry.strip()]
+    others = [(section, entry) for section, entry in found if section != "things"]
+    return Words(
+        things=frozenset(entry for section, entry in found if section == "things"),
+        whole=frozenset(entry.removeprefix("=") for _, entry in others),
+        last=frozenset(entry for _, entry in others if not entry.startswith("=")),
+        nouns=frozenset(entry.removeprefix("=") for section, entry in others if section in NOUNS),
+    )
 
 
 def identify_words() -> str:
@@ -121,6 +103,6 @@ def identify_words() -> str:
     return f"names {hashlib.sha256(_text().encode()).hexdigest()[:12]}"
 
 
-@lru_cache(maxsize=1)
+@cache
 def _text() -> str:
     return (files(__package__ or "") / "no_things.txt").read_text(encoding="utf-8")

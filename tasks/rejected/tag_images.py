@@ -9,7 +9,7 @@ once, without its case, those of texts first, then by falling score; a name that
 reason (``tag_filter``; ours), and so is what is past the most that a profile keeps.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -32,58 +32,42 @@ PAST_MOST = "past the most that are kept"
 MAX_NAMES = 1000
 """Names of an image that are looked at; RAM's 4,585 are never all in one."""
 Mentions = Mapping[str, tuple[MentionRow, ...]]
-Parts = tuple[Any, ...]
-"""What each tagger takes of an image."""
-Tags = tuple[Tag, ...]
 NONE: Mentions = MappingProxyType({})
 
 
 def tag_images(
     rows: Sequence[ImageRow], config: TaggingConfig, *, mentions: Mentions = NONE
 ) -> Iterator[TagsRow | Dropped]:
-    """Yield the tags of each image, or why there are none.
-
-    Args:
-        rows: the images.
-        config: who tags.
-        mentions: by image, the nouns of the texts about it.
-
-    Raises:
-        ModelError: weights are missing, or give no numbers.
-    """
+    """Yield the tags of each image, or why there are none; ``mentions``: by image, the nouns of the texts about it."""
     taggers = make_taggers(config)
     if not taggers:  # only texts tag: no image is looked at
         for row in rows:
             yield _row(row, [], mentions.get(row.key, ()), config)
         return
     on_gpu = _has_weights(config) and count_gpus() > 0
-    prepare = by_image(partial(_parts, [tagger.prepare for tagger in taggers]))
+    prepare = by_image(partial(_prepared, [tagger.prepare for tagger in taggers]))
+
+    def tag(images: Sequence[Ready[ImageRow, Any]]) -> Iterator[TagsRow | Dropped]:
+        found = [tagger.tag([image.part[place] for image in images]) for place, tagger in enumerate(taggers)]
+        for image, *lists in zip(images, *found, strict=True):
+            yield _row(image.row, list(chain(*lists)), mentions.get(image.row.key, ()), config)
+
     ready = prepare_ahead([(row, row) for row in rows], prepare, on_gpu=on_gpu)
-    work = partial(_tagged, taggers, mentions, config)
-    yield from in_groups(ready, work, size=GROUP if on_gpu else BATCH)
+    yield from in_groups(ready, tag, size=GROUP if on_gpu else BATCH)
 
 
 def make_taggers(config: TaggingConfig) -> list[Tagger]:
     """Return the taggers that look at images, in the profile's order."""
-    return [_make_tagger(name, config) for name in config.taggers if name != NOUNS]
+    made: dict[str, Callable[[], Tagger]] = {
+        GRAPH: SceneTagger,
+        "ram": lambda: RamTagger(config=config.ram, batch=config.batch_size),
+        "ram-plus": lambda: RamTagger(config=config.ram, plus=True, batch=config.batch_size),
+    }
+    return [made[name]() for name in config.taggers if name != NOUNS]
 
 
-def _make_tagger(name: str, config: TaggingConfig) -> Tagger:
-    if name == GRAPH:
-        return SceneTagger()
-    return RamTagger(config=config.ram, plus=name == "ram-plus", batch=config.batch_size)
-
-
-def _parts(steps: Sequence[Any], seen: Seen) -> Parts:
+def _prepared(steps: Sequence[Callable[[Seen], Any]], seen: Seen) -> tuple[Any, ...]:
     return tuple(step(seen) for step in steps)
-
-
-def _tagged(
-    taggers: Sequence[Tagger], mentions: Mentions, config: TaggingConfig, images: Sequence[Ready[ImageRow, Parts]]
-) -> Iterator[TagsRow | Dropped]:
-    found = [tagger.tag([image.part[place] for image in images]) for place, tagger in enumerate(taggers)]
-    for image, *lists in zip(images, *found, strict=True):
-        yield _row(image.row, list(chain(*lists)), mentions.get(image.row.key, ()), config)
 
 
 def _row(row: ImageRow, seen: Sequence[Tag], texts: Sequence[MentionRow], config: TaggingConfig) -> TagsRow | Dropped:
@@ -101,7 +85,7 @@ def _row(row: ImageRow, seen: Sequence[Tag], texts: Sequence[MentionRow], config
     return TagsRow(key=key, source_key=row.key, subject=row.key, tags=tags, refused_tags=refused)
 
 
-def choose_tags(tags: Iterable[Tag], config: TaggingConfig) -> tuple[Tags, tuple[RefusedTag, ...]]:
+def choose_tags(tags: Iterable[Tag], config: TaggingConfig) -> tuple[tuple[Tag, ...], tuple[RefusedTag, ...]]:
     """Return the tags that are looked for, each name once and the first of its tags, and the others with reasons."""
     first: dict[str, Tag] = {}
     for tag in tags:
@@ -117,26 +101,19 @@ def choose_tags(tags: Iterable[Tag], config: TaggingConfig) -> tuple[Tags, tuple
     return tuple(kept), tuple(refused)
 
 
-def name_models(config: TaggingConfig) -> tuple[str, ...]:
-    """Return the taggers with their versions, and the list of words that name no thing, for the table's fingerprint."""
+def _name_models(config: TaggingConfig) -> tuple[str, ...]:
     words = () if config.taggers == (GRAPH,) else (identify_words(),)
     return (*(tagger.version for tagger in make_taggers(config)), *words)
 
 
-def pin_models(config: TaggingConfig) -> TaggingConfig:
-    """Return the configuration with the hash of RAM's files that this machine has, where RAM tags.
-
-    Raises:
-        ModelError: files or packages are missing (the message says what fetches them), or local files are not RAM's.
-    """
+def _pin_models(config: TaggingConfig) -> TaggingConfig:
     if not _has_weights(config):
         return config
     plus = "ram-plus" in config.taggers
     return config.model_copy(update={"ram": pin_ram(config.ram, plus=plus, download=config.download)})
 
 
-def count_processes(config: TaggingConfig) -> int | None:
-    """Return how many processes load the model: one per GPU; without one, as many as there are workers."""
+def _count_processes(config: TaggingConfig) -> int | None:
     return count_gpus() if _has_weights(config) else None
 
 
@@ -144,11 +121,8 @@ def _has_weights(config: TaggingConfig) -> bool:
     return bool({"ram", "ram-plus"} & set(config.taggers))
 
 
-def fit_taggers(stage: Stage, config: TaggingConfig) -> Stage:
-    """Return the stage with what its taggers look at: images, graphs, texts.
-
-    Where texts tag, an image's tags are owed again when a text about it comes or goes.
-    """
+def _fit(stage: Stage, config: TaggingConfig) -> Stage:
+    """Return the stage with what its taggers look at: images, graphs, texts."""
     unseen = [("image", make_taggers(config)), ("graph", GRAPH in config.taggers), ("captions", False)]
     texts = stage.uses if NOUNS in config.taggers else ()
     return replace(stage, uses=texts, without=tuple(column for column, wanted in unseen if not wanted))
@@ -162,10 +136,10 @@ STAGE = Stage(
     writes=TagsRow,
     function=tag_images,
     config="tagging",
-    models=name_models,
-    pin=pin_models,
-    processes=count_processes,
+    models=_name_models,
+    pin=_pin_models,
+    processes=_count_processes,
     uses=(Uses(table="mentions", row=MentionRow, kind="many", counts=True),),
-    fit=fit_taggers,
+    fit=_fit,
     only_in=("pairs", "given_preferences"),
 )

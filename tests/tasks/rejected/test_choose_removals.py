@@ -16,7 +16,7 @@ from pairwright.schemas.rows import Dropped, PreferenceRow, RejectionRow, Turn, 
 from pairwright.tasks.models.open_clip_embedder import OpenClip, pin_clip
 from pairwright.tasks.models.unit_vectors import to_unit
 from pairwright.tasks.rejected import choose_removals as stage
-from pairwright.tasks.rejected.choose_removals import STAGE, choose_removals, fit_scorer
+from pairwright.tasks.rejected.choose_removals import STAGE, choose_removals
 from pairwright.tasks.rejected.fit_removals import fit_removals
 from pairwright.tasks.rejected.pick_removal import NO_DROP, NO_ELEMENT, NONE_PASSED
 from pairwright.tasks.store.images import decode_rgb
@@ -274,7 +274,7 @@ def test_rows_come_back_from_their_table(config, spaces):
 
 
 def tables_of(made, **config):
-    fitted = fit_scorer(made, RejectionsConfig(**config))
+    fitted = made.fit(made, RejectionsConfig(**config))
     return {use.argument: use for use in fitted.uses}
 
 
@@ -294,7 +294,7 @@ def test_images_are_read_for_graphs_and_for_the_sizes_of_crops_alone():
 
 def test_the_fingerprint_knows_the_model_where_clip_scores(config, monkeypatch):
     def mark(changed):
-        fitted = fit_scorer(STAGE, changed)
+        fitted = STAGE.fit(STAGE, changed)
         return fingerprint(fitted, changed, prompts={}, tables=dict.fromkeys(fitted.tables, "1"))
 
     other = config.model_copy(update={"clip": config.clip.model_copy(update={"revision": "xxh3:other"})})

@@ -4,46 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from pairwright.schemas.config import DetectionConfig
-from pairwright.schemas.rows import BoxesRow, Dropped, ImageRow, Tag, TagsRow, make_key
-from pairwright.schemas.scene import SceneGraph, SceneObject
+from pairwright.schemas.rows import BoxesRow, Dropped, Tag, TagsRow, make_key
 from pairwright.tasks.models.detection import SceneDetector, make_detector
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.rejected.detect_boxes import STAGE, detect_boxes
-from pairwright.tasks.store.images import encode_png
-from pairwright.tasks.store.masks import encode_mask
+from tests.fixtures.graphs import graph, thing
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
+from tests.fixtures.pictures import photograph
 from tests.tasks.models.samples import photographs
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 PIXELS = {name: pixels for name, pixels in photographs().items() if name in ("china", "odd", "wide", "tall", "flower")}
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def image_row(name, pixels, graph=None):
-    data = encode_png(np.ascontiguousarray(pixels))
-    return ImageRow(
-        key=make_key(data),
-        source_key="item",
-        subject=make_key(data),
-        image=data,
-        format="png",
-        width=pixels.shape[1],
-        height=pixels.shape[0],
-        name=name,
-        source="photographs",
-        licence="",
-        group="g",
-        graph=graph,
-    )
 
 
 def tags_row(image, *tags):
@@ -55,7 +28,7 @@ def tag(name, *objects):
     return Tag(name=name, score=0.9, tagger="ram", objects=objects)
 
 
-IMAGES = {name: image_row(name, pixels) for name, pixels in PIXELS.items()}
+IMAGES = {name: photograph(pixels, name=name) for name, pixels in PIXELS.items()}
 ROWS = [tags_row(image, tag("cat"), tag("red ball"), tag("zzzz")) for image in IMAGES.values()]
 BY_KEY = {image.key: image for image in IMAGES.values()}
 
@@ -100,19 +73,7 @@ def test_images_without_boxes_are_dropped(config):
 
 
 def test_scenes_know_their_boxes():
-    thing = {"shape": "ball", "colour": "red", "material": "metal", "size": "small", "column": "left", "depth": "front"}
-    graph = SceneGraph(
-        world="w",
-        photograph=0,
-        place="a table",
-        light="light",
-        viewpoint="a viewpoint",
-        objects=tuple(
-            SceneObject(id=name, box=box, visible=9, mask=encode_mask(np.ones((2, 2), dtype=bool)), **thing)
-            for name, box in (("a", (1, 2, 3, 4)), ("b", (5, 6, 7, 8)))
-        ),
-    )
-    image = image_row("scene", PIXELS["odd"], graph)
+    image = photograph(PIXELS["odd"], graph=graph(thing("a", box=(1, 2, 3, 4)), thing("b", box=(5, 6, 7, 8))))
     rows = [tags_row(image, tag("ball", "b"), tag("two balls", "a", "b")), tags_row(IMAGES["china"], tag("ball", "a"))]
     found, dropped = detect_boxes(rows, DetectionConfig(), images={**BY_KEY, image.key: image})
     assert [(box.tag, box.score, box.x0, box.y0, box.x1, box.y1) for box in found.boxes] == [

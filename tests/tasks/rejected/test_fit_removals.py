@@ -15,7 +15,7 @@ from pairwright.schemas.removing import FittedConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.rejected import fit_removals as stage
-from pairwright.tasks.rejected.fit_removals import STAGE, count_processes, fit_removals
+from pairwright.tasks.rejected.fit_removals import STAGE, fit_removals
 from pairwright.tasks.store.pool import HELPERS, helpers
 from pairwright.tasks.store.stage import fingerprint
 from tests.fixtures.checkpoints import write_clip_folder
@@ -150,6 +150,6 @@ def test_it_is_left_out_unless_clip_chooses(monkeypatch):
     assert STAGE.enabled(profile.section("fitted"))
     assert not STAGE.enabled(Profile().section("fitted"))
     assert STAGE.models(Profile().section("fitted")) == ()
-    assert count_processes(Profile().section("fitted")) is None
+    assert STAGE.processes(Profile().section("fitted")) is None
     monkeypatch.setattr(stage, "count_gpus", lambda: 2)
-    assert count_processes(profile.section("fitted")) == 2
+    assert STAGE.processes(profile.section("fitted")) == 2

@@ -5,20 +5,20 @@ from dataclasses import replace
 import cv2
 import numpy as np
 import pytest
-import torch
 from scipy.ndimage import distance_transform_edt
 
 from pairwright.schemas.config import DetectionConfig, InspectionConfig, Profile
-from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, InspectionRow, RemovalRow, Tag, make_key
-from pairwright.schemas.scene import SceneGraph, SceneObject
+from pairwright.schemas.rows import Box, BoxesRow, Dropped, InspectionRow, RemovalRow, Tag, make_key
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.rejected import inspect_removals as stage
-from pairwright.tasks.rejected.inspect_removals import STAGE, count_processes, inspect_removals, name_models
+from pairwright.tasks.rejected.inspect_removals import STAGE, inspect_removals
 from pairwright.tasks.store.images import encode_png
 from pairwright.tasks.store.masks import encode_mask
 from pairwright.tasks.store.stage import fingerprint
+from tests.fixtures.graphs import graph, thing
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
+from tests.fixtures.pictures import photograph
 
 HEIGHT, WIDTH = 140, 200
 ROWS, COLUMNS = np.indices((HEIGHT, WIDTH))
@@ -26,14 +26,6 @@ DILATE, FEATHER = 5, 3
 COLOURS = {"red": 0, "green": 1, "blue": 2}
 TAGS = tuple(Tag(name=f"{colour} ball", score=0.9, tagger="ram") for colour in COLOURS)
 LOOKING = DetectionConfig(detector="grounding-dino", model="of colours")
-
-
-@pytest.fixture
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class ColourDetector:
@@ -95,24 +87,6 @@ def painted(*things):
     return pixels
 
 
-def image_row(pixels, **changes):
-    data = encode_png(pixels)
-    row = ImageRow(
-        key=make_key(data),
-        source_key="item",
-        subject=make_key(data),
-        image=data,
-        format="png",
-        width=WIDTH,
-        height=HEIGHT,
-        name="photograph.png",
-        source="test",
-        licence="",
-        group="",
-    )
-    return replace(row, **changes)
-
-
 def removal_row(image, mask, altered, *, tag="red ball", **changes):
     """Return a removal that makes an image ``altered``, in the window that it may change."""
     hole = distance_transform_edt(~mask) < DILATE + FEATHER + 1
@@ -149,7 +123,7 @@ def boxes_row(image, pixels, least=0.25):
 
 def inspected(before, after, mask=BALL, *, row=None, **config):
     """Return what becomes of one removal: its image, ``before``, is made ``after`` within the window."""
-    image = image_row(before)
+    image = photograph(before)
     row = row or removal_row(image, mask, after)
     settings = InspectionConfig(detection=LOOKING, **config)
     boxes = {image.key: boxes_row(image, before)}
@@ -182,7 +156,7 @@ def test_what_is_left_of_it_is_still_detected(asked):
 
 def test_a_weak_detection_that_stays_as_it_was_is_no_removal(asked):
     pale = painted((BALL, PALE))
-    image = image_row(pale)
+    image = photograph(pale)
     boxes = {image.key: boxes_row(image, pale, least=0.1)}
     config = InspectionConfig(detection=LOOKING.model_copy(update={"box_threshold": 0.1}))
     row = removal_row(image, BALL, pale)
@@ -228,7 +202,7 @@ def test_pixels_outside_are_counted_again(asked, away, count):
     # The mask ends at column 110: 5 dilated and 3 feathered, the first that may not change is 9 columns away.
     altered = GROUND.copy()
     altered[70, 110 + away] = (1, 2, 3)
-    image, row = image_row(painted((BALL, RED))), None
+    image, row = photograph(painted((BALL, RED))), None
     row = removal_row(image, BALL, altered, window=(60, 40, 130, 100))
     row = replace(row, patch=encode_png(np.ascontiguousarray(altered[40:100, 60:130])), changed_outside=count + 7)
     made = inspected(painted((BALL, RED)), altered, row=row)
@@ -237,7 +211,7 @@ def test_pixels_outside_are_counted_again(asked, away, count):
 
 
 def test_a_detector_of_scenes_does_not_look():
-    image = image_row(painted((BALL, RED)))
+    image = photograph(painted((BALL, RED)))
     row = removal_row(image, BALL, painted((BALL, RED)))
     for config in (InspectionConfig(detection=DetectionConfig()), InspectionConfig()):
         (made,) = inspect_removals([row], config, images={image.key: image})
@@ -252,16 +226,13 @@ def test_looking_can_be_left_out(asked):
 def test_other_things_of_a_scene_are_no_part_of_the_rim():
     # A blue thing stands right behind most of the hole, and was left as it was.
     standing = disc(70, 90, 60) & ~disc(70, 90, 27) & (COLUMNS > 80)
-    thing = {"shape": "ball", "material": "metal", "size": "small", "column": "left", "depth": "front"}
-    things = tuple(
-        SceneObject(id=name, colour=colour, box=(0, 0, 1, 1), visible=1, mask=encode_mask(mask), **thing)
-        for name, colour, mask in (("a", "red", BALL), ("b", "blue", standing))
-    )
-    graph = SceneGraph(world="w", photograph=0, place="", light="", viewpoint="", objects=things)
+    things = [
+        thing(name).model_copy(update={"mask": encode_mask(mask)}) for name, mask in (("a", BALL), ("b", standing))
+    ]
     before, after = painted((standing, BLUE), (BALL, RED)), painted((standing, BLUE))
     found = {}
-    for known in (None, graph):
-        image = image_row(before, graph=known)
+    for known in (None, graph(*things)):
+        image = photograph(before, graph=known)
         row = removal_row(image, BALL, after, object_ids=("a",))
         (found[known is None],) = inspect_removals([row], InspectionConfig(), images={image.key: image})
     assert found[True].why == "halo along the rim"
@@ -280,7 +251,7 @@ BROKEN = {
 
 
 def test_rows_that_do_not_fit_are_dropped_and_the_others_go_on(asked):
-    image = image_row(painted((BALL, RED)))
+    image = photograph(painted((BALL, RED)))
     lost = replace(image, key="lost", image=b"\x89PNG no image")
     good = removal_row(image, BALL, GROUND)
     bad = [replace(good, key=name, **changes) for name, changes in BROKEN.items()]
@@ -296,7 +267,7 @@ def test_rows_that_do_not_fit_are_dropped_and_the_others_go_on(asked):
 
 
 def test_an_empty_mask_may_change_nothing(asked):
-    image = image_row(painted((BALL, RED)))
+    image = photograph(painted((BALL, RED)))
     row = replace(removal_row(image, BALL, GROUND), mask=encode_mask(np.zeros_like(BALL)).model_dump_json())
     boxes = {image.key: boxes_row(image, painted((BALL, RED)))}
     (made,) = inspect_removals([row], InspectionConfig(detection=LOOKING), images={image.key: image}, boxes=boxes)
@@ -305,7 +276,7 @@ def test_an_empty_mask_may_change_nothing(asked):
 
 @pytest.mark.parametrize("known", [(), (Tag(name="dog", score=1, tagger="ram"),)])
 def test_a_tag_that_nobody_asked_for_before_is_asked_for_now(asked, known):
-    image = image_row(painted((BALL, RED)))
+    image = photograph(painted((BALL, RED)))
     row = removal_row(image, BALL, painted((BALL, RED)))
     boxes = {image.key: replace(boxes_row(image, GROUND), tags=known)} if known else {}
     (made,) = inspect_removals([row], InspectionConfig(detection=LOOKING), images={image.key: image}, boxes=boxes)
@@ -314,7 +285,7 @@ def test_a_tag_that_nobody_asked_for_before_is_asked_for_now(asked, known):
 
 def test_a_row_does_not_depend_on_the_others(asked):
     pixels = painted((BALL, RED), (disc(70, 150, 15), RED), (disc(30, 30, 15), BLUE))
-    image = image_row(pixels)
+    image = photograph(pixels)
     rows = [
         removal_row(image, BALL, painted((disc(70, 150, 15), RED), (disc(30, 30, 15), BLUE))),
         removal_row(image, BALL, pixels),
@@ -342,18 +313,18 @@ def marked(profile):
 
 def test_the_detector_is_part_of_the_table_where_it_looks():
     known, other = (LOOKING.model_copy(update={"revision": revision}) for revision in ("a", "b"))
-    assert name_models(Profile(detection=known).section("inspection")) == ("of colours a",)
+    assert STAGE.models(Profile(detection=known).section("inspection")) == ("of colours a",)
     assert marked(Profile(detection=known)) != marked(Profile(detection=other))
-    assert name_models(Profile().section("inspection")) == ()
+    assert STAGE.models(Profile().section("inspection")) == ()
     blind = InspectionConfig(detector_enabled=False)
     assert marked(Profile(detection=known, inspection=blind)) == marked(Profile(detection=other, inspection=blind))
 
 
 def test_processes_of_its_own_hold_the_detector():
-    assert count_processes(InspectionConfig(detection=LOOKING)) == count_gpus()
-    assert count_processes(InspectionConfig(detection=LOOKING, detector_enabled=False)) is None
-    assert count_processes(InspectionConfig(detection=DetectionConfig())) is None
-    assert count_processes(InspectionConfig()) is None
+    assert STAGE.processes(InspectionConfig(detection=LOOKING)) == count_gpus()
+    assert STAGE.processes(InspectionConfig(detection=LOOKING, detector_enabled=False)) is None
+    assert STAGE.processes(InspectionConfig(detection=DetectionConfig())) is None
+    assert STAGE.processes(InspectionConfig()) is None
 
 
 def test_grounding_dino_finds_in_an_untouched_image_what_it_found_before(tmp_path, one_thread):
@@ -361,7 +332,10 @@ def test_grounding_dino_finds_in_an_untouched_image_what_it_found_before(tmp_pat
         detector="grounding-dino", model=str(write_grounding_folder(tmp_path)), box_threshold=0.3, batch_size=2
     )
     pixels = painted((BALL, RED), (disc(30, 150, 15), BLUE))
-    image, tags = image_row(pixels), tuple(Tag(name=name, score=1, tagger="ram") for name in ("cat", "red ball", "dog"))
+    image, tags = (
+        photograph(pixels),
+        tuple(Tag(name=name, score=1, tagger="ram") for name in ("cat", "red ball", "dog")),
+    )
     detector = stage.make_detector(config)
     (found,) = detector.detect([detector.prepare(Seen(pixels))], [tags])
     boxes = replace(boxes_row(image, pixels), tags=tags, boxes=found)

@@ -10,32 +10,26 @@ from statistics import median
 import cv2
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from scipy.ndimage import distance_transform_edt
 
 from pairwright.schemas.config import RemovalsConfig, ScenesConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import LamaConfig
-from pairwright.schemas.rows import Dropped, ElementRow, ImageRow, make_key
-from pairwright.schemas.scene import Mask, SceneGraph, SceneObject
+from pairwright.schemas.rows import Dropped, ElementRow, make_key
+from pairwright.schemas.scene import Mask
 from pairwright.tasks.models import lama
 from pairwright.tasks.models.inpainting import RADIUS
 from pairwright.tasks.models.prepare_ahead import AHEAD
 from pairwright.tasks.rejected import remove_elements as stage
-from pairwright.tasks.rejected.remove_elements import (
-    STAGE,
-    count_processes,
-    feathered,
-    name_models,
-    pin_models,
-    remove_elements,
-)
-from pairwright.tasks.store.images import decode_rgb, encode_png, put_patch
+from pairwright.tasks.rejected.remove_elements import STAGE, feathered, remove_elements
+from pairwright.tasks.store.images import decode_rgb, put_patch
 from pairwright.tasks.store.masks import decode_mask, encode_mask
 from pairwright.tasks.store.pool import HELPERS, helpers
 from pairwright.tasks.store.stage import fingerprint
+from tests.fixtures.graphs import graph, thing
 from tests.fixtures.lama_checkpoints import HoleMean, Ramp, write_lama
+from tests.fixtures.pictures import photograph
 
 HEIGHT, WIDTH = 120, 160
 ROWS, COLUMNS = np.indices((HEIGHT, WIDTH))
@@ -48,25 +42,6 @@ INPAINTERS = ("telea", "navier-stokes", "lama")
 def disc(row, column, radius, size=(HEIGHT, WIDTH)):
     rows, columns = np.indices(size)
     return (rows - row) ** 2 + (columns - column) ** 2 <= radius**2
-
-
-def image_row(pixels, graph=None, name="photograph.png"):
-    data = pixels if isinstance(pixels, bytes) else encode_png(pixels)
-    height, width = decode_rgb(data).shape[:2]
-    return ImageRow(
-        key=make_key(data),
-        source_key="item",
-        subject=make_key(data),
-        image=data,
-        format="png",
-        width=width,
-        height=height,
-        name=name,
-        source="folder",
-        licence="",
-        group="",
-        graph=graph,
-    )
 
 
 def element(image, mask, *ids, why="", tag="ball"):
@@ -96,23 +71,11 @@ def scene(*discs):
     owner = np.full((HEIGHT, WIDTH), -1)
     for number, (_, colour, mask) in enumerate(discs):
         pixels[mask], owner[mask] = COLOURS[colour], number
-    things = tuple(
-        SceneObject(
-            id=name,
-            shape="ball",
-            colour=colour,
-            material="metal",
-            size="small",
-            column="left",
-            depth="front",
-            box=(0, 0, 1, 1),
-            visible=1,
-            mask=encode_mask(owner == number),
-        )
+    things = [
+        thing(name, colour=colour).model_copy(update={"mask": encode_mask(owner == number)})
         for number, (name, colour, _) in enumerate(discs)
-    )
-    words = {"place": "a table", "light": "light", "viewpoint": "a viewpoint"}
-    image = image_row(pixels, SceneGraph(world="w", photograph=0, objects=things, **words))
+    ]
+    image = photograph(pixels, graph=graph(*things))
     return image, [element(image, owner == number, name) for number, (name, _, _) in enumerate(discs)]
 
 
@@ -122,11 +85,8 @@ THREE, ELEMENTS = scene(
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+def forgotten(one_thread):
     yield
-    torch.set_num_threads(before)
     lama._load.cache_clear()
 
 
@@ -180,7 +140,7 @@ def test_rows_say_what_was_removed_and_how():
 def test_windows_give_what_the_whole_image_gives(inpainter, row, column, radius):
     # The same, computed on whole images by other means: SciPy's distances, and OpenCV without any windows.
     mask = disc(row, column, radius) & ~disc(row, column, radius // 2)
-    image = image_row(np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8))
+    image = photograph(np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8))
     (one,) = removed(image, [element(image, mask)], inpainter=inpainter, dilate_pixels=4, feather_pixels=5)
     pixels = decode_rgb(image.image)
     weight = np.clip((4 + 5 + 1 - distance_transform_edt(~mask)) / 6, 0, 1).astype(np.float32)
@@ -243,7 +203,7 @@ def test_of_a_photograph_nothing_is_protected():
     ],
 )  # fmt: skip
 def test_holes_may_touch_the_borders(inpainter, mask, weights):
-    image = image_row(SLOPE.astype(np.uint8))
+    image = photograph(SLOPE.astype(np.uint8))
     (one,) = removed(
         image, [element(image, mask)], inpainter=inpainter, lama=weights, dilate_pixels=0, feather_pixels=0
     )
@@ -255,7 +215,7 @@ def test_holes_may_touch_the_borders(inpainter, mask, weights):
 
 @pytest.mark.parametrize("inpainter", INPAINTERS)
 def test_what_cannot_be_removed_says_why(inpainter, weights):
-    image, one = image_row(SLOPE.astype(np.uint8)), image_row(np.full((1, 1, 3), 7, dtype=np.uint8))
+    image, one = photograph(SLOPE.astype(np.uint8)), photograph(np.full((1, 1, 3), 7, dtype=np.uint8))
     everything, nothing = np.ones((HEIGHT, WIDTH), dtype=bool), np.zeros((HEIGHT, WIDTH), dtype=bool)
     nearly = ~disc(60, 80, 6)  # with 5 dilated and 3 feathered, nothing is left
     rows = [element(image, mask) for mask in (everything, nothing, nearly, everything[::2], everything.T)]
@@ -281,7 +241,7 @@ def test_what_cannot_be_removed_says_why(inpainter, weights):
 
 def test_masks_of_objects_that_stay_must_fit_the_image():
     image, (first, _) = scene(("a", "yellow", disc(40, 40, 12)), ("b", "red", disc(80, 110, 10)))
-    half = image_row(decode_rgb(image.image)[::2], image.graph)
+    half = photograph(decode_rgb(image.image)[::2], graph=image.graph)
     row = element(half, disc(20, 40, 6, (60, 160)), *first.object_ids)
     (dropped,) = removed(half, [row])
     assert (dropped.source_key, dropped.reason) == (row.key, "masks of another size")
@@ -297,7 +257,7 @@ def test_an_image_that_does_not_decode_is_dropped_for_each_of_its_elements():
 def test_panoramas(inpainter, weights):
     size = (200, 8000)
     pixels = np.broadcast_to(np.indices(size)[1][:, :, None] % 200, (*size, 3)).astype(np.uint8)
-    image = image_row(pixels)
+    image = photograph(pixels)
     masks = [disc(100, 4000, 40, size), np.indices(size)[0] > 190, disc(100, 7990, 30, size)]
     rows = removed(image, [element(image, mask) for mask in masks], inpainter=inpainter, lama=weights)
     for one, mask in zip(rows, masks, strict=True):
@@ -313,7 +273,7 @@ def test_grey_images_and_others_are_removed_from_as_rgb(mode, weights):
     sink = io.BytesIO()
     picture = Image.fromarray((SLOPE[:, :, 0] * 257).astype(np.uint16)) if mode == "I;16" else grey.convert(mode)
     picture.save(sink, format="PNG")
-    image = image_row(sink.getvalue())
+    image = photograph(sink.getvalue())
     for inpainter in INPAINTERS:
         (one,) = removed(image, [element(image, disc(60, 80, 15))], inpainter=inpainter, lama=weights)
         after = composed(image, one)
@@ -327,7 +287,7 @@ def test_lama_fills_with_what_its_crop_holds(weights):
     pixels[:, 300:] = (0, 255, 0)
     mask = disc(100, 60, 20, (200, 900))
     pixels[mask] = (255, 0, 0)
-    image = image_row(pixels)
+    image = photograph(pixels)
     (one,) = removed(image, [element(image, mask)], inpainter="lama", lama=weights, dilate_pixels=2, feather_pixels=3)
     assert np.abs(composed(image, one).astype(int)[mask] - (40, 80, 120)).max() <= 1
     (one,) = removed(image, [element(image, mask)], inpainter="lama", lama=weights, context=8.0)
@@ -337,7 +297,7 @@ def test_lama_fills_with_what_its_crop_holds(weights):
 def test_lama_fills_large_holes_at_a_smaller_scale(tmp_path):
     path = tmp_path / "ramp.pt"
     config = LamaConfig(checkpoint=str(path), sha256=write_lama(path, Ramp()))
-    image = image_row(np.zeros((300, 400, 3), dtype=np.uint8))
+    image = photograph(np.zeros((300, 400, 3), dtype=np.uint8))
     mask = np.zeros((300, 400), dtype=bool)
     mask[100:200, 100:300] = True
     (one,) = removed(
@@ -360,7 +320,7 @@ def test_lama_fills_large_holes_at_a_smaller_scale(tmp_path):
 
 @pytest.mark.parametrize("inpainter", INPAINTERS)
 def test_rows_do_not_depend_on_the_batch(inpainter, weights):
-    images = [THREE, image_row(SLOPE.astype(np.uint8)[:97, :131])]
+    images = [THREE, photograph(SLOPE.astype(np.uint8)[:97, :131])]
     rows = [*ELEMENTS, *(element(images[1], disc(40, 60, radius, (97, 131))) for radius in range(5, 35))]
     config = RemovalsConfig(inpainter=inpainter, lama=weights)
     by_key = {image.key: image for image in images}
@@ -381,11 +341,11 @@ def test_rows_are_the_same_each_time():
 
 @pytest.mark.parametrize("helping", [0, 2])
 def test_holes_cut_elsewhere_give_the_same_rows(weights, monkeypatch, helping):
-    config = pin_models(RemovalsConfig(inpainter="lama", lama=weights, batch_size=4))
-    photograph = image_row(SLOPE.astype(np.uint8))
-    rows = [*ELEMENTS, *(element(photograph, disc(40, 60, radius)) for radius in range(2, 40))]
-    rows.insert(5, element(photograph, np.zeros((HEIGHT, WIDTH), dtype=bool)))
-    images = {THREE.key: THREE, photograph.key: photograph}
+    config = STAGE.pin(RemovalsConfig(inpainter="lama", lama=weights, batch_size=4))
+    slope = photograph(SLOPE.astype(np.uint8))
+    rows = [*ELEMENTS, *(element(slope, disc(40, 60, radius)) for radius in range(2, 40))]
+    rows.insert(5, element(slope, np.zeros((HEIGHT, WIDTH), dtype=bool)))
+    images = {THREE.key: THREE, slope.key: slope}
     here = list(remove_elements(rows, config, images=images))
     # The network stays on the CPU; what is tried is the way that holes take where there is a GPU.
     monkeypatch.setattr(stage, "count_gpus", lambda: 1)
@@ -439,13 +399,13 @@ def test_a_pixel_changed_outside_is_counted(monkeypatch):
 
 def test_weights_are_pinned_named_and_loaded_once_per_gpu(weights, monkeypatch, tmp_path):
     plain = RemovalsConfig()
-    assert pin_models(plain) == plain
-    assert (name_models(plain), count_processes(plain)) == ((), None)
-    config = pin_models(RemovalsConfig(inpainter="lama", lama=weights))
-    assert name_models(config) == (f"LaMa {config.lama.revision}",)
-    assert count_processes(config) == 0
+    assert STAGE.pin(plain) == plain
+    assert (STAGE.models(plain), STAGE.processes(plain)) == ((), None)
+    config = STAGE.pin(RemovalsConfig(inpainter="lama", lama=weights))
+    assert STAGE.models(config) == (f"LaMa {config.lama.revision}",)
+    assert STAGE.processes(config) == 0
     monkeypatch.setattr(stage, "count_gpus", lambda: 3)
-    assert count_processes(config) == 3
+    assert STAGE.processes(config) == 3
     # Other weights are another table; where they lie is none.
     tables = {"elements": "x", "images": "y"}
     marks = [
@@ -461,7 +421,7 @@ def test_weights_are_pinned_named_and_loaded_once_per_gpu(weights, monkeypatch, 
     assert len(set(marks)) == 3
     monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
     with pytest.raises(ModelError, match=r"removals\.lama: big-lama\.pt"):
-        pin_models(RemovalsConfig(inpainter="lama"))
+        STAGE.pin(RemovalsConfig(inpainter="lama"))
 
 
 @pytest.fixture(scope="module")
@@ -476,13 +436,13 @@ def rendered():
     for index in range(2):
         setup = world._set_up_base(config, index)
         taken = world._take(config, setup, 0)
-        image = image_row(taken.picture, taken.graph)
-        for thing in taken.graph.objects[:4]:
-            draft = replace(setup.draft, scene=setup.draft.scene.without(thing.id))
+        image = photograph(taken.picture, graph=taken.graph)
+        for one in taken.graph.objects[:4]:
+            draft = replace(setup.draft, scene=setup.draft.scene.without(one.id))
             built = build_scene(draft.scene)
             other = replace(setup, draft=draft, built=built, seen=survey(built, setup.camera, seed=index))
             truth = world._take(config, other, 0).picture
-            found.append((image, element(image, decode_mask(thing.mask), thing.id, tag=thing.shape), truth))
+            found.append((image, element(image, decode_mask(one.mask), one.id, tag=one.shape), truth))
     return found
 
 
@@ -495,9 +455,9 @@ def test_rendered_worlds_look_as_if_the_thing_had_never_been_there(rendered, inp
         after = composed(image, one)
         errors = [np.abs(shown.astype(int) - truth)[mask].mean() for shown in (before, after)]
         left.append(errors[1] / errors[0])
-        for thing in image.graph.objects:
-            if thing.id not in row.object_ids:
-                other = decode_mask(thing.mask)
+        for there in image.graph.objects:
+            if there.id not in row.object_ids:
+                other = decode_mask(there.mask)
                 assert np.array_equal(after[other], before[other])
     # What the thing did to its pixels is gone to a large part; its shadow, and what it hid, are not known.
     assert max(left) < 0.9

@@ -137,13 +137,6 @@ def test_results_depend_on_neither_order_nor_batches(monkeypatch):
     assert one_by_one == expected
 
 
-def test_an_index_can_be_made_once():
-    rows, pairs, images = described(range(30))
-    index = index_texts(rows, CONFIG)
-    found = list(retrieve_texts(rows, CONFIG, everything=(), pairs=pairs, images=images, index=index))
-    assert found == retrieve(rows, pairs=pairs, images=images)
-
-
 def test_a_large_collection_is_sampled_by_key():
     rows, *_ = described(range(30))
     index = index_texts(rows, RejectedTextsConfig(max_searched=5))

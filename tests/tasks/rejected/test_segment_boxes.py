@@ -5,41 +5,24 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, MasksRow, Tag, make_key
+from pairwright.schemas.rows import Box, BoxesRow, Dropped, MasksRow, Tag, make_key
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import BATCH, Seen
 from pairwright.tasks.rejected.segment_boxes import COVERING, NO_PIXELS, OUTSIDE, STAGE, make_segmenter, segment_boxes
-from pairwright.tasks.store.images import encode_png
 from pairwright.tasks.store.masks import decode_mask, encode_mask
 from tests.fixtures.graphs import graph, thing
+from tests.fixtures.pictures import photograph
 from tests.fixtures.sam_checkpoints import write_sam
 from tests.tasks.models.samples import photographs
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 PIXELS = {name: pixels for name, pixels in photographs().items() if name in ("china", "odd", "wide", "tall", "flower")}
 BALL = np.zeros((6, 8), dtype=bool)
 BALL[1:4, :3] = True
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def image_row(name, pixels, scene=None):
-    data = encode_png(np.ascontiguousarray(pixels))
-    return ImageRow(
-        key=make_key(data), source_key="item", subject=make_key(data), image=data, format="png",
-        width=pixels.shape[1], height=pixels.shape[0], name=name, source="photographs", licence="", group="g",
-        graph=scene,
-    )  # fmt: skip
 
 
 def tag(name, *objects):
@@ -62,7 +45,7 @@ def boxes_row(image, tags, boxes):
     )  # fmt: skip
 
 
-IMAGES = {name: image_row(name, pixels) for name, pixels in PIXELS.items()}
+IMAGES = {name: photograph(pixels, name=name) for name, pixels in PIXELS.items()}
 BY_KEY = {image.key: image for image in IMAGES.values()}
 ROWS = [
     boxes_row(
@@ -161,7 +144,7 @@ def test_boxes_are_cut_to_the_image(config):
 
 def test_one_pixel_and_a_panorama(config):
     for size in ((1, 1), (2, 8000)):
-        image = image_row("small", np.full((*size, 3), 90, dtype=np.uint8))
+        image = photograph(np.full((*size, 3), 90, dtype=np.uint8))
         boxes = [box(0, 0, 0, 1, 1, size=size), box(1, 0, 0, 0.5, 1, size=size)]
         row = boxes_row(image, ["a", "b"], boxes)
         (made,) = segment_boxes([row], config, images={image.key: image})
@@ -182,7 +165,7 @@ def test_more_images_than_a_group_and_one_that_does_not_decode(config):
 
 def test_scenes_have_the_renderers_masks():
     scene = graph(thing("a").model_copy(update={"mask": encode_mask(BALL)}))
-    image = image_row("scene", np.zeros((6, 8, 3), dtype=np.uint8), scene)
+    image = photograph(np.zeros((6, 8, 3), dtype=np.uint8), graph=scene)
     boxes = [box(place, 0, 0.2, 0.4, 0.7, size=(6, 8)) for place in (0, 1, 3)]
     row = boxes_row(image, ["ball", "ghost", "unfound", "sky"], [*boxes[:2], box(3, 0, 0, 1, 1, size=(6, 8))])
     row = replace(row, tags=(tag("ball", "a"), tag("ghost", "b"), tag("unfound", "a"), tag("sky", "a")))

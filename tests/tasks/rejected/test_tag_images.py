@@ -20,10 +20,6 @@ from pairwright.tasks.rejected.tag_images import (
     MAX_NAMES,
     STAGE,
     choose_tags,
-    count_processes,
-    fit_taggers,
-    name_models,
-    pin_models,
     tag_images,
 )
 from pairwright.tasks.store.images import decode_rgb
@@ -190,7 +186,7 @@ def test_absurdly_many_and_long_names_are_bounded() -> None:
 
 def test_what_is_read_depends_on_the_taggers() -> None:
     def fitted(*taggers: str) -> tuple[tuple[str, ...], set[str]]:
-        stage = fit_taggers(STAGE, TaggingConfig.model_validate({"taggers": taggers}))
+        stage = STAGE.fit(STAGE, TaggingConfig.model_validate({"taggers": taggers}))
         return tuple(use.table for use in stage.uses), set(stage.without)
 
     assert fitted("scene-graph") == ((), {"captions"})
@@ -201,14 +197,14 @@ def test_what_is_read_depends_on_the_taggers() -> None:
 
 
 def test_the_models_are_named_with_the_words(ram: TaggingConfig) -> None:
-    pinned = pin_models(ram)
+    pinned = STAGE.pin(ram)
     assert pinned.ram.revision.startswith("xxh3:")
-    assert name_models(pinned) == (f"RAM {pinned.ram.revision}", identify_words())
-    assert name_models(TaggingConfig()) == ("scene graphs 1",)
-    assert name_models(TaggingConfig(taggers=("nouns",))) == (identify_words(),)
-    assert pin_models(TaggingConfig(taggers=("nouns",))) == TaggingConfig(taggers=("nouns",))
-    assert count_processes(TaggingConfig()) is None
-    assert count_processes(ram) is not None
+    assert STAGE.models(pinned) == (f"RAM {pinned.ram.revision}", identify_words())
+    assert STAGE.models(TaggingConfig()) == ("scene graphs 1",)
+    assert STAGE.models(TaggingConfig(taggers=("nouns",))) == (identify_words(),)
+    assert STAGE.pin(TaggingConfig(taggers=("nouns",))) == TaggingConfig(taggers=("nouns",))
+    assert STAGE.processes(TaggingConfig()) is None
+    assert STAGE.processes(ram) is not None
 
 
 def test_weights_of_the_other_model_are_refused_where_they_are_loaded(ram: TaggingConfig) -> None:
@@ -219,9 +215,9 @@ def test_weights_of_the_other_model_are_refused_where_they_are_loaded(ram: Taggi
 def test_missing_weights_are_named_before_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
     with pytest.raises(ModelError, match=r"tagging\.ram: "):
-        pin_models(TaggingConfig(taggers=("ram",)))
+        STAGE.pin(TaggingConfig(taggers=("ram",)))
 
 
 def test_the_stage_can_be_sent_to_workers(ram: TaggingConfig) -> None:
-    sent = pickle.loads(pickle.dumps(fit_taggers(STAGE, ram)))
-    assert sent.models(ram) == name_models(ram)
+    sent = pickle.loads(pickle.dumps(STAGE.fit(STAGE, ram)))
+    assert sent.models(ram) == STAGE.models(ram)
